@@ -1,0 +1,160 @@
+//! The whole way of an actor's own timers: its context, the books, the engine, and for what fires the inbox and the
+//! handler. Messages carry 32 bytes.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{ManualClock, TimerActor, TimerActorBuilder, TimerContext, TimerId};
+use tokio::sync::oneshot;
+
+use crate::Operation;
+use crate::random::Random;
+
+const TIMERS: usize = 20_000;
+
+pub(crate) fn operations() -> Vec<Operation> {
+    let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, tolerance: 0.08, work };
+    vec![
+        operation("context start", "counted_schedule", start),
+        operation("context stop", "counted_cancel", stop),
+        operation("context churn", "counted_replace", churn),
+        operation("context fire", "counted_delivery", fire),
+    ]
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Note([u64; 4]);
+
+/// Has an actor do something with its context.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Do(fn(&mut Owner, &mut Context<Owner>));
+
+struct Owner {
+    random: Random,
+    ids: Vec<TimerId>,
+    received: usize,
+    sum: u64,
+    all_received: Option<oneshot::Sender<u64>>,
+}
+
+impl Owner {
+    #[inline(never)]
+    fn counted_schedule(&mut self, ctx: &mut Context<Self>) {
+        for number in 0..TIMERS as u64 {
+            let delay = self.random.delay();
+            self.ids.push(ctx.schedule_after(delay, Note([number; 4])).unwrap());
+        }
+    }
+
+    #[inline(never)]
+    fn counted_cancel(&mut self, ctx: &mut Context<Self>) {
+        for id in &self.ids {
+            assert!(ctx.cancel_timer(*id).is_cancelled());
+        }
+    }
+
+    #[inline(never)]
+    fn counted_replace(&mut self, ctx: &mut Context<Self>) {
+        for number in 0..TIMERS as u64 {
+            let delay = self.random.delay();
+            let fresh = ctx.schedule_after(delay, Note([number; 4])).unwrap();
+            let place = self.random.index(TIMERS);
+            let old = std::mem::replace(&mut self.ids[place], fresh);
+            assert!(ctx.cancel_timer(old).is_cancelled());
+        }
+    }
+}
+
+impl Actor for Owner {
+    type Context = Context<Self>;
+}
+
+impl Handler<Do> for Owner {
+    type Result = ();
+
+    fn handle(&mut self, Do(work): Do, ctx: &mut Self::Context) {
+        work(self, ctx);
+    }
+}
+
+impl Handler<Note> for Owner {
+    type Result = ();
+
+    fn handle(&mut self, Note(numbers): Note, _: &mut Self::Context) {
+        self.sum += numbers[0];
+        self.received += 1;
+        if self.received == TIMERS
+            && let Some(all_received) = self.all_received.take()
+        {
+            let _ = all_received.send(self.sum);
+        }
+    }
+}
+
+/// A system with one actor.
+struct World {
+    runner: SystemRunner,
+    owner: Addr<Owner>,
+    all_received: oneshot::Receiver<u64>,
+}
+
+impl World {
+    fn new(builder: TimerActorBuilder) -> Self {
+        let runner = System::new();
+        let (sender, all_received) = oneshot::channel();
+        let owner = runner.block_on(async {
+            builder.install().unwrap();
+            let ids = Vec::with_capacity(TIMERS);
+            Owner { random: Random::new(1), ids, received: 0, sum: 0, all_received: Some(sender) }.start()
+        });
+        Self { runner, owner, all_received }
+    }
+
+    fn act(&self, work: fn(&mut Owner, &mut Context<Owner>)) {
+        self.runner.block_on(self.owner.send(Do(work))).unwrap();
+    }
+}
+
+/// Schedules all, with an actor and a timer actor that never had any.
+fn start() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| owner.counted_schedule(ctx));
+    world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
+}
+
+/// Cancels all by id, in shuffled order.
+fn stop() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| {
+        owner.counted_schedule(ctx);
+        owner.random.shuffle(&mut owner.ids);
+        owner.counted_cancel(ctx);
+    });
+}
+
+/// Schedules one and cancels a random one, with all the others pending.
+fn churn() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| {
+        owner.counted_schedule(ctx);
+        owner.counted_replace(ctx);
+    });
+}
+
+/// Delivers all, which are due at once: cascades, turns of the driver, inbox and handlers. On a clock that is moved by
+/// hand, so that real time has no say in how many turns there are.
+fn fire() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    world.act(|owner, ctx| owner.counted_schedule(ctx));
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum());
+}
+
+#[inline(never)]
+fn counted_delivery(world: &mut World, clock: &ManualClock) -> u64 {
+    clock.advance(Duration::from_secs(3600));
+    world.runner.block_on(&mut world.all_received).unwrap()
+}

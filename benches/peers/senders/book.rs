@@ -1,0 +1,82 @@
+//! What was delivered, how late, and whether each message came once.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use super::messages::Due;
+
+/// Open until all messages have come. One that comes twice, or after all, ends the process.
+pub(crate) struct Book {
+    expected: usize,
+    late: Vec<u64>,
+    early: u64,
+    seen: Vec<u64>,
+    complete: Option<oneshot::Sender<Delivered>>,
+}
+
+/// All of them have come.
+pub(crate) struct Delivered {
+    /// Nanoseconds between deadline and handler, in ascending order.
+    late: Vec<u64>,
+    pub(crate) early: u64,
+    /// When the last one came.
+    pub(crate) last: Instant,
+}
+
+impl Book {
+    /// For messages numbered from 0. Tells `complete` when all have come.
+    pub(crate) fn new(expected: usize, complete: oneshot::Sender<Delivered>) -> Rc<RefCell<Self>> {
+        Rc::new(RefCell::new(Self {
+            expected,
+            late: Vec::with_capacity(expected),
+            early: 0,
+            seen: vec![0; expected.div_ceil(64)],
+            complete: Some(complete),
+        }))
+    }
+
+    pub(crate) fn enter(&mut self, due: Due, now: Instant) {
+        let (word, bit) = (due.number as usize / 64, 1 << (due.number % 64));
+        assert!(self.seen[word] & bit == 0, "message {} came twice", due.number);
+        self.seen[word] |= bit;
+        match now.checked_duration_since(due.deadline) {
+            Some(late) => self.late.push(late.as_nanos() as u64),
+            None => {
+                self.early += 1;
+                self.late.push(0);
+            }
+        }
+        if self.late.len() == self.expected
+            && let Some(complete) = self.complete.take()
+        {
+            let late = std::mem::take(&mut self.late);
+            let _ = complete.send(Delivered { late, early: self.early, last: now });
+        }
+    }
+}
+
+impl Delivered {
+    /// Sorts, which takes a while: after the measurement.
+    pub(crate) fn sorted(mut self) -> Self {
+        self.late.sort_unstable();
+        self
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.late.len()
+    }
+
+    /// Milliseconds of lateness that this part of the messages did not exceed.
+    pub(crate) fn late(&self, part: f64) -> f64 {
+        quantile(&self.late, part) as f64 / 1e6
+    }
+}
+
+/// The smallest of the ascending `values` that at least this part of them do not exceed.
+pub(crate) fn quantile(values: &[u64], part: f64) -> u64 {
+    let rank = (values.len() as f64 * part).ceil() as usize;
+    values[rank.clamp(1, values.len()) - 1]
+}

@@ -1,0 +1,176 @@
+//! The programs: what they need, how they are compiled and started, and how one talks to them.
+//!
+//! A program reads one request from each line of its input. It answers with a line for each operation, a name and then
+//! `figure=value` pairs, and at last `done`. It checks itself that its work was really done, and ends with an error if not.
+
+use std::collections::HashMap;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Once;
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/external");
+const COMPILED: &str = env!("CARGO_TARGET_TMPDIR");
+/// Where Debian puts it. All that the timer needs is in it.
+const NETTY: &str = "/usr/share/java/netty-common.jar";
+
+/// A peer and its program.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    /// Commands, and files with a path.
+    needs: &'static [&'static str],
+    /// The most timers it is measured with.
+    pub(crate) largest: usize,
+    compiled: Once,
+    compile: fn() -> Command,
+    run: fn(usize) -> Command,
+}
+
+pub(crate) static PEERS: [Peer; 4] = [
+    Peer {
+        name: "netty",
+        needs: &["java", "javac", NETTY],
+        largest: usize::MAX,
+        compiled: Once::new(),
+        compile: javac,
+        run: |size| java(65_536, size),
+    },
+    Peer {
+        name: "netty, 512 slots",
+        needs: &["java", "javac", NETTY],
+        // The default, for connections with timeouts of seconds: each tick looks through a 512th of all timers.
+        largest: 1_000_000,
+        compiled: Once::new(),
+        compile: javac,
+        run: |size| java(512, size),
+    },
+    Peer {
+        name: "go",
+        needs: &["go"],
+        largest: usize::MAX,
+        compiled: Once::new(),
+        compile: || command("go", &["build", "-o", &format!("{COMPILED}/timers"), &format!("{SOURCES}/timers.go")]),
+        run: |size| command(&format!("{COMPILED}/timers"), &[&size.to_string()]),
+    },
+    Peer {
+        name: "erlang",
+        needs: &["erl", "erlc"],
+        // With ten million a round takes three minutes.
+        largest: 1_000_000,
+        compiled: Once::new(),
+        compile: || command("erlc", &["-o", COMPILED, &format!("{SOURCES}/timers.erl")]),
+        run: erl,
+    },
+];
+
+fn javac() -> Command {
+    command("javac", &["-cp", NETTY, "-d", COMPILED, &format!("{SOURCES}/Netty.java")])
+}
+
+/// At its best: no collection of garbage falls into a round. The collector is the one made for throughput, because timers are
+/// linked into lists all over the heap, which makes the default one (G1) several times as dear here; a round fits into the
+/// part of the heap for young objects, and the kernel has handed out all of it before the clock is read.
+fn java(slots: usize, size: usize) -> Command {
+    let megabytes = 512 + size * 480 / 1_000_000;
+    let mut java = command("java", &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"]);
+    java.args([format!("-Xms{megabytes}m"), format!("-Xmx{megabytes}m"), format!("-Xmn{}m", megabytes / 4 * 3)]);
+    java.args(["-cp", &format!("{NETTY}:{COMPILED}"), "Netty", &slots.to_string(), &size.to_string()]);
+    java
+}
+
+/// Without the busy waiting of schedulers that have nothing to do, which would count as processor time.
+fn erl(size: usize) -> Command {
+    let mut erl = command("erl", &["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "-noshell"]);
+    erl.args(["-pa", COMPILED, "-run", "timers", "main", &size.to_string()]);
+    erl.env("ERL_CRASH_DUMP_BYTES", "0");
+    erl
+}
+
+fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+impl Peer {
+    /// Which of its needs are not on this machine.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        self.needs.iter().copied().filter(|need| !is_here(need)).collect()
+    }
+
+    fn compile(&self) {
+        let mut compile = (self.compile)();
+        let status = compile.status().expect("the compiler starts");
+        assert!(status.success(), "{}: {compile:?} ended with {status}", self.name);
+    }
+}
+
+fn is_here(need: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // A need that is a whole path replaces the folder that it is joined to.
+    std::env::split_paths(&path).any(|folder| folder.join(Path::new(need)).is_file())
+}
+
+/// A program that runs until this is dropped.
+pub(crate) struct Program {
+    name: &'static str,
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a program said about one round.
+#[derive(Default)]
+pub(crate) struct Answer(HashMap<String, f64>);
+
+impl Program {
+    pub(crate) fn start(peer: &'static Peer, size: usize) -> Self {
+        peer.compiled.call_once(|| peer.compile());
+        let child = (peer.run)(size).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("{} does not start: {error}", peer.name));
+        let requests = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { name: peer.name, child, requests, answers }
+    }
+
+    pub(crate) fn ask(&mut self, request: &str) -> Answer {
+        let requests = self.requests.as_mut().expect("open until dropped");
+        writeln!(requests, "{request}").unwrap_or_else(|error| panic!("{} has ended: {error}", self.name));
+        let mut answer = Answer::default();
+        loop {
+            let line = self.answers.next().and_then(Result::ok);
+            let line = line.unwrap_or_else(|| panic!("{} has ended without an answer to '{request}'", self.name));
+            if line == "done" {
+                return answer;
+            }
+            answer.add(&line).unwrap_or_else(|| panic!("{} said '{line}'", self.name));
+        }
+    }
+}
+
+/// The end of its input is the end of the program.
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.requests = None;
+        if std::thread::panicking() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Answer {
+    fn add(&mut self, line: &str) -> Option<()> {
+        let (operation, figures) = line.split_once(' ')?;
+        for figure in figures.split(' ') {
+            let (name, value) = figure.split_once('=')?;
+            self.0.insert(format!("{operation} {name}"), value.parse().ok()?);
+        }
+        Some(())
+    }
+
+    pub(crate) fn get(&self, operation: &str, figure: &str) -> f64 {
+        let name = format!("{operation} {figure}");
+        *self.0.get(&name).unwrap_or_else(|| panic!("no {name} in the answer"))
+    }
+}

@@ -1,0 +1,24 @@
+//! Who is measured: each peer used as its own documentation recommends.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `ours` | `actix-timers`: the bare wheel, through a context, by messages |
+//! | `delay_queue` | `delay-queue`: tokio-util's `DelayQueue` |
+//! | `hash_wheel` | `hash-wheel-timer`: the crate `hierarchical_hash_wheel_timer`, bare and with its thread |
+//! | `schemes` | `scheme 1` to `scheme 7`: the classic timer schemes of the tests |
+//! | `notify_later` | `notify-later`: what actix brings along |
+//! | `tokio_sleep` | `tokio-sleep`: a task for each timer |
+//! | `do_send` | `do-send`: a message and nothing else, the floor of all that goes through a mailbox |
+//! | `external` | `netty`, `go`, `erlang`: programs in other languages, where what they need is installed |
+//!
+//! `owner` is the actor that those schedule from which work inside an actor.
+
+pub(crate) mod delay_queue;
+pub(crate) mod do_send;
+pub(crate) mod external;
+pub(crate) mod hash_wheel;
+pub(crate) mod notify_later;
+pub(crate) mod ours;
+pub(crate) mod owner;
+pub(crate) mod schemes;
+pub(crate) mod tokio_sleep;

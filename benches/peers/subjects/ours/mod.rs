@@ -1,0 +1,5 @@
+//! Ours, on each layer.
+
+pub(crate) mod context;
+pub(crate) mod messages;
+pub(crate) mod wheel;

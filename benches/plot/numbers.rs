@@ -1,0 +1,52 @@
+//! Numbers as people read them.
+
+/// 1234567 as `1 234 567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of timers, short: `10 k`, `1 M`.
+pub(crate) fn count(number: u64) -> String {
+    match number {
+        1_000_000.. if number.is_multiple_of(100_000) => format!("{} M", plain(number as f64 / 1e6)),
+        1_000.. if number.is_multiple_of(100) => format!("{} k", plain(number as f64 / 1e3)),
+        _ => grouped(number),
+    }
+}
+
+/// Three digits that count, and all that come before the point.
+pub(crate) fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        0.0..0.001 => format!("{value:.1e}"),
+        0.001..0.1 => format!("{value:.4}"),
+        0.1..10.0 => format!("{value:.2}"),
+        10.0..100.0 => format!("{value:.1}"),
+        _ => grouped(value.round() as u64),
+    }
+}
+
+/// Nanoseconds in the unit that suits them: `131 ns`, `5.7 ms`.
+pub(crate) fn time(nanoseconds: f64) -> String {
+    let (value, unit) = match nanoseconds {
+        1e9.. => (nanoseconds / 1e9, "s"),
+        1e6.. => (nanoseconds / 1e6, "ms"),
+        1e3.. => (nanoseconds / 1e3, "µs"),
+        _ => (nanoseconds, "ns"),
+    };
+    format!("{} {unit}", plain(value))
+}
+
+/// Two digits or all before the point, without zeros at the end.
+fn plain(value: f64) -> String {
+    let text = if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+    text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
+}

@@ -1,0 +1,113 @@
+//! The rows that the bench `peers` has written.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+/// How the names of our own subjects begin.
+pub(crate) const OURS: &str = "actix-timers";
+
+/// The middle of some numbers, and how far they go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+/// What one subject needed for one workload.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) workload: String,
+    pub(crate) layer: String,
+    pub(crate) subject: String,
+    /// How many timers are pending.
+    pub(crate) size: u64,
+    pub(crate) unit: String,
+    pub(crate) measured: Spread,
+    /// Ours compared with this subject; for one of ours, with the best peer.
+    pub(crate) ratio: Option<Spread>,
+    pub(crate) best_peer: Option<String>,
+}
+
+/// All rows, in the order in which they were measured.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(Vec<Row>);
+
+impl Rows {
+    /// Adds what is in a file. A row that is there already is replaced: a run can be done in parts, and parts again.
+    ///
+    /// # Errors
+    /// Says what is wrong with the file.
+    pub(crate) fn read(&mut self, path: &Path) -> Result<(), String> {
+        let file = path.display();
+        let text = std::fs::read_to_string(path).map_err(|wrong| format!("{file} cannot be read: {wrong}"))?;
+        self.parse(&text).map_err(|wrong| format!("{file}: {wrong}"))
+    }
+
+    pub(crate) fn parse(&mut self, text: &str) -> Result<(), String> {
+        let rows: Vec<Value> = serde_json::from_str(text).map_err(|wrong| format!("not a list of rows: {wrong}"))?;
+        for (number, row) in rows.iter().enumerate() {
+            let row = Row::of(row).ok_or_else(|| format!("row {number} is not as expected: {row}"))?;
+            match self.0.iter_mut().find(|known| known.key() == row.key()) {
+                Some(known) => *known = row,
+                None => self.0.push(row),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Row> {
+        self.0.iter()
+    }
+
+    /// The rows of a workload on a layer in a unit.
+    pub(crate) fn of<'a>(&'a self, workload: &'a str, layer: &'a str, unit: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.0.iter().filter(move |row| row.workload == workload && row.layer == layer && row.unit == unit)
+    }
+
+    /// Names without repetition, in the order of their first appearance.
+    pub(crate) fn subjects<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
+        let mut seen = BTreeSet::new();
+        rows.into_iter().map(|row| row.subject.as_str()).filter(|subject| seen.insert(*subject)).collect()
+    }
+}
+
+impl Row {
+    fn of(row: &Value) -> Option<Self> {
+        let text = |name: &str| Some(row.get(name)?.as_str()?.to_owned());
+        Some(Self {
+            workload: text("workload")?,
+            layer: text("layer")?,
+            subject: text("subject")?,
+            size: row.get("size")?.as_u64()?,
+            unit: text("unit")?,
+            measured: Spread::of(row)?,
+            ratio: row.get("ratio").and_then(Spread::of),
+            best_peer: text("best_peer"),
+        })
+    }
+
+    fn key(&self) -> impl PartialEq {
+        (self.workload.clone(), self.layer.clone(), self.subject.clone(), self.size, self.unit.clone())
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.subject.starts_with(OURS)
+    }
+}
+
+impl Spread {
+    fn of(value: &Value) -> Option<Self> {
+        let number = |name: &str| value.get(name)?.as_f64();
+        Some(Self { median: number("median")?, min: number("min")?, max: number("max")? })
+    }
+}
+
+/// Who a subject is, whatever variant of it: `netty` for `netty, 512 buckets`, `scheme 3` for `scheme 3 tree`.
+pub(crate) fn base(subject: &str) -> &str {
+    let words = if subject.starts_with("scheme ") { 2 } else { 1 };
+    let end = subject.match_indices([' ', ',']).nth(words - 1).map_or(subject.len(), |(place, _)| place);
+    &subject[..end]
+}

@@ -1,0 +1,129 @@
+//! An airport: schedules what it has to do for its flights, and does it when the messages come.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use actix::prelude::*;
+use actix_timers::{TimerContext, TimerId};
+use jiff::Timestamp;
+
+use crate::clock::ReplayClock;
+use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
+use crate::log::{Entry, Event, Log};
+use crate::progress::Progress;
+
+/// Schedule everything for the month. Answers why not, if a message was refused.
+#[derive(Message)]
+#[rtype(result = "Result<(), String>")]
+pub(crate) struct Open;
+
+/// The month is over: hand in the log.
+#[derive(Message)]
+#[rtype(result = "Log")]
+pub(crate) struct Close;
+
+/// Passengers may board.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct BoardingCall {
+    flight: usize,
+}
+
+/// A flight will not depart.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Cancellation {
+    flight: usize,
+}
+
+/// A flight will depart later than scheduled.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Delay {
+    flight: usize,
+    departs: Timestamp,
+}
+
+pub(crate) struct Airport {
+    flights: Arc<[Flight]>,
+    /// The boarding call of each flight.
+    calls: Vec<TimerId>,
+    log: Log,
+    clock: ReplayClock,
+    progress: Arc<Progress>,
+}
+
+impl Airport {
+    pub(crate) fn new(flights: Arc<[Flight]>, clock: ReplayClock, progress: Arc<Progress>) -> Self {
+        Self { flights, calls: Vec::new(), log: Log::new(), clock, progress }
+    }
+
+    /// Schedules the boarding call of a flight, and the news that there will be of it.
+    fn plan(&mut self, flight: usize, facts: &Flight, ctx: &mut Context<Self>) -> Result<(), Box<dyn Error>> {
+        let scheduled = facts.scheduled;
+        self.calls.push(ctx.schedule_at(scheduled - BOARDING, BoardingCall { flight })?);
+        if facts.outcome == Outcome::Cancelled {
+            ctx.schedule_at(scheduled - CANCELLATION_KNOWN, Cancellation { flight })?;
+        } else if let Some(departs) = facts.late_departure() {
+            ctx.schedule_at(scheduled - DELAY_KNOWN, Delay { flight, departs })?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, flight: usize, event: Event) {
+        let at = self.clock.date();
+        self.progress.happened(event, at);
+        self.log.push(Entry { flight, event, at });
+    }
+}
+
+impl Actor for Airport {
+    type Context = Context<Self>;
+}
+
+impl Handler<Open> for Airport {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: Open, ctx: &mut Self::Context) -> Self::Result {
+        for (flight, facts) in Arc::clone(&self.flights).iter().enumerate() {
+            self.plan(flight, facts, ctx).map_err(|refused| format!("{facts}: {refused}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Handler<BoardingCall> for Airport {
+    type Result = ();
+
+    fn handle(&mut self, BoardingCall { flight }: BoardingCall, _: &mut Self::Context) {
+        self.note(flight, Event::Called);
+    }
+}
+
+impl Handler<Cancellation> for Airport {
+    type Result = ();
+
+    fn handle(&mut self, Cancellation { flight }: Cancellation, ctx: &mut Self::Context) {
+        let outcome = ctx.cancel_timer(self.calls[flight]);
+        self.note(flight, Event::Cancelled(outcome));
+    }
+}
+
+impl Handler<Delay> for Airport {
+    type Result = ();
+
+    fn handle(&mut self, Delay { flight, departs }: Delay, ctx: &mut Self::Context) {
+        // At a high speed the news may come so late that the new time is past, too.
+        let call = (departs - BOARDING).max(self.clock.date());
+        let outcome = ctx.reschedule_timer_at(self.calls[flight], call);
+        self.note(flight, Event::Rescheduled(outcome));
+    }
+}
+
+impl Handler<Close> for Airport {
+    type Result = MessageResult<Close>;
+
+    fn handle(&mut self, _: Close, _: &mut Self::Context) -> Self::Result {
+        MessageResult(std::mem::take(&mut self.log))
+    }
+}

@@ -1,0 +1,127 @@
+//! The replay: a timer actor on the clock of the replay, an actor per airport, and the wait for the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use actix_timers::{Inspection, TimerActor, Timers};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::airport::{Airport, Close, Open};
+use crate::clock::{ReplayClock, Speed};
+use crate::flight::Flight;
+use crate::log::Log;
+use crate::progress::Progress;
+
+/// The clock starts this long before the first event.
+const RUN_UP: SignedDuration = SignedDuration::from_secs(1);
+/// Flights by their origin.
+pub(crate) type Airports = BTreeMap<String, Arc<[Flight]>>;
+
+/// What came out.
+pub(crate) struct Replay {
+    /// By airport.
+    pub(crate) logs: BTreeMap<String, Log>,
+    /// The timer actor when everything was scheduled.
+    pub(crate) opened: Inspection,
+    /// The timer actor at the end.
+    pub(crate) closed: Inspection,
+    /// From the first message scheduled to the last one handled.
+    pub(crate) took: Duration,
+}
+
+/// The first and the last moment at which something is to happen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
+}
+
+impl Span {
+    /// `None` if there are no flights.
+    pub(crate) fn of(flights: &[Flight]) -> Option<Self> {
+        let first = flights.iter().map(Flight::first_event).min()?;
+        let last = flights.iter().map(Flight::last_event).max()?;
+        Some(Self { first, last })
+    }
+}
+
+pub(crate) fn by_origin(flights: &[Flight]) -> Airports {
+    let mut airports: BTreeMap<String, Vec<Flight>> = BTreeMap::new();
+    for flight in flights {
+        airports.entry(flight.origin.clone()).or_default().push(flight.clone());
+    }
+    airports.into_iter().map(|(origin, flights)| (origin, flights.into())).collect()
+}
+
+/// Replays all flights: in virtual time, as fast as possible, unless a speed is given.
+///
+/// # Errors
+/// Says what kept the actors from doing their work.
+pub(crate) fn run(
+    airports: &Airports,
+    span: Span,
+    speed: Option<Speed>,
+    progress: &Arc<Progress>,
+) -> Result<Replay, String> {
+    // On a paused runtime tokio's clock jumps to the next alarm whenever there is nothing else to do.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(speed.is_none())
+        .build()
+        .map_err(|why| format!("no runtime: {why}"))?;
+    let clock = ReplayClock::new(span.first - RUN_UP, speed.unwrap_or(Speed::REAL_TIME));
+    System::with_tokio_rt(move || runtime).block_on(replay(airports, span, clock, progress))
+}
+
+async fn replay(
+    airports: &Airports,
+    span: Span,
+    clock: ReplayClock,
+    progress: &Arc<Progress>,
+) -> Result<Replay, String> {
+    let began = Instant::now();
+    // Nobody steps this wall clock, so it need not be watched.
+    let timers = TimerActor::builder()
+        .name("departures")
+        .clock(clock.clone())
+        .wall_clock_check(Duration::MAX)
+        .install()
+        .map_err(|why| why.to_string())?;
+    let mut running = BTreeMap::new();
+    for (name, flights) in airports {
+        let airport = Airport::new(Arc::clone(flights), clock.clone(), Arc::clone(progress)).start();
+        airport.send(Open).await.map_err(|why| format!("airport {name}: {why}"))??;
+        running.insert(name.clone(), airport);
+    }
+    let opened = timers.inspect();
+    clock.start();
+    clock.reaches(span.last).await;
+    let closed = all_delivered(&timers).await;
+    let took = began.elapsed();
+    let mut logs = BTreeMap::new();
+    for (name, airport) in running {
+        let log = airport.send(Close).await.map_err(|why| format!("airport {name}: {why}"))?;
+        logs.insert(name, log);
+    }
+    Ok(Replay { logs, opened, closed, took })
+}
+
+/// Everything is due; at a high speed it takes a moment longer until it is handled, too. Gives up when for a long time
+/// nothing has moved.
+async fn all_delivered(timers: &Timers) -> Inspection {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const LOOK_EVERY: Duration = Duration::from_millis(10);
+    let mut before = timers.inspect();
+    let mut moved = tokio::time::Instant::now();
+    while before.pending() > 0 && moved.elapsed() < PATIENCE {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let now = timers.inspect();
+        if now.pending() < before.pending() {
+            moved = tokio::time::Instant::now();
+        }
+        before = now;
+    }
+    before
+}

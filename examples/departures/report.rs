@@ -1,0 +1,146 @@
+//! The table at the end.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::time::Duration;
+
+use actix_timers::Inspection;
+use jiff::SignedDuration;
+
+use crate::check::Tally;
+use crate::clock::Speed;
+use crate::replay::{Replay, Span};
+
+/// Problems listed one by one; of more only the number is told.
+const PROBLEMS_LISTED: usize = 10;
+
+pub(crate) struct Report<'a> {
+    pub(crate) tallies: &'a BTreeMap<String, Tally>,
+    pub(crate) total: &'a Tally,
+    pub(crate) replay: &'a Replay,
+    pub(crate) span: Span,
+    pub(crate) speed: Option<Speed>,
+    pub(crate) problems: &'a [String],
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.airports(f)?;
+        f.write_char('\n')?;
+        for (name, value) in self.facts() {
+            writeln!(f, "{name:<21}{value}")?;
+        }
+        self.verdict(f)
+    }
+}
+
+impl Report<'_> {
+    fn airports(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const HEADINGS: [&str; 6] = ["airport", "flights", "boarding calls", "cancelled", "rescheduled", "latest lag"];
+        row(f, HEADINGS.map(str::to_owned))?;
+        let total = std::iter::once(("total", self.total));
+        for (name, tally) in self.tallies.iter().map(|(name, tally)| (name.as_str(), tally)).chain(total) {
+            let [flights, calls, cancelled, rescheduled] =
+                [tally.flights, tally.calls, tally.cancelled, tally.rescheduled].map(grouped);
+            row(f, [name.to_owned(), flights, calls, cancelled, rescheduled, span_of_time(tally.latest_lag)])?;
+        }
+        Ok(())
+    }
+
+    fn facts(&self) -> [(&'static str, String); 7] {
+        let Replay { opened, closed, took, .. } = self.replay;
+        let Span { first, last } = self.span;
+        let date = "%F %H:%M UTC";
+        [
+            ("latest lag", self.lag()),
+            ("wheel depth reached", wheel(opened.wheel_depth().max(closed.wheel_depth()), closed)),
+            ("pending", format!("{} at most, {} at the end", grouped(opened.pending()), grouped(closed.pending()))),
+            ("simulated span", {
+                let length = span_of_time(last.duration_since(first));
+                format!("{length}, {} to {}", first.strftime(date), last.strftime(date))
+            }),
+            ("speed", self.speed.map_or("virtual time".to_owned(), |speed| format!("{speed} times real time"))),
+            ("wall time", precise(*took)),
+            ("timer actor", accounts(closed)),
+        ]
+    }
+
+    fn lag(&self) -> String {
+        let replayed = self.total.latest_lag;
+        let Some(speed) = self.speed else { return span_of_time(replayed) };
+        let real = speed.real(replayed.unsigned_abs());
+        format!("{} of replayed time, {} of real time", span_of_time(replayed), precise(real))
+    }
+
+    fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.problems.is_empty() {
+            return writeln!(f, "\nchecked against the file: ok");
+        }
+        writeln!(f, "\nchecked against the file: {} WRONG", grouped(self.problems.len() as u64))?;
+        for problem in self.problems.iter().take(PROBLEMS_LISTED) {
+            writeln!(f, "  {problem}")?;
+        }
+        match self.problems.len().saturating_sub(PROBLEMS_LISTED) {
+            0 => Ok(()),
+            more => writeln!(f, "  and {} more", grouped(more as u64)),
+        }
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, [name, flights, calls, cancelled, rescheduled, lag]: [String; 6]) -> fmt::Result {
+    writeln!(f, "{name:<9}{flights:>9}{calls:>17}{cancelled:>12}{rescheduled:>14}{lag:>16}")
+}
+
+fn wheel(depth: usize, inspection: &Inspection) -> String {
+    let buckets = inspection.wheel.levels.first().map_or(0, |level| level.stats.buckets);
+    let tick = span_of_time(SignedDuration::try_from(inspection.tick).unwrap_or(SignedDuration::MAX));
+    format!("{depth} levels of {buckets} buckets, with ticks of {tick}")
+}
+
+fn accounts(inspection: &Inspection) -> String {
+    let books = &inspection.accounts;
+    let [accepted, delivered, cancelled, dead, returned, pending] =
+        [books.accepted, books.delivered, books.cancelled, books.dead_lettered(), books.returned, books.pending]
+            .map(grouped);
+    format!(
+        "{accepted} accepted = {delivered} delivered + {cancelled} cancelled + {dead} dead letters + {returned} returned \
+         + {pending} pending"
+    )
+}
+
+/// In its two largest units of days, hours, minutes and seconds; below a second in milliseconds.
+fn span_of_time(span: SignedDuration) -> String {
+    const DAY: i64 = 24 * 60 * 60;
+    let (days, seconds) = (span.as_secs() / DAY, span.as_secs() % DAY);
+    let parts = [(days, "d"), (seconds / 3600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
+    let parts: Vec<String> = parts
+        .iter()
+        .skip_while(|(number, _)| *number == 0)
+        .take(2)
+        .filter(|(number, _)| *number != 0)
+        .map(|(number, unit)| format!("{number} {unit}"))
+        .collect();
+    if parts.is_empty() { format!("{} ms", span.subsec_millis()) } else { parts.join(" ") }
+}
+
+/// In seconds, or in milliseconds if it is shorter.
+fn precise(span: Duration) -> String {
+    if span.as_secs() > 0 {
+        format!("{:.2} s", span.as_secs_f64())
+    } else {
+        format!("{:.2} ms", span.as_secs_f64() * 1000.0)
+    }
+}
+
+/// 28485 as 28 485.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}

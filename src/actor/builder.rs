@@ -1,0 +1,187 @@
+//! How a timer actor is set up.
+
+use std::any::TypeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, ArbiterHandle};
+
+use super::clock::{Clock, Forward, SystemClock};
+use super::error::BuildError;
+use super::service::{Service, Settings, directory};
+use super::timer_actor::TimerActor;
+use super::timers::Timers;
+use crate::engine::{EngineConfig, MAX_CAPACITY};
+use crate::timing::{TickLength, WheelSize};
+
+/// Sets up a [`TimerActor`]; made by [`TimerActor::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::TimerActor;
+///
+/// # System::new().block_on(async {
+/// let timers = TimerActor::builder()
+///     .name("orders")
+///     .tick(Duration::from_millis(10))
+///     .capacity(1_000_000)
+///     .start()?;
+/// # drop(timers);
+/// # Ok::<(), actix_timers::BuildError>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a builder does nothing until `build`, `start` or `install`"]
+pub struct TimerActorBuilder {
+    tick: Duration,
+    wheel_size: usize,
+    capacity: usize,
+    name: Option<String>,
+    expiry_budget: usize,
+    intake_budget: usize,
+    wall_clock_check: Duration,
+    clock: Option<Box<dyn Clock>>,
+    watched: bool,
+}
+
+impl Default for TimerActorBuilder {
+    fn default() -> Self {
+        Self {
+            tick: TickLength::default().length(),
+            wheel_size: WheelSize::default().get(),
+            capacity: MAX_CAPACITY,
+            name: None,
+            expiry_budget: 256,
+            intake_budget: 256,
+            wall_clock_check: Duration::from_secs(10),
+            clock: None,
+            watched: true,
+        }
+    }
+}
+
+impl TimerActorBuilder {
+    /// The resolution: deadlines are rounded up to a multiple of it. 1 ms unless said otherwise; 1 µs to 24 h.
+    ///
+    /// With [`SystemClock`] a tick below a millisecond is not kept: tokio wakes a task once in a millisecond at most.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Buckets in one turn of a level. 256 unless said otherwise; 2 to 65 536. See `docs/decisions.md` for how the
+    /// default was chosen.
+    pub fn wheel_size(mut self, buckets: usize) -> Self {
+        self.wheel_size = buckets;
+        self
+    }
+
+    /// The most timers that may be pending at once; what is above is refused and handed back. 4 294 967 294 unless said
+    /// otherwise.
+    pub fn capacity(mut self, timers: usize) -> Self {
+        self.capacity = timers;
+        self
+    }
+
+    /// The name, which is the label `timer` of all its metrics. `timers-` and a number unless said otherwise.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Entries moved in one turn, delivered or cascaded, before the other actors of the arbiter get theirs. 256 unless
+    /// said otherwise.
+    pub fn expiry_budget(mut self, entries: usize) -> Self {
+        self.expiry_budget = entries;
+        self
+    }
+
+    /// Requests handled from the mailbox in one turn, before what is due and the other actors of the arbiter get theirs.
+    /// 256 unless said otherwise.
+    pub fn intake_budget(mut self, requests: usize) -> Self {
+        self.intake_budget = requests;
+        self
+    }
+
+    /// How often the wall clock is looked at while timers that follow it are pending, to notice that it was stepped, or
+    /// that the machine was suspended. 10 s unless said otherwise; `Duration::MAX` for never. Without such timers nobody looks.
+    pub fn wall_clock_check(mut self, every: Duration) -> Self {
+        self.wall_clock_check = every;
+        self
+    }
+
+    /// The clock. [`SystemClock`] unless said otherwise.
+    pub fn clock<C: Clock>(mut self, clock: C) -> Self {
+        self.watched = TypeId::of::<C>() == TypeId::of::<SystemClock>();
+        self.clock = Some(Box::new(Forward::new(clock)));
+        self
+    }
+
+    /// Checks everything and builds the actor, to be started with actix's own means.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range.
+    pub fn build(self) -> Result<TimerActor, BuildError> {
+        let tick = TickLength::new(self.tick)?;
+        let wheel_size = WheelSize::new(self.wheel_size)?;
+        for (value, name) in
+            [(self.capacity, "capacity"), (self.expiry_budget, "expiry_budget"), (self.intake_budget, "intake_budget")]
+        {
+            if value == 0 {
+                return Err(BuildError::Zero(name));
+            }
+        }
+        if self.wall_clock_check.is_zero() {
+            return Err(BuildError::Zero("wall_clock_check"));
+        }
+        if self.capacity > MAX_CAPACITY {
+            return Err(BuildError::Capacity(self.capacity));
+        }
+        let settings = Settings {
+            engine: EngineConfig { tick, wheel_size, capacity: self.capacity, ..EngineConfig::default() },
+            name: self.name,
+            expiry_budget: self.expiry_budget,
+            intake_budget: self.intake_budget,
+            wall_clock_check: self.wall_clock_check,
+            watched: self.watched,
+        };
+        let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
+        Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
+    }
+
+    /// Builds the actor and starts it on the arbiter of this thread.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range or no actix system runs on this thread.
+    pub fn start(self) -> Result<Timers, BuildError> {
+        let arbiter = actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
+        self.start_on(&arbiter)
+    }
+
+    /// Builds the actor and starts it on another arbiter, for example one of its own.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range.
+    pub fn start_on(self, arbiter: &ArbiterHandle) -> Result<Timers, BuildError> {
+        let actor = self.build()?;
+        let service = Arc::clone(actor.service());
+        Ok(Timers::new(service, TimerActor::start_in_arbiter(arbiter, move |_| actor)))
+    }
+}
+
+impl TimerActor {
+    /// Sets up a timer actor.
+    pub fn builder() -> TimerActorBuilder {
+        TimerActorBuilder::default()
+    }
+}
+
+/// A timer actor with the default settings.
+impl Default for TimerActor {
+    fn default() -> Self {
+        match TimerActorBuilder::default().build() {
+            Ok(actor) => actor,
+            Err(error) => unreachable!("the default settings are in range: {error}"),
+        }
+    }
+}

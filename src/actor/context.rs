@@ -1,0 +1,127 @@
+//! Timers for the actor that schedules them: methods on its context.
+
+use std::time::{Duration, SystemTime};
+
+use actix::dev::{AsyncContextParts, ToEnvelope};
+use actix::{Actor, AsyncContext, Handler, Message};
+
+use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use super::id::TimerId;
+use super::registry;
+use super::service::When;
+use super::timers::{cancel, reschedule};
+
+/// Delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the contexts of
+/// actix-web-actors.
+///
+/// A timer made here belongs to the actor: it does not keep the actor alive, it ends when the actor stops or is
+/// restarted, and it can be cancelled until its handler runs, even when it is due already. The timers are held by the
+/// timer actor of the arbiter, which starts by itself; see [`TimerActorBuilder::install`](crate::TimerActorBuilder::install)
+/// for other settings.
+///
+/// (Who polls a context by hand, which is not usual, must not move it between two polls: it is known by its place.)
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{TimerContext, TimerId};
+///
+/// #[derive(Message)]
+/// #[rtype(result = "()")]
+/// struct Expire;
+///
+/// struct Session {
+///     expiry: Option<TimerId>,
+/// }
+///
+/// impl Actor for Session {
+///     type Context = Context<Self>;
+///
+///     fn started(&mut self, ctx: &mut Self::Context) {
+///         self.expiry = ctx.schedule_after(Duration::from_secs(1800), Expire).ok();
+///     }
+/// }
+///
+/// impl Handler<Expire> for Session {
+///     type Result = ();
+///
+///     fn handle(&mut self, _: Expire, ctx: &mut Self::Context) {
+///         ctx.stop();
+///     }
+/// }
+/// # System::new().block_on(async { Session { expiry: None }.start(); });
+/// ```
+pub trait TimerContext<A>: AsyncContext<A> + AsyncContextParts<A> + Sized
+where
+    A: Actor<Context = Self>,
+{
+    /// Delivers `message` to this actor after `delay`, counted from now, and returns the timer's id at once. A delay too
+    /// long for the clock is never over.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] hands the message back: the capacity is used up, the timer actor was drained, or no actix
+    /// system runs on this thread.
+    fn schedule_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        schedule(self, When::after(delay), message)
+    }
+
+    /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after).
+    fn schedule_at<M>(&mut self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        schedule(self, When::At(at.into()), message)
+    }
+
+    /// Cancels a timer: one of this actor's, or any other whose id is known.
+    ///
+    /// For a timer of this actor's own the answer is [`Cancelled`](CancelOutcome::Cancelled) unless its handler has run or
+    /// runs now, even if it was due long ago; or unless it is the one message that is on its way through the mailbox
+    /// because this actor was not polled in time ([`InProgress`](CancelOutcome::InProgress)).
+    fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
+        cancel(id)
+    }
+
+    /// Lets a timer be due `delay` from now instead, also if it is due already and its handler has not run.
+    fn reschedule_timer(&mut self, id: TimerId, delay: Duration) -> RescheduleOutcome {
+        reschedule(id, || When::after(delay))
+    }
+
+    /// Lets a timer be due when the wall clock shows `at` instead.
+    fn reschedule_timer_at(&mut self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
+        let at = at.into();
+        reschedule(id, || When::At(at))
+    }
+}
+
+impl<A, C> TimerContext<A> for C
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
+}
+
+fn schedule<A, C, M>(ctx: &mut C, when: When, message: M) -> Result<TimerId, ScheduleError<M>>
+where
+    A: Actor<Context = C> + Handler<M>,
+    C: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    match registry::seat(ctx) {
+        Some((service, owner)) => service.schedule_own::<A, M>(when, owner, message),
+        None => Err(ScheduleError::NoSystem { message }),
+    }
+}

@@ -1,0 +1,230 @@
+//! Timer ids: UUIDs that find their timer without a table, and that nobody can guess.
+//!
+//! An id is an RFC 9562 UUID of version 8. Its first half names a place: the number of the timer actor (28 bits) and a
+//! slot in it (32 bits). Its second half is a tag of 62 bits, the keyed hash (SipHash) of slot and generation. A
+//! cancel goes straight to the slot, computes the tag that the slot's present timer must have and compares; no table
+//! has to be kept or searched. The key is random and never leaves the process, so an id tells nothing about another
+//! one, and a generation is never used twice, so an id never comes back.
+//!
+//! An id that is made before it is known which timer actor will take the timer (for a message still to be sent) has
+//! actor number 0 and is a keyed hash of a counter in both halves. The timer actor that takes the timer remembers it.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use crate::timing::Key;
+
+/// Names one timer, in this process and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
+///
+/// ```
+/// use actix_timers::TimerId;
+///
+/// let id = TimerId::fresh();
+/// let text = id.to_string();
+/// assert_eq!(text.parse::<TimerId>()?, id);
+/// assert_eq!(id.as_uuid().get_version_num(), 8);
+/// assert!("boarding call".parse::<TimerId>().is_err());
+/// # Ok::<(), actix_timers::ParseTimerIdError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerId(Uuid);
+
+/// The text is not a UUID of version 8.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseTimerIdError {
+    /// Not a UUID at all.
+    #[error("not a timer id: {0}")]
+    NotAUuid(#[from] uuid::Error),
+    /// A UUID of another kind, so certainly not made by this crate.
+    #[error("not a timer id: {0} is a UUID of another version, timer ids are of version 8")]
+    OtherVersion(Uuid),
+}
+
+const VERSION_8: u64 = 8 << 12;
+const VARIANT: u64 = 0b10 << 62;
+const TAG: u64 = u64::MAX >> 2;
+/// The largest number of a timer actor: 28 bits.
+pub(crate) const MAX_ACTOR_NUMBER: u32 = (1 << 28) - 1;
+
+impl TimerId {
+    /// A new id that no timer has yet, for a request that is still to be sent.
+    pub fn fresh() -> Self {
+        thread_local! {
+            static MAKER: (RandomState, std::cell::Cell<u64>) = (RandomState::new(), std::cell::Cell::new(0));
+        }
+        MAKER.with(|(key, counter)| {
+            let count = counter.get();
+            counter.set(count + 1);
+            let place = key.hash_one((count, 0u8)) & u64::from(u32::MAX);
+            Self::from_parts(place, key.hash_one((count, 1u8)))
+        })
+    }
+
+    /// The id as a UUID.
+    pub const fn as_uuid(&self) -> &Uuid {
+        &self.0
+    }
+
+    /// Takes a UUID for an id.
+    ///
+    /// # Errors
+    /// [`ParseTimerIdError::OtherVersion`] if it is not of version 8.
+    pub fn from_uuid(uuid: Uuid) -> Result<Self, ParseTimerIdError> {
+        let is_ours = uuid.get_version_num() == 8 && uuid.get_variant() == uuid::Variant::RFC4122;
+        if is_ours { Ok(Self(uuid)) } else { Err(ParseTimerIdError::OtherVersion(uuid)) }
+    }
+
+    /// The number of the timer actor; `None` if the id was made before one was known.
+    pub(crate) fn actor_number(self) -> Option<u32> {
+        let number = (self.place() >> 32) as u32;
+        (number != 0).then_some(number)
+    }
+
+    /// The slot in that timer actor.
+    pub(crate) fn slot(self) -> u32 {
+        self.place() as u32
+    }
+
+    fn tag(self) -> u64 {
+        self.0.as_u64_pair().1 & TAG
+    }
+
+    fn place(self) -> u64 {
+        let high = self.0.as_u64_pair().0;
+        (high >> 16) << 12 | high & 0xFFF
+    }
+
+    fn from_parts(place: u64, tag: u64) -> Self {
+        let high = (place >> 12) << 16 | VERSION_8 | place & 0xFFF;
+        Self(Uuid::from_u64_pair(high, VARIANT | tag & TAG))
+    }
+}
+
+/// Makes and checks the ids of one timer actor.
+#[derive(Debug)]
+pub(crate) struct IdMaker {
+    actor_number: u32,
+    key: RandomState,
+}
+
+impl IdMaker {
+    pub(crate) fn new(actor_number: u32) -> Self {
+        Self { actor_number: actor_number & MAX_ACTOR_NUMBER, key: RandomState::new() }
+    }
+
+    pub(crate) fn id_of(&self, key: Key) -> TimerId {
+        TimerId::from_parts(u64::from(self.actor_number) << 32 | u64::from(key.index()), self.tag_of(key))
+    }
+
+    /// Whether `id`, which names a slot of this actor, is the id of `key`.
+    pub(crate) fn is_id_of(&self, id: TimerId, key: Key) -> bool {
+        id.tag() == self.tag_of(key) & TAG
+    }
+
+    fn tag_of(&self, key: Key) -> u64 {
+        self.key.hash_one(u64::from(key.index()) << 32 | u64::from(key.generation()))
+    }
+}
+
+impl fmt::Display for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for TimerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TimerId({})", self.0)
+    }
+}
+
+impl FromStr for TimerId {
+    type Err = ParseTimerIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::from_uuid(Uuid::parse_str(text)?)
+    }
+}
+
+impl TryFrom<Uuid> for TimerId {
+    type Error = ParseTimerIdError;
+
+    fn try_from(uuid: Uuid) -> Result<Self, Self::Error> {
+        Self::from_uuid(uuid)
+    }
+}
+
+impl From<TimerId> for Uuid {
+    fn from(id: TimerId) -> Self {
+        id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_valid_uuid_and_names_its_slot() {
+        for number in [1, 2, MAX_ACTOR_NUMBER] {
+            let maker = IdMaker::new(number);
+            for index in [0, 1, 0xFFF, 0x1000, u32::MAX] {
+                let key = Key::new(index, 7);
+                let id = maker.id_of(key);
+                assert_eq!((id.actor_number(), id.slot()), (Some(number), index));
+                assert_eq!(id.as_uuid().get_version_num(), 8);
+                assert_eq!(id.as_uuid().get_variant(), uuid::Variant::RFC4122);
+                assert_eq!(id.to_string().parse(), Ok(id));
+                assert!(maker.is_id_of(id, key));
+                assert!(!maker.is_id_of(id, Key::new(index, 8)));
+                assert!(!maker.is_id_of(id, Key::new(index ^ 1, 7)));
+            }
+        }
+    }
+
+    #[test]
+    fn ids_of_different_makers_differ_in_their_tags() {
+        let (one, other) = (IdMaker::new(1), IdMaker::new(1));
+        let key = Key::new(3, 4);
+        assert_ne!(one.id_of(key), other.id_of(key));
+        assert!(!one.is_id_of(other.id_of(key), key));
+    }
+
+    #[test]
+    fn neighbouring_timers_have_unrelated_tags() {
+        let maker = IdMaker::new(1);
+        let tags: Vec<u64> = (0..1000).map(|index| maker.id_of(Key::new(index, 0)).tag()).collect();
+        let flipped: u32 = tags.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();
+        let mean = f64::from(flipped) / 999.0;
+        assert!((30.0..32.0).contains(&mean), "about half of 62 bits change: {mean}");
+    }
+
+    #[test]
+    fn fresh_ids_never_repeat_and_name_no_actor() {
+        let mut seen = HashSet::new();
+        for _ in 0..100_000 {
+            let id = TimerId::fresh();
+            assert_eq!(id.actor_number(), None);
+            assert!(seen.insert(id));
+        }
+        let elsewhere = std::thread::spawn(|| (0..1000).map(|_| TimerId::fresh()).collect::<Vec<_>>()).join().unwrap();
+        assert!(elsewhere.into_iter().all(|id| seen.insert(id)));
+    }
+
+    #[test]
+    fn only_uuids_of_version_8_are_taken() {
+        for text in ["", "x", "123e4567-e89b-12d3-a456-42661417400", "123e4567-e89b-12d3-a456-4266141740000"] {
+            assert!(matches!(text.parse::<TimerId>(), Err(ParseTimerIdError::NotAUuid(_))), "{text}");
+        }
+        let version_1 = "123e4567-e89b-12d3-a456-426614174000";
+        assert!(matches!(version_1.parse::<TimerId>(), Err(ParseTimerIdError::OtherVersion(_))));
+        assert!(matches!(TimerId::from_uuid(Uuid::nil()), Err(ParseTimerIdError::OtherVersion(_))));
+        assert!(matches!(TimerId::from_uuid(Uuid::max()), Err(ParseTimerIdError::OtherVersion(_))));
+    }
+}

@@ -1,0 +1,322 @@
+//! The messages a timer actor understands.
+
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, SystemTime};
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::{Context, Handler, Message, MessageResult};
+use tokio::time::Instant;
+
+use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use super::id::TimerId;
+use super::service::When;
+use super::target::Target;
+use super::timer_actor::TimerActor;
+use super::timers::{cancel, get, reschedule};
+use super::view::{Inspection, Returned, TimerInfo};
+
+/// Deliver a message after a delay. The delay counts from [`new`](Self::new), not from when the request is handled.
+///
+/// Answers the id, or a [`ScheduleError`] with the message. Who needs the id before that [asks](Self::id) the request.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, TimerActor};
+/// # #[derive(Message)]
+/// # #[rtype(result = "()")]
+/// # struct Remind;
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+/// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let customer = Customer.start();
+/// let timers = TimerActor::from_registry();
+///
+/// let request = ScheduleAfter::new(&customer, Duration::from_secs(60), Remind);
+/// let id = request.id();
+/// timers.do_send(request);
+/// assert_eq!(timers.send(Cancel(id)).await, Ok(CancelOutcome::Cancelled));
+/// # });
+/// ```
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct ScheduleAfter<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    id: Cell<Option<TimerId>>,
+    target: Target<M>,
+    delay: Duration,
+    requested: Instant,
+    message: M,
+}
+
+impl<M> ScheduleAfter<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    /// A request to deliver `message` to `target` after `delay`.
+    pub fn new(target: impl Into<Target<M>>, delay: Duration, message: M) -> Self {
+        Self { id: Cell::new(None), target: target.into(), delay, requested: Instant::now(), message }
+    }
+
+    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
+    /// that needs not be remembered.
+    pub fn id(&self) -> TimerId {
+        fixed(&self.id)
+    }
+}
+
+/// Deliver a message at a time of day; at once if that is past.
+///
+/// Answers the id, or a [`ScheduleError`] with the message. Who needs the id before that [asks](Self::id) the request.
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct ScheduleAt<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    id: Cell<Option<TimerId>>,
+    target: Target<M>,
+    at: SystemTime,
+    message: M,
+}
+
+impl<M> ScheduleAt<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    /// A request to deliver `message` to `target` when the wall clock shows `at`.
+    pub fn new(target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> Self {
+        Self { id: Cell::new(None), target: target.into(), at: at.into(), message }
+    }
+
+    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
+    /// that needs not be remembered.
+    pub fn id(&self) -> TimerId {
+        fixed(&self.id)
+    }
+}
+
+/// The id that a request was asked for, now or before.
+fn fixed(id: &Cell<Option<TimerId>>) -> TimerId {
+    let fixed = id.get().unwrap_or_else(TimerId::fresh);
+    id.set(Some(fixed));
+    fixed
+}
+
+/// Cancel the timer with this id, of this or any other timer actor of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "CancelOutcome")]
+pub struct Cancel(pub TimerId);
+
+/// Move a pending timer to another deadline. Among timers of the same tick it counts as scheduled now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "RescheduleOutcome")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct Reschedule {
+    id: TimerId,
+    to: NewDeadline,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NewDeadline {
+    After { delay: Duration, requested: Instant },
+    At(SystemTime),
+}
+
+impl Reschedule {
+    /// A request to let the timer be due `delay` from now instead.
+    pub fn after(id: TimerId, delay: Duration) -> Self {
+        Self { id, to: NewDeadline::After { delay, requested: Instant::now() } }
+    }
+
+    /// A request to let the timer be due when the wall clock shows `at` instead.
+    pub fn at(id: TimerId, at: impl Into<SystemTime>) -> Self {
+        Self { id, to: NewDeadline::At(at.into()) }
+    }
+}
+
+/// Ask for what is known of a pending timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "Option<TimerInfo>")]
+pub struct GetTimer(pub TimerId);
+
+/// Look at a timer actor: accounts and wheel, bucket by bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "Inspection")]
+pub struct Inspect;
+
+/// Close a timer actor and get back everything that was never handed over, by deadline.
+///
+/// Afterwards nothing is delivered any more and every request is refused; a second drain returns nothing.
+///
+/// A message that is on its way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "Vec<Returned>")]
+pub struct Drain;
+
+impl<M> Message for ScheduleAfter<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    type Result = Result<TimerId, ScheduleError<M>>;
+}
+
+impl<M> Message for ScheduleAt<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    type Result = Result<TimerId, ScheduleError<M>>;
+}
+
+/// An answer that may hold messages of the user. If nobody waits for it they are dropped here, one by one: a panic of one
+/// must not end the timer actor, nor come on top of a panic of another.
+pub struct Answer<R>(pub(super) R);
+
+/// What an answer is made of.
+pub trait Parts {
+    /// Drops each part on its own.
+    fn discard(self);
+}
+
+impl<T, E> Parts for Result<T, E> {
+    fn discard(self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
+    }
+}
+
+impl Parts for Returned {
+    fn discard(self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
+    }
+}
+
+impl<P: Parts> Parts for Vec<P> {
+    fn discard(self) {
+        self.into_iter().for_each(Parts::discard);
+    }
+}
+
+impl<Q: Message> MessageResponse<TimerActor, Q> for Answer<Q::Result>
+where
+    Q::Result: Parts,
+{
+    fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
+        let unheard = match asker {
+            Some(asker) => asker.send(self.0).err(),
+            None => Some(self.0),
+        };
+        if let Some(unheard) = unheard {
+            unheard.discard();
+        }
+    }
+}
+
+impl<M> Handler<ScheduleAfter<M>> for TimerActor
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    type Result = Answer<Result<TimerId, ScheduleError<M>>>;
+
+    fn handle(&mut self, request: ScheduleAfter<M>, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let waited = self.service().clock.since(request.requested);
+        let when = When::After { delay: request.delay, waited };
+        Answer(self.service().schedule_for(when, request.id.get(), request.target, request.message))
+    }
+}
+
+impl<M> Handler<ScheduleAt<M>> for TimerActor
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    type Result = Answer<Result<TimerId, ScheduleError<M>>>;
+
+    fn handle(&mut self, request: ScheduleAt<M>, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let when = When::At(request.at);
+        Answer(self.service().schedule_for(when, request.id.get(), request.target, request.message))
+    }
+}
+
+impl Handler<Cancel> for TimerActor {
+    type Result = MessageResult<Cancel>;
+
+    fn handle(&mut self, Cancel(id): Cancel, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        MessageResult(match self.service().cancel(id) {
+            CancelOutcome::NotFound => cancel(id),
+            outcome => outcome,
+        })
+    }
+}
+
+impl Handler<Reschedule> for TimerActor {
+    type Result = MessageResult<Reschedule>;
+
+    fn handle(&mut self, request: Reschedule, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let clock = &self.service().clock;
+        MessageResult(reschedule(request.id, || match request.to {
+            NewDeadline::After { delay, requested } => When::After { delay, waited: clock.since(requested) },
+            NewDeadline::At(at) => When::At(at),
+        }))
+    }
+}
+
+impl Handler<GetTimer> for TimerActor {
+    type Result = MessageResult<GetTimer>;
+
+    fn handle(&mut self, GetTimer(id): GetTimer, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        MessageResult(get(id))
+    }
+}
+
+impl Handler<Inspect> for TimerActor {
+    type Result = MessageResult<Inspect>;
+
+    fn handle(&mut self, _: Inspect, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        MessageResult(self.service().inspect())
+    }
+}
+
+impl Handler<Drain> for TimerActor {
+    type Result = Answer<Vec<Returned>>;
+
+    fn handle(&mut self, _: Drain, _: &mut Context<Self>) -> Self::Result {
+        Answer(self.service().drain())
+    }
+}
+
+impl<M> fmt::Debug for ScheduleAfter<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleAfter").field("id", &self.id.get()).field("delay", &self.delay).finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Debug for ScheduleAt<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleAt").field("id", &self.id.get()).field("at", &self.at).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! Actors and their timers: the only place that knows actix.
+//!
+//! # The journey of one message
+//!
+//! 1. An actor calls [`ctx.schedule_after`](TimerContext::schedule_after) (`context`). The `registry` knows the timer
+//!    actor of the arbiter, `service/places` which owner this context is. `service/requests` fixes the deadline, stores
+//!    the message in a typed lane (`service/lanes`), gives the [engine](crate::engine) a timer for it and returns the
+//!    [`TimerId`] (`id`). A message for another actor takes the same way with a [`Target`] (`target`), as a request to
+//!    the [`TimerActor`] (`messages`, `batch`) or directly (`timers`).
+//! 2. The engine picks level and bucket. Only if the deadline is earlier than what the driver sleeps for is it woken.
+//! 3. The alarm rings (`service/driver`, on a `clock`, which sets an `alarm`). One bounded turn takes what is due out of the engine.
+//! 4. A message for a recipient is sent; one of the actor's own is shown to its `service/inbox`, which runs the handler.
+//!    The books are closed on the timer, its lateness is recorded.
+//! 5. If the thread of the arbiter is kept busy, by a handler that blocks or by a mailbox that never gets empty, none of
+//!    that happens there. Then the `service/watch`, a thread of its own, takes the driver's turn, and has messages that
+//!    are stuck in an inbox sent through the mailbox (`service/escort`), where the actor cannot miss them.
+//!
+//! Around that: `builder` sets a timer actor up, `service/directory` finds the one an id belongs to, `view` is what can
+//! be seen from outside, `error` what can be answered.
+
+mod alarm;
+mod batch;
+mod builder;
+mod clock;
+mod context;
+mod error;
+mod id;
+mod messages;
+mod registry;
+mod service;
+mod target;
+mod timer_actor;
+mod timers;
+mod view;
+
+pub use batch::ScheduleBatch;
+pub use builder::TimerActorBuilder;
+pub use clock::{Alarm, Clock, ManualClock, SystemClock};
+pub use context::TimerContext;
+pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
+pub use id::{ParseTimerIdError, TimerId};
+pub use messages::{Cancel, Drain, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
+pub use target::Target;
+pub use timer_actor::TimerActor;
+pub use timers::{Timers, cancel, get};
+pub use view::{Inspection, Returned, TimerInfo};

@@ -1,0 +1,132 @@
+//! The timer actor of each arbiter: how it is found, and how it starts by itself.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use actix::dev::AsyncContextParts;
+use actix::{Actor, Addr, Arbiter, ArbiterHandle, ArbiterService, AsyncContext, SystemService};
+
+use super::builder::TimerActorBuilder;
+use super::error::BuildError;
+use super::service::Service;
+use super::service::inbox::Inbox;
+use super::service::places;
+use super::target::place_in_memory;
+use super::timer_actor::TimerActor;
+use super::timers::Timers;
+use crate::engine::OwnerId;
+
+thread_local! {
+    /// Keeps the timer actor of this arbiter alive.
+    static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
+}
+
+/// The timers of this arbiter, started if need be; `None` without a running system.
+fn here() -> Option<Timers> {
+    places::home().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
+        let arbiter = Arbiter::try_current()?;
+        let actor = TimerActorBuilder::default().build().ok()?;
+        let timers = install(actor, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+        // An arbiter that has ended drops what it is asked to start.
+        (!timers.service().is_stopped()).then_some(timers)
+    })
+}
+
+/// Makes `actor` the timer actor of this thread.
+fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
+    let service = Arc::clone(actor.service());
+    // Now already: if this thread is kept busy, the timer actor will not start before that ends.
+    service.be_watched();
+    places::move_in(&service);
+    let timers = Timers::new(service, start(actor));
+    let earlier = HERE.replace(Some(timers.clone()));
+    drop(earlier);
+    timers
+}
+
+/// The owner that the actor behind `ctx` is, made if need be, with the service of this arbiter. `None` without a running
+/// system.
+pub(crate) fn seat<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
+    let started = ctx.parts().started();
+    if started && let Some(known) = places::seat_at(places::place_of(ctx)) {
+        return Some(known);
+    }
+    let service = places::home().or_else(|| {
+        here().map(|timers| Arc::clone(timers.service())).or_else(|| if started { start_here() } else { None })
+    })?;
+    let mailbox = place_in_memory(&ctx.address());
+    let known =
+        places::owner_of(mailbox, service.number()).filter(|owner| service.core().engine.owner(*owner).is_some());
+    let owner = match known {
+        Some(owner) => {
+            Inbox::reopen(&service, owner, mailbox, ctx);
+            owner
+        }
+        None => Inbox::open(&service, mailbox, ctx)?,
+    };
+    places::enter(mailbox, service.number(), owner);
+    Some((service, owner))
+}
+
+/// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
+fn start_here() -> Option<Arc<Service>> {
+    let actor = TimerActorBuilder::default().build().ok()?;
+    Some(Arc::clone(install(actor, Actor::start).service()))
+}
+
+impl Timers {
+    /// The timers of this thread's arbiter; its timer actor is started if need be. `None` if no actix system runs on
+    /// this thread.
+    pub fn current() -> Option<Self> {
+        here()
+    }
+}
+
+impl TimerActor {
+    /// The timer actor of this arbiter, started if need be.
+    ///
+    /// # Panics
+    /// Like actix's own `from_registry`, outside of a running system. [`Timers::current`] answers `None` instead.
+    pub fn from_registry() -> Addr<Self> {
+        <Self as ArbiterService>::from_registry()
+    }
+}
+
+impl TimerActorBuilder {
+    /// Builds the actor and makes it *the* timer actor of this thread's arbiter: the one that `ctx.schedule_after` and
+    /// [`TimerActor::from_registry`] use. Without this call they start one with the default settings.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter has a timer actor
+    /// already.
+    pub fn install(self) -> Result<Timers, BuildError> {
+        if places::home().is_some() {
+            return Err(BuildError::AlreadyRunning);
+        }
+        let arbiter = Arbiter::try_current().ok_or(BuildError::NoSystem)?;
+        Ok(install(self.build()?, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
+    }
+}
+
+impl ArbiterService for TimerActor {
+    fn start_service() -> Addr<Self> {
+        match here() {
+            Some(timers) => timers.addr().clone(),
+            None => panic!("a timer actor needs a running actix system on this thread"),
+        }
+    }
+
+    fn from_registry() -> Addr<Self> {
+        <Self as ArbiterService>::start_service()
+    }
+}
+
+impl SystemService for TimerActor {
+    fn start_service(arbiter: &ArbiterHandle) -> Addr<Self> {
+        Self::start_in_arbiter(arbiter, |_| Self::default())
+    }
+}

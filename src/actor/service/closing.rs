@@ -1,0 +1,84 @@
+//! The end: of an owner, by a drain, or because the driver has stopped.
+
+use std::sync::atomic::Ordering;
+
+use super::lanes::Unloaded;
+use super::{Core, Service};
+use crate::actor::view::Returned;
+use crate::engine::{DeadLetterReason, Ending, OwnerId};
+use crate::timing::{Key, Tick};
+
+impl Service {
+    /// Refuses everything from now on and gives back what was never handed over, by deadline.
+    pub(crate) fn drain(&self) -> Vec<Returned> {
+        let now = self.clock.now();
+        let returned = self.empty(Ending::Returned, |core, key, deadline| {
+            let id = self.id_of(core, key);
+            let overdue = now.checked_sub(self.tick.time_of(deadline));
+            let remaining = self.tick.time_of(deadline).saturating_sub(now);
+            (id, remaining, overdue.is_some())
+        });
+        returned
+            .into_iter()
+            .map(|((id, remaining, overdue), message_type, unloaded)| {
+                let message = unloaded.message;
+                Returned { id, remaining, overdue, message, message_type }
+            })
+            .collect()
+    }
+
+    /// The driver has stopped: what is still pending can never be delivered.
+    pub(crate) fn shut_down(&self) {
+        self.stopped.store(true, Ordering::Release);
+        if let Some(watched) = self.watched.get() {
+            watched.leave();
+        }
+        let ending = Ending::DeadLettered(DeadLetterReason::ServiceStopped);
+        let lost = self.empty(ending, |_, _, _| ());
+        let mut guard = self.core();
+        while let Some(owner) = guard.escorts.keys().next().copied() {
+            guard = self.withdraw(guard, owner, ending);
+        }
+        drop(guard);
+        let now = self.clock.now();
+        let report = self.report(&self.core(), now);
+        self.meters.publish(&report);
+        for message in lost {
+            self.contain(|| drop(message));
+        }
+    }
+
+    /// Closes and takes out all that is pending.
+    fn empty<D>(&self, ending: Ending, describe: impl Fn(&Core, Key, Tick) -> D) -> Vec<(D, &'static str, Unloaded)> {
+        let mut guard = self.core();
+        let core = &mut *guard;
+        core.engine.close();
+        let mut emptied = Vec::new();
+        for (deadline, key) in core.engine.unfinished() {
+            let description = describe(core, key, deadline);
+            let Some(handover) = core.engine.give_up(key, ending) else { continue };
+            let lane = core.lanes.lane(handover.payload.lane).map(|lane| (lane.unload, lane.message_type));
+            if let Some((unload, message_type)) = lane {
+                let unloaded = unload(&mut core.lanes, handover.payload);
+                emptied.extend(unloaded.map(|unloaded| (description, message_type, unloaded)));
+            }
+        }
+        let look = core.published.ask_to_publish();
+        drop(guard);
+        if look {
+            self.driver.wake();
+        }
+        emptied
+    }
+
+    /// Ends an owner: its timers are cancelled by the driver, in its next turn or, if they are many, its next turns.
+    pub(crate) fn end_owner(&self, owner: OwnerId) {
+        let mut core = self.core();
+        if let Some(card) = core.engine.owner_mut(owner) {
+            card.ended = true;
+        }
+        core.ended.push(owner);
+        drop(self.withdraw(core, owner, Ending::Cancelled));
+        self.driver.wake();
+    }
+}

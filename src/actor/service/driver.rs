@@ -1,0 +1,394 @@
+//! The driver: the one alarm of a timer actor, and what is done when it rings.
+//!
+//! The driver is an item in the timer actor's own context. It sleeps until the head of the delay queue expires and not
+//! a tick earlier; whoever schedules something earlier wakes it. One turn moves a bounded number of entries, then
+//! other actors of the arbiter have their turn.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use actix::dev::AsyncContextParts;
+use actix::fut::ActorFuture;
+use actix::{Actor, AsyncContext};
+
+use super::escort::Hand;
+use super::inbox::Door;
+use super::lanes::{Guard, Payload};
+use super::{Core, NEVER, Service, places};
+use crate::actor::clock::Alarm;
+use crate::engine::{Due, Handover, OwnerId};
+use crate::metrics::Wakeup;
+use crate::timing::Tick;
+
+/// Steps of the wall clock smaller than this are left to the check that each timer gets when it is due.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// Messages to recipients that are made ready before the first of them is sent.
+const SENT_TOGETHER: usize = 64;
+
+/// How often is looked whether an actor has stopped that nothing else tells of; see `Service::look_after_strays`.
+const STRAYS_EVERY: Duration = Duration::from_secs(5);
+
+/// How many of them in one turn.
+const STRAYS_PER_TURN: usize = 256;
+
+/// The two clocks cannot be read at the same instant: the thread may lose its core in between. So how far they are apart
+/// is known within bounds, and the wall clock was stepped if it was out of them before.
+struct Readings {
+    before: Duration,
+    wall: SystemTime,
+    after: Duration,
+}
+
+/// What a turn leaves to be done.
+pub(crate) enum Turn {
+    /// More is due already.
+    More,
+    /// Nothing is due before this time; never, if none.
+    Sleep(Option<Duration>),
+    /// It was not taken, because another thread is taking one.
+    Taken,
+}
+
+/// The future in the timer actor's context that drives time.
+pub(crate) struct Driver {
+    service: Arc<Service>,
+    alarm: Option<(Duration, Alarm)>,
+    started: bool,
+}
+
+impl Driver {
+    pub(crate) const fn new(service: Arc<Service>) -> Self {
+        Self { service, alarm: None, started: false }
+    }
+
+    /// Whether the alarm for `time` has rung; sets it if it is not set.
+    fn rings(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
+        let alarm = match &mut self.alarm {
+            Some((set_for, alarm)) if *set_for == time => alarm,
+            _ => &mut self.alarm.insert((time, self.service.clock.alarm(time))).1,
+        };
+        alarm.as_mut().poll(cx).is_ready()
+    }
+}
+
+impl<A> ActorFuture<A> for Driver
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.service.driver.register(cx.waker());
+        if !std::mem::replace(&mut this.started, true) {
+            this.service.be_watched();
+        }
+        let rang = this.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
+        if rang {
+            this.alarm = None;
+        }
+        this.service.meters.woken(if rang { Wakeup::Alarm } else { Wakeup::Call });
+        this.service.intake.store(0, Ordering::Relaxed);
+        let more = match this.service.turn(Hand::Driver) {
+            Turn::More => true,
+            // The watch calls when it is done.
+            Turn::Taken => return Poll::Pending,
+            Turn::Sleep(None) => {
+                this.alarm = None;
+                false
+            }
+            Turn::Sleep(Some(time)) if this.rings(time, cx) => {
+                this.alarm = None;
+                true
+            }
+            Turn::Sleep(Some(_)) => false,
+        };
+        if more {
+            // Also if the next alarm has rung already: that may be so after every turn, on a clock that is fast.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        // Nobody can ask for anything any more, and nothing is left to do.
+        let forgotten = !ctx.parts().connected() && this.service.core().engine.accounts().pending == 0;
+        if forgotten { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Messages to recipients that are sent together: of one type, and all due before what comes next.
+struct Run {
+    messages: Vec<Handover<Payload>>,
+    longest: usize,
+}
+
+impl Run {
+    /// On the thread of the timer actor no inbox can be polled while messages wait in a run. Elsewhere one could, and what
+    /// is due later overtake them: there each is sent at once.
+    fn new(hand: Hand) -> Self {
+        let longest = if hand == Hand::Driver { SENT_TOGETHER } else { 1 };
+        Self { messages: Vec::new(), longest }
+    }
+
+    fn takes(&self, payload: Payload) -> bool {
+        self.messages.first().is_none_or(|first| first.payload.lane == payload.lane)
+    }
+
+    const fn is_full(&self) -> bool {
+        self.messages.len() >= self.longest
+    }
+
+    fn post<'a>(&mut self, service: &'a Service, guard: Guard<'a>) -> Guard<'a> {
+        match self.messages.first().and_then(|first| guard.lanes.post_of(first.payload)) {
+            Some(post) => post(service, guard, &mut self.messages),
+            None => guard,
+        }
+    }
+}
+
+impl Service {
+    /// Does what is due, within the budget.
+    pub(crate) fn turn(self: &Arc<Self>, hand: Hand) -> Turn {
+        let Some(_claim) = self.claim_turn() else { return Turn::Taken };
+        let began = std::time::Instant::now();
+        let now = self.clock.now();
+        let tick = self.tick.round_down(now);
+        let arrivals = self.take_arrivals();
+        let (mut guard, readings) = self.core_and_clocks(now);
+        if hand == Hand::Driver {
+            guard.driven = now;
+        }
+        for (owner, key) in arrivals {
+            guard = self.meet(guard, owner, key);
+        }
+        let wall = self.watch_wall_clock(&mut guard, readings);
+        let mut budget = self.settings.expiry_budget;
+        let mut wakers = Vec::new();
+        let mut run = Run::new(hand);
+        let exhausted = loop {
+            match guard.engine.expire(tick, wall, &mut budget) {
+                Due::Inbox(owner) => {
+                    wakers.extend(self.call_inbox(&mut guard, owner, now, hand));
+                }
+                Due::Recipient(due) => {
+                    if let Some(owner) = guard.waiting_before(due.payload) {
+                        guard.engine.queue_behind(due.key, owner);
+                        wakers.extend(self.call_inbox(&mut guard, owner, now, hand));
+                    } else {
+                        if !run.takes(due.payload) {
+                            guard = run.post(self, guard);
+                        }
+                        run.messages.push(due);
+                        if run.is_full() {
+                            guard = run.post(self, guard);
+                        }
+                    }
+                }
+                Due::Done => break false,
+                Due::Exhausted => break true,
+            }
+        };
+        guard = run.post(self, guard);
+        if hand == Hand::Driver {
+            guard = self.free_ended(guard, budget);
+        }
+        guard = self.see_to_away(guard, hand);
+        if hand == Hand::Driver {
+            guard = self.look_after_strays(guard, now);
+        }
+        let more = exhausted || (hand == Hand::Driver && !guard.ended.is_empty());
+        let next = guard.engine.next_wake();
+        if budget < self.settings.expiry_budget {
+            guard.published.ask_to_publish();
+        }
+        let (report, publish) = match guard.published.is_due(now) {
+            Ok(()) => (Some(self.report(&guard, now)), None),
+            Err(later) => (None, later),
+        };
+        let sleep = self.until(&mut guard, next, publish, now);
+        let armed = guard.armed;
+        drop(guard);
+        // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
+        if armed != NEVER {
+            self.expect(armed);
+        }
+        Self::wake_all(wakers);
+        if let Some(report) = report {
+            self.meters.publish(&report);
+        }
+        self.meters.turned(began.elapsed());
+        if more { Turn::More } else { Turn::Sleep(sleep) }
+    }
+
+    /// Something has come into the inbox of `owner`: who is to be woken for it.
+    fn call_inbox(&self, core: &mut Core, owner: OwnerId, now: Duration, hand: Hand) -> Option<Waker> {
+        let card = core.engine.owner_mut(owner)?;
+        let waker = if card.bell.ring() { card.waker.clone() } else { None };
+        if card.away {
+            core.away.push(owner);
+        } else if !card.watched && self.is_watched() {
+            // A driver that runs lets inboxes run, too. Only what the watch brings is stuck already.
+            let oldest = core.engine.oldest_due(owner).filter(|_| hand == Hand::Watch);
+            core.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
+        }
+        waker
+    }
+
+    /// How long the driver may sleep.
+    fn until(&self, core: &mut Core, next: Option<Tick>, publish: Option<Duration>, now: Duration) -> Option<Duration> {
+        core.armed = next.unwrap_or(NEVER);
+        let watch = (core.engine.wall_timers() > 0).then(|| now.saturating_add(self.settings.wall_clock_check));
+        let strays = (!core.strays.is_empty()).then_some(core.strays_at);
+        let first = [next.map(|tick| self.tick.time_of(tick)), publish, watch, strays].into_iter().flatten().min();
+        // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
+        first.filter(|time| *time < Duration::MAX)
+    }
+
+    /// The lock, and both clocks if timers follow the wall clock. A clock may be code of the user: it is read before.
+    fn core_and_clocks(&self, now: Duration) -> (Guard<'_>, Option<Readings>) {
+        let core = self.core();
+        if core.engine.wall_timers() == 0 {
+            return (core, None);
+        }
+        drop(core);
+        let before = now.max(self.clock.now());
+        let wall = self.clock.wall();
+        let readings = Readings { before, wall, after: self.clock.now() };
+        (self.core(), Some(readings))
+    }
+
+    /// The time of day, if timers follow it; moves them if the wall clock was stepped.
+    fn watch_wall_clock(&self, core: &mut Core, readings: Option<Readings>) -> Option<Duration> {
+        let Some(Readings { before, wall, after }) = readings else {
+            core.wall_offset = None;
+            return None;
+        };
+        let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH);
+        let nanos = match &since_epoch {
+            Ok(wall) => wall.as_nanos().cast_signed(),
+            Err(earlier) => -earlier.duration().as_nanos().cast_signed(),
+        };
+        let wall = since_epoch.unwrap_or_default();
+        let least = nanos - after.as_nanos().cast_signed();
+        let most = nanos - before.as_nanos().cast_signed();
+        let step = CLOCK_STEP.as_nanos().cast_signed();
+        let is_off = |offset: i128| offset + step < least || offset > most + step;
+        let stepped = core.wall_offset.is_some_and(is_off);
+        if stepped {
+            core.engine.follow_wall_clock(self.tick.round_down(before), wall);
+        }
+        if stepped || core.wall_offset.is_none() {
+            core.wall_offset = Some(least);
+        }
+        Some(wall)
+    }
+
+    /// Frees the timers of owners that have ended: as many as the turn has left, and some in any case.
+    fn free_ended<'a>(&'a self, mut guard: Guard<'a>, left: usize) -> Guard<'a> {
+        let share = self.settings.expiry_budget.div_ceil(8);
+        for _ in 0..left.max(share) {
+            let Some(owner) = guard.ended.last().copied() else { break };
+            guard.published.ask_to_publish();
+            if let Some(guest) = guard.engine.first_guest(owner) {
+                if let Some(post) = guard.lanes.post_of(guest.payload) {
+                    guard = post(self, guard, &mut vec![guest]);
+                }
+                continue;
+            }
+            match guard.engine.cancel_one_of(owner) {
+                Some(payload) => {
+                    let discard = guard.lanes.lane(payload.lane).map(|lane| lane.discard);
+                    if let Some(discard) = discard {
+                        self.contain(|| discard(guard, payload));
+                        guard = self.core();
+                    }
+                }
+                None => {
+                    guard.ended.pop();
+                    let card = guard.engine.remove_owner(owner);
+                    if let Some(card) = &card
+                        && guard.mailboxes.get(&card.mailbox) == Some(&owner)
+                    {
+                        guard.mailboxes.remove(&card.mailbox);
+                    }
+                    drop(guard);
+                    drop(card);
+                    guard = self.core();
+                }
+            }
+        }
+        guard
+    }
+
+    /// Owners without an inbox in their context: ends those that have stopped, and sends the others their messages
+    /// through the mailbox.
+    fn see_to_away<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, hand: Hand) -> Guard<'a> {
+        let mut for_the_driver = Vec::new();
+        while let Some(owner) = guard.away.pop() {
+            let Some(card) = guard.engine.owner(owner).filter(|card| card.away && !card.ended) else { continue };
+            if guard.escorts.contains_key(&owner) {
+                continue;
+            }
+            let door = Arc::clone(&card.door);
+            let is_open;
+            (guard, is_open) = self.ask_at(&*door, guard);
+            if is_open {
+                guard.note_stray(owner);
+                guard = self.escort(guard, owner, hand);
+            } else if hand == Hand::Driver {
+                self.end_stray(&mut guard, owner);
+            } else {
+                // What is known of it is known to the driver's thread.
+                for_the_driver.push(owner);
+            }
+        }
+        guard.away.append(&mut for_the_driver);
+        guard
+    }
+
+    /// Ends owners without an inbox in their context whose actors have stopped: nothing tells when they do.
+    fn look_after_strays<'a>(&'a self, mut guard: Guard<'a>, now: Duration) -> Guard<'a> {
+        if guard.strays.is_empty() || now < guard.strays_at {
+            return guard;
+        }
+        let look_at = guard.strays.len().min(STRAYS_PER_TURN);
+        for _ in 0..look_at {
+            let Some(owner) = guard.strays.pop_front() else { break };
+            let Some(card) = guard.engine.owner_mut(owner).filter(|card| !card.ended) else { continue };
+            if !card.away {
+                card.stray = false;
+                continue;
+            }
+            let door = Arc::clone(&card.door);
+            let is_open;
+            (guard, is_open) = self.ask_at(&*door, guard);
+            if is_open {
+                guard.strays.push_back(owner);
+            } else {
+                self.end_stray(&mut guard, owner);
+            }
+        }
+        // All of them are looked at once in the time.
+        let rounds = (guard.strays.len() / STRAYS_PER_TURN) as u32 + 1;
+        guard.strays_at = now.saturating_add(STRAYS_EVERY / rounds);
+        guard
+    }
+
+    /// Whether an actor is still there. The address that is made for that may be its last, so it is not made under the lock.
+    fn ask_at<'a>(&'a self, door: &dyn Door, guard: Guard<'a>) -> (Guard<'a>, bool) {
+        drop(guard);
+        let is_open = door.is_open();
+        (self.core(), is_open)
+    }
+
+    fn end_stray(&self, core: &mut Core, owner: OwnerId) {
+        if let Some(card) = core.engine.owner_mut(owner).filter(|card| !card.ended) {
+            card.ended = true;
+            places::leave_mailbox(card.mailbox, self.number(), owner);
+            core.ended.push(owner);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! How an actor's own timers reach it.
+//!
+//! # Ownership
+//!
+//! An *owner* is one incarnation of an actor: from its first timer to its stop or restart. For each owner one item, an
+//! [`Inbox`], lives in the actor's context. actix drops it when the actor stops, when it is restarted and when its
+//! arbiter goes down, and that ends the owner: its timers are cancelled, and the next incarnation is another owner. (A
+//! second item, the `spare`, tells that from an item that was cancelled by mistake.)
+//!
+//! # The short way
+//!
+//! A due message stays where it is; only its timer moves, into the owner's inbox. The [`Inbox`] is polled by the
+//! actor's context, takes one message at a time and runs its handler. Up to that moment a cancel is exact: the message
+//! is in no mailbox.
+//!
+//! # The way through the mailbox
+//!
+//! An item in a context keeps its actor alive, and a timer must not. So once no address of the actor is left, the
+//! inbox leaves. Either that was the last reason to live, and the actor stops, or other futures of its own keep the
+//! actor going; then its messages are *escorted*: sent through the mailbox, one at a time, the next one when the
+//! handler of the one before has run. The inbox returns when the actor schedules again.
+//!
+//! The second reason to go that way is an inbox that is not polled: a context empties its mailbox first, and a flooded
+//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watch` is patient, the watch escorts
+//! its messages, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
+//! still can. As soon as the inbox is polled again the rest takes the short way.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use actix::dev::AsyncContextParts;
+use actix::fut::{ActorFuture, wrap_future};
+use actix::{Actor, AsyncContext, WeakAddr};
+
+use super::bell::Bell;
+use super::lanes::{ContextRoute, Guard, Handling, Payload, Route};
+use super::spare::{Pair, Spare};
+use super::{Service, places};
+use crate::engine::OwnerId;
+
+/// Handlers run in one poll of an actor; then others have their turn.
+const MESSAGES_PER_POLL: usize = 64;
+
+/// After so many it is time again to fetch those that come next from memory.
+const FETCH_EVERY: usize = 16;
+
+/// What the service knows about an owner.
+pub(crate) struct OwnerCard {
+    /// Wakes the actor's context; none until its inbox has been polled.
+    pub(crate) waker: Option<Waker>,
+    /// Rings when something is due, or may be.
+    pub(crate) bell: Arc<Bell>,
+    /// An inbox is in the context.
+    pub(crate) present: bool,
+    /// The inbox has left the context.
+    pub(crate) away: bool,
+    /// It is looked after while the inbox is away.
+    pub(crate) stray: bool,
+    /// Its actor has stopped or was restarted.
+    pub(crate) ended: bool,
+    /// The watch looks after its inbox.
+    pub(crate) watched: bool,
+    /// The inbox has taken something since the watch looked.
+    pub(crate) moved: bool,
+    /// The place of its mailbox in memory; see `places`.
+    pub(crate) mailbox: u64,
+    pub(crate) door: Arc<dyn Door>,
+}
+
+/// Sends a message through the mailbox; `None` if the owner has stopped.
+pub(crate) type Escorting = Box<dyn FnOnce(Guard<'_>, Payload) -> Option<Handling>>;
+
+/// The owner as seen by the driver, which does not know its type.
+pub(crate) trait Door: Send + Sync {
+    fn is_open(&self) -> bool;
+
+    /// How the messages of a lane are sent through the mailbox.
+    fn escort(&self, route: &Route) -> Option<Escorting>;
+}
+
+struct ActorDoor<A: Actor>(WeakAddr<A>);
+
+impl<A: Actor> Door for ActorDoor<A> {
+    fn is_open(&self) -> bool {
+        self.0.upgrade().is_some()
+    }
+
+    fn escort(&self, route: &Route) -> Option<Escorting> {
+        let route = context_route::<A>(route)?;
+        let addr = self.0.clone();
+        Some(Box::new(move |core, payload| (route.escort)(core, payload, &addr)))
+    }
+}
+
+fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
+    match route {
+        Route::Context(route) => route.downcast_ref().copied(),
+        Route::Recipient { .. } => None,
+    }
+}
+
+/// The item in an actor's context that hands it the messages of its own timers.
+pub(crate) struct Inbox {
+    service: Arc<Service>,
+    owner: OwnerId,
+    bell: Arc<Bell>,
+    waker: Option<Waker>,
+    mailbox: u64,
+    /// Where the context was when last polled.
+    place: usize,
+    pair: Rc<Pair>,
+    /// It left because no address of the actor was left; the owner lives on.
+    left: bool,
+}
+
+impl Inbox {
+    /// Makes the actor behind `ctx` an owner and moves an inbox into its context. `None` if the service is full.
+    pub(crate) fn open<A, C>(service: &Arc<Service>, mailbox: u64, ctx: &mut C) -> Option<OwnerId>
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        let bell = Arc::new(Bell::silent());
+        let card = OwnerCard {
+            waker: None,
+            bell: Arc::clone(&bell),
+            present: false,
+            away: false,
+            stray: false,
+            ended: false,
+            watched: false,
+            moved: false,
+            mailbox,
+            door: Arc::new(ActorDoor(ctx.address().downgrade())),
+        };
+        let mut core = service.core();
+        let owner = core.engine.add_owner(card).ok()?;
+        core.mailboxes.insert(mailbox, owner);
+        drop(core);
+        Self::enter(service, owner, mailbox, bell, ctx);
+        Some(owner)
+    }
+
+    /// Moves an inbox into the context again if it has left it.
+    pub(crate) fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if let Some(bell) = Self::return_to(service, owner) {
+            Self::enter(service, owner, mailbox, bell, ctx);
+        }
+    }
+
+    /// Moves an inbox into the context again that was dropped without the context having ended.
+    pub(crate) fn come_back<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, pair: &Rc<Pair>, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if let Some(bell) = Self::return_to(service, owner) {
+            pair.inbox.set(true);
+            Self::spawn(service, owner, mailbox, bell, pair, ctx);
+        }
+    }
+
+    /// The bell of an owner that has no inbox at present.
+    fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<Bell>> {
+        let now = service.clock.now();
+        let mut core = service.core();
+        let card = core.engine.owner_mut(owner).filter(|card| !card.present && !card.ended)?;
+        card.away = false;
+        card.bell.ring();
+        let bell = Arc::clone(&card.bell);
+        if let Some(oldest) = core.engine.oldest_due(owner)
+            && service.is_watched()
+        {
+            core.watch_inbox(owner, now);
+            service.expect(oldest);
+        }
+        Some(bell)
+    }
+
+    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, bell: Arc<Bell>, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        let pair = Rc::new(Pair { inbox: Cell::new(true), spare: Cell::new(true) });
+        Self::spawn(service, owner, mailbox, bell, &pair, ctx);
+        ctx.spawn(Spare::new(Arc::clone(service), owner, mailbox, pair));
+    }
+
+    fn spawn<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, bell: Arc<Bell>, pair: &Rc<Pair>, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if let Some(card) = service.core().engine.owner_mut(owner) {
+            card.present = true;
+        }
+        let (service, pair) = (Arc::clone(service), Rc::clone(pair));
+        let mut inbox = Self { service, owner, bell, waker: None, mailbox, place: 0, pair, left: false };
+        if ctx.parts().started() {
+            inbox.settle(places::place_of(ctx));
+        }
+        ctx.spawn(inbox);
+    }
+
+    /// Both items have been dropped: the context has ended or was restarted, and the owner with it.
+    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: u64) {
+        if service.core().engine.owner(owner).is_some_and(|card| card.present) {
+            return;
+        }
+        places::leave_mailbox(mailbox, service.number(), owner);
+        service.end_owner(owner);
+    }
+
+    /// Lets the owner be found by the place of its context from now on.
+    fn settle(&mut self, place: usize) {
+        if self.place != place {
+            places::leave_place(self.place, self.service.number(), self.owner);
+            places::settle(place, self.service.number(), self.owner);
+            self.place = place;
+        }
+    }
+
+    /// Nothing to do until the service calls: looks whether that is so, and if not, says how to be called.
+    fn rest(&mut self, cx: &Context<'_>) -> bool {
+        if !self.bell.has_rung() && self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            return true;
+        }
+        self.waker = Some(cx.waker().clone());
+        let mut core = self.service.core();
+        if let Some(card) = core.engine.owner_mut(self.owner) {
+            card.bell.silence();
+            card.waker.clone_from(&self.waker);
+        }
+        core.engine.inbox_len(self.owner) == 0 && !core.escorts.contains_key(&self.owner)
+    }
+}
+
+impl<A> ActorFuture<A> for Inbox
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.settle(places::place_of(ctx));
+        if !ctx.parts().connected() {
+            this.left = true;
+            return Poll::Ready(());
+        }
+        if !this.pair.spare.replace(true) {
+            ctx.spawn(Spare::new(Arc::clone(&this.service), this.owner, this.mailbox, Rc::clone(&this.pair)));
+        }
+        if this.rest(cx) {
+            return Poll::Pending;
+        }
+        for number in 0..MESSAGES_PER_POLL {
+            if ctx.waiting() {
+                // Stopping, or waiting for a future: no messages now. The context polls again after that.
+                this.bell.ring();
+                return Poll::Pending;
+            }
+            let mut core = this.service.core();
+            if core.escorts.contains_key(&this.owner) {
+                match this.service.overtake(core, this.owner) {
+                    Some(unlocked) => core = unlocked,
+                    None => {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                }
+            }
+            if number % FETCH_EVERY == 0 {
+                core.lanes.fetch(core.engine.upcoming(this.owner));
+            }
+            let Some(next) = core.engine.next_due(this.owner) else { return Poll::Pending };
+            if let Some(post) = core.lanes.post_of(next) {
+                // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
+                if let Some(due) = core.engine.escort_due(this.owner) {
+                    drop(post(&this.service, core, &mut vec![due]));
+                }
+                this.bell.ring();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let Some(due) = core.engine.take_due(this.owner) else { return Poll::Pending };
+            let publish = core.published.ask_to_publish();
+            if let Some(card) = core.engine.owner_mut(this.owner) {
+                card.moved = true;
+            }
+            let route = core.lanes.lane(due.payload.lane).and_then(|lane| context_route::<A>(&lane.route));
+            match route {
+                Some(route) => (route.deliver)(&this.service, core, due, actor, ctx),
+                None => drop(core),
+            }
+            if publish {
+                this.service.driver.wake();
+            }
+        }
+        // Pending alone is not enough: after a handler that has spawned a future the context polls all its items again at
+        // once. Only waiting ends its turn.
+        this.bell.ring();
+        ctx.wait(wrap_future(give_way()));
+        Poll::Pending
+    }
+}
+
+/// Lets all others of the arbiter have their turn.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        places::leave_place(self.place, self.service.number(), self.owner);
+        self.pair.inbox.set(false);
+        let mut core = self.service.core();
+        let left = self.left;
+        if let Some(card) = core.engine.owner_mut(self.owner) {
+            card.present = false;
+            card.away = left;
+            card.waker = None;
+        }
+        if left {
+            core.away.push(self.owner);
+        }
+        drop(core);
+        if left {
+            self.service.driver.wake();
+        } else if !self.pair.spare.get() {
+            Self::end_unless_present(&self.service, self.owner, self.mailbox);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Lanes: where messages wait, typed and without an allocation each.
+//!
+//! All messages of one type lie side by side in one lane, a typed store: for an actor's own timers a lane per actor and
+//! message type, for other recipients a lane per message type. The engine knows a message as lane and slot. Each
+//! operation on a message (drop it, box it, hand it over) is a function that was compiled for the message's type when
+//! the lane was made.
+//!
+//! These functions take the lock's guard and give it up before a message meets code of the user: its handler, or its
+//! `Drop`. So user code never runs under the lock, and may call the timers again.
+
+use std::any::{Any, TypeId, type_name};
+use std::pin::Pin;
+use std::sync::MutexGuard;
+
+use actix::dev::{MessageResponse, ToEnvelope};
+use actix::{Actor, Handler, Message, Recipient, WeakAddr};
+use rustc_hash::FxHashMap;
+
+use super::store::Store;
+use super::{Core, Service};
+use crate::actor::target::{Target, send};
+use crate::engine::{DeadLetterReason, Ending, Handover};
+use crate::timing::{Key, Tick};
+
+/// Where a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Payload {
+    pub(crate) lane: u32,
+    pub(crate) slot: u32,
+}
+
+pub(crate) type Guard<'a> = MutexGuard<'a, Core>;
+
+/// Whether a message is there: has the processor fetch it.
+type Fetch = fn(&Lanes, Payload) -> bool;
+/// Drops a message, after unlocking.
+type Discard = fn(Guard<'_>, Payload);
+/// Takes a message out, boxed.
+type Unload = fn(&mut Lanes, Payload) -> Option<Unloaded>;
+/// Closes the books on messages of one lane and sends them to their recipients, unlocking meanwhile.
+pub(crate) type Post = for<'a> fn(&'a Service, Guard<'a>, &mut Vec<Handover<Payload>>) -> Guard<'a>;
+/// The place in memory of the mailbox that a message is for.
+type MailboxOf = fn(&Lanes, Payload) -> Option<u64>;
+/// Runs the handler of the owner with the message, after unlocking.
+type Deliver<A> = fn(&Service, Guard<'_>, Handover<Payload>, &mut A, &mut <A as Actor>::Context);
+/// Sends a message to its owner through the mailbox, after unlocking.
+type Escort<A> = fn(Guard<'_>, Payload, &WeakAddr<A>) -> Option<Handling>;
+/// What the handler answered, once it has run; `None` if it never will.
+pub(crate) type Handling = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+/// Kept only to be dropped where code of the user may run.
+pub(crate) type Answer = Box<dyn Any + Send>;
+
+pub(crate) struct Lane {
+    store: Box<dyn Any + Send>,
+    fetch: Fetch,
+    pub(crate) discard: Discard,
+    pub(crate) unload: Unload,
+    pub(crate) route: Route,
+    pub(crate) message_type: &'static str,
+}
+
+/// A message taken out of its lane.
+pub(crate) struct Unloaded {
+    pub(crate) message: Box<dyn Any + Send>,
+    /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
+    _target: Option<Box<dyn Any + Send>>,
+}
+
+/// How messages of a lane leave it.
+pub(crate) enum Route {
+    /// To a recipient: how, and where its mailbox is.
+    Recipient { post: Post, mailbox: MailboxOf },
+    /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
+    Context(Box<dyn Any + Send>),
+}
+
+pub(crate) struct ContextRoute<A: Actor> {
+    pub(crate) deliver: Deliver<A>,
+    pub(crate) escort: Escort<A>,
+}
+
+impl<A: Actor> Clone for ContextRoute<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Actor> Copy for ContextRoute<A> {}
+
+/// A message with its recipient.
+pub(crate) struct Parcel<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    pub(crate) target: Target<M>,
+    pub(crate) message: M,
+}
+
+/// All lanes of one timer actor.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    lanes: Vec<Lane>,
+    by_type: FxHashMap<TypeId, u32>,
+}
+
+impl Lanes {
+    /// The lane for messages of type `M` that an actor of type `A` schedules for itself.
+    pub(crate) fn of_context<A, M>(&mut self) -> u32
+    where
+        A: Actor + Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.find_or_make(TypeId::of::<fn(A, M)>(), || Lane {
+            store: Box::new(Store::<M>::new()),
+            fetch: |lanes, payload| lanes.peek::<M>(payload).is_some(),
+            discard: discard::<M>,
+            unload: |lanes, payload| {
+                let message = lanes.take::<M>(payload)?;
+                Some(Unloaded { message: Box::new(message), _target: None })
+            },
+            route: Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> })),
+            message_type: type_name::<M>(),
+        })
+    }
+
+    /// The lane for messages of type `M` to recipients.
+    pub(crate) fn of_recipients<M>(&mut self) -> u32
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.find_or_make(TypeId::of::<fn(M)>(), || Lane {
+            store: Box::new(Store::<Parcel<M>>::new()),
+            fetch: |lanes, payload| lanes.peek::<Parcel<M>>(payload).is_some(),
+            discard: discard::<Parcel<M>>,
+            unload: |lanes, payload| {
+                let Parcel { target, message } = lanes.take::<Parcel<M>>(payload)?;
+                Some(Unloaded { message: Box::new(message), _target: Some(Box::new(target)) })
+            },
+            route: Route::Recipient {
+                post: post::<M>,
+                mailbox: |lanes, payload| lanes.peek::<Parcel<M>>(payload).map(|parcel| parcel.target.mailbox()),
+            },
+            message_type: type_name::<M>(),
+        })
+    }
+
+    fn find_or_make(&mut self, key: TypeId, make: impl FnOnce() -> Lane) -> u32 {
+        *self.by_type.entry(key).or_insert_with(|| {
+            self.lanes.push(make());
+            (self.lanes.len() - 1) as u32
+        })
+    }
+
+    /// How a message is sent to its recipient, if it is for one.
+    pub(crate) fn post_of(&self, payload: Payload) -> Option<Post> {
+        match self.lane(payload.lane)?.route {
+            Route::Recipient { post, .. } => Some(post),
+            Route::Context(_) => None,
+        }
+    }
+
+    /// The place in memory of the mailbox of its recipient, if it is for one.
+    pub(crate) fn mailbox_of(&self, payload: Payload) -> Option<u64> {
+        match self.lane(payload.lane)?.route {
+            Route::Recipient { mailbox, .. } => mailbox(self, payload),
+            Route::Context(_) => None,
+        }
+    }
+
+    /// Has the processor fetch messages, all at once. One after the other, each would be a wait for memory.
+    pub(crate) fn fetch(&self, messages: impl Iterator<Item = Payload>) {
+        for payload in messages {
+            std::hint::black_box(self.lane(payload.lane).map(|lane| (lane.fetch)(self, payload)));
+        }
+    }
+
+    pub(crate) fn lane(&self, lane: u32) -> Option<&Lane> {
+        self.lanes.get(lane as usize)
+    }
+
+    /// Stores what belongs into `lane`; hands it back if the lane is full.
+    pub(crate) fn put<S: Send + 'static>(&mut self, lane: u32, stored: S) -> Result<Payload, S> {
+        match self.store::<S>(lane) {
+            Some(store) => store.put(stored).map(|slot| Payload { lane, slot }),
+            None => Err(stored),
+        }
+    }
+
+    pub(crate) fn take<S: 'static>(&mut self, payload: Payload) -> Option<S> {
+        self.store::<S>(payload.lane)?.take(payload.slot)
+    }
+
+    fn peek<S: 'static>(&self, payload: Payload) -> Option<&S> {
+        self.lanes.get(payload.lane as usize)?.store.downcast_ref::<Store<S>>()?.get(payload.slot)
+    }
+
+    fn store<S: 'static>(&mut self, lane: u32) -> Option<&mut Store<S>> {
+        self.lanes.get_mut(lane as usize)?.store.downcast_mut()
+    }
+}
+
+fn discard<S: 'static>(mut core: Guard<'_>, payload: Payload) {
+    let stored = core.lanes.store::<S>(payload.lane).and_then(|store| store.discard(payload.slot));
+    drop(core);
+    drop(stored);
+}
+
+/// A message that is to be sent, with what is kept only to be dropped where code of the user may run.
+struct Posted<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    key: Key,
+    deadline: Tick,
+    recipient: Option<Recipient<M>>,
+    is_there: bool,
+    _target: Target<M>,
+    message: M,
+}
+
+/// The books are closed before the messages can be seen: a handler, on whatever thread, finds room for another timer.
+///
+/// All are made ready before the first is sent. A recipient on another arbiter then finds the next message when it has
+/// handled one, and is not woken for each.
+fn post<'a, M>(service: &'a Service, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
+    core.lanes.fetch(due.iter().map(|due| due.payload));
+    let mut ready: Vec<Posted<M>> = Vec::with_capacity(due.len());
+    for Handover { key, deadline, payload } in due.drain(..) {
+        let Some(Parcel { target, message }) = core.lanes.take::<Parcel<M>>(payload) else { continue };
+        let recipient = target.open();
+        let is_there = recipient.as_ref().is_some_and(Recipient::connected);
+        core.engine.finish(key, if is_there { Ending::Delivered } else { Ending::DeadLettered(STOPPED) });
+        ready.push(Posted { key, deadline, recipient, is_there, _target: target, message });
+    }
+    drop(core);
+    let mut stopped_just_now = Vec::new();
+    for Posted { key, deadline, recipient, is_there, _target, message } in ready {
+        // The clock may be the user's. Whatever it does, the rest of the run is sent.
+        service.contain(|| service.measure_lag(deadline));
+        let sent = match &recipient {
+            // If a waker panics the message is in the mailbox all the same.
+            Some(recipient) if is_there => service.contain(|| send(recipient, message)).unwrap_or(Ok(())),
+            _ => Err(message),
+        };
+        if is_there && sent.is_err() {
+            stopped_just_now.push(key);
+        }
+        service.contain(|| drop((sent, recipient, _target)));
+    }
+    let mut core = service.core();
+    for key in stopped_just_now {
+        core.engine.bounce(key, STOPPED);
+    }
+    if core.published.ask_to_publish() {
+        service.driver.wake();
+    }
+    core
+}
+
+fn deliver<A, M>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, actor: &mut A, ctx: &mut A::Context)
+where
+    A: Actor + Handler<M>,
+    M: Message + 'static,
+{
+    let message = core.lanes.take::<M>(due.payload);
+    drop(core);
+    service.measure_lag(due.deadline);
+    if let Some(message) = message {
+        <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
+    }
+}
+
+fn escort<A, M>(mut core: Guard<'_>, payload: Payload, addr: &WeakAddr<A>) -> Option<Handling>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let message = core.lanes.take::<M>(payload);
+    drop(core);
+    let request = addr.upgrade()?.send(message?);
+    // Whoever polls it knows what it waits for: tokio's budget would only make an answer that is there look absent.
+    Some(Box::pin(tokio::task::unconstrained(
+        async move { request.await.ok().map(|answer| Box::new(answer) as Answer) },
+    )))
+}

@@ -1,0 +1,247 @@
+//! The service behind a timer actor: what may be asked of it, from any thread, and how it does it.
+//!
+//! One lock guards the engine and the messages. What is done under it is short and bounded, and no code of the user runs
+//! meanwhile (see `lanes`). The driver, on the timer actor's arbiter, turns time into deliveries; whoever schedules
+//! something that is due earlier than the driver expects wakes it.
+//!
+//! In reading order:
+//!
+//! 1. `requests`: schedule, cancel, reschedule, look.
+//! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
+//! 3. `driver`: the alarm, and what one turn does.
+//! 4. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
+//!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
+//! 5. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
+//! 6. `closing`: drain and stop.
+//! 7. `directory`: which service an id belongs to.
+
+mod bell;
+pub(crate) mod closing;
+pub(crate) mod directory;
+pub(crate) mod driver;
+mod escort;
+pub(crate) mod inbox;
+mod lanes;
+mod lookout;
+pub(crate) mod places;
+mod requests;
+mod spare;
+mod store;
+mod sync;
+mod watch;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::task::Waker;
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use rustc_hash::FxHashMap;
+
+pub(crate) use self::requests::When;
+
+use self::escort::Escort;
+use self::inbox::OwnerCard;
+use self::lanes::{Guard, Lanes, Payload};
+use self::watch::Watched;
+use super::clock::Clock;
+use super::id::IdMaker;
+use crate::engine::{Engine, EngineConfig, OwnerId};
+use crate::metrics::{Meters, Published, Report};
+use crate::timing::{Key, Tick, TickLength};
+
+/// "No alarm is set."
+pub(crate) const NEVER: Tick = Tick::MAX;
+
+/// What a service is set to.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) engine: EngineConfig,
+    pub(crate) name: Option<String>,
+    pub(crate) expiry_budget: usize,
+    pub(crate) intake_budget: usize,
+    pub(crate) wall_clock_check: Duration,
+    /// Runs on the real clock, so that the watch can help.
+    pub(crate) watched: bool,
+}
+
+pub(crate) struct Service {
+    pub(crate) name: Arc<str>,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) tick: TickLength,
+    pub(crate) meters: Meters,
+    /// Wakes the driver.
+    pub(crate) driver: AtomicWaker,
+    pub(crate) settings: Settings,
+    /// Requests handled from the mailbox in this turn.
+    pub(super) intake: AtomicUsize,
+    ids: IdMaker,
+    number: u32,
+    /// The driver has stopped: nothing will ever be delivered again.
+    stopped: AtomicBool,
+    /// Set once the watch looks after this service.
+    pub(crate) watched: OnceLock<Watched>,
+    /// Messages under way whose handlers have run. Locked last, and never for long.
+    pub(crate) arrivals: Mutex<Vec<(OwnerId, Key)>>,
+    /// Held for a turn: what is due must leave in order, and the core is unlocked in between.
+    turn: Mutex<()>,
+    core: Mutex<Core>,
+}
+
+/// What the lock guards.
+pub(crate) struct Core {
+    pub(crate) engine: Engine<Payload, OwnerCard>,
+    pub(crate) lanes: Lanes,
+    /// Owners by the place of their mailbox in memory.
+    pub(crate) mailboxes: FxHashMap<u64, OwnerId>,
+    /// The tick the driver sleeps until, or is told to look at.
+    pub(crate) armed: Tick,
+    /// When it had its last turn.
+    pub(crate) driven: Duration,
+    /// Owners that have ended; their timers are still to be freed.
+    pub(crate) ended: Vec<OwnerId>,
+    /// Owners whose inbox is to be emptied through the mailbox, or who may have stopped.
+    pub(crate) away: Vec<OwnerId>,
+    /// Owners without an inbox in their context, and when to look after them.
+    pub(crate) strays: VecDeque<OwnerId>,
+    pub(crate) strays_at: Duration,
+    /// Messages on their way through the mailbox; at most one for each owner, and none may overtake it.
+    pub(crate) escorts: FxHashMap<OwnerId, Escort>,
+    /// Owners with something in their inbox, and since when they have not taken any of it, for the watch.
+    pub(crate) waiting: VecDeque<(Duration, OwnerId)>,
+    /// How far the wall clock was ahead of the monotonic one when last compared, in nanoseconds.
+    pub(crate) wall_offset: Option<i128>,
+    pub(crate) published: Published,
+}
+
+impl Core {
+    /// The owner whose own messages, due already and not handled yet, a message to it must not overtake.
+    fn waiting_before(&self, payload: Payload) -> Option<OwnerId> {
+        if self.engine.in_inboxes() == 0 {
+            return None;
+        }
+        let owner = *self.mailboxes.get(&self.lanes.mailbox_of(payload)?)?;
+        let card = self.engine.owner(owner)?;
+        (!card.ended && self.engine.inbox_len(owner) > 0).then_some(owner)
+    }
+
+    /// Whether the driver has to be told of a deadline, which it is to be then: it is earlier than what it knows of.
+    fn is_first(&mut self, deadline: Tick) -> bool {
+        let is_first = deadline < self.armed;
+        self.armed = self.armed.min(deadline);
+        is_first
+    }
+
+    /// Remembers an owner without an inbox in its context.
+    pub(crate) fn note_stray(&mut self, owner: OwnerId) {
+        if let Some(card) = self.engine.owner_mut(owner)
+            && !std::mem::replace(&mut card.stray, true)
+        {
+            self.strays.push_back(owner);
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn new(number: u32, settings: Settings, clock: Box<dyn Clock>) -> Self {
+        let name: Arc<str> = match &settings.name {
+            Some(name) => name.as_str().into(),
+            None => format!("timers-{number}").into(),
+        };
+        let engine = Engine::new(settings.engine);
+        let meters = Meters::register(&name, &settings.engine);
+        Self {
+            name,
+            clock,
+            tick: settings.engine.tick,
+            meters,
+            driver: AtomicWaker::new(),
+            settings,
+            intake: AtomicUsize::new(0),
+            ids: IdMaker::new(number),
+            number,
+            stopped: AtomicBool::new(false),
+            watched: OnceLock::new(),
+            arrivals: Mutex::default(),
+            turn: Mutex::default(),
+            core: Mutex::new(Core {
+                engine,
+                lanes: Lanes::default(),
+                mailboxes: FxHashMap::default(),
+                armed: NEVER,
+                driven: Duration::ZERO,
+                ended: Vec::new(),
+                away: Vec::new(),
+                strays: VecDeque::new(),
+                strays_at: Duration::ZERO,
+                escorts: FxHashMap::default(),
+                waiting: VecDeque::new(),
+                wall_offset: None,
+                published: Published::default(),
+            }),
+        }
+    }
+
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Locks. A panic of user code cannot leave the core half changed, since none runs under the lock.
+    pub(crate) fn core(&self) -> Guard<'_> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The right to take a turn; `None` if another thread is taking one.
+    pub(crate) fn claim_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Whether nothing can ever be delivered again.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Counts requests from the mailbox. True if those were as many as one turn may handle.
+    pub(crate) fn take_in(&self, requests: usize) -> bool {
+        let full = self.intake.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.intake_budget;
+        if full {
+            self.intake.store(0, Ordering::Relaxed);
+        }
+        full
+    }
+
+    pub(crate) fn report(&self, core: &Core, now: Duration) -> Report {
+        let next = core.engine.next_expiration().map(|tick| self.tick.time_of(tick));
+        Report {
+            accounts: core.engine.accounts(),
+            levels: core.engine.level_stats().collect(),
+            horizon: self.tick.time_of(core.engine.horizon()),
+            queued_buckets: core.engine.queued_buckets(),
+            until_next: next.map_or(Duration::ZERO, |next| next.saturating_sub(now)),
+            overdue: next.map_or(Duration::ZERO, |next| now.saturating_sub(next)),
+        }
+    }
+
+    /// Records how late a message is that is handed over now.
+    pub(crate) fn measure_lag(&self, deadline: Tick) {
+        let lag = self.clock.now().saturating_sub(self.tick.time_of(deadline));
+        self.meters.delivery_lag.record(lag.as_secs_f64());
+    }
+
+    /// Runs code of the user that must not take the service down with it.
+    pub(crate) fn contain<R>(&self, user_code: impl FnOnce() -> R) -> Option<R> {
+        // The panic hook has reported it already; nothing of ours was in use.
+        catch_unwind(AssertUnwindSafe(user_code)).ok()
+    }
+
+    /// Wakes all of them; outside of the lock, since a waker is foreign code.
+    pub(crate) fn wake_all(wakers: Vec<Waker>) {
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}

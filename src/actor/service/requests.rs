@@ -1,0 +1,349 @@
+//! What may be asked of a service: schedule, cancel, move, look.
+
+use std::time::{Duration, SystemTime};
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Handler, Message};
+
+use super::lanes::{Lanes, Parcel, Payload};
+use super::{Core, Service};
+use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use crate::actor::id::TimerId;
+use crate::actor::target::Target;
+use crate::actor::view::{Inspection, TimerInfo};
+use crate::engine::{Ending, NotPending, OwnerId, Refusal};
+use crate::timing::{Key, Tick};
+
+/// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
+/// have become so full that its cascade has to begin early.
+const LOOK_EVERY: u64 = 4096;
+
+/// Timers of a batch taken in while the lock is held: some microseconds' worth.
+const ADMITTED_AT_ONCE: usize = 64;
+
+/// When a message is wanted.
+pub(crate) enum When {
+    /// After a delay that began so long ago.
+    After { delay: Duration, waited: Duration },
+    /// At a time of day.
+    At(SystemTime),
+}
+
+impl When {
+    pub(crate) const fn after(delay: Duration) -> Self {
+        Self::After { delay, waited: Duration::ZERO }
+    }
+}
+
+/// A deadline in ticks, with the tick in which it was asked for.
+struct Moment {
+    now: Tick,
+    deadline: Tick,
+    /// The time of day, as a duration since the Unix epoch.
+    wall: Option<Duration>,
+    /// How far away it is.
+    delay: Duration,
+}
+
+/// What others have to be told of once the lock is given up.
+#[derive(Default)]
+struct News {
+    /// The driver has to look.
+    look: bool,
+    /// The tick of a timer that is due before all that was known.
+    first: Option<Tick>,
+}
+
+/// What was not taken in, and why.
+struct Rejected<S> {
+    reason: Rejection,
+    stored: S,
+}
+
+type Admission<S> = Result<Key, Rejected<S>>;
+
+enum Rejection {
+    Duplicate(TimerId),
+    Refused(Refusal),
+}
+
+impl Core {
+    /// Takes a timer in with its message.
+    fn admit<S: Send + 'static>(
+        &mut self,
+        moment: &Moment,
+        owner: Option<OwnerId>,
+        id: Option<TimerId>,
+        lane: u32,
+        stored: S,
+        news: &mut News,
+    ) -> Admission<S> {
+        let name = id.map(|id| id.as_uuid().as_u128());
+        if let Some((id, name)) = id.zip(name)
+            && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
+        {
+            return Err(Rejected { reason: Rejection::Duplicate(id), stored });
+        }
+        // Whether it is taken in or refused, there is something new to publish.
+        news.look |= self.published.ask_to_publish();
+        let unset = Payload { lane, slot: u32::MAX };
+        let key = match self.engine.schedule(moment.now, moment.deadline, owner, unset) {
+            Ok(key) => key,
+            Err(refused) => return Err(Rejected { reason: Rejection::Refused(refused.refusal), stored }),
+        };
+        match self.lanes.put(lane, stored) {
+            Ok(payload) => self.engine.set_payload(key, payload),
+            Err(stored) => {
+                let _ = self.engine.cancel(key);
+                return Err(Rejected { reason: Rejection::Refused(Refusal::Capacity), stored });
+            }
+        }
+        if let Some(wall) = moment.wall {
+            self.engine.set_wall_time(key, wall);
+        }
+        if let Some(name) = name {
+            self.engine.set_name(key, name);
+        }
+        if self.is_first(moment.deadline) {
+            news.first = Some(moment.deadline);
+        }
+        news.look |= news.first.is_some()
+            || self.engine.accounts().accepted.is_multiple_of(LOOK_EVERY)
+            || (moment.wall.is_some() && self.wall_offset.is_none());
+        Ok(key)
+    }
+}
+
+impl Service {
+    /// Schedules a message of an actor to itself.
+    pub(crate) fn schedule_own<A, M>(&self, when: When, owner: OwnerId, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Actor + Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.place(when, Some(owner), None, Lanes::of_context::<A, M>, message)
+    }
+
+    /// Schedules a message to a recipient; under an id of the caller's, if one is given.
+    pub(crate) fn schedule_for<M>(
+        &self,
+        when: When,
+        id: Option<TimerId>,
+        target: Target<M>,
+        message: M,
+    ) -> Result<TimerId, ScheduleError<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.place(when, None, id, Lanes::of_recipients::<M>, Parcel { target, message })
+            .map_err(|refused| refused.map(|parcel| parcel.message))
+    }
+
+    /// Schedules many messages to recipients, in their order, with few looks at the clock and few locks.
+    pub(crate) fn schedule_batch<M>(
+        &self,
+        entries: impl IntoIterator<Item = (When, Target<M>, M)>,
+    ) -> Vec<Result<TimerId, ScheduleError<M>>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let mut entries = entries.into_iter();
+        let mut answers = Vec::with_capacity(entries.size_hint().0);
+        loop {
+            let now = self.clock.now();
+            let part: Vec<(Moment, Parcel<M>)> = entries
+                .by_ref()
+                .take(ADMITTED_AT_ONCE)
+                .map(|(when, target, message)| (self.moment_at(now, when), Parcel { target, message }))
+                .collect();
+            if part.is_empty() {
+                return answers;
+            }
+            let mut news = News::default();
+            let mut core = self.core();
+            let lane = Lanes::of_recipients::<M>(&mut core.lanes);
+            let admitted: Vec<(Duration, Admission<Parcel<M>>)> = part
+                .into_iter()
+                .map(|(moment, parcel)| (moment.delay, core.admit(&moment, None, None, lane, parcel, &mut news)))
+                .collect();
+            drop(core);
+            self.tell(news);
+            answers.extend(admitted.into_iter().map(|(delay, admitted)| {
+                self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message))
+            }));
+        }
+    }
+
+    fn place<S: Send + 'static>(
+        &self,
+        when: When,
+        owner: Option<OwnerId>,
+        id: Option<TimerId>,
+        lane: fn(&mut Lanes) -> u32,
+        stored: S,
+    ) -> Result<TimerId, ScheduleError<S>> {
+        let moment = self.moment_at(self.clock.now(), when);
+        let mut news = News::default();
+        let mut core = self.core();
+        let lane = lane(&mut core.lanes);
+        let admitted = core.admit(&moment, owner, id, lane, stored, &mut news);
+        drop(core);
+        self.tell(news);
+        self.answer(moment.delay, id, admitted)
+    }
+
+    /// Tells the driver, and the watch, what they have to know.
+    fn tell(&self, news: News) {
+        if let Some(first) = news.first {
+            self.expect(first);
+        }
+        if news.look {
+            self.driver.wake();
+        }
+    }
+
+    fn answer<S>(
+        &self,
+        delay: Duration,
+        id: Option<TimerId>,
+        admitted: Admission<S>,
+    ) -> Result<TimerId, ScheduleError<S>> {
+        let Rejected { reason, stored: message } = match admitted {
+            Ok(key) => {
+                self.meters.schedule_delay.record(delay.as_secs_f64());
+                return Ok(id.unwrap_or_else(|| self.ids.id_of(key)));
+            }
+            Err(rejected) => rejected,
+        };
+        Err(match reason {
+            Rejection::Duplicate(id) => ScheduleError::DuplicateId { id, message },
+            Rejection::Refused(Refusal::Capacity) => {
+                ScheduleError::CapacityReached { capacity: self.settings.engine.capacity, message }
+            }
+            Rejection::Refused(Refusal::Closed | Refusal::OwnerEnded) => ScheduleError::Stopped { message },
+        })
+    }
+
+    /// Cancels a timer of this service.
+    pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
+        let mut core = self.core();
+        let payload = match self.find(&core, id).and_then(|key| core.engine.cancel(key)) {
+            Ok(payload) => payload,
+            Err(reason) => return reason.into(),
+        };
+        let look = core.published.ask_to_publish();
+        match core.lanes.lane(payload.lane).map(|lane| lane.discard) {
+            Some(discard) => drop(self.contain(|| discard(core, payload))),
+            None => drop(core),
+        }
+        if look {
+            self.driver.wake();
+        }
+        CancelOutcome::Cancelled
+    }
+
+    /// Moves a timer of this service.
+    pub(crate) fn reschedule(&self, id: TimerId, when: When) -> RescheduleOutcome {
+        let moment = self.moment_at(self.clock.now(), when);
+        let mut core = self.core();
+        let key = match self.find(&core, id) {
+            Ok(key) => key,
+            Err(reason) => return reason.into(),
+        };
+        if let Err(reason) = core.engine.reschedule(moment.now, key, moment.deadline) {
+            return reason.into();
+        }
+        if let Some(wall) = moment.wall {
+            core.engine.set_wall_time(key, wall);
+        }
+        let first = core.is_first(moment.deadline);
+        let look = core.published.ask_to_publish() || first || (moment.wall.is_some() && core.wall_offset.is_none());
+        drop(core);
+        if first {
+            self.expect(moment.deadline);
+        }
+        if look {
+            self.driver.wake();
+        }
+        RescheduleOutcome::Rescheduled
+    }
+
+    /// What is known of a pending timer.
+    pub(crate) fn get(&self, id: TimerId) -> Option<TimerInfo> {
+        let now = self.clock.now();
+        let core = self.core();
+        let key = self.find(&core, id).ok()?;
+        self.info(&core, key, now)
+    }
+
+    pub(crate) fn inspect(&self) -> Inspection {
+        let now = self.clock.now();
+        let core = self.core();
+        Inspection::new(&self.name, self.tick, now, &core.engine)
+    }
+
+    /// Whether a timer here has this id, which does not say where its timer is.
+    pub(crate) fn has_named(&self, id: TimerId) -> bool {
+        self.core().engine.named(id.as_uuid().as_u128()).is_some()
+    }
+
+    /// The live key behind an id.
+    fn find(&self, core: &Core, id: TimerId) -> Result<Key, NotPending> {
+        if id.actor_number().is_none() {
+            return core.engine.named(id.as_uuid().as_u128()).ok_or(NotPending::Unknown);
+        }
+        if id.actor_number() != Some(self.number) {
+            return Err(NotPending::Unknown);
+        }
+        let (generation, live) = core.engine.slot(id.slot()).ok_or(NotPending::Unknown)?;
+        if let Some(key) = live
+            && core.engine.name_of(key).is_none()
+            && self.ids.is_id_of(id, key)
+        {
+            return Ok(key);
+        }
+        let last = generation.checked_sub(1).map(|generation| Key::new(id.slot(), generation));
+        match last.filter(|last| self.ids.is_id_of(id, *last)).and_then(|last| core.engine.ending(last)) {
+            Some(Ending::Delivered) => Err(NotPending::Delivered),
+            _ => Err(NotPending::Unknown),
+        }
+    }
+
+    pub(super) fn id_of(&self, core: &Core, key: Key) -> TimerId {
+        let named = core.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
+        named.unwrap_or_else(|| self.ids.id_of(key))
+    }
+
+    fn moment_at(&self, now: Duration, when: When) -> Moment {
+        let (deadline, wall, delay) = match when {
+            When::After { delay, waited } => (now.saturating_sub(waited).saturating_add(delay), None, delay),
+            When::At(at) => {
+                let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
+                let wall = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                (now.saturating_add(delay), Some(wall), delay)
+            }
+        };
+        let tick = self.tick.round_down(now);
+        // What is due already does not wait for the next tick.
+        let deadline = if deadline <= now { tick } else { self.tick.round_up(deadline) };
+        Moment { now: tick, deadline, wall, delay }
+    }
+
+    fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {
+        let view = core.engine.view(key)?;
+        let lane = core.engine.payload(key).and_then(|payload| core.lanes.lane(payload.lane));
+        let deadline = self.tick.time_of(view.deadline);
+        Some(TimerInfo {
+            id: self.id_of(core, key),
+            state: view.state,
+            remaining: deadline.saturating_sub(now),
+            overdue: now.saturating_sub(deadline),
+            level: view.bucket.map(|(level, _)| level),
+            message_type: lane.map_or("", |lane| lane.message_type),
+        })
+    }
+}

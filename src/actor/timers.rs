@@ -1,0 +1,186 @@
+//! The direct way to a timer actor, for code on any thread.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use actix::{Addr, Message};
+
+use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use super::id::TimerId;
+use super::service::{Service, When, directory, places};
+use super::target::Target;
+use super::timer_actor::TimerActor;
+use super::view::{Inspection, Returned, TimerInfo};
+
+/// A handle to a timer actor: schedules and cancels at once, from any thread, with the answer in hand.
+///
+/// It does what the messages [`ScheduleAfter`](crate::ScheduleAfter), [`Cancel`](crate::Cancel) and so on do, without
+/// the way through the mailbox. As an address does, it keeps the timer actor alive.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{CancelOutcome, TimerActor};
+/// # #[derive(Message)]
+/// # #[rtype(result = "()")]
+/// # struct Remind;
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+/// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let timers = TimerActor::builder().start()?;
+/// let customer = Customer.start();
+/// let id = timers.schedule_after(&customer, Duration::from_secs(60), Remind).unwrap();
+/// assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
+/// # Ok::<(), actix_timers::BuildError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Timers {
+    service: Arc<Service>,
+    addr: Addr<TimerActor>,
+}
+
+impl Timers {
+    pub(crate) const fn new(service: Arc<Service>, addr: Addr<TimerActor>) -> Self {
+        Self { service, addr }
+    }
+
+    pub(crate) const fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// The address of the timer actor, to send it messages.
+    pub const fn addr(&self) -> &Addr<TimerActor> {
+        &self.addr
+    }
+
+    /// The name of the timer actor, as in the label `timer` of its metrics.
+    pub fn name(&self) -> &str {
+        &self.service.name
+    }
+
+    /// Delivers `message` to `target` after `delay`. The delay counts from this call. A delay too long for the clock is
+    /// never over.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] hands the message back: the capacity is used up, or the timer actor has stopped.
+    pub fn schedule_after<M>(
+        &self,
+        target: impl Into<Target<M>>,
+        delay: Duration,
+        message: M,
+    ) -> Result<TimerId, ScheduleError<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.service.schedule_for(When::after(delay), None, target.into(), message)
+    }
+
+    /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after).
+    pub fn schedule_at<M>(
+        &self,
+        target: impl Into<Target<M>>,
+        at: impl Into<SystemTime>,
+        message: M,
+    ) -> Result<TimerId, ScheduleError<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.service.schedule_for(When::At(at.into()), None, target.into(), message)
+    }
+
+    /// Cancels a timer, of this or any other timer actor of the process.
+    pub fn cancel(&self, id: TimerId) -> CancelOutcome {
+        match self.service.cancel(id) {
+            CancelOutcome::NotFound => cancel_elsewhere(id),
+            outcome => outcome,
+        }
+    }
+
+    /// Lets a timer, of this or any other timer actor of the process, be due `delay` from now instead.
+    pub fn reschedule_after(&self, id: TimerId, delay: Duration) -> RescheduleOutcome {
+        reschedule(id, || When::after(delay))
+    }
+
+    /// Lets a timer, of this or any other timer actor of the process, be due when the wall clock shows `at` instead.
+    pub fn reschedule_at(&self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
+        let at = at.into();
+        reschedule(id, || When::At(at))
+    }
+
+    /// What is known of a pending timer, of this or any other timer actor of the process.
+    pub fn get(&self, id: TimerId) -> Option<TimerInfo> {
+        get(id)
+    }
+
+    /// The timer actor at this moment: accounts and wheel.
+    pub fn inspect(&self) -> Inspection {
+        self.service.inspect()
+    }
+
+    /// Closes the timer actor and gives back what was never handed over, by deadline. Afterwards nothing is delivered
+    /// any more and every request is refused; a second drain returns nothing.
+    ///
+    /// A message that is on its way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+    pub fn drain(&self) -> Vec<Returned> {
+        self.service.drain()
+    }
+}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// Cancels a timer, whichever timer actor of this process it belongs to. Works on any thread.
+///
+/// ```
+/// use actix_timers::{CancelOutcome, TimerId, cancel};
+///
+/// assert_eq!(cancel(TimerId::fresh()), CancelOutcome::NotFound);
+/// ```
+pub fn cancel(id: TimerId) -> CancelOutcome {
+    // Most timers are cancelled on the arbiter that holds them; that needs no look at the directory.
+    match places::home().map(|service| service.cancel(id)) {
+        None | Some(CancelOutcome::NotFound) => cancel_elsewhere(id),
+        Some(outcome) => outcome,
+    }
+}
+
+fn cancel_elsewhere(id: TimerId) -> CancelOutcome {
+    directory::ask(id, |service| match service.cancel(id) {
+        CancelOutcome::NotFound => None,
+        outcome => Some(outcome),
+    })
+    .unwrap_or(CancelOutcome::NotFound)
+}
+
+/// What is known of a pending timer, whichever timer actor of this process it belongs to. Works on any thread.
+pub fn get(id: TimerId) -> Option<TimerInfo> {
+    directory::ask(id, |service| service.get(id))
+}
+
+/// Moves a timer, whichever timer actor of this process it belongs to.
+pub(crate) fn reschedule(id: TimerId, when: impl Fn() -> When) -> RescheduleOutcome {
+    match places::home().map(|service| service.reschedule(id, when())) {
+        None | Some(RescheduleOutcome::NotFound) => reschedule_elsewhere(id, when),
+        Some(outcome) => outcome,
+    }
+}
+
+fn reschedule_elsewhere(id: TimerId, when: impl Fn() -> When) -> RescheduleOutcome {
+    directory::ask(id, |service| match service.reschedule(id, when()) {
+        RescheduleOutcome::NotFound => None,
+        outcome => Some(outcome),
+    })
+    .unwrap_or(RescheduleOutcome::NotFound)
+}

@@ -1,0 +1,110 @@
+//! What can be seen of timers from outside, and what a drain gives back.
+
+use std::any::Any;
+use std::fmt;
+use std::time::Duration;
+
+use super::id::TimerId;
+use crate::engine::{Accounts, Engine, TimerState};
+use crate::timing::{TickLength, WheelSnapshot};
+
+/// One pending timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimerInfo {
+    /// Its id.
+    pub id: TimerId,
+    /// Where it is in its life.
+    pub state: TimerState,
+    /// Time until its deadline; zero if that has passed.
+    pub remaining: Duration,
+    /// Time since its deadline; zero if that is still to come.
+    pub overdue: Duration,
+    /// The level of the wheel it waits on; `None` once it is due.
+    pub level: Option<usize>,
+    /// The type of its message.
+    pub message_type: &'static str,
+}
+
+/// A timer actor at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The name of the timer actor, as in the label `timer` of its metrics.
+    pub name: String,
+    /// The length of a tick.
+    pub tick: Duration,
+    /// The time of its clock.
+    pub now: Duration,
+    /// How many timers were accepted, and how they ended.
+    pub accounts: Accounts,
+    /// How many actors have timers of their own here.
+    pub owners: usize,
+    /// The wheel, level by level and bucket by bucket, in ticks.
+    pub wheel: WheelSnapshot,
+}
+
+impl Inspection {
+    pub(crate) fn new<P: Copy, O>(name: &str, tick: TickLength, now: Duration, engine: &Engine<P, O>) -> Self {
+        Self {
+            name: name.to_owned(),
+            tick: tick.length(),
+            now,
+            accounts: engine.accounts(),
+            owners: engine.owners(),
+            wheel: engine.snapshot(),
+        }
+    }
+
+    /// How many timers are pending.
+    pub const fn pending(&self) -> u64 {
+        self.accounts.pending
+    }
+
+    /// How many levels the wheel has.
+    pub fn wheel_depth(&self) -> usize {
+        self.wheel.levels.len()
+    }
+}
+
+/// A timer that never ran, given back by a drain.
+#[non_exhaustive]
+pub struct Returned {
+    /// Its id. It names no pending timer any more.
+    pub id: TimerId,
+    /// Time that was left until its deadline; zero if that had passed.
+    pub remaining: Duration,
+    /// Whether it was due, and only had not been handed over yet.
+    pub overdue: bool,
+    /// The type of the message.
+    pub message_type: &'static str,
+    pub(crate) message: Box<dyn Any + Send>,
+}
+
+impl Returned {
+    /// The message, if it is of type `M`.
+    ///
+    /// # Errors
+    /// Gives everything back unchanged if it is of another type.
+    pub fn into_message<M: 'static>(self) -> Result<M, Self> {
+        match self.message.downcast() {
+            Ok(message) => Ok(*message),
+            Err(message) => Err(Self { message, ..self }),
+        }
+    }
+
+    /// The message, if it is of type `M`.
+    pub fn message<M: 'static>(&self) -> Option<&M> {
+        self.message.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Returned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Returned")
+            .field("id", &self.id)
+            .field("remaining", &self.remaining)
+            .field("message_type", &self.message_type)
+            .finish_non_exhaustive()
+    }
+}

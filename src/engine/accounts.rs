@@ -1,0 +1,146 @@
+//! The books: how many timers were accepted, and how each of them ended.
+
+/// Why a message could not be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadLetterReason {
+    /// The recipient had stopped, or was dropped, when its message was due.
+    RecipientStopped,
+    /// The timer service stopped without being drained.
+    ServiceStopped,
+}
+
+impl DeadLetterReason {
+    /// All reasons.
+    pub const ALL: [Self; 2] = [Self::RecipientStopped, Self::ServiceStopped];
+
+    /// The reason as a metric label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RecipientStopped => "recipient_stopped",
+            Self::ServiceStopped => "service_stopped",
+        }
+    }
+}
+
+/// How a timer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Its message was handed over.
+    Delivered,
+    /// It was cancelled, or its owner ended.
+    Cancelled,
+    /// Its message could not be handed over.
+    DeadLettered(DeadLetterReason),
+    /// A drain gave it back.
+    Returned,
+}
+
+/// Counters since the start. At every moment
+/// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accounts {
+    /// Timers taken in.
+    pub accepted: u64,
+    /// Messages handed over.
+    pub delivered: u64,
+    /// Timers cancelled, those included that ended with their owner.
+    pub cancelled: u64,
+    /// Messages whose recipient had stopped.
+    pub recipient_stopped: u64,
+    /// Messages lost because the service stopped without being drained.
+    pub service_stopped: u64,
+    /// Timers given back by a drain.
+    pub returned: u64,
+    /// Timers not ended yet.
+    pub pending: u64,
+    /// Deadlines moved.
+    pub rescheduled: u64,
+    /// Requests refused because of the capacity.
+    pub refused_capacity: u64,
+    /// Requests refused because the service is closed.
+    pub refused_closed: u64,
+}
+
+impl Accounts {
+    /// All messages that could not be delivered.
+    pub const fn dead_lettered(&self) -> u64 {
+        self.recipient_stopped + self.service_stopped
+    }
+
+    /// Dead letters of one reason.
+    pub const fn dead_letters(&self, reason: DeadLetterReason) -> u64 {
+        match reason {
+            DeadLetterReason::RecipientStopped => self.recipient_stopped,
+            DeadLetterReason::ServiceStopped => self.service_stopped,
+        }
+    }
+
+    /// Whether every accepted timer is accounted for.
+    pub const fn balance(&self) -> bool {
+        self.accepted == self.delivered + self.cancelled + self.dead_lettered() + self.returned + self.pending
+    }
+
+    pub(crate) fn accept(&mut self) {
+        self.accepted += 1;
+        self.pending += 1;
+    }
+
+    pub(crate) fn end(&mut self, ending: Ending) {
+        self.pending -= 1;
+        self.count(ending);
+    }
+
+    /// A delivery turns out to have failed.
+    pub(crate) fn bounce(&mut self, reason: DeadLetterReason) {
+        let Some(delivered) = self.delivered.checked_sub(1) else { return };
+        self.delivered = delivered;
+        self.count(Ending::DeadLettered(reason));
+    }
+
+    fn count(&mut self, ending: Ending) {
+        match ending {
+            Ending::Delivered => self.delivered += 1,
+            Ending::Cancelled => self.cancelled += 1,
+            Ending::DeadLettered(DeadLetterReason::RecipientStopped) => self.recipient_stopped += 1,
+            Ending::DeadLettered(DeadLetterReason::ServiceStopped) => self.service_stopped += 1,
+            Ending::Returned => self.returned += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_is_counted_once() {
+        let endings = [Ending::Delivered, Ending::Cancelled, Ending::Returned]
+            .into_iter()
+            .chain(DeadLetterReason::ALL.map(Ending::DeadLettered));
+        for ending in endings {
+            let mut accounts = Accounts::default();
+            accounts.accept();
+            assert!(accounts.balance());
+            accounts.end(ending);
+            assert!(accounts.balance(), "{ending:?}");
+            assert_eq!((accounts.accepted, accounts.pending), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_delivery_that_fails_is_a_dead_letter_instead() {
+        let mut accounts = Accounts::default();
+        accounts.accept();
+        accounts.end(Ending::Delivered);
+        accounts.bounce(DeadLetterReason::RecipientStopped);
+        assert!(accounts.balance());
+        assert_eq!((accounts.delivered, accounts.recipient_stopped), (0, 1));
+    }
+
+    #[test]
+    fn a_missing_ending_shows() {
+        let lost = Accounts { accepted: 2, delivered: 1, ..Accounts::default() };
+        assert!(!lost.balance());
+    }
+}

@@ -1,0 +1,41 @@
+//! What a timer is, apart from time and delivery: schedules, owners, capacity and accounting. Pure: no clock, no I/O,
+//! no actors.
+//!
+//! In reading order:
+//!
+//! 1. `accounts`: the books. Every timer accepted ends exactly once, and the [`Accounts`] prove it.
+//! 2. `timer`: what is stored for each timer, and the states it goes through.
+//! 3. `owners`: who owns which timers, and the inbox of each owner.
+//! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.
+//! 5. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), and `queries`,
+//!    what it can be asked.
+//!
+//! The life of a timer:
+//!
+//! ```text
+//!                    refused (capacity, closed): the payload is handed back
+//!                  /
+//!     schedule ---+--> Waiting --expire--> Due (in its owner's inbox) --take_due--> delivered
+//!                      |   ^  \            |
+//!          reschedule  +---+   \           +--cancel--> cancelled
+//!                      |        \
+//!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
+//!                      |
+//!                      +--cancel, end of its owner--> cancelled
+//!                      +--drain--> returned
+//! ```
+
+mod accounts;
+mod names;
+mod owners;
+mod queries;
+mod scheduler;
+mod timer;
+mod wall;
+
+pub use accounts::{Accounts, DeadLetterReason, Ending};
+pub use owners::OwnerId;
+#[cfg(feature = "actix")]
+pub(crate) use scheduler::MAX_CAPACITY;
+pub use scheduler::{Due, Engine, EngineConfig, Handover, Refusal, Refused};
+pub use timer::{NotPending, TimerState, TimerView};

@@ -1,0 +1,144 @@
+//! Names given to timers by callers, and the way back from a timer's slot to its name.
+//!
+//! A name outlives its timer until the slot is used again, so that a late question is answered truthfully.
+//!
+//! One large hash table would stop to move everything whenever it grows. So there are many small ones, and a name's own
+//! bits choose which: names are random numbers, or they spread less well, but nothing else happens.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::timing::Key;
+
+/// Small tables. At ten million names each holds about 2500 and moves them in microseconds when it grows.
+const SHARDS: usize = 4096;
+
+/// Slots in a page of the way back.
+const PAGE: usize = 256;
+
+type Shard = HashMap<u128, Key, BuildHasherDefault<Folded>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// Made with the first name.
+    shards: Vec<Shard>,
+    by_slot: Vec<Option<Box<[Option<u128>; PAGE]>>>,
+    len: usize,
+}
+
+impl Names {
+    /// The timer with this name, or the last one that had it.
+    pub(crate) fn find(&self, name: u128) -> Option<Key> {
+        self.shards.get(shard_of(name))?.get(&name).copied()
+    }
+
+    /// The name of the timer in `slot`, or of the last one there that had one.
+    pub(crate) fn of_slot(&self, slot: u32) -> Option<u128> {
+        self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE]
+    }
+
+    /// From now on the name is that of `key`.
+    pub(crate) fn set(&mut self, name: u128, key: Key) {
+        if self.shards.is_empty() {
+            self.shards.resize_with(SHARDS, Shard::default);
+        }
+        self.forget(key.index());
+        if let Some(earlier) = self.shards[shard_of(name)].insert(name, key) {
+            self.clear(earlier.index());
+        }
+        let page = key.index() as usize / PAGE;
+        if page >= self.by_slot.len() {
+            self.by_slot.resize_with(page + 1, || None);
+        }
+        self.by_slot[page].get_or_insert_with(|| Box::new([None; PAGE]))[key.index() as usize % PAGE] = Some(name);
+        self.len += 1;
+    }
+
+    /// The slot is used again: whatever had a name there is history.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        if self.len > 0
+            && let Some(name) = self.clear(slot)
+        {
+            self.shards[shard_of(name)].remove(&name);
+        }
+    }
+
+    fn clear(&mut self, slot: u32) -> Option<u128> {
+        let name = self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?[slot as usize % PAGE].take();
+        self.len -= usize::from(name.is_some());
+        name
+    }
+}
+
+fn shard_of(name: u128) -> usize {
+    (name >> 64) as usize % SHARDS
+}
+
+/// The lower half of a name is hash enough.
+#[derive(Debug, Default)]
+struct Folded(u64);
+
+impl Hasher for Folded {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, name: u128) {
+        // The top bits, which choose within a table, are fixed in a UUID.
+        self.0 = (name as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(slot: u32) -> Key {
+        Key::new(slot, 0)
+    }
+
+    #[test]
+    fn a_name_finds_its_timer_until_the_slot_is_used_again() {
+        let mut names = Names::default();
+        assert_eq!((names.find(7), names.of_slot(0)), (None, None));
+        names.forget(0);
+        names.set(7, key(3));
+        assert_eq!((names.find(7), names.of_slot(3)), (Some(key(3)), Some(7)));
+        names.forget(4);
+        assert_eq!(names.find(7), Some(key(3)));
+        names.forget(3);
+        assert_eq!((names.find(7), names.of_slot(3), names.len), (None, None, 0));
+    }
+
+    #[test]
+    fn a_name_and_a_slot_have_each_other_alone() {
+        let mut names = Names::default();
+        names.set(7, key(3));
+        names.set(7, key(1000));
+        assert_eq!((names.find(7), names.of_slot(3), names.of_slot(1000)), (Some(key(1000)), None, Some(7)));
+        names.set(8, key(1000));
+        assert_eq!((names.find(7), names.find(8), names.of_slot(1000)), (None, Some(key(1000)), Some(8)));
+        assert_eq!(names.len, 1);
+    }
+
+    #[test]
+    fn many_names_of_any_kind() {
+        for spread in [1u128, 1 << 64, u128::MAX / 5000] {
+            let mut names = Names::default();
+            (0..5000u32).for_each(|slot| names.set(u128::from(slot) * spread, key(slot)));
+            for slot in 0..5000u32 {
+                assert_eq!(names.find(u128::from(slot) * spread), Some(key(slot)));
+                assert_eq!(names.of_slot(slot), Some(u128::from(slot) * spread));
+            }
+            (0..5000).for_each(|slot| names.forget(slot));
+            assert_eq!(names.len, 0);
+            assert!(names.shards.iter().all(HashMap::is_empty));
+        }
+    }
+}

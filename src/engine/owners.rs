@@ -1,0 +1,84 @@
+//! Owners: who a timer belongs to. An owner's timers end with it, and wait in its inbox once they are due.
+
+use crate::timing::{Arena, Chunks, Key, List, Spot};
+
+/// Names one owner. Never used again after the owner has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OwnerId(pub(crate) Key);
+
+/// One owner: its timers, and the inbox of those that are due.
+#[derive(Debug)]
+pub(crate) struct Owner<O> {
+    /// The slots of all its timers.
+    timers: List,
+    /// How many of its timers are for a recipient, and only queued in its inbox.
+    pub(crate) guests: usize,
+    /// Due and not taken yet, first in, first out.
+    pub(crate) inbox: List,
+    /// What the caller keeps about it.
+    pub(crate) card: O,
+}
+
+/// All owners.
+#[derive(Debug)]
+pub(crate) struct Owners<O> {
+    arena: Arena<Owner<O>>,
+    /// What the lists of their timers are made of.
+    chunks: Chunks,
+}
+
+impl<O> Owners<O> {
+    pub(crate) const fn new() -> Self {
+        Self { arena: Arena::new(), chunks: Chunks::new() }
+    }
+
+    pub(crate) fn insert(&mut self, card: O) -> Result<OwnerId, O> {
+        let owner = Owner { timers: List::new(), guests: 0, inbox: List::new(), card };
+        self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.card)
+    }
+
+    pub(crate) fn get(&self, id: OwnerId) -> Option<&Owner<O>> {
+        self.arena.get(id.0)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: OwnerId) -> Option<&mut Owner<O>> {
+        self.arena.get_mut(id.0)
+    }
+
+    pub(crate) fn remove(&mut self, id: OwnerId) -> Option<Owner<O>> {
+        self.arena.remove(id.0)
+    }
+
+    pub(crate) fn id_at(&self, slot: u32) -> Option<OwnerId> {
+        self.arena.key_at(slot).map(OwnerId)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// How many timers an owner has.
+    pub(crate) fn owned(&self, id: OwnerId) -> usize {
+        self.get(id).map_or(0, |owner| owner.timers.len())
+    }
+
+    /// The slot of one of its timers.
+    pub(crate) fn any(&self, id: OwnerId) -> Option<u32> {
+        self.get(id)?.timers.first(&self.chunks)
+    }
+
+    /// Adds a timer to the owner in `slot` and returns where it is in the owner's list.
+    pub(crate) fn join(&mut self, owner: OwnerId, timer: u32) -> Spot {
+        match self.arena.get_mut(owner.0) {
+            Some(owner) => owner.timers.push_back(&mut self.chunks, timer),
+            None => Spot::NOWHERE,
+        }
+    }
+
+    /// Takes the timer at `spot` off the owner's list.
+    pub(crate) fn leave(&mut self, owner: OwnerId, spot: Spot) {
+        if let Some(owner) = self.arena.get_mut(owner.0) {
+            owner.timers.remove(&mut self.chunks, spot);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Questions to the engine: none of them changes anything.
+
+use super::accounts::{Accounts, Ending};
+use super::owners::OwnerId;
+use super::scheduler::{Engine, EngineConfig};
+use super::timer::{Stage, TimerView};
+use crate::timing::{Key, LevelStats, Tick, WheelSnapshot};
+
+impl<P: Copy, O> Engine<P, O> {
+    /// The timer with this name. It may have ended; that is remembered until its slot is used again.
+    pub fn named(&self, name: u128) -> Option<Key> {
+        self.names.find(name)
+    }
+
+    /// The name of a pending timer.
+    pub fn name_of(&self, key: Key) -> Option<u128> {
+        self.wheel.get(key).filter(|timer| timer.named)?;
+        self.names.of_slot(key.index())
+    }
+
+    /// What the caller keeps about an owner.
+    pub fn owner(&self, id: OwnerId) -> Option<&O> {
+        self.owners.get(id).map(|owner| &owner.card)
+    }
+
+    /// How many timers an owner has.
+    pub fn owned(&self, id: OwnerId) -> usize {
+        self.owners.owned(id)
+    }
+
+    /// How many messages wait in an owner's inbox.
+    pub fn inbox_len(&self, id: OwnerId) -> usize {
+        self.owners.get(id).map_or(0, |owner| owner.inbox.len())
+    }
+
+    /// How many messages wait in all inboxes.
+    pub const fn in_inboxes(&self) -> usize {
+        self.in_inboxes
+    }
+
+    /// The payload of the first message in an owner's inbox.
+    pub fn next_due(&self, id: OwnerId) -> Option<P> {
+        self.payload(self.wheel.first_held(&self.owners.get(id)?.inbox)?)
+    }
+
+    /// The payloads of the messages that come next in an owner's inbox: a few, for whoever wants to prepare for them.
+    pub fn upcoming(&self, id: OwnerId) -> impl Iterator<Item = P> {
+        let inbox = self.owners.get(id).map(|owner| &owner.inbox);
+        inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|timer| timer.payload)
+    }
+
+    /// How many owners there are.
+    pub fn owners(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Whether the engine is closed.
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Keys and deadlines of all that has not been handed over, by deadline.
+    pub fn unfinished(&self) -> Vec<(Tick, Key)> {
+        let waiting = self.wheel.iter().filter(|(_, _, timer)| timer.stage != Stage::InFlight);
+        let mut all: Vec<(Tick, Key)> = waiting.map(|(key, deadline, _)| (deadline, key)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// How many timers follow the wall clock.
+    pub fn wall_timers(&self) -> usize {
+        self.wall_times.len()
+    }
+
+    /// What can be said of a pending timer.
+    pub fn view(&self, key: Key) -> Option<TimerView> {
+        let timer = self.wheel.get(key)?;
+        Some(TimerView {
+            state: timer.stage.into(),
+            deadline: self.wheel.deadline(key)?,
+            owner: self.owners.id_at(timer.owner),
+            bucket: self.wheel.bucket_of(key),
+        })
+    }
+
+    /// The payload of a pending timer.
+    pub fn payload(&self, key: Key) -> Option<P> {
+        self.wheel.get(key).map(|timer| timer.payload)
+    }
+
+    /// How the timer of `key` ended; known until the next timer in its slot has ended.
+    pub fn ending(&self, key: Key) -> Option<Ending> {
+        let generation = self.wheel.generation(key.index())?;
+        let was_the_last = generation == key.generation().checked_add(1)?;
+        if was_the_last { self.endings.get(key.index() as usize).copied().flatten() } else { None }
+    }
+
+    /// The live key of a slot, and the generation the slot is in.
+    pub fn slot(&self, index: u32) -> Option<(u32, Option<Key>)> {
+        Some((self.wheel.generation(index)?, self.wheel.key_at(index)))
+    }
+
+    /// The books.
+    pub const fn accounts(&self) -> Accounts {
+        self.accounts
+    }
+
+    /// How the engine is set up.
+    pub const fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// When the engine has to be looked at next; see [`Wheel::next_wake`](crate::timing::Wheel::next_wake).
+    pub fn next_wake(&self) -> Option<Tick> {
+        self.wheel.next_wake(self.config.cascade_pace)
+    }
+
+    /// When the head of the delay queue expires.
+    pub fn next_expiration(&self) -> Option<Tick> {
+        self.wheel.next_expiration()
+    }
+
+    /// Counts per level.
+    pub fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
+        self.wheel.level_stats()
+    }
+
+    /// Buckets in the delay queue.
+    pub fn queued_buckets(&self) -> usize {
+        self.wheel.queued_buckets()
+    }
+
+    /// How many ticks ahead the existing levels reach.
+    pub fn horizon(&self) -> u64 {
+        self.wheel.horizon()
+    }
+
+    /// The wheel, bucket by bucket.
+    pub fn snapshot(&self) -> WheelSnapshot {
+        self.wheel.snapshot()
+    }
+}

@@ -1,0 +1,481 @@
+//! The engine: takes timers in, says which are due, and closes the books on each.
+
+use std::time::Duration;
+
+use super::accounts::{Accounts, DeadLetterReason, Ending};
+use super::names::Names;
+use super::owners::{OwnerId, Owners};
+use super::timer::{NO_OWNER, NotPending, Stage, Timer};
+use super::wall::{WallTimes, estimate};
+use crate::timing::{Key, Progress, Step, Tick, TickLength, Wheel, WheelSize};
+
+/// How an engine is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// The length of a tick.
+    pub tick: TickLength,
+    /// Buckets per turn of a level.
+    pub wheel_size: WheelSize,
+    /// The most timers that may be pending at once.
+    pub capacity: usize,
+    /// Entries per tick that a bucket is cascaded ahead of its time with; see [`Wheel::prepare`].
+    pub cascade_pace: usize,
+}
+
+/// The most timers one engine can hold.
+pub(crate) const MAX_CAPACITY: usize = u32::MAX as usize - 1;
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            tick: TickLength::default(),
+            wheel_size: WheelSize::default(),
+            capacity: MAX_CAPACITY,
+            cascade_pace: 4096,
+        }
+    }
+}
+
+/// Why a timer was not taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many timers are pending as the capacity allows.
+    Capacity,
+    /// The engine is closed.
+    Closed,
+    /// The owner has ended.
+    OwnerEnded,
+}
+
+/// A timer that was not taken in: why, and its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused<P> {
+    /// Why.
+    pub refusal: Refusal,
+    /// What was to be stored.
+    pub payload: P,
+}
+
+/// A timer that leaves the engine with its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handover<P> {
+    /// Which timer.
+    pub key: Key,
+    /// When it was due.
+    pub deadline: Tick,
+    /// What was stored.
+    pub payload: P,
+}
+
+/// One step of expiring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due<P> {
+    /// A timer went into the inbox of its owner.
+    Inbox(OwnerId),
+    /// A timer for a recipient is due. It is in flight until [`Engine::finish`].
+    Recipient(Handover<P>),
+    /// Nothing more is due.
+    Done,
+    /// The budget was used up first.
+    Exhausted,
+}
+
+/// Schedules, owners, capacity and accounting around one wheel.
+///
+/// `P` says where the message is kept, `O` is what the caller knows about an owner. Times are ticks of one clock that
+/// never goes back; a `now` before an earlier one counts as that.
+///
+/// ```
+/// use actix_timers::engine::{Due, Engine, EngineConfig, Ending};
+///
+/// let mut engine: Engine<&str, ()> = Engine::new(EngineConfig::default());
+/// let call = engine.schedule(0, 250, None, "boarding").unwrap();
+/// engine.schedule(0, 300, None, "take-off").unwrap();
+/// assert_eq!(engine.cancel(call), Ok("boarding"));
+///
+/// let Due::Recipient(due) = engine.expire(300, None, &mut 100) else { panic!() };
+/// assert_eq!(due.payload, "take-off");
+/// engine.finish(due.key, Ending::Delivered);
+/// assert!(engine.accounts().balance());
+/// ```
+#[derive(Debug)]
+pub struct Engine<P, O> {
+    pub(super) config: EngineConfig,
+    pub(super) wheel: Wheel<Timer<P>>,
+    pub(super) owners: Owners<O>,
+    pub(super) wall_times: WallTimes,
+    /// Names given by callers.
+    pub(super) names: Names,
+    /// How the last timer of each slot ended: lets a late cancel be answered truthfully.
+    pub(super) endings: Vec<Option<Ending>>,
+    pub(super) accounts: Accounts,
+    /// How many timers lie in inboxes.
+    pub(super) in_inboxes: usize,
+    now: Tick,
+    pub(super) closed: bool,
+}
+
+impl<P: Copy, O> Engine<P, O> {
+    /// An engine at tick 0.
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            wheel: Wheel::new(config.wheel_size),
+            config: EngineConfig { capacity: config.capacity.min(MAX_CAPACITY), ..config },
+            owners: Owners::new(),
+            wall_times: WallTimes::default(),
+            names: Names::default(),
+            endings: Vec::new(),
+            accounts: Accounts::default(),
+            in_inboxes: 0,
+            now: 0,
+            closed: false,
+        }
+    }
+
+    /// Takes a timer in: for `owner`, or for a recipient that the payload knows.
+    ///
+    /// # Errors
+    /// Refuses and hands the payload back when the capacity is used up, the engine is closed or the owner has ended.
+    pub fn schedule(
+        &mut self,
+        now: Tick,
+        deadline: Tick,
+        owner: Option<OwnerId>,
+        payload: P,
+    ) -> Result<Key, Refused<P>> {
+        self.pass(now);
+        if self.closed {
+            self.accounts.refused_closed += 1;
+            return Err(Refused { refusal: Refusal::Closed, payload });
+        }
+        if self.accounts.pending >= self.config.capacity as u64 {
+            self.accounts.refused_capacity += 1;
+            return Err(Refused { refusal: Refusal::Capacity, payload });
+        }
+        if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
+            return Err(Refused { refusal: Refusal::OwnerEnded, payload });
+        }
+        let key = self.wheel.insert(self.now, deadline, Timer::new(payload)).map_err(|timer| {
+            self.accounts.refused_capacity += 1;
+            Refused { refusal: Refusal::Capacity, payload: timer.payload }
+        })?;
+        self.names.forget(key.index());
+        if let (Some(owner), Some(timer)) = (owner, self.wheel.get_mut(key)) {
+            timer.belong(owner.0.index(), self.owners.join(owner, key.index()));
+        }
+        self.accounts.accept();
+        Ok(key)
+    }
+
+    /// Binds a pending timer to a time of day, as a duration since the Unix epoch.
+    pub fn set_wall_time(&mut self, key: Key, at: Duration) {
+        if let Some(timer) = self.wheel.get_mut(key) {
+            timer.on_wall_clock = true;
+            self.wall_times.set(key.index(), at);
+        }
+    }
+
+    /// Gives a pending timer a name by which it can be found. False, and nothing changes, if a pending timer has it.
+    pub fn set_name(&mut self, key: Key, name: u128) -> bool {
+        if self.named(name).is_some_and(|known| self.wheel.get(known).is_some()) {
+            return false;
+        }
+        if let Some(timer) = self.wheel.get_mut(key) {
+            timer.named = true;
+            self.names.set(name, key);
+        }
+        true
+    }
+
+    /// Ends a timer before its message is handed over, and returns its payload.
+    ///
+    /// # Errors
+    /// Says why the timer cannot be stopped any more.
+    pub fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
+        self.stoppable(key)?;
+        self.take_out(key);
+        self.end(key, Ending::Cancelled).ok_or(NotPending::Unknown)
+    }
+
+    /// Moves a timer to another deadline, on the monotonic clock; one that was due waits again.
+    ///
+    /// # Errors
+    /// Says why the timer cannot be moved any more.
+    pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> Result<(), NotPending> {
+        self.stoppable(key)?;
+        self.pass(now);
+        let is_guest = self.is_guest(key);
+        self.take_off_inbox(key);
+        if is_guest {
+            self.leave_owner(key);
+        }
+        self.wheel.reschedule(self.now, key, deadline);
+        if let Some(timer) = self.wheel.get_mut(key) {
+            timer.stage = Stage::Waiting;
+            if std::mem::take(&mut timer.on_wall_clock) {
+                self.wall_times.remove(key.index());
+            }
+        }
+        self.accounts.rescheduled += 1;
+        Ok(())
+    }
+
+    /// Brings out the next timer that is due by `now`.
+    ///
+    /// `wall` is the time of day, needed while [timers follow it](Self::wall_timers): one whose time of day has not
+    /// come yet is put back. `budget` counts down by one for every entry moved.
+    pub fn expire(&mut self, now: Tick, wall: Option<Duration>, budget: &mut usize) -> Due<P> {
+        self.pass(now);
+        loop {
+            let key = match self.wheel.expire(self.now, budget) {
+                Step::Expired(key) => key,
+                Step::Done => break,
+                Step::Exhausted => return Due::Exhausted,
+            };
+            if self.put_back_if_early(key, wall) {
+                continue;
+            }
+            let deadline = self.wheel.deadline(key).unwrap_or(self.now);
+            let Some(timer) = self.wheel.get_mut(key) else { continue };
+            let (slot, payload) = (timer.owner, timer.payload);
+            match self.owners.id_at(slot) {
+                Some(owner) => {
+                    timer.stage = Stage::Due;
+                    if let Some(owner) = self.owners.get_mut(owner) {
+                        self.wheel.hold(&mut owner.inbox, key);
+                        self.in_inboxes += 1;
+                    }
+                    return Due::Inbox(owner);
+                }
+                None => {
+                    timer.stage = Stage::InFlight;
+                    return Due::Recipient(Handover { key, deadline, payload });
+                }
+            }
+        }
+        match self.wheel.prepare(self.now, self.config.cascade_pace, *budget) {
+            Progress::Done => Due::Done,
+            Progress::Exhausted => {
+                *budget = 0;
+                Due::Exhausted
+            }
+        }
+    }
+
+    /// Queues a message for a recipient in the inbox of an owner, which is that recipient: behind what lies there
+    /// already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
+    pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
+        let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::InFlight) else { return };
+        let spot = self.owners.join(owner, key.index());
+        let Some(host) = self.owners.get_mut(owner) else { return };
+        host.guests += 1;
+        timer.stage = Stage::Guest;
+        timer.belong(owner.0.index(), spot);
+        self.wheel.hold(&mut host.inbox, key);
+        self.in_inboxes += 1;
+    }
+
+    /// Takes the first message out of an owner's inbox. It counts as delivered.
+    pub fn take_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
+        let key = self.first_due(owner)?;
+        let deadline = self.wheel.deadline(key)?;
+        self.take_off_inbox(key);
+        let payload = self.end(key, Ending::Delivered)?;
+        Some(Handover { key, deadline, payload })
+    }
+
+    /// The deadline of the first message in an owner's inbox.
+    pub fn oldest_due(&self, owner: OwnerId) -> Option<Tick> {
+        self.wheel.deadline(self.first_due(owner)?)
+    }
+
+    /// Takes the first message out of an owner's inbox to send it by another way. It is in flight until
+    /// [`finish`](Self::finish).
+    pub fn escort_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
+        let key = self.first_due(owner)?;
+        let deadline = self.wheel.deadline(key)?;
+        let is_guest = self.is_guest(key);
+        self.take_off_inbox(key);
+        if is_guest {
+            self.leave_owner(key);
+        }
+        let timer = self.wheel.get_mut(key)?;
+        timer.stage = Stage::InFlight;
+        Some(Handover { key, deadline, payload: timer.payload })
+    }
+
+    /// Ends a timer that was in flight.
+    pub fn finish(&mut self, key: Key, ending: Ending) {
+        if self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight) {
+            self.end(key, ending);
+        }
+    }
+
+    /// A timer that was [finished](Self::finish) as delivered came back: it is a dead letter. To be called once for it.
+    pub fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
+        if self.ending(key) == Some(Ending::Delivered) {
+            self.endings[key.index() as usize] = Some(Ending::DeadLettered(reason));
+        }
+        self.accounts.bounce(reason);
+    }
+
+    /// Registers an owner.
+    ///
+    /// # Errors
+    /// Hands `card` back when 2³² − 1 owners exist.
+    pub fn add_owner(&mut self, card: O) -> Result<OwnerId, O> {
+        self.owners.insert(card)
+    }
+
+    /// What the caller keeps about an owner.
+    pub fn owner_mut(&mut self, id: OwnerId) -> Option<&mut O> {
+        self.owners.get_mut(id).map(|owner| &mut owner.card)
+    }
+
+    /// Cancels one of an owner's timers, any, and returns its payload; `None` when none is left that can be. To end an
+    /// owner first take the guests out of its inbox ([`first_guest`](Self::first_guest)), then call this until `None`, in
+    /// as many turns as are needed, and after that [`remove_owner`](Self::remove_owner).
+    pub fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
+        loop {
+            let slot = self.owners.any(id)?;
+            let key = self.wheel.key_at(slot)?;
+            match self.cancel(key) {
+                Ok(payload) => return Some(payload),
+                // In flight by another way than the inbox: it ends by itself, nobody's from now on.
+                Err(_) => self.leave_owner(key),
+            }
+        }
+    }
+
+    /// Takes the first message that is not the owner's own out of its inbox, to be sent to its recipient. It is in flight
+    /// until [`finish`](Self::finish).
+    pub fn first_guest(&mut self, id: OwnerId) -> Option<Handover<P>> {
+        while self.owners.get(id)?.guests > 0 {
+            let key = self.first_due(id)?;
+            if self.is_guest(key) {
+                return self.escort_due(id);
+            }
+            // Its own: it ends with the owner, and need not wait its turn in the inbox for that.
+            self.take_off_inbox(key);
+            if let Some(timer) = self.wheel.get_mut(key) {
+                timer.stage = Stage::Waiting;
+            }
+        }
+        None
+    }
+
+    /// Removes an owner that has no timers left.
+    pub fn remove_owner(&mut self, id: OwnerId) -> Option<O> {
+        if self.owned(id) > 0 {
+            return None;
+        }
+        self.owners.remove(id).map(|owner| owner.card)
+    }
+
+    /// Refuses everything from now on.
+    pub fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Ends a timer that has not been handed over: by a drain, or because the service stops.
+    pub fn give_up(&mut self, key: Key, ending: Ending) -> Option<Handover<P>> {
+        self.stoppable(key).ok()?;
+        let deadline = self.wheel.deadline(key)?;
+        self.take_out(key);
+        let payload = self.end(key, ending)?;
+        Some(Handover { key, deadline, payload })
+    }
+
+    /// The wall clock was stepped, or time was lost in suspend: moves all timers that follow it.
+    pub fn follow_wall_clock(&mut self, now: Tick, wall: Duration) {
+        self.pass(now);
+        let mut moved_into = None;
+        for (deadline, slot) in self.wall_times.in_order(self.config.tick, self.now, wall) {
+            let Some(key) = self.wheel.key_at(slot).filter(|key| self.wheel.is_waiting(*key)) else { continue };
+            // One that stays in its tick must still come after those that were moved into it before.
+            if self.wheel.deadline(key) != Some(deadline) || moved_into == Some(deadline) {
+                self.wheel.reschedule(self.now, key, deadline);
+                moved_into = Some(deadline);
+            }
+        }
+    }
+
+    /// Replaces the payload of a pending timer.
+    pub fn set_payload(&mut self, key: Key, payload: P) {
+        if let Some(timer) = self.wheel.get_mut(key) {
+            timer.payload = payload;
+        }
+    }
+
+    fn pass(&mut self, now: Tick) {
+        self.now = self.now.max(now);
+    }
+
+    fn stoppable(&self, key: Key) -> Result<(), NotPending> {
+        match self.wheel.get(key) {
+            Some(timer) if timer.stage == Stage::InFlight => Err(NotPending::InFlight),
+            Some(_) => Ok(()),
+            None if self.ending(key) == Some(Ending::Delivered) => Err(NotPending::Delivered),
+            None => Err(NotPending::Unknown),
+        }
+    }
+
+    fn first_due(&self, owner: OwnerId) -> Option<Key> {
+        self.wheel.first_held(&self.owners.get(owner)?.inbox)
+    }
+
+    /// Takes a timer off the wheel or out of the inbox it lies in; it stays in the arena.
+    fn take_out(&mut self, key: Key) {
+        self.take_off_inbox(key);
+        self.wheel.detach(key);
+    }
+
+    fn take_off_inbox(&mut self, key: Key) {
+        let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return };
+        let is_guest = timer.stage == Stage::Guest;
+        let Some(owner) = self.owners.id_at(timer.owner).and_then(|owner| self.owners.get_mut(owner)) else { return };
+        owner.guests -= usize::from(is_guest);
+        self.wheel.release(&mut owner.inbox, key);
+        self.in_inboxes -= 1;
+    }
+
+    /// Frees a detached timer and closes its books.
+    fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
+        self.leave_owner(key);
+        let timer = self.wheel.remove(key)?;
+        if timer.on_wall_clock {
+            self.wall_times.remove(key.index());
+        }
+        let slot = key.index() as usize;
+        if slot >= self.endings.len() {
+            self.endings.resize(slot + 1, None);
+        }
+        self.endings[slot] = Some(ending);
+        self.accounts.end(ending);
+        Some(timer.payload)
+    }
+
+    fn is_guest(&self, key: Key) -> bool {
+        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Guest)
+    }
+
+    fn leave_owner(&mut self, key: Key) {
+        let Some(timer) = self.wheel.get_mut(key) else { return };
+        let (owner, spot) = (std::mem::replace(&mut timer.owner, NO_OWNER), timer.owner_spot());
+        if let Some(owner) = self.owners.id_at(owner) {
+            self.owners.leave(owner, spot);
+        }
+    }
+
+    /// A timer that follows the wall clock and whose time of day has not come yet goes back into the wheel.
+    fn put_back_if_early(&mut self, key: Key, wall: Option<Duration>) -> bool {
+        let Some(wall) = wall else { return false };
+        if !self.wheel.get(key).is_some_and(|timer| timer.on_wall_clock) {
+            return false;
+        }
+        let Some(at) = self.wall_times.get(key.index()).filter(|at| *at > wall) else { return false };
+        let deadline = estimate(self.config.tick, self.now, wall, at);
+        // At the end of time there is no later.
+        deadline > self.now && self.wheel.reschedule(self.now, key, deadline)
+    }
+}

@@ -1,0 +1,107 @@
+//! What is stored for each timer, and the states it goes through.
+
+use super::owners::OwnerId;
+use crate::timing::{Spot, Tick};
+
+/// Where a timer is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TimerState {
+    /// In the wheel, before its deadline.
+    Waiting,
+    /// Due, in the inbox of its owner; it can still be cancelled.
+    Due,
+    /// On its way to its recipient; it cannot be stopped any more.
+    InFlight,
+}
+
+/// Why a timer could not be cancelled or moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotPending {
+    /// Its message is on its way to the recipient at this moment.
+    InFlight,
+    /// Its message has been handed over.
+    Delivered,
+    /// No such timer is known: it never was, it was cancelled or returned, or it ended long ago.
+    Unknown,
+}
+
+/// Where a timer is in its life, as the engine sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Waiting,
+    /// Due, in the inbox of its owner.
+    Due,
+    /// Due, for a recipient, and queued in an inbox behind what lies there; it does not end with the owner of that.
+    Guest,
+    InFlight,
+}
+
+impl Stage {
+    /// Whether it lies in an inbox.
+    pub(crate) const fn is_in_inbox(self) -> bool {
+        matches!(self, Self::Due | Self::Guest)
+    }
+}
+
+impl From<Stage> for TimerState {
+    fn from(stage: Stage) -> Self {
+        match stage {
+            Stage::Waiting => Self::Waiting,
+            Stage::Due | Stage::Guest => Self::Due,
+            Stage::InFlight => Self::InFlight,
+        }
+    }
+}
+
+/// The record of one timer: 20 bytes for a payload of 8, and 20 more for the entry around it.
+#[derive(Debug)]
+pub(crate) struct Timer<P> {
+    /// Where the message is; opaque to the engine.
+    pub(crate) payload: P,
+    /// Slot of the owner, or [`NO_OWNER`].
+    pub(crate) owner: u32,
+    /// Where the owner's list of timers names this one.
+    owner_chunk: u32,
+    owner_place: u8,
+    pub(crate) stage: Stage,
+    /// Follows the wall clock; its time is kept aside.
+    pub(crate) on_wall_clock: bool,
+    /// Has a name given by the caller, kept aside.
+    pub(crate) named: bool,
+}
+
+impl<P> Timer<P> {
+    /// A timer of nobody.
+    pub(crate) const fn new(payload: P) -> Self {
+        let Spot { chunk: owner_chunk, place: owner_place } = Spot::NOWHERE;
+        let stage = Stage::Waiting;
+        Self { payload, owner: NO_OWNER, owner_chunk, owner_place, stage, on_wall_clock: false, named: false }
+    }
+
+    /// It belongs to the owner in `slot`, whose list names it at `spot`.
+    pub(crate) const fn belong(&mut self, slot: u32, spot: Spot) {
+        self.owner = slot;
+        (self.owner_chunk, self.owner_place) = (spot.chunk, spot.place);
+    }
+
+    /// Where the owner's list names it.
+    pub(crate) const fn owner_spot(&self) -> Spot {
+        Spot { chunk: self.owner_chunk, place: self.owner_place }
+    }
+}
+
+/// "Owned by nobody": a timer for a recipient.
+pub(crate) const NO_OWNER: u32 = u32::MAX;
+
+/// What can be said of a pending timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimerView {
+    /// Where it is in its life.
+    pub state: TimerState,
+    /// Its deadline.
+    pub deadline: Tick,
+    /// The owner, if it belongs to one.
+    pub owner: Option<OwnerId>,
+    /// Level and first tick of the bucket it waits in.
+    pub bucket: Option<(usize, Tick)>,
+}

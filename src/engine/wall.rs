@@ -1,0 +1,59 @@
+//! Timers set to a time of day. Each also has a deadline in ticks, an estimate that holds as long as the wall clock
+//! runs evenly with the monotonic one; its true time is kept here and checked again when the estimate is reached, or
+//! when the wall clock was stepped.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::timing::{Tick, TickLength};
+
+/// The wall-clock times, by slot of the timer. A time is a duration since the Unix epoch.
+#[derive(Debug, Default)]
+pub(crate) struct WallTimes {
+    by_slot: BTreeMap<u32, WallTime>,
+    /// Times set since the start.
+    count: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct WallTime {
+    at: Duration,
+    /// Which one it was, in the order of setting.
+    number: u64,
+}
+
+impl WallTimes {
+    pub(crate) fn len(&self) -> usize {
+        self.by_slot.len()
+    }
+
+    pub(crate) fn set(&mut self, slot: u32, at: Duration) {
+        self.count += 1;
+        self.by_slot.insert(slot, WallTime { at, number: self.count });
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.by_slot.remove(&slot);
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<Duration> {
+        self.by_slot.get(&slot).map(|time| time.at)
+    }
+
+    /// The deadlines and slots of all, if the wall clock shows `wall` now; in the order in which they are to be
+    /// delivered: by tick, and within one tick in the order of setting.
+    pub(crate) fn in_order(&self, tick: TickLength, now: Tick, wall: Duration) -> Vec<(Tick, u32)> {
+        let place = |(slot, time): (&u32, &WallTime)| {
+            let overdue = if time.at <= wall { tick.round_up(time.at) } else { Tick::MAX };
+            (estimate(tick, now, wall, time.at), overdue, time.number, *slot)
+        };
+        let mut all: Vec<_> = self.by_slot.iter().map(place).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(deadline, _, _, slot)| (deadline, slot)).collect()
+    }
+}
+
+/// The tick at which the wall clock will show `at`, if it shows `wall` now and runs evenly.
+pub(crate) fn estimate(tick: TickLength, now: Tick, wall: Duration, at: Duration) -> Tick {
+    now.saturating_add(tick.round_up(at.saturating_sub(wall)))
+}

@@ -1,0 +1,22 @@
+#![cfg_attr(feature = "actix", doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(feature = "actix"),
+    doc = "The pure parts of actix-timers: a hierarchical timing wheel and the engine around it."
+)]
+
+#[cfg(feature = "actix")]
+mod actor;
+pub mod engine;
+#[cfg(feature = "actix")]
+pub mod metrics;
+pub mod timing;
+
+#[cfg(feature = "actix")]
+pub use actor::{
+    Alarm, BuildError, Cancel, CancelOutcome, Clock, Drain, GetTimer, Inspect, Inspection, ManualClock,
+    ParseTimerIdError, Reschedule, RescheduleOutcome, Returned, ScheduleAfter, ScheduleAt, ScheduleBatch,
+    ScheduleError, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, TimerInfo, Timers,
+    cancel, get,
+};
+#[cfg(feature = "actix")]
+pub use engine::TimerState;

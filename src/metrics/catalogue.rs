@@ -1,0 +1,126 @@
+//! Every metric of the crate: the one place that spells their names.
+
+use metrics::Unit;
+
+/// What kind of metric it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Goes up and down.
+    Gauge,
+    /// Only grows.
+    Counter,
+    /// A distribution over these buckets (upper bounds).
+    Histogram(&'static [f64]),
+}
+
+/// One metric. All have the label `timer`, the name of the timer actor, beside their own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Metric {
+    /// The full name.
+    pub name: &'static str,
+    /// Gauge, counter or histogram.
+    pub kind: Kind,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Its labels beside `timer`.
+    pub labels: &'static [&'static str],
+    /// What it tells.
+    pub help: &'static str,
+}
+
+/// Lateness of a delivery in seconds. Every alert threshold is an edge.
+pub const LAG_BUCKETS: &[f64] = &[0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// Delays that are asked for, in seconds: from a tick to a month.
+pub const SCHEDULE_DELAY_BUCKETS: &[f64] =
+    &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0];
+
+/// Time spent in one turn of the driver, in seconds.
+pub const DURATION_BUCKETS: &[f64] =
+    &[0.000_001, 0.000_005, 0.000_01, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05];
+
+const fn gauge(name: &'static str, unit: Unit, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, labels, help }
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, unit: Unit::Count, labels, help }
+}
+
+const fn seconds(name: &'static str, buckets: &'static [f64], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram(buckets), unit: Unit::Seconds, labels: &[], help }
+}
+
+macro_rules! catalogue {
+    ($($name:ident = $metric:expr;)+) => {
+        $(pub(crate) const $name: Metric = $metric;)+
+
+        /// All metrics.
+        pub const CATALOGUE: &[Metric] = &[$($name),+];
+    };
+}
+
+catalogue! {
+    BUILD_INFO = gauge("actix_timers_build_info", Unit::Count, &["version"], "Always 1; the label tells the version of actix-timers");
+    TICK = gauge("actix_timers_tick_seconds", Unit::Seconds, &[], "Length of a tick: the resolution of deadlines");
+    WHEEL_SIZE = gauge("actix_timers_wheel_size", Unit::Count, &[], "Buckets in one turn of a level");
+    HORIZON = gauge("actix_timers_horizon_seconds", Unit::Seconds, &[], "What one turn of the topmost level covers");
+    PENDING = gauge("actix_timers_pending", Unit::Count, &[], "Timers that have not ended yet");
+    WHEEL_DEPTH = gauge("actix_timers_wheel_depth", Unit::Count, &[], "Levels that exist now");
+    LEVEL_ENTRIES = gauge("actix_timers_level_entries", Unit::Count, &["level"], "Timers on this level");
+    LEVEL_OCCUPIED = gauge("actix_timers_level_buckets_occupied", Unit::Count, &["level"], "Buckets of this level that are not empty");
+    LEVEL_BUCKETS = gauge("actix_timers_level_buckets", Unit::Count, &["level"], "Buckets in one turn of this level");
+    LEVEL_FULLEST = gauge("actix_timers_level_bucket_entries_max", Unit::Count, &["level"], "Timers in the fullest bucket of this level");
+    DELAY_QUEUE = gauge("actix_timers_delay_queue_length", Unit::Count, &[], "Buckets that wait for their expiration");
+    NEXT_EXPIRATION = gauge("actix_timers_next_expiration_seconds", Unit::Seconds, &[], "Time until the next bucket expires; 0 if it is overdue, or if there is none");
+    OLDEST_OVERDUE = gauge("actix_timers_oldest_overdue_seconds", Unit::Seconds, &[], "Time since the expiration of the first bucket that is overdue; 0 if none is");
+    SCHEDULED = counter("actix_timers_scheduled_total", &[], "Timers accepted");
+    RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Deadlines moved");
+    CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, those included that ended with their actor");
+    REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests refused: capacity, or stopped");
+    DELIVERED = counter("actix_timers_delivered_total", &[], "Messages handed over");
+    DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over");
+    RETURNED = counter("actix_timers_returned_total", &[], "Timers given back by a drain");
+    CASCADES = counter("actix_timers_cascades_total", &["from_level"], "Buckets of this level spread over the level below");
+    CASCADED = counter("actix_timers_cascaded_entries_total", &["from_level"], "Timers moved from this level to the level below");
+    WAKEUPS = counter("actix_timers_wakeups_total", &["reason"], "Times the driver ran: its alarm rang, it was called, or it was late and the watch stood in");
+    ADVANCES = counter("actix_timers_advances_total", &[], "Turns of the driver");
+    DELIVERY_LAG = seconds("actix_timers_delivery_lag_seconds", LAG_BUCKETS, "Time from the deadline of a message to its delivery");
+    SCHEDULE_DELAY = seconds("actix_timers_schedule_delay_seconds", SCHEDULE_DELAY_BUCKETS, "Delays asked for");
+    ADVANCE_DURATION = seconds("actix_timers_advance_duration_seconds", DURATION_BUCKETS, "Time spent in one turn of the driver");
+}
+
+/// The buckets of all histograms, by name: to be given to the exporter, which would otherwise make summaries of them.
+pub fn histogram_buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
+    CATALOGUE.iter().filter_map(|metric| match metric.kind {
+        Kind::Histogram(buckets) => Some((metric.name, buckets)),
+        Kind::Gauge | Kind::Counter => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions_of_prometheus() {
+        let mut names = HashSet::new();
+        for metric in CATALOGUE {
+            assert!(names.insert(metric.name), "{} is there once", metric.name);
+            assert!(metric.name.starts_with("actix_timers_"));
+            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            assert_eq!(metric.unit == Unit::Seconds, metric.name.ends_with("_seconds"), "{}", metric.name);
+            assert!(!metric.help.is_empty());
+        }
+    }
+
+    #[test]
+    fn buckets_ascend() {
+        assert_eq!(histogram_buckets().count(), 3);
+        for (name, buckets) in histogram_buckets() {
+            assert!(buckets.is_sorted_by(|a, b| a < b), "{name}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Metrics: what operators see of a timer actor.
+//!
+//! 1. `catalogue`: every metric with kind, unit, labels and help. The only place that spells a name.
+//! 2. `meters`: the handles of one timer actor, made once, and how they are fed.
+//!
+//! The crate calls only the `metrics` facade: the application installs a recorder, **before** the first timer actor
+//! starts, or the handles stay silent. Histograms need their buckets from the application, too; here is how with
+//! `metrics-exporter-prometheus`:
+//!
+//! ```
+//! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+//!
+//! let mut builder = PrometheusBuilder::new();
+//! for (name, buckets) in actix_timers::metrics::histogram_buckets() {
+//!     builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
+//! }
+//! let recorder = builder.build_recorder();
+//! # drop(recorder);
+//! # Ok::<(), metrics_exporter_prometheus::BuildError>(())
+//! ```
+
+mod catalogue;
+mod meters;
+
+pub use catalogue::{
+    CATALOGUE, DURATION_BUCKETS, Kind, LAG_BUCKETS, Metric, SCHEDULE_DELAY_BUCKETS, histogram_buckets,
+};
+pub(crate) use meters::{Meters, Published, Report, Wakeup};

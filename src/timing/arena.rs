@@ -1,0 +1,259 @@
+//! The arena: one place in memory for all entries, addressed by keys that cannot go stale.
+//!
+//! A key is a slot number and the slot's generation. Freeing a slot raises its generation, so a key kept after its
+//! entry has gone finds nothing, whoever lives in the slot now. A slot whose generation is used up is retired and
+//! never given out again: no key is ever equal to an earlier one.
+//!
+//! Slots live in pages that never move. A growing arena therefore never copies what it holds, and an insert costs the
+//! same at ten million entries as at ten.
+
+/// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
+const PAGE: usize = 4096;
+
+/// "No slot": ends the free list.
+const NONE: u32 = u32::MAX;
+
+/// Names an entry of one arena, for as long as the entry lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl Key {
+    /// Puts a key together from its two numbers, as a handle kept outside would.
+    pub const fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation }
+    }
+
+    /// The slot number.
+    pub const fn index(self) -> u32 {
+        self.index
+    }
+
+    /// How many entries the slot has held before this one.
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    generation: u32,
+    next_free: u32,
+    value: Option<V>,
+}
+
+/// A paged slab with generation-checked keys.
+///
+/// ```
+/// use actix_timers::timing::Arena;
+///
+/// let mut arena = Arena::new();
+/// let first = arena.insert("first").unwrap();
+/// assert_eq!(arena.remove(first), Some("first"));
+/// let second = arena.insert("second").unwrap();
+/// assert_eq!(second.index(), first.index(), "the slot is used again");
+/// assert_eq!(arena.get(first), None, "but the old key stays dead");
+/// ```
+#[derive(Debug)]
+pub struct Arena<V> {
+    pages: Vec<Vec<Slot<V>>>,
+    free: u32,
+    slots: u32,
+    len: u32,
+}
+
+impl<V> Default for Arena<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V> Arena<V> {
+    /// An empty arena. Allocates nothing.
+    pub const fn new() -> Self {
+        Self { pages: Vec::new(), free: NONE, slots: 0, len: 0 }
+    }
+
+    /// How many entries live here.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether no entry lives here.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Stores `value`.
+    ///
+    /// # Errors
+    /// Hands `value` back when all 2³² − 1 slots are taken.
+    pub fn insert(&mut self, value: V) -> Result<Key, V> {
+        let index = if self.free != NONE {
+            self.free
+        } else if self.slots != NONE {
+            let index = self.slots;
+            if (index as usize).is_multiple_of(PAGE) {
+                self.pages.push(Vec::with_capacity(PAGE));
+            }
+            if let Some(page) = self.pages.last_mut() {
+                page.push(Slot { generation: 0, next_free: NONE, value: None });
+            }
+            self.slots += 1;
+            self.free = index;
+            index
+        } else {
+            return Err(value);
+        };
+        let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
+        self.free = slot.next_free;
+        slot.value = Some(value);
+        self.len += 1;
+        Ok(Key { index, generation: slot.generation })
+    }
+
+    /// Takes the entry out and frees its slot.
+    pub fn remove(&mut self, key: Key) -> Option<V> {
+        let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let value = slot.value.take()?;
+        self.len -= 1;
+        if slot.generation < u32::MAX {
+            slot.generation += 1;
+            slot.next_free = self.free;
+            self.free = key.index;
+        }
+        Some(value)
+    }
+
+    /// The entry, if the key is alive.
+    pub fn get(&self, key: Key) -> Option<&V> {
+        let slot = self.pages.get(key.index as usize / PAGE)?.get(key.index as usize % PAGE)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        slot.value.as_ref()
+    }
+
+    /// The entry, if the key is alive.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut V> {
+        let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        slot.value.as_mut()
+    }
+
+    /// The generation that slot `index` is in, whether an entry lives there or not; `None` if there is no such slot.
+    pub fn generation(&self, index: u32) -> Option<u32> {
+        let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
+        Some(slot.generation)
+    }
+
+    /// The live key of slot `index`.
+    pub fn key_at(&self, index: u32) -> Option<Key> {
+        let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
+        slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
+    }
+
+    /// All entries in the order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
+        self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| {
+            let value = slot.value.as_ref()?;
+            Some((Key { index: index as u32, generation: slot.generation }, value))
+        })
+    }
+
+    /// The entry in slot `index`, which the caller knows to be taken (it is linked in a list).
+    pub(crate) fn at(&self, index: u32) -> Option<&V> {
+        self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?.value.as_ref()
+    }
+
+    /// The entry in slot `index`, which the caller knows to be taken (it is linked in a list).
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut V> {
+        self.pages.get_mut(index as usize / PAGE)?.get_mut(index as usize % PAGE)?.value.as_mut()
+    }
+
+    #[cfg(test)]
+    fn set_generation(&mut self, index: u32, generation: u32) {
+        self.pages[index as usize / PAGE][index as usize % PAGE].generation = generation;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_dies_with_its_entry() {
+        let mut arena = Arena::new();
+        let key = arena.insert(1).unwrap();
+        assert_eq!(arena.get(key), Some(&1));
+        assert_eq!(arena.remove(key), Some(1));
+        assert_eq!(arena.remove(key), None);
+        assert_eq!(arena.get(key), None);
+        assert_eq!(arena.get_mut(key), None);
+        let next = arena.insert(2).unwrap();
+        assert_eq!((next.index(), next.generation()), (key.index(), key.generation() + 1));
+        assert_eq!(arena.get(key), None);
+        assert_eq!(arena.len(), 1);
+    }
+
+    #[test]
+    fn a_key_that_was_never_issued_finds_nothing() {
+        let mut arena = Arena::new();
+        let key = arena.insert(()).unwrap();
+        for foreign in [Key::new(1, 0), Key::new(u32::MAX, 0), Key::new(key.index(), 1), Key::new(PAGE as u32, 0)] {
+            assert_eq!(arena.get(foreign), None);
+            assert_eq!(arena.remove(foreign), None);
+        }
+        assert_eq!(arena.generation(7), None);
+    }
+
+    #[test]
+    fn a_slot_whose_generations_are_used_up_is_retired() {
+        let mut arena = Arena::new();
+        let first = arena.insert('a').unwrap();
+        arena.set_generation(first.index(), u32::MAX);
+        let last = Key::new(first.index(), u32::MAX);
+        assert_eq!(arena.remove(last), Some('a'));
+        let other = arena.insert('b').unwrap();
+        assert_ne!(other.index(), first.index());
+        assert_eq!(arena.get(last), None);
+    }
+
+    #[test]
+    fn entries_stay_where_they_are_while_the_arena_grows() {
+        let mut arena = Arena::new();
+        let keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(i).unwrap()).collect();
+        let address = std::ptr::from_ref(arena.get(keys[0]).unwrap());
+        for extra in 0..PAGE {
+            arena.insert(extra).unwrap();
+        }
+        assert_eq!(address, std::ptr::from_ref(arena.get(keys[0]).unwrap()));
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(arena.get(*key), Some(&i));
+        }
+        assert_eq!(arena.iter().count(), arena.len());
+        assert_eq!(arena.key_at(5), Some(keys[5]));
+        assert_eq!(arena.generation(5), Some(0));
+    }
+
+    #[test]
+    fn slots_are_used_again_before_new_ones_are_made() {
+        let mut arena = Arena::new();
+        let keys: Vec<Key> = (0..100).map(|i| arena.insert(i).unwrap()).collect();
+        for key in &keys {
+            arena.remove(*key);
+        }
+        assert!(arena.is_empty());
+        for i in 0..100 {
+            assert!(arena.insert(i).unwrap().index() < 100);
+        }
+        assert_eq!(arena.insert(100).unwrap().index(), 100);
+    }
+}

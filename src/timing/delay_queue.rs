@@ -1,0 +1,138 @@
+//! The delay queue: the non-empty buckets of all levels in the order of their expiration. It alone drives time.
+//!
+//! Kafka keeps its buckets in a binary heap. Here the order is there already. On one level, buckets expire in ring
+//! order. Between levels, every bucket of a lower level expires before every bucket of a higher one: what is due before
+//! a level's frontier lives on that level or below, what is due later lives above (see [`Wheel`](super::Wheel)). So
+//! the queue is one bit per bucket: the head is the first set bit of the lowest level that has one. A bucket enters
+//! when it gets its first entry and leaves with its last, each in a few instructions, and no emptied bucket is ever
+//! waited for.
+
+/// Which buckets are not empty.
+#[derive(Debug)]
+pub(crate) struct DelayQueue {
+    levels: Vec<Ring>,
+    /// Buckets per ring.
+    ring: usize,
+    len: usize,
+}
+
+/// One bit per bucket of a level.
+#[derive(Debug)]
+struct Ring {
+    words: Box<[u64]>,
+    occupied: usize,
+}
+
+const BITS: usize = u64::BITS as usize;
+
+impl DelayQueue {
+    pub(crate) const fn new(ring: usize) -> Self {
+        Self { levels: Vec::new(), ring, len: 0 }
+    }
+
+    pub(crate) fn add_level(&mut self) {
+        let words = vec![0; self.ring.div_ceil(BITS)].into_boxed_slice();
+        self.levels.push(Ring { words, occupied: 0 });
+    }
+
+    /// How many buckets wait for their expiration.
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many of them are on `level`.
+    pub(crate) fn occupied(&self, level: usize) -> usize {
+        self.levels[level].occupied
+    }
+
+    /// Enters a bucket that has just got its first entry.
+    pub(crate) fn enter(&mut self, level: usize, slot: usize) {
+        let ring = &mut self.levels[level];
+        debug_assert_eq!(ring.words[slot / BITS] >> (slot % BITS) & 1, 0, "a bucket is queued once");
+        ring.words[slot / BITS] |= 1 << (slot % BITS);
+        ring.occupied += 1;
+        self.len += 1;
+    }
+
+    /// Removes a bucket that has just lost its last entry.
+    pub(crate) fn leave(&mut self, level: usize, slot: usize) {
+        let ring = &mut self.levels[level];
+        debug_assert_eq!(ring.words[slot / BITS] >> (slot % BITS) & 1, 1, "only a queued bucket leaves");
+        ring.words[slot / BITS] &= !(1 << (slot % BITS));
+        ring.occupied -= 1;
+        self.len -= 1;
+    }
+
+    /// The lowest level with a bucket in the queue.
+    pub(crate) fn first_level(&self) -> Option<usize> {
+        self.levels.iter().position(|ring| ring.occupied > 0)
+    }
+
+    /// How many slots lie between `from` and the first occupied slot of `level`, going round the ring.
+    pub(crate) fn distance(&self, level: usize, from: usize) -> Option<usize> {
+        let ring = &self.levels[level];
+        if ring.occupied == 0 {
+            return None;
+        }
+        let words = ring.words.len();
+        let first = ring.words[from / BITS] & (u64::MAX << (from % BITS));
+        let mut word = from / BITS;
+        let mut bits = first;
+        for _ in 0..=words {
+            if bits != 0 {
+                let slot = word * BITS + bits.trailing_zeros() as usize;
+                return Some(if slot >= from { slot - from } else { slot + self.ring - from });
+            }
+            word = (word + 1) % words;
+            bits = ring.words[word];
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bucket_is_found_from_everywhere_in_the_ring() {
+        for ring in [4, 6, 40, 64, 66, 128, 130, 512] {
+            let mut queue = DelayQueue::new(ring);
+            queue.add_level();
+            for from in 0..ring {
+                assert_eq!(queue.distance(0, from), None);
+            }
+            for slot in 0..ring {
+                queue.enter(0, slot);
+                for from in 0..ring {
+                    assert_eq!(queue.distance(0, from), Some((slot + ring - from) % ring), "{ring} {slot} {from}");
+                }
+                let other = (slot + ring / 2) % ring;
+                queue.enter(0, other);
+                for from in 0..ring {
+                    let nearest = ((slot + ring - from) % ring).min((other + ring - from) % ring);
+                    assert_eq!(queue.distance(0, from), Some(nearest));
+                }
+                assert_eq!((queue.len(), queue.occupied(0)), (2, 2));
+                queue.leave(0, slot);
+                queue.leave(0, other);
+                assert_eq!(queue.len(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lower_level_comes_first() {
+        let mut queue = DelayQueue::new(8);
+        queue.add_level();
+        queue.add_level();
+        assert_eq!(queue.first_level(), None);
+        queue.enter(1, 0);
+        assert_eq!(queue.first_level(), Some(1));
+        queue.enter(0, 7);
+        assert_eq!(queue.first_level(), Some(0));
+        queue.leave(0, 7);
+        assert_eq!(queue.first_level(), Some(1));
+        assert_eq!((queue.occupied(0), queue.occupied(1)), (0, 1));
+    }
+}

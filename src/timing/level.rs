@@ -1,0 +1,195 @@
+//! One level of the wheel: a ring of buckets, and the arithmetic that finds a bucket for a tick.
+//!
+//! A level's *width* is the ticks one of its buckets covers, its *span* the ticks that one turn of it covers: the span
+//! of a level is the width of the level above. The ring holds two turns, not one: the turn the clock is in and the
+//! turn after it, so that a bucket of the level above can be spread over the ring before its time has come.
+
+use super::arena::Arena;
+use super::entry::{Entry, Place};
+use super::list::{Chunks, List, Spot};
+use super::tick::{Tick, TimingError};
+
+/// The largest wheel size.
+pub const MAX_WHEEL_SIZE: usize = 65_536;
+
+/// How many buckets one turn of a level has.
+///
+/// ```
+/// use actix_timers::timing::WheelSize;
+///
+/// assert_eq!(WheelSize::default().get(), 256);
+/// assert!(WheelSize::new(20).is_ok(), "any size will do, not only a power of two");
+/// assert!(WheelSize::new(1).is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WheelSize(u32);
+
+impl WheelSize {
+    /// Checks `buckets` and takes it as the wheel size.
+    ///
+    /// # Errors
+    /// [`TimingError::WheelSize`] outside of `2..=`[`MAX_WHEEL_SIZE`].
+    pub const fn new(buckets: usize) -> Result<Self, TimingError> {
+        if buckets < 2 || buckets > MAX_WHEEL_SIZE {
+            return Err(TimingError::WheelSize(buckets));
+        }
+        Ok(Self(buckets as u32))
+    }
+
+    /// The number of buckets.
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+
+    /// How many buckets the ring of a level has: two turns.
+    pub(crate) const fn ring(self) -> usize {
+        2 * self.0 as usize
+    }
+}
+
+impl Default for WheelSize {
+    /// 256 buckets: with ticks of a millisecond the levels turn in 256 ms, 65 s, 4.6 h and 49 days.
+    fn default() -> Self {
+        Self(256)
+    }
+}
+
+/// The ticks that one turn covers; saturates where the numbers end.
+pub(crate) fn span_of(width: u64, size: WheelSize) -> u64 {
+    width.saturating_mul(size.get() as u64)
+}
+
+/// The slot, in a ring of `ring` buckets, of the bucket of `width` ticks that covers `tick`.
+pub(crate) fn slot_of(tick: Tick, width: u64, ring: usize) -> usize {
+    ((tick / width) % ring as u64) as usize
+}
+
+/// The first tick after the turn of `span` ticks that `tick` lies in; saturates where the numbers end.
+pub(crate) fn turn_end(tick: Tick, span: u64) -> Tick {
+    (tick / span + 1).saturating_mul(span)
+}
+
+/// The first tick not before `tick` at which a turn of `span` ticks begins; saturates where the numbers end.
+pub(crate) fn turn_start_from(tick: Tick, span: u64) -> Tick {
+    tick.div_ceil(span).saturating_mul(span)
+}
+
+/// A ring of buckets with a common width.
+#[derive(Debug)]
+pub(crate) struct Level {
+    /// Ticks per bucket.
+    pub(crate) width: u64,
+    /// Ticks per turn.
+    pub(crate) span: u64,
+    /// What is due before this tick is on this level or below, what is due later is above: see
+    /// [`Wheel`](super::Wheel).
+    pub(crate) frontier: Tick,
+    pub(crate) buckets: Box<[List]>,
+    pub(crate) entries: usize,
+    /// The first tick of the bucket that is being spread over the level below, while that goes on.
+    pub(crate) cascading: Option<Tick>,
+    /// Buckets of this level that were spread over the level below, and the entries that were in them.
+    pub(crate) cascades: u64,
+    pub(crate) cascaded: u64,
+}
+
+impl Level {
+    pub(crate) fn new(width: u64, size: WheelSize, not_before: Tick) -> Self {
+        let span = span_of(width, size);
+        Self {
+            width,
+            span,
+            frontier: turn_start_from(not_before, span),
+            buckets: vec![List::new(); size.ring()].into_boxed_slice(),
+            entries: 0,
+            cascading: None,
+            cascades: 0,
+            cascaded: 0,
+        }
+    }
+
+    /// Appends an entry to the bucket that covers its deadline; true if the bucket was empty.
+    pub(crate) fn link<T>(
+        &mut self,
+        level: usize,
+        entries: &mut Arena<Entry<T>>,
+        chunks: &mut Chunks,
+        index: u32,
+    ) -> (usize, bool) {
+        let ring = self.buckets.len();
+        let Some(entry) = entries.at_mut(index) else {
+            return (0, false);
+        };
+        let slot = slot_of(entry.deadline, self.width, ring);
+        let bucket = &mut self.buckets[slot];
+        let was_empty = bucket.is_empty();
+        entry.place = Place::bucket(level, slot, ring);
+        entry.set_spot(bucket.push_back(chunks, index));
+        self.entries += 1;
+        (slot, was_empty)
+    }
+
+    /// Takes the entry at `spot` out of its bucket; true if the bucket is empty now.
+    pub(crate) fn unlink(&mut self, slot: usize, chunks: &mut Chunks, spot: Spot) -> bool {
+        let bucket = &mut self.buckets[slot];
+        bucket.remove(chunks, spot);
+        self.entries -= 1;
+        bucket.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tick::LAST_TICK;
+    use super::*;
+
+    #[test]
+    fn a_wheel_size_is_at_least_two_and_at_most_the_maximum() {
+        for refused in [0, 1, MAX_WHEEL_SIZE + 1, usize::MAX] {
+            assert_eq!(WheelSize::new(refused), Err(TimingError::WheelSize(refused)));
+        }
+        for accepted in [2, 3, 20, 256, MAX_WHEEL_SIZE] {
+            let size = WheelSize::new(accepted).unwrap();
+            assert_eq!((size.get(), size.ring()), (accepted, 2 * accepted));
+        }
+    }
+
+    #[test]
+    fn a_slot_covers_width_ticks_and_the_ring_comes_round() {
+        for (size, width) in [(2usize, 1u64), (3, 1), (3, 3), (8, 64), (20, 400)] {
+            let ring = 2 * size;
+            for tick in 0..4 * ring as u64 * width {
+                let slot = slot_of(tick, width, ring);
+                assert!(slot < ring);
+                let next = slot_of(tick + 1, width, ring);
+                let expected = if (tick + 1) % width == 0 { (slot + 1) % ring } else { slot };
+                assert_eq!(next, expected, "size {size} width {width} tick {tick}");
+            }
+            assert_eq!(slot_of(0, width, ring), 0);
+        }
+    }
+
+    #[test]
+    fn a_turn_ends_after_its_last_tick() {
+        for span in [1, 2, 3, 8, 20, 400] {
+            for tick in 0..5 * span {
+                let end = turn_end(tick, span);
+                assert!(end > tick && end - tick <= span && end.is_multiple_of(span));
+                let start = turn_start_from(tick, span);
+                assert!(start >= tick && start - tick < span && start.is_multiple_of(span));
+            }
+        }
+    }
+
+    #[test]
+    fn the_arithmetic_saturates_at_the_end_of_the_range() {
+        let size = WheelSize::new(20).unwrap();
+        assert_eq!(span_of(u64::MAX / 20, size), u64::MAX / 20 * 20);
+        assert_eq!(span_of(u64::MAX / 20 + 1, size), u64::MAX);
+        assert_eq!(turn_end(LAST_TICK, u64::MAX), u64::MAX);
+        assert_eq!(turn_end(LAST_TICK, 1 << 63), u64::MAX);
+        assert_eq!(turn_end(0, 1 << 63), 1 << 63);
+        assert_eq!(turn_start_from(LAST_TICK, 1 << 63), u64::MAX);
+        assert_eq!(turn_start_from(1 << 63, 1 << 63), 1 << 63);
+    }
+}

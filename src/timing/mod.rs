@@ -1,0 +1,28 @@
+//! Time in ticks: the hierarchical timing wheel and what it is made of. Pure: no clock, no I/O, no actors.
+//!
+//! In reading order:
+//!
+//! 1. `tick`: integer time, and the rounding that makes every delivery [never early](TickLength).
+//! 2. `arena`: where entries live, under [keys](Key) that cannot go stale.
+//! 3. `list`: buckets, which are first-in first-out lists through the entries.
+//! 4. `level`: a ring of buckets, and the slot arithmetic.
+//! 5. `delay_queue`: the non-empty buckets in the order of their expiration; the only thing that drives time.
+//! 6. `wheel`: the [`Wheel`], with the algorithm taught as a worked timeline.
+//! 7. `snapshot`: counts per level and bucket.
+
+mod arena;
+mod delay_queue;
+mod entry;
+mod level;
+mod list;
+mod snapshot;
+mod tick;
+mod wheel;
+
+pub use arena::{Arena, Key};
+pub use level::{MAX_WHEEL_SIZE, WheelSize};
+pub use list::List;
+pub(crate) use list::{Chunks, Spot};
+pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
+pub use tick::{LAST_TICK, MAX_TICK, MIN_TICK, Tick, TickLength, TimingError};
+pub use wheel::{Expired, Progress, Step, Wheel};

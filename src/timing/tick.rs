@@ -1,0 +1,178 @@
+//! Ticks: the integers that time is measured in, and the only place where a duration is rounded to one.
+//!
+//! A tick index counts whole ticks since the origin of a clock. A *deadline* rounds **up** to a tick and *now* rounds
+//! **down**, so that "the deadline's tick is not later than the current tick" can never be true before the deadline
+//! itself: this pair of roundings is what makes every delivery never early.
+
+use std::time::Duration;
+
+/// A point in time, in ticks since the origin of the clock it belongs to.
+pub type Tick = u64;
+
+/// The latest deadline a wheel can hold. Whatever lies further away saturates here: with the default tick of one
+/// millisecond that is 584 million years after the origin.
+pub const LAST_TICK: Tick = u64::MAX - 1;
+
+/// The length of one tick.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::timing::TickLength;
+///
+/// let tick = TickLength::new(Duration::from_millis(10))?;
+/// assert_eq!(tick.round_up(Duration::from_millis(11)), 2);
+/// assert_eq!(tick.round_down(Duration::from_millis(11)), 1);
+/// assert_eq!(tick.time_of(2), Duration::from_millis(20));
+/// # Ok::<(), actix_timers::timing::TimingError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TickLength {
+    nanos: u64,
+}
+
+/// The shortest tick: below it a clock reading costs more than the tick is long.
+pub const MIN_TICK: Duration = Duration::from_micros(1);
+
+/// The longest tick: a day. Coarser timers have no use for a wheel.
+pub const MAX_TICK: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Why a wheel cannot be built from the values given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimingError {
+    /// The tick is zero, shorter than [`MIN_TICK`] or longer than [`MAX_TICK`].
+    #[error("a tick of {0:?} is out of range: choose one between 1 µs and 24 h (the default is 1 ms)")]
+    TickLength(Duration),
+    /// The wheel size is below 2 or above [`MAX_WHEEL_SIZE`](super::MAX_WHEEL_SIZE).
+    #[error("a wheel of {0} buckets per level is out of range: choose between 2 and 65536 (the default is 256)")]
+    WheelSize(usize),
+}
+
+impl TickLength {
+    /// Checks `length` and takes it as the length of a tick.
+    ///
+    /// # Errors
+    /// [`TimingError::TickLength`] outside of [`MIN_TICK`]`..=`[`MAX_TICK`].
+    pub const fn new(length: Duration) -> Result<Self, TimingError> {
+        let nanos = length.as_nanos();
+        if nanos < MIN_TICK.as_nanos() || nanos > MAX_TICK.as_nanos() {
+            return Err(TimingError::TickLength(length));
+        }
+        Ok(Self { nanos: nanos as u64 })
+    }
+
+    /// One millisecond, the default: as fine as tokio's own timer can wake a task.
+    pub const MILLISECOND: Self = Self { nanos: 1_000_000 };
+
+    /// The length as a duration.
+    pub const fn length(self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
+
+    /// The first tick that does not begin before `time`; what lies beyond [`LAST_TICK`] saturates there.
+    pub fn round_up(self, time: Duration) -> Tick {
+        match u64::try_from(time.as_nanos()) {
+            Ok(nanos) => nanos.div_ceil(self.nanos),
+            Err(_) => saturate(time.as_nanos().div_ceil(u128::from(self.nanos))),
+        }
+    }
+
+    /// The last tick that begins not after `time`; what lies beyond [`LAST_TICK`] saturates there.
+    pub fn round_down(self, time: Duration) -> Tick {
+        match u64::try_from(time.as_nanos()) {
+            Ok(nanos) => nanos / self.nanos,
+            Err(_) => saturate(time.as_nanos() / u128::from(self.nanos)),
+        }
+    }
+
+    /// When `tick` begins, counted from the origin; [`Duration::MAX`] if that cannot be expressed.
+    pub fn time_of(self, tick: Tick) -> Duration {
+        const NANOS_PER_SEC: u128 = 1_000_000_000;
+        if let Some(nanos) = tick.checked_mul(self.nanos) {
+            return Duration::from_nanos(nanos);
+        }
+        let nanos = u128::from(tick) * u128::from(self.nanos);
+        match u64::try_from(nanos / NANOS_PER_SEC) {
+            Ok(secs) => Duration::new(secs, (nanos % NANOS_PER_SEC) as u32),
+            Err(_) => Duration::MAX,
+        }
+    }
+}
+
+impl Default for TickLength {
+    fn default() -> Self {
+        Self::MILLISECOND
+    }
+}
+
+fn saturate(tick: u128) -> Tick {
+    Tick::try_from(tick).unwrap_or(LAST_TICK).min(LAST_TICK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tick(length: Duration) -> TickLength {
+        TickLength::new(length).unwrap()
+    }
+
+    #[test]
+    fn only_ticks_between_a_microsecond_and_a_day_are_accepted() {
+        for refused in [
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            MIN_TICK - Duration::from_nanos(1),
+            MAX_TICK + Duration::from_nanos(1),
+            Duration::MAX,
+        ] {
+            assert_eq!(TickLength::new(refused), Err(TimingError::TickLength(refused)));
+        }
+        for accepted in [MIN_TICK, Duration::from_millis(1), MAX_TICK] {
+            assert_eq!(tick(accepted).length(), accepted);
+        }
+        assert_eq!(TickLength::default(), tick(Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn deadlines_round_up_and_now_rounds_down() {
+        let ten = tick(Duration::from_millis(10));
+        for (nanos, up, down) in
+            [(0, 0, 0), (1, 1, 0), (9_999_999, 1, 0), (10_000_000, 1, 1), (10_000_001, 2, 1), (20_000_000, 2, 2)]
+        {
+            let time = Duration::from_nanos(nanos);
+            assert_eq!((ten.round_up(time), ten.round_down(time)), (up, down), "{time:?}");
+        }
+    }
+
+    #[test]
+    fn the_tick_of_a_deadline_never_begins_before_it() {
+        for length in [1_000, 1_001, 999_999, 1_000_000, 7_777_777, 86_400_000_000_000] {
+            let tick = tick(Duration::from_nanos(length));
+            for nanos in
+                (0..3 * length).step_by((length / 7) as usize + 1).take(50).chain([length - 1, length, length + 1])
+            {
+                let time = Duration::from_nanos(nanos);
+                assert!(tick.time_of(tick.round_up(time)) >= time);
+                assert!(tick.time_of(tick.round_down(time)) <= time);
+                assert!(tick.round_up(time) - tick.round_down(time) <= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_range_saturates() {
+        let micro = tick(MIN_TICK);
+        assert_eq!(micro.round_up(Duration::MAX), LAST_TICK);
+        assert_eq!(micro.round_down(Duration::MAX), LAST_TICK);
+        let day = tick(MAX_TICK);
+        assert_eq!(day.round_up(Duration::MAX), (u64::MAX / 86_400) + 1);
+        assert_eq!(day.time_of(LAST_TICK), Duration::MAX);
+        assert_eq!(micro.time_of(LAST_TICK), Duration::from_micros(LAST_TICK));
+        // the u64 and the u128 way agree where they meet
+        let edge = Duration::from_nanos(u64::MAX);
+        assert_eq!(micro.round_up(edge), u64::MAX.div_ceil(1000));
+        assert_eq!(micro.round_up(edge + Duration::from_nanos(1)), (u128::from(u64::MAX) + 1).div_ceil(1000) as u64);
+        assert_eq!(micro.round_down(edge + Duration::from_nanos(1)), ((u128::from(u64::MAX) + 1) / 1000) as u64);
+    }
+}

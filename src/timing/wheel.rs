@@ -1,0 +1,574 @@
+//! The hierarchical timing wheel: levels on demand, entries by deadline, time driven by the delay queue.
+
+use super::arena::{Arena, Key};
+use super::delay_queue::DelayQueue;
+use super::entry::{Entry, Place};
+use super::level::{Level, WheelSize, slot_of, turn_end};
+use super::list::{Chunks, List};
+use super::snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
+use super::tick::{LAST_TICK, Tick};
+
+/// Holds entries until their deadline and gives them back in order.
+///
+/// Entries come out by deadline, and within one tick in the order in which they went in, whatever levels they went
+/// through. All times are ticks that the caller passes in; the wheel reads no clock.
+///
+/// # How it works
+///
+/// Level 0 has a bucket for every tick. A bucket of level 1 is as wide as one turn of level 0, a bucket of level 2 as
+/// one turn of level 1, and so on. An entry waits on the lowest level that reaches its deadline. When the time of an
+/// upper bucket comes, its entries *cascade*: each is appended to its bucket one level below.
+///
+/// Each level has a *frontier*, a tick that only grows: **what is due before a level's frontier lives on that level or
+/// below, what is due later lives above.** That one rule finds the level for a new entry, and it keeps the order: a
+/// frontier passes an upper bucket only when the last entry of that bucket has been moved down. Until then whatever is
+/// new in the bucket's range queues up behind the older entries inside the bucket; from then on it goes to the level
+/// below, where the older entries already are. It does not matter how long a cascade takes, or how early it begins, so
+/// a full bucket can be cascaded a little at a time, and [ahead of need](Self::prepare).
+///
+/// # A worked timeline
+///
+/// Wheel size 4, three levels; frontiers in the last column.
+///
+/// | now | what happens | level 0 | level 1 | level 2 | frontiers |
+/// |----|----|----|----|----|----|
+/// | 0 | a new wheel | | | | 4 |
+/// | 0 | A due 3: before 4, so level 0 | `3:A` | | | 4 |
+/// | 0 | B due 13: level 1 is made, it reaches to 16 | `3:A` | `12-15:B` | | 4, 16 |
+/// | 0 | C due 30: level 2 is made, it reaches to 64 | `3:A` | `12-15:B` | `16-31:C` | 4, 16, 64 |
+/// | 0 | the delay queue holds three buckets, the head expires at 3 | | | | |
+/// | 3 | A expires | | `12-15:B` | `16-31:C` | 4, 16, 64 |
+/// | 3 | the head now expires at 12, the driver can sleep until then | | | | |
+/// | 5 | D due 14: not before 8, so level 1, behind B | | `12-15:B,D` | `16-31:C` | 8, 16, 64 |
+/// | 12 | bucket 12-15 cascades, level 0 has it all, its frontier passes | `13:B 14:D` | | `16-31:C` | 16, 16, 64 |
+/// | 13, 14 | B expires, then D | | | `16-31:C` | 16, 16, 64 |
+/// | 16 | bucket 16-31 cascades into level 1 | | `28-31:C` | | 16, 32, 64 |
+/// | 28 | bucket 28-31 cascades into level 0 | `30:C` | | | 32, 32, 64 |
+/// | 30 | C expires | | | | 32, 32, 64 |
+///
+/// ```
+/// use actix_timers::timing::{Wheel, WheelSize};
+///
+/// let mut wheel = Wheel::new(WheelSize::new(4)?);
+/// wheel.insert(0, 30, 'C').unwrap();
+/// let b = wheel.insert(0, 13, 'B').unwrap();
+/// wheel.insert(0, 3, 'A').unwrap();
+///
+/// let mut due = Vec::new();
+/// wheel.advance(12, usize::MAX, &mut due);
+/// assert_eq!(due[0].value, 'A');
+/// assert_eq!(wheel.cancel(b), Some('B'));
+/// assert_eq!(wheel.next_expiration(), Some(16));
+///
+/// due.clear();
+/// wheel.advance(30, usize::MAX, &mut due);
+/// assert_eq!((due[0].deadline, due[0].value), (30, 'C'));
+/// # Ok::<(), actix_timers::timing::TimingError>(())
+/// ```
+///
+/// Hierarchical wheels are scheme 7 of G. Varghese and A. Lauck, *Hashed and hierarchical timing wheels: data
+/// structures for the efficient implementation of a timer facility*, SOSP 1987; the queue of buckets that replaces
+/// the tick is Kafka's.
+#[derive(Debug)]
+pub struct Wheel<T> {
+    size: WheelSize,
+    /// No entry in the wheel is due before this tick, and it is before every frontier.
+    clock: Tick,
+    levels: Vec<Level>,
+    queue: DelayQueue,
+    entries: Arena<Entry<T>>,
+    /// What the lists of buckets, and those of the caller, are made of.
+    chunks: Chunks,
+    /// The chunk whose entries were fetched last.
+    fetched: u32,
+}
+
+/// An entry whose deadline has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expired<T> {
+    /// The key it had.
+    pub key: Key,
+    /// When it was due.
+    pub deadline: Tick,
+    /// What was stored.
+    pub value: T,
+}
+
+/// How far a call with a budget came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// All that is due by now has come out.
+    Done,
+    /// The budget was used up first; call again.
+    Exhausted,
+}
+
+/// One step of expiring, see [`Wheel::expire`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// This entry is due. It is detached: out of the wheel, but its key is alive until [`Wheel::remove`].
+    Expired(Key),
+    /// Nothing (more) is due.
+    Done,
+    /// The budget was used up first.
+    Exhausted,
+}
+
+/// The head of the delay queue.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    level: usize,
+    slot: usize,
+    start: Tick,
+}
+
+impl<T> Wheel<T> {
+    /// An empty wheel at tick 0, with one level.
+    pub fn new(size: WheelSize) -> Self {
+        let mut wheel = Self {
+            size,
+            clock: 0,
+            levels: Vec::new(),
+            queue: DelayQueue::new(size.ring()),
+            entries: Arena::new(),
+            chunks: Chunks::new(),
+            fetched: u32::MAX,
+        };
+        wheel.add_level();
+        wheel
+    }
+
+    /// How many entries there are, detached ones included.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no entry, not even a detached one.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Stores `value` until `deadline`. A deadline that is past counts as `now`; one after [`LAST_TICK`] as that.
+    ///
+    /// # Errors
+    /// Hands `value` back when 2³² − 1 entries are stored.
+    pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
+        let deadline = self.admit(now, deadline);
+        let key = self.entries.insert(Entry::new(deadline, value)).map_err(|entry| entry.value)?;
+        self.link(key.index, deadline);
+        Ok(key)
+    }
+
+    /// Takes an entry out. `None` if the key is not, or no longer, alive. A detached entry is
+    /// [removed](Self::remove) instead.
+    pub fn cancel(&mut self, key: Key) -> Option<T> {
+        self.unlink(key)?;
+        self.remove(key)
+    }
+
+    /// Moves an entry to another deadline; among its new neighbours it counts as inserted now. A detached entry goes
+    /// back into the wheel (take it off its [`List`] first). False if the key is not alive.
+    pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> bool {
+        let deadline = self.admit(now, deadline);
+        if self.unlink(key).is_none() && self.entries.get(key).is_none() {
+            return false;
+        }
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.deadline = deadline;
+        }
+        self.link(key.index, deadline);
+        true
+    }
+
+    /// Brings out what is due by `now`, in order, appended to `due`. At most `budget` entries are moved in this call,
+    /// expired or cascaded.
+    pub fn advance(&mut self, now: Tick, budget: usize, due: &mut Vec<Expired<T>>) -> Progress {
+        let mut budget = budget;
+        loop {
+            match self.expire(now, &mut budget) {
+                Step::Expired(key) => {
+                    if let Some(Entry { deadline, value, .. }) = self.entries.remove(key) {
+                        due.push(Expired { key, deadline, value });
+                    }
+                }
+                Step::Done => return Progress::Done,
+                Step::Exhausted => return Progress::Exhausted,
+            }
+        }
+    }
+
+    /// Detaches the first entry that is due by `now`. `budget` counts down by one for every entry moved, expired or
+    /// cascaded. Time never goes back: a `now` before that of an earlier call finds nothing new.
+    pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
+        loop {
+            let Some(head) = self.head().filter(|head| head.start <= now) else {
+                self.settle(now);
+                return Step::Done;
+            };
+            if *budget == 0 {
+                return Step::Exhausted;
+            }
+            if head.level == 0 {
+                self.clock = head.start;
+                *budget -= 1;
+                if let Some(key) = self.detach_first(head) {
+                    return Step::Expired(key);
+                }
+            } else {
+                self.settle(head.start - 1);
+                self.cascade(head, budget);
+            }
+        }
+    }
+
+    /// Takes a waiting entry out of the wheel; it stays alive until [`remove`](Self::remove). False if it was not
+    /// waiting.
+    pub fn detach(&mut self, key: Key) -> bool {
+        self.unlink(key).is_some()
+    }
+
+    /// Removes a detached entry. `None` if the key is not alive or the entry is still in the wheel.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        if self.is_waiting(key) {
+            return None;
+        }
+        self.entries.remove(key).map(|entry| entry.value)
+    }
+
+    /// Cascades upper buckets that are not due yet, so that no turn has to move a full bucket when its time comes.
+    ///
+    /// A bucket with more than `pace` entries is begun so many ticks early that moving `pace` entries in each tick
+    /// brings them down in time; at the earliest in the turn before its own, if it is the next of its level. Returns
+    /// whether there is more to do already now.
+    pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Progress {
+        let mut budget = budget;
+        loop {
+            self.catch_up(now);
+            let Some((head, _)) = self.first_to_prepare(pace).filter(|(_, begin)| *begin <= self.clock) else {
+                return Progress::Done;
+            };
+            if budget == 0 {
+                return Progress::Exhausted;
+            }
+            let chunk = pace.clamp(1, budget);
+            let mut left = chunk;
+            self.cascade(head, &mut left);
+            budget -= chunk - left;
+        }
+    }
+
+    /// When the head of the delay queue expires. Nothing is due before; at that time something is, or a bucket has to
+    /// cascade.
+    pub fn next_expiration(&self) -> Option<Tick> {
+        self.head().map(|head| head.start)
+    }
+
+    /// When the driver has to wake up: at the [next expiration](Self::next_expiration), or earlier if a full bucket
+    /// [has to be cascaded ahead](Self::prepare) at the given pace.
+    pub fn next_wake(&self, pace: usize) -> Option<Tick> {
+        let expiration = self.next_expiration()?;
+        Some(self.first_to_prepare(pace).map_or(expiration, |(_, begin)| begin.min(expiration)))
+    }
+
+    /// The value of a live key.
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// The value of a live key.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    /// The deadline of a live key.
+    pub fn deadline(&self, key: Key) -> Option<Tick> {
+        self.entries.get(key).map(|entry| entry.deadline)
+    }
+
+    /// Level and first tick of the bucket an entry waits in; `None` for a dead key and for a detached entry.
+    pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
+        let entry = self.entries.get(key)?;
+        let (level, _) = entry.place.level_and_slot(self.size.ring())?;
+        let width = self.levels.get(level)?.width;
+        Some((level, entry.deadline / width * width))
+    }
+
+    /// Whether the entry is in the wheel: alive and not detached.
+    pub fn is_waiting(&self, key: Key) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.place.level_and_slot(self.size.ring()).is_some())
+    }
+
+    /// The generation slot `index` is in; see [`Arena::generation`].
+    pub fn generation(&self, index: u32) -> Option<u32> {
+        self.entries.generation(index)
+    }
+
+    /// The live key of slot `index`.
+    pub fn key_at(&self, index: u32) -> Option<Key> {
+        self.entries.key_at(index)
+    }
+
+    /// All live keys with deadline and value, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Tick, &T)> {
+        self.entries.iter().map(|(key, entry)| (key, entry.deadline, &entry.value))
+    }
+
+    /// Appends a detached entry to a list of the caller's.
+    pub fn hold(&mut self, list: &mut List, key: Key) {
+        debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.set_spot(list.push_back(&mut self.chunks, key.index));
+        }
+    }
+
+    /// Takes an entry off the list it was [held](Self::hold) in.
+    pub fn release(&mut self, list: &mut List, key: Key) {
+        debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
+        if let Some(entry) = self.entries.get(key) {
+            list.remove(&mut self.chunks, entry.spot());
+        }
+    }
+
+    /// The first entry of a list of the caller's.
+    pub fn first_held(&self, list: &List) -> Option<Key> {
+        self.key_at(list.first(&self.chunks)?)
+    }
+
+    /// Values of the entries that come first in a list of the caller's: a few, for whoever wants to prepare for them.
+    pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
+        list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
+    }
+
+    /// How many levels exist.
+    pub fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// How many ticks one turn of the top level covers: what is due later than in the turn after this one needs a new
+    /// level.
+    pub fn horizon(&self) -> u64 {
+        self.levels.last().map_or(0, |top| top.span)
+    }
+
+    /// How many buckets wait in the delay queue.
+    pub fn queued_buckets(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Counts per level, without a look at each entry.
+    pub fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
+        self.levels.iter().enumerate().map(|(level, ring)| LevelStats {
+            level,
+            bucket_ticks: ring.width,
+            buckets: self.size.get(),
+            occupied: self.queue.occupied(level),
+            entries: ring.entries,
+            fullest: ring.buckets.iter().map(List::len).max().unwrap_or(0),
+            cascades: ring.cascades,
+            cascaded: ring.cascaded,
+        })
+    }
+
+    /// The whole wheel, bucket by bucket.
+    pub fn snapshot(&self) -> WheelSnapshot {
+        let levels = self.level_stats().map(|stats| self.level_snapshot(stats)).collect();
+        WheelSnapshot {
+            clock: self.clock,
+            entries: self.len(),
+            queued_buckets: self.queue.len(),
+            next_expiration: self.next_expiration(),
+            levels,
+        }
+    }
+
+    fn level_snapshot(&self, stats: LevelStats) -> LevelSnapshot {
+        let ring = &self.levels[stats.level];
+        let mut buckets: Vec<BucketSnapshot> = ring
+            .buckets
+            .iter()
+            .filter_map(|bucket| {
+                let first = self.entries.at(bucket.first(&self.chunks)?)?;
+                Some(BucketSnapshot { start: first.deadline / ring.width * ring.width, entries: bucket.len() })
+            })
+            .collect();
+        buckets.sort_unstable_by_key(|bucket| bucket.start);
+        LevelSnapshot { stats, buckets }
+    }
+
+    /// Makes a deadline one that can be stored: not past, and not beyond the last tick.
+    fn admit(&mut self, now: Tick, deadline: Tick) -> Tick {
+        if now >= self.levels[0].frontier {
+            self.catch_up(now);
+        }
+        deadline.max(now).max(self.clock).min(LAST_TICK)
+    }
+
+    /// Brings the wheel's clock up to `now` if nothing stands in between, so that after an idle time a short delay does
+    /// not look long.
+    fn catch_up(&mut self, now: Tick) {
+        if self.head().is_none_or(|head| head.start > now) {
+            self.settle(now);
+        }
+    }
+
+    /// Moves the clock to `now`. No bucket may expire by then.
+    fn settle(&mut self, now: Tick) {
+        let now = now.min(LAST_TICK);
+        if now <= self.clock {
+            return;
+        }
+        self.clock = now;
+        for level in &mut self.levels {
+            level.frontier = level.frontier.max(turn_end(now, level.span));
+        }
+    }
+
+    fn add_level(&mut self) {
+        let level = match self.levels.last() {
+            Some(top) => Level::new(top.span, self.size, top.frontier.max(turn_end(self.clock, top.span))),
+            None => Level::new(1, self.size, self.clock + 1),
+        };
+        self.levels.push(level);
+        self.queue.add_level();
+    }
+
+    fn link(&mut self, index: u32, deadline: Tick) {
+        let level = loop {
+            match self.levels.iter().position(|level| deadline < level.frontier) {
+                Some(level) => break level,
+                None => self.add_level(),
+            }
+        };
+        self.link_at(level, index);
+    }
+
+    fn link_at(&mut self, level: usize, index: u32) {
+        let (slot, was_empty) = self.levels[level].link(level, &mut self.entries, &mut self.chunks, index);
+        if was_empty {
+            self.queue.enter(level, slot);
+        }
+    }
+
+    /// Takes an entry out of its bucket.
+    fn unlink(&mut self, key: Key) -> Option<()> {
+        let entry = self.entries.get_mut(key)?;
+        let (level, slot) = entry.place.level_and_slot(self.size.ring())?;
+        let (deadline, spot) = (entry.deadline, entry.spot());
+        entry.place = Place::DETACHED;
+        if self.levels[level].unlink(slot, &mut self.chunks, spot) {
+            let start = deadline - deadline % self.levels[level].width;
+            self.emptied(Head { level, slot, start });
+        }
+        Some(())
+    }
+
+    /// A bucket has lost its last entry.
+    fn emptied(&mut self, bucket: Head) {
+        self.queue.leave(bucket.level, bucket.slot);
+        if self.levels[bucket.level].cascading == Some(bucket.start) {
+            self.end_cascade(bucket);
+        }
+    }
+
+    /// The first tick a bucket of `level` can cover: below it everything is on lower levels, or past.
+    fn first_tick(&self, level: usize) -> Tick {
+        if level == 0 { self.clock } else { self.levels[level - 1].frontier }
+    }
+
+    /// The bucket that expires first.
+    fn head(&self) -> Option<Head> {
+        (self.queue.first_level()?..self.levels.len()).find_map(|level| self.first_bucket(level))
+    }
+
+    /// The bucket of `level` that expires first. What a cascade that is still going on has put beyond the level's
+    /// frontier does not count yet: older entries for the same ticks may follow.
+    fn first_bucket(&self, level: usize) -> Option<Head> {
+        let width = self.levels[level].width;
+        let ring = self.size.ring();
+        let from = self.first_tick(level);
+        let distance = self.queue.distance(level, slot_of(from, width, ring))?;
+        let slot = (slot_of(from, width, ring) + distance) % ring;
+        let start = (from / width + distance as u64).saturating_mul(width);
+        (start < self.levels[level].frontier).then_some(Head { level, slot, start })
+    }
+
+    /// Has the processor fetch the records of the entries that come next in a bucket, all at once. One after the other,
+    /// each would be a wait for memory.
+    fn fetch_next(&mut self, head: Head) {
+        let bucket = &self.levels[head.level].buckets[head.slot];
+        if std::mem::replace(&mut self.fetched, bucket.first_chunk()) != bucket.first_chunk() {
+            let records = bucket.next_few(&self.chunks).filter_map(|index| self.entries.at(index));
+            std::hint::black_box(records.fold(0, |all, entry| all ^ entry.deadline));
+        }
+    }
+
+    /// Takes the first entry of a bucket out of it. Its record is not touched.
+    fn pop_first(&mut self, head: Head) -> Option<u32> {
+        self.fetch_next(head);
+        let level = &mut self.levels[head.level];
+        let bucket = &mut level.buckets[head.slot];
+        let index = bucket.pop_front(&mut self.chunks)?;
+        level.entries -= 1;
+        if bucket.is_empty() {
+            self.emptied(head);
+        }
+        Some(index)
+    }
+
+    fn detach_first(&mut self, head: Head) -> Option<Key> {
+        let index = self.pop_first(head)?;
+        self.entries.at_mut(index)?.place = Place::DETACHED;
+        self.entries.key_at(index)
+    }
+
+    /// Moves entries of an upper bucket one level down, in their order, until it is empty or the budget is. It must be
+    /// the next bucket of its level, and the ring below must have room for the turn that begins with it.
+    fn cascade(&mut self, head: Head, budget: &mut usize) {
+        self.levels[head.level].cascading = Some(head.start);
+        while *budget > 0 && self.levels[head.level].cascading.is_some() {
+            let Some(index) = self.pop_first(head) else {
+                break;
+            };
+            self.link_at(head.level - 1, index);
+            self.levels[head.level].cascaded += 1;
+            *budget -= 1;
+        }
+    }
+
+    /// The bucket that was being cascaded has lost its last entry: the frontier below passes it.
+    fn end_cascade(&mut self, bucket: Head) {
+        self.levels[bucket.level].cascading = None;
+        self.levels[bucket.level].cascades += 1;
+        let below = &mut self.levels[bucket.level - 1];
+        below.frontier = bucket.start.saturating_add(below.span);
+    }
+
+    /// The upper bucket whose cascade has to begin first, and when.
+    ///
+    /// Only the next bucket of a level can be cascaded early, and only in the turn before its own: the ring below has
+    /// room for one turn after the one the clock is in.
+    fn first_to_prepare(&self, pace: usize) -> Option<(Head, Tick)> {
+        (1..self.levels.len())
+            .rev()
+            .filter_map(|level| {
+                let head = self.first_bucket(level)?;
+                let begun = self.levels[level].cascading.is_some();
+                let full = self.levels[level].buckets[head.slot].len() > pace;
+                let room = head.start.saturating_sub(self.levels[level - 1].span);
+                let ticks = self.moves_before(head) / pace.max(1) as u64;
+                (full || begun).then(|| (head, head.start.saturating_sub(ticks).max(room)))
+            })
+            .min_by_key(|(_, begin)| *begin)
+    }
+
+    /// How many moves at most it takes to have all entries of an upper bucket on the level where they expire, or wait
+    /// for a later bucket, when that bucket begins. In the worst case they are all due in its first tick, and each has
+    /// to go down every level; of those that have been moved one level already, it is known which go further.
+    fn moves_before(&self, bucket: Head) -> u64 {
+        let Head { level, slot, start } = bucket;
+        let below = &self.levels[level - 1];
+        let first_below = below.buckets[slot_of(start, below.width, self.size.ring())].len();
+        let remaining = self.levels[level].buckets[slot].len();
+        (level * remaining + (level - 1) * first_below) as u64
+    }
+}

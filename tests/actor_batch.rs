@@ -1,0 +1,222 @@
+//! Batches: many timers in one message to the timer actor.
+#![cfg(feature = "actix")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{Alarm, Clock, Drain, ScheduleBatch, ScheduleError, Target, TimerActor};
+use support::{Census, Log, Note, Probe, StopWatch, World, in_virtual_time, ms, paused};
+
+fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
+    let (addr, log) = world.probe::<u64>();
+    // The target is weak: something has to keep the probe.
+    (Target::strong(addr.recipient()), log)
+}
+
+/// Ids come back in the order of the entries, each cancels its own, and what is left arrives on time; equal deadlines in
+/// the order of the batch. More entries than are taken in at once.
+#[test]
+fn a_batch_answers_in_order_and_each_of_its_timers_is_one_of_its_own() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (target, log) = note_target(&world);
+        let mut batch = ScheduleBatch::with_capacity(200);
+        for name in 0..200 {
+            batch.after(target.clone(), ms(10 + name % 3), Note(name));
+        }
+        assert_eq!((batch.len(), batch.is_empty()), (200, false));
+        let answers = world.timers.addr().send(batch).await.unwrap();
+        let ids: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!((ids.len(), world.pending()), (200, 200));
+        for id in ids.iter().skip(1).step_by(2) {
+            assert!(world.timers.cancel(*id).is_cancelled());
+        }
+        world.run_to(100).await;
+        let expected: Vec<(u64, u64)> = (0..3)
+            .flat_map(|rest| {
+                (0..200).filter(move |name| name % 2 == 0 && name % 3 == rest).map(move |name| (name, 10 + rest))
+            })
+            .collect();
+        assert_eq!(log.take(), expected);
+    });
+}
+
+/// Entries by the time of day, and none at all.
+#[test]
+fn a_batch_may_be_empty_and_may_name_times_of_day() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (target, log) = note_target(&world);
+        assert!(world.timers.addr().send(ScheduleBatch::<Note<u64>>::new()).await.unwrap().is_empty());
+        let mut batch = ScheduleBatch::default();
+        batch.at(target.clone(), world.wall(30), Note(1)).after(target.clone(), ms(20), Note(2));
+        batch.at(target, world.wall(0), Note(3));
+        world.timers.addr().do_send(batch);
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(3, 0), (2, 20), (1, 30)]);
+    });
+}
+
+/// Delays count from when an entry was added. (A `ManualClock` cannot know when that was.)
+#[test]
+fn the_delays_of_a_batch_count_from_when_each_was_added() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (target, log) = note_target(&world);
+        world.settle().await;
+        let mut batch = ScheduleBatch::new();
+        batch.after(target.clone(), ms(100), Note(1));
+        world.slip_to(30).await;
+        batch.after(target.clone(), ms(100), Note(2));
+        world.slip_to(40).await;
+        world.timers.addr().do_send(batch);
+        world.run_to(500).await;
+        assert_eq!(log.take(), [(1, 100), (2, 130)]);
+    });
+}
+
+/// What finds no room comes back with its message, at its place; nothing is dropped or kept twice.
+#[test]
+fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
+    in_virtual_time(
+        || TimerActor::builder().capacity(70),
+        |world| async move {
+            let census = Census::default();
+            let (addr, _log) = world.probe::<u64>();
+            let mut batch = ScheduleBatch::new();
+            for _ in 0..100 {
+                batch.after(&addr, ms(10), census.payload());
+            }
+            let answers = world.timers.addr().send(batch).await.unwrap();
+            assert!(answers[..70].iter().all(Result::is_ok));
+            assert!(answers[70..].iter().all(|answer| matches!(answer, Err(ScheduleError::CapacityReached { .. }))));
+            assert_eq!(census.live(), 100);
+            drop(answers);
+            assert_eq!(census.live(), 70);
+            world.run_to(20).await;
+            assert_eq!((census.live(), world.pending()), (0, 0));
+        },
+    );
+}
+
+/// A batch counts as as many requests as it has entries: what is due, and other actors, get their turn.
+#[test]
+fn batches_count_against_the_intake_budget() {
+    in_virtual_time(
+        || TimerActor::builder().intake_budget(8),
+        |world| async move {
+            let (target, log) = note_target(&world);
+            for name in 0..50 {
+                let mut batch = ScheduleBatch::new();
+                (0..10).for_each(|_| _ = batch.after(target.clone(), ms(5), Note(name)));
+                world.timers.addr().do_send(batch);
+            }
+            world.run_to(10).await;
+            let names: Vec<u64> = (0..50).flat_map(|name| [name; 10]).collect();
+            assert_eq!(log.names(), names);
+        },
+    );
+}
+
+/// A clock of the user's own, on which a hundred times as much time passes.
+struct Fast(tokio::time::Instant);
+
+impl Clock for Fast {
+    fn now(&self) -> Duration {
+        self.0.elapsed() * 100
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.now()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        instant.elapsed() * 100
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        Box::pin(tokio::time::sleep_until(self.0 + time / 100))
+    }
+}
+
+/// What passed before an entry was added is measured on the clock of the timer actor, too.
+#[test]
+fn a_batch_on_a_fast_clock_is_never_early() {
+    paused(async {
+        let began = tokio::time::Instant::now();
+        let timers = TimerActor::builder().clock(Fast(began)).start().unwrap();
+        let probe = Probe::new(StopWatch::Paused(began));
+        let log = probe.log.clone();
+        let addr = probe.start();
+        let mut batch = ScheduleBatch::new();
+        batch.after(&addr, Duration::from_secs(20), Note(1));
+        tokio::time::advance(ms(50)).await;
+        batch.after(&addr, Duration::from_secs(10), Note(2));
+        tokio::time::advance(ms(50)).await;
+        timers.addr().do_send(batch);
+        tokio::time::sleep(ms(1000)).await;
+        // In real time: 10 s of the clock are 100 ms, counted from 50 ms; 20 s are 200 ms, counted from the start.
+        assert_eq!(log.take(), [(2, 150), (1, 200)]);
+    });
+}
+
+/// A message that panics when it is dropped, unless it was handled.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::panic_any("a message that must not be dropped");
+    }
+}
+
+impl Message for Bomb {
+    type Result = ();
+}
+
+struct Sapper;
+
+impl Actor for Sapper {
+    type Context = Context<Self>;
+}
+
+impl Handler<Bomb> for Sapper {
+    type Result = ();
+
+    fn handle(&mut self, bomb: Bomb, _: &mut Self::Context) {
+        std::mem::forget(bomb);
+    }
+}
+
+/// Nobody waits for the answer, so the timer actor drops what was refused: one by one, for two panics at once end the process.
+#[test]
+fn refused_messages_that_panic_when_dropped_end_nothing() {
+    paused(async {
+        let timers = TimerActor::builder().capacity(1).start().unwrap();
+        let sapper = Sapper.start();
+        let mut batch = ScheduleBatch::new();
+        (0..3).for_each(|_| _ = batch.after(&sapper, ms(1), Bomb));
+        timers.addr().do_send(batch);
+        tokio::time::sleep(ms(5)).await;
+        assert_eq!(timers.inspect().accounts.delivered, 1);
+    });
+}
+
+/// The same with what a drain gives back.
+#[test]
+fn drained_messages_that_panic_when_dropped_end_nothing() {
+    paused(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let sapper = Sapper.start();
+        (0..3).for_each(|_| _ = timers.schedule_after(&sapper, ms(100), Bomb).unwrap());
+        timers.addr().do_send(Drain);
+        tokio::time::sleep(ms(5)).await;
+        assert_eq!(timers.inspect().accounts.returned, 3);
+    });
+}
+
+#[test]
+fn a_batch_prints_its_size() {
+    let batch = ScheduleBatch::<Note<u64>>::with_capacity(3);
+    assert_eq!(format!("{batch:?}"), "ScheduleBatch { len: 0, .. }");
+}

@@ -1,0 +1,442 @@
+//! Random operations on the engine against a naive book: a list of timers in the order of scheduling.
+//!
+//! What the wheel model leaves out is tested here: owners and their inboxes, the states of a timer, names, wall-clock
+//! times, capacity and the books. After every operation the books must balance and agree with the model.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use actix_timers::engine::{
+    DeadLetterReason, Due, Ending, Engine, EngineConfig, NotPending, OwnerId, Refusal, TimerState,
+};
+use actix_timers::timing::{Key, Tick, WheelSize};
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    key: Key,
+    deadline: Tick,
+    /// Order of scheduling, and the payload.
+    sequence: u64,
+    owner: Option<OwnerId>,
+    state: TimerState,
+    /// For a recipient, and only queued in the inbox of its owner.
+    is_guest: bool,
+}
+
+/// The naive book.
+#[derive(Default)]
+struct Book {
+    timers: Vec<Known>,
+    ended: HashMap<Key, Ending>,
+    inboxes: HashMap<OwnerId, Vec<u64>>,
+    sequence: u64,
+}
+
+impl Book {
+    fn position(&self, key: Key) -> Option<usize> {
+        self.timers.iter().position(|timer| timer.key == key)
+    }
+
+    fn end(&mut self, key: Key, ending: Ending) -> u64 {
+        let timer = self.timers.remove(self.position(key).unwrap());
+        self.ended.insert(key, ending);
+        if let Some(inbox) = timer.owner.and_then(|owner| self.inboxes.get_mut(&owner)) {
+            inbox.retain(|sequence| *sequence != timer.sequence);
+        }
+        timer.sequence
+    }
+
+    /// The waiting timer that has to come out first.
+    fn first_waiting(&self) -> Option<Known> {
+        let waiting = self.timers.iter().filter(|timer| timer.state == TimerState::Waiting);
+        waiting.min_by_key(|timer| (timer.deadline, timer.sequence)).copied()
+    }
+}
+
+const CAPACITY: usize = 60;
+
+struct Run {
+    engine: Engine<u64, &'static str>,
+    book: Book,
+    owners: Vec<OwnerId>,
+    issued: Vec<Key>,
+    now: Tick,
+    rng: Rng,
+}
+
+impl Run {
+    fn new(seed: u64, wheel_size: usize) -> Self {
+        let config = EngineConfig {
+            wheel_size: WheelSize::new(wheel_size).unwrap(),
+            capacity: CAPACITY,
+            cascade_pace: 3,
+            ..EngineConfig::default()
+        };
+        let mut engine = Engine::new(config);
+        let owners = (0..3).map(|_| engine.add_owner("owner").unwrap()).collect();
+        Self { engine, book: Book::default(), owners, issued: Vec::new(), now: 0, rng: Rng(seed) }
+    }
+
+    fn delay(&mut self) -> u64 {
+        let ranges = [1, 4, 30, 1000, 1 << 20, 1 << 45];
+        let range = ranges[self.rng.below(ranges.len())];
+        self.rng.next() % range
+    }
+
+    fn any_key(&mut self) -> Option<Key> {
+        let at = self.rng.below(self.issued.len());
+        self.issued.get(at).copied()
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(14) {
+            0..=4 => self.schedule(),
+            5 => self.cancel(),
+            6 => self.reschedule(),
+            7..=9 => self.expire(),
+            10 | 11 => self.take_due(),
+            12 => self.escort(),
+            _ => self.end_owner(),
+        }
+        self.check();
+    }
+
+    fn schedule(&mut self) {
+        let choice = self.rng.below(6);
+        let owner = self.owners.get(choice).copied();
+        let deadline = self.now + self.delay();
+        self.book.sequence += 1;
+        let sequence = self.book.sequence;
+        match self.engine.schedule(self.now, deadline, owner, sequence) {
+            Ok(key) => {
+                assert!(self.book.timers.len() < CAPACITY);
+                assert!(!self.issued.contains(&key), "a key is never given out twice");
+                self.issued.push(key);
+                self.book.timers.push(Known {
+                    key,
+                    deadline,
+                    sequence,
+                    owner,
+                    state: TimerState::Waiting,
+                    is_guest: false,
+                });
+            }
+            Err(refused) => {
+                assert_eq!((refused.refusal, refused.payload), (Refusal::Capacity, sequence));
+                assert_eq!(self.book.timers.len(), CAPACITY);
+            }
+        }
+    }
+
+    fn expectation(&self, key: Key) -> Result<usize, NotPending> {
+        match self.book.position(key) {
+            Some(at) if self.book.timers[at].state == TimerState::InFlight => Err(NotPending::InFlight),
+            Some(at) => Ok(at),
+            None => Err(NotPending::Unknown),
+        }
+    }
+
+    /// A slot knows how its last timer ended, not those before; of them, "unknown" is a true answer, too.
+    fn agrees(&self, key: Key, answer: NotPending, expected: NotPending) -> bool {
+        let delivered = self.book.ended.get(&key) == Some(&Ending::Delivered);
+        answer == expected || (answer == NotPending::Delivered && expected == NotPending::Unknown && delivered)
+    }
+
+    fn cancel(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        match (self.engine.cancel(key), self.expectation(key)) {
+            (Ok(payload), Ok(_)) => assert_eq!(payload, self.book.end(key, Ending::Cancelled)),
+            (Err(answer), Err(expected)) => assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reschedule(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        let deadline = self.now + self.delay();
+        match (self.engine.reschedule(self.now, key, deadline), self.expectation(key)) {
+            (Ok(()), Ok(at)) => {
+                let mut timer = self.book.timers.remove(at);
+                if let Some(inbox) = timer.owner.and_then(|owner| self.book.inboxes.get_mut(&owner)) {
+                    inbox.retain(|sequence| *sequence != timer.sequence);
+                }
+                // A reset is a new request: it goes behind those of the same tick.
+                self.book.sequence += 1;
+                timer.sequence = self.book.sequence;
+                self.engine.set_payload(key, timer.sequence);
+                timer.deadline = deadline;
+                timer.state = TimerState::Waiting;
+                if std::mem::take(&mut timer.is_guest) {
+                    timer.owner = None;
+                }
+                self.book.timers.push(timer);
+            }
+            (Err(answer), Err(expected)) => assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn expire(&mut self) {
+        self.now += self.delay();
+        let given = if self.rng.below(2) == 0 { self.rng.below(5) } else { 1000 };
+        let mut budget = given;
+        loop {
+            let first = self.book.first_waiting().filter(|timer| timer.deadline <= self.now);
+            match self.engine.expire(self.now, None, &mut budget) {
+                Due::Inbox(owner) => {
+                    let first = first.expect("something is due");
+                    assert_eq!(first.owner, Some(owner));
+                    self.book.inboxes.entry(owner).or_default().push(first.sequence);
+                    let at = self.book.position(first.key).unwrap();
+                    self.book.timers[at].state = TimerState::Due;
+                }
+                Due::Recipient(due) => {
+                    let first = first.expect("something is due");
+                    assert_eq!((due.key, due.deadline, due.payload), (first.key, first.deadline, first.sequence));
+                    let at = self.book.position(first.key).unwrap();
+                    assert_eq!(first.owner, None);
+                    self.book.timers[at].state = TimerState::InFlight;
+                    if self.rng.below(3) == 0 {
+                        self.queue_behind(at);
+                    } else {
+                        self.finish(first.key);
+                    }
+                }
+                Due::Done => {
+                    assert_eq!(first, None);
+                    break;
+                }
+                Due::Exhausted => {
+                    assert_eq!(budget, 0);
+                    break;
+                }
+            }
+        }
+        assert!(budget <= given);
+    }
+
+    /// Queues a message for a recipient in the inbox of an owner.
+    fn queue_behind(&mut self, at: usize) {
+        let owner = self.owners[self.rng.below(3)];
+        let timer = &mut self.book.timers[at];
+        self.engine.queue_behind(timer.key, owner);
+        (timer.state, timer.owner, timer.is_guest) = (TimerState::Due, Some(owner), true);
+        self.book.inboxes.entry(owner).or_default().push(timer.sequence);
+        self.engine.queue_behind(timer.key, owner);
+    }
+
+    /// Ends what is in flight at once, or leaves it there for some time.
+    fn finish(&mut self, key: Key) {
+        if self.rng.below(3) == 0 {
+            return;
+        }
+        let delivered = self.rng.below(2) == 0;
+        let ending =
+            if delivered { Ending::Delivered } else { Ending::DeadLettered(DeadLetterReason::RecipientStopped) };
+        self.engine.finish(key, ending);
+        self.book.end(key, ending);
+        self.engine.finish(key, Ending::Delivered);
+    }
+
+    fn take_due(&mut self) {
+        let owner = self.owners[self.rng.below(3)];
+        let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
+        let taken = self.engine.take_due(owner);
+        assert_eq!(taken.map(|due| due.payload), first);
+        if let Some(due) = taken {
+            self.book.end(due.key, Ending::Delivered);
+        }
+    }
+
+    fn escort(&mut self) {
+        let owner = self.owners[self.rng.below(3)];
+        let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
+        let taken = self.engine.escort_due(owner);
+        assert_eq!(taken.map(|due| due.payload), first);
+        if let Some(due) = taken {
+            self.book.inboxes.get_mut(&owner).unwrap().remove(0);
+            let at = self.book.position(due.key).unwrap();
+            let timer = &mut self.book.timers[at];
+            timer.state = TimerState::InFlight;
+            if std::mem::take(&mut timer.is_guest) {
+                timer.owner = None;
+            }
+            self.finish(due.key);
+        }
+    }
+
+    fn end_owner(&mut self) {
+        if self.rng.below(4) != 0 {
+            return;
+        }
+        let at = self.rng.below(3);
+        let owner = self.owners[at];
+        let guests = |timer: &&Known| timer.owner == Some(owner) && timer.is_guest;
+        let mut waiting: Vec<u64> = self.book.timers.iter().filter(guests).map(|timer| timer.sequence).collect();
+        let inbox = self.book.inboxes.get(&owner).cloned().unwrap_or_default();
+        waiting.sort_by_key(|guest| inbox.iter().position(|sequence| sequence == guest));
+        for guest in waiting {
+            let due = self.engine.first_guest(owner).unwrap();
+            assert_eq!(due.payload, guest, "guests leave in their order");
+            self.engine.finish(due.key, Ending::Delivered);
+            self.book.end(due.key, Ending::Delivered);
+        }
+        assert_eq!(self.engine.first_guest(owner), None);
+        while let Some(payload) = self.engine.cancel_one_of(owner) {
+            let timer = *self.book.timers.iter().find(|timer| timer.sequence == payload).unwrap();
+            assert_eq!(timer.owner, Some(owner));
+            self.book.end(timer.key, Ending::Cancelled);
+        }
+        assert_eq!(self.engine.remove_owner(owner), Some("owner"));
+        assert_eq!(self.engine.remove_owner(owner), None);
+        let late = self.engine.schedule(self.now, self.now, Some(owner), 0);
+        assert!(late.is_err(), "an owner that has ended gets no more timers");
+        // What was in flight is nobody's now, and still has to end.
+        for timer in self.book.timers.iter_mut().filter(|timer| timer.owner == Some(owner)) {
+            assert_eq!(timer.state, TimerState::InFlight);
+            timer.owner = None;
+        }
+        self.owners[at] = self.engine.add_owner("owner").unwrap();
+    }
+
+    fn check(&self) {
+        let accounts = self.engine.accounts();
+        assert!(accounts.balance(), "{accounts:?}");
+        assert_eq!(accounts.pending as usize, self.book.timers.len());
+        let ended = |ending: Ending| self.book.ended.values().filter(|known| **known == ending).count() as u64;
+        assert_eq!(accounts.delivered, ended(Ending::Delivered));
+        assert_eq!(accounts.cancelled, ended(Ending::Cancelled));
+        assert_eq!(accounts.dead_lettered(), ended(Ending::DeadLettered(DeadLetterReason::RecipientStopped)));
+        for timer in &self.book.timers {
+            let view = self.engine.view(timer.key).unwrap();
+            assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
+            assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
+        }
+        for owner in &self.owners {
+            let owned = self.book.timers.iter().filter(|timer| timer.owner == Some(*owner)).count();
+            assert_eq!(self.engine.owned(*owner), owned);
+        }
+        let first = self.book.first_waiting().map(|timer| timer.deadline);
+        assert!(self.engine.next_wake().is_none_or(|wake| first.is_none_or(|first| wake <= first)));
+        assert_eq!(self.engine.next_expiration().is_none(), first.is_none());
+    }
+}
+
+#[test]
+fn the_engine_agrees_with_a_naive_book() {
+    for seed in 1..=40 {
+        for wheel_size in [2, 3, 8, 256] {
+            let mut run = Run::new(seed * 0x9E37_79B9 + wheel_size as u64, wheel_size);
+            for _ in 0..300 {
+                run.step();
+            }
+        }
+    }
+}
+
+#[test]
+fn everything_unfinished_is_given_back_in_order_of_deadline() {
+    let mut run = Run::new(7, 4);
+    for _ in 0..500 {
+        run.step();
+    }
+    run.engine.close();
+    let refused = run.engine.schedule(run.now, run.now, None, 1).unwrap_err();
+    assert_eq!(refused.refusal, Refusal::Closed);
+    let mut last = 0;
+    for (deadline, key) in run.engine.unfinished() {
+        assert!(deadline >= last);
+        last = deadline;
+        let returned = run.engine.give_up(key, Ending::Returned).unwrap();
+        assert_eq!(returned.payload, run.book.end(key, Ending::Returned));
+        assert!(run.engine.give_up(key, Ending::Returned).is_none());
+    }
+    assert!(run.book.timers.iter().all(|timer| timer.state == TimerState::InFlight));
+    assert!(run.engine.accounts().balance());
+}
+
+#[test]
+fn a_delivered_timer_is_remembered_until_the_next_in_its_slot_has_ended() {
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    let key = engine.schedule(0, 0, None, 1).unwrap();
+    assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
+    assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
+    assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::InFlight));
+    engine.finish(key, Ending::Delivered);
+    assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
+    assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::Delivered));
+    let next = engine.schedule(0, 0, None, 2).unwrap();
+    assert_eq!(next.index(), key.index());
+    assert_eq!(engine.cancel(key), Err(NotPending::Delivered), "the old key does not reach the new timer");
+    assert_eq!(engine.cancel(next), Ok(2));
+    assert_eq!(engine.cancel(key), Err(NotPending::Unknown));
+    assert_eq!(engine.cancel(next), Err(NotPending::Unknown));
+}
+
+#[test]
+fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    let key = engine.schedule(0, 10, None, 1).unwrap();
+    assert!(engine.set_name(key, 77));
+    assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), Some(77)));
+    let other = engine.schedule(0, 10, None, 2).unwrap();
+    assert!(!engine.set_name(other, 77), "a name in use is not given away");
+    assert_eq!(engine.cancel(key), Ok(1));
+    assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), None));
+    let reused = engine.schedule(0, 10, None, 3).unwrap();
+    assert_eq!(reused.index(), key.index());
+    assert_eq!(engine.named(77), None);
+    assert!(engine.set_name(other, 77), "now it is free");
+    assert_eq!(engine.named(77), Some(other));
+}
+
+#[test]
+fn a_timer_on_the_wall_clock_waits_for_its_time_of_day() {
+    let second = Duration::from_secs(1);
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    let key = engine.schedule(0, 1000, None, 1).unwrap();
+    engine.set_wall_time(key, 11 * second);
+    assert_eq!(engine.wall_timers(), 1);
+    // By the monotonic clock it is due, but the wall clock was set back by half a second.
+    assert_eq!(engine.expire(1000, Some(second * 21 / 2), &mut 9), Due::Done);
+    assert_eq!(engine.next_wake().map(|wake| wake <= 1500), Some(true));
+    assert_eq!(engine.expire(1499, Some(second * 11 - Duration::from_millis(1)), &mut 9), Due::Done);
+    assert!(matches!(engine.expire(1500, Some(11 * second), &mut 9), Due::Recipient(due) if due.payload == 1));
+    engine.finish(key, Ending::Delivered);
+    assert_eq!(engine.wall_timers(), 0);
+}
+
+#[test]
+fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
+    let second = Duration::from_secs(1);
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    for (payload, at) in [(1, 30), (2, 20), (3, 20)] {
+        let key = engine.schedule(0, at * 1000, None, payload).unwrap();
+        engine.set_wall_time(key, second * at as u32);
+    }
+    let steady = engine.schedule(0, 5000, None, 4).unwrap();
+    // The wall clock jumps to 25 s while one second has passed.
+    engine.follow_wall_clock(1000, 25 * second);
+    let mut order = Vec::new();
+    while let Due::Recipient(due) = engine.expire(6000, Some(30 * second), &mut 99) {
+        order.push((due.payload, due.deadline));
+    }
+    assert_eq!(order, [(2, 1000), (3, 1000), (4, 5000), (1, 6000)]);
+    assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
+}

@@ -1,0 +1,425 @@
+//! What the example says when it is run.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+const HEADER: &str = "scheduled,departed,carrier,flight,origin,destination";
+/// On time, cancelled, late, early, and at two airports.
+const FIVE: &str = "scheduled,departed,carrier,flight,origin,destination
+2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT
+2013-07-01T09:10:00Z,,UA,332,EWR,IAH
+2013-07-01T09:20:00Z,2013-07-01T11:00:00Z,AA,701,JFK,MIA
+2013-07-01T09:30:00Z,2013-07-01T09:25:00Z,B6,939,JFK,BQN
+2013-07-01T09:40:00Z,2013-07-01T09:41:00Z,EV,4372,EWR,MSP
+";
+/// Nothing here takes nearly as long, unless it hangs.
+const TOO_LONG: Duration = Duration::from_secs(300);
+
+struct Finished {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Ends the process at the latest with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn example() -> Command {
+    static EXAMPLE: OnceLock<PathBuf> = OnceLock::new();
+    Command::new(EXAMPLE.get_or_init(built_example))
+}
+
+/// `cargo test` has built it, beside the directory of the tests. `cargo test --test example_departures` has not.
+fn built_example() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of the test");
+    let profile = test.parent().and_then(Path::parent).expect("a directory of the profile");
+    let example = profile.join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
+    let sources = ["src", "examples/departures"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let changed = sources.iter().filter_map(|folder| newest(folder)).max();
+    if modified(&example).is_none_or(|built| Some(built) < changed) {
+        build(profile);
+    }
+    assert!(example.exists(), "{} is missing: `cargo build --example departures`", example.display());
+    example
+}
+
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+    entries.filter_map(|entry| if entry.is_dir() { newest(&entry) } else { modified(&entry) }).max()
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).ok()?.modified().ok()
+}
+
+fn build(profile: &Path) {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let name = profile.file_name().filter(|name| *name != "debug").unwrap_or("dev".as_ref());
+    let target = profile.parent().expect("a target directory");
+    let status = Command::new(cargo)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--example", "departures", "--profile"])
+        .arg(name)
+        .arg("--target-dir")
+        .arg(target)
+        .status();
+    assert!(status.expect("cargo runs").success(), "the example does not build");
+}
+
+fn start(arguments: &[&str]) -> Running {
+    let piped = example().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    Running(piped.expect("the example starts"))
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (done, text) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = done.send(bytes);
+    });
+    text
+}
+
+fn run(arguments: &[&str]) -> Finished {
+    let mut running = start(arguments);
+    let stdout = read_all(running.0.stdout.take().expect("stdout is piped"));
+    let stderr = read_all(running.0.stderr.take().expect("stderr is piped"));
+    let [stdout, stderr] = [stdout, stderr].map(|pipe| {
+        let bytes = pipe.recv_timeout(TOO_LONG).expect("the example ends");
+        String::from_utf8(bytes).expect("the example writes UTF-8")
+    });
+    Finished { code: running.0.wait().expect("the example ends").code(), stdout, stderr }
+}
+
+fn file(name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("departures-{name}.csv"));
+    std::fs::write(&path, content).expect("a temporary file");
+    path.into_os_string().into_string().expect("a path in UTF-8")
+}
+
+fn with_header(lines: &str) -> String {
+    format!("{HEADER}\n{lines}\n")
+}
+
+/// The line of the table that begins with `name`, without spaces at all: its numbers contain some.
+fn row(finished: &Finished, name: &str) -> String {
+    let line = finished.stdout.lines().find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no line {name} in\n{}\n{}", finished.stdout, finished.stderr));
+    line.split("  ").map(|cell| cell.replace(' ', "")).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn assert_ok(finished: &Finished) {
+    let Finished { code, stdout, stderr } = finished;
+    assert_eq!(*code, Some(0), "{stdout}\n{stderr}");
+    assert!(stdout.ends_with("\nchecked against the file: ok\n"), "{stdout}");
+    assert!(stderr.contains("100 %"), "progress was shown: {stderr}");
+}
+
+fn assert_totals_of_july(finished: &Finished) {
+    assert_ok(finished);
+    for (airport, numbers) in [
+        ("EWR", "10475 10196 279 5325"),
+        ("JFK", "10023 9812 211 5045"),
+        ("LGA", "8927 8477 450 3539"),
+        ("total", "29425 28485 940 13909"),
+    ] {
+        let row = row(finished, airport);
+        assert!(row.starts_with(&format!("{airport} {numbers} ")), "{row}");
+    }
+    assert_eq!(row(finished, "pending"), "pending 44274atmost,0attheend");
+    assert!(
+        finished
+            .stdout
+            .contains("44 274 accepted = 43 334 delivered + 940 cancelled + 0 dead letters + 0 returned + 0 pending"),
+        "{}",
+        finished.stdout
+    );
+}
+
+fn assert_totals_of_five(finished: &Finished) {
+    assert_ok(finished);
+    assert!(row(finished, "EWR").starts_with("EWR 3 2 1 1 "), "{}", finished.stdout);
+    assert!(row(finished, "JFK").starts_with("JFK 2 2 0 1 "), "{}", finished.stdout);
+    assert!(row(finished, "total").starts_with("total 5 4 1 2 "), "{}", finished.stdout);
+}
+
+#[test]
+fn july_comes_out_exactly_in_virtual_time_and_nothing_is_late() {
+    let july = run(&[]);
+    assert_totals_of_july(&july);
+    assert_eq!(row(&july, "total"), "total 29425 28485 940 13909 0ms");
+    assert!(row(&july, "wheel depth reached").starts_with("wheeldepthreached 4levelsof256buckets"));
+    assert!(row(&july, "simulated span").contains("30d20h,2013-07-0108:30UTCto2013-08-0105:02UTC"));
+}
+
+#[test]
+fn july_comes_out_exactly_against_real_time_however_late_messages_are() {
+    assert_totals_of_july(&run(&["--speed", "5000000"]));
+    assert_totals_of_july(&run(&["--speed=1e9"]));
+}
+
+#[test]
+fn a_small_file_is_replayed_at_the_speed_asked_for() {
+    let five = file("speed", FIVE);
+    let began = Instant::now();
+    let finished = run(&["--input", &five, "--speed", "36000.5"]);
+    assert_totals_of_five(&finished);
+    // From 08:10, when the cancellation becomes known, to 10:30, when the late flight boards.
+    assert!(began.elapsed() >= Duration::from_secs(140 * 60).div_f64(36000.5), "not faster than asked for");
+    assert!(row(&finished, "speed").contains("36000.5timesrealtime"));
+}
+
+#[test]
+fn a_file_may_be_written_by_any_editor_and_in_any_order() {
+    assert_totals_of_five(&run(&["--input", &file("lf", FIVE)]));
+    assert_totals_of_five(&run(&["--input", &file("crlf", FIVE.replace('\n', "\r\n"))]));
+    assert_totals_of_five(&run(&["--input", &file("no-newline", FIVE.trim_end())]));
+    assert_totals_of_five(&run(&["--input", &file("bom", format!("\u{feff}{FIVE}"))]));
+    let mut lines: Vec<&str> = FIVE.lines().collect();
+    lines[1..].reverse();
+    assert_totals_of_five(&run(&["--input", &file("unordered", lines.join("\n"))]));
+    let offset = FIVE.replace("09:20:00Z", "05:20:00-04:00");
+    assert_totals_of_five(&run(&["--input", &file("offset", offset)]));
+}
+
+#[test]
+fn years_apart_and_before_1970() {
+    let apart = with_header(
+        "1914-01-01T03:00:00Z,1914-01-01T05:00:00Z,US,1,EWR,CLT\n\
+         2199-12-31T23:00:00Z,,US,2,EWR,CLT\n\
+         1969-12-31T23:50:00Z,1970-01-01T00:40:00Z,US,3,EWR,CLT\n\
+         1970-01-01T00:50:00Z,1970-01-01T00:50:00Z,US,4,EWR,CLT",
+    );
+    let finished = run(&["--input", &file("apart", apart)]);
+    assert_ok(&finished);
+    assert_eq!(row(&finished, "total"), "total 4 3 1 2 0ms");
+}
+
+#[test]
+fn malformed_input_is_named_with_file_and_line() {
+    let good = "2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT";
+    let line = |text: &str| with_header(&format!("{good}\n{text}"));
+    let cases: Vec<(&str, Vec<u8>, &str)> = vec![
+        ("empty", Vec::new(), ": the file is empty"),
+        ("header-only", HEADER.into(), ": there are no flights"),
+        ("other-header", "scheduled,flight\n".into(), ":1: unknown header \"scheduled,flight\""),
+        ("no-header", good.into(), ":1: unknown header"),
+        ("quoted-header", format!("\"{HEADER}\"").into(), ":1: unknown header"),
+        ("blank-line", line(&format!("\n{good}")).into(), ":3: the line is empty"),
+        ("few-columns", line("2013-07-01T09:00:00Z,,US,1,EWR").into(), ":3: 6 columns are wanted, here are 5"),
+        ("many-columns", line(&format!("{good},x")).into(), ":3: 6 columns are wanted, here are 7"),
+        ("semicolons", line(&good.replace(',', ";")).into(), ":3: 6 columns are wanted, here are 1"),
+        ("no-date", line(",,US,1,EWR,CLT").into(), ":3: scheduled \"\" is not a date and time"),
+        ("30-february", line("2013-02-30T09:00:00Z,,US,1,EWR,CLT").into(), ":3: scheduled \"2013-02-30"),
+        ("no-zone", line("2013-07-01T09:00:00,,US,1,EWR,CLT").into(), ":3: scheduled \"2013-07-01T09:00:00\""),
+        ("seconds", line("1372669200,,US,1,EWR,CLT").into(), ":3: scheduled \"1372669200\""),
+        ("year-10000", line("10000-01-01T00:00:00Z,,US,1,EWR,CLT").into(), ":3: scheduled \"10000"),
+        ("year-9999", line("9999-12-30T00:00:00Z,,US,1,EWR,CLT").into(), ":3: scheduled \"9999"),
+        ("year-1", line("0001-01-01T00:00:00Z,,US,1,EWR,CLT").into(), "is not in the years 1914 to 2199"),
+        ("year-minus-9999", line("-009999-01-02T01:59:59Z,,US,1,EWR,CLT").into(), "is not in the years"),
+        ("departed-text", line("2013-07-01T09:00:00Z,late,US,1,EWR,CLT").into(), ":3: departed \"late\""),
+        (
+            "departed-before",
+            line("2013-07-01T09:00:00Z,2013-06-30T09:00:00Z,US,1,EWR,CLT").into(),
+            ":3: departed 24h before the scheduled time",
+        ),
+        (
+            "departed-after",
+            line("2013-07-01T09:00:00Z,2014-07-01T09:00:00Z,US,1,EWR,CLT").into(),
+            ":3: departed 8760h after the scheduled time",
+        ),
+        ("carrier", line("2013-07-01T09:00:00Z,,United,1,EWR,CLT").into(), ":3: carrier \"United\""),
+        ("number-huge", line("2013-07-01T09:00:00Z,,US,99999999999999999999,EWR,CLT").into(), ":3: flight \"9999"),
+        ("number-negative", line("2013-07-01T09:00:00Z,,US,-1,EWR,CLT").into(), ":3: flight \"-1\""),
+        ("number-zero", line("2013-07-01T09:00:00Z,,US,0,EWR,CLT").into(), ":3: flight \"0\""),
+        ("origin", line("2013-07-01T09:00:00Z,,US,1,ewr,CLT").into(), ":3: origin \"ewr\""),
+        ("no-origin", line("2013-07-01T09:00:00Z,,US,1,,CLT").into(), ":3: origin \"\""),
+        ("destination", line("2013-07-01T09:00:00Z,,US,1,EWR,C L").into(), ":3: destination \"C L\""),
+        ("control", line("2013-07-01T09:00:00Z,,US,1,EWR,\u{1b}[2").into(), ":3: destination \"\\u{1b}[2\""),
+        ("latin-1", [line("").trim_end().as_bytes(), b"\nZ\xfcrich\n"].concat(), ":3: the line is not valid UTF-8"),
+        ("utf-16", "sched".encode_utf16().flat_map(u16::to_le_bytes).collect(), ":1: unknown header"),
+        ("nul", vec![0; 100], ":1: unknown header"),
+        ("long-line", line(&"x".repeat(5000)).into(), ":3: the line is longer than 1024 bytes"),
+        ("old-mac", FIVE.replace('\n', "\r").into(), ":1: unknown header"),
+    ];
+    for (name, content, message) in cases {
+        let path = file(name, content);
+        assert_misuse(&["--input", &path], &[&path, message]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let missing = file("missing", "");
+    std::fs::remove_file(&missing).expect("it was there");
+    assert_misuse(&["--input", &missing], &[&missing]);
+    assert_misuse(&["--input", env!("CARGO_TARGET_TMPDIR")], &[env!("CARGO_TARGET_TMPDIR")]);
+}
+
+#[test]
+fn wrong_options_are_named() {
+    for (arguments, message) in [
+        (&["--sped", "5"][..], "unknown argument '--sped'"),
+        (&["july.csv"], "unknown argument 'july.csv'"),
+        (&["--speed"], "--speed needs a value"),
+        (&["--input"], "--input needs a value"),
+        (&["--metrics"], "--metrics needs a value"),
+        (&["--speed", "2", "--speed=3"], "--speed is given twice"),
+        (&["--speed", "fast"], "--speed 'fast': not a number"),
+        (&["--speed="], "--speed '': not a number"),
+        (&["--speed", "0"], "--speed '0': must be from 0.001 to 1000000000"),
+        (&["--speed", "-1"], "--speed '-1': must be"),
+        (&["--speed", "nan"], "--speed 'nan': must be"),
+        (&["--speed", "inf"], "--speed 'inf': must be"),
+        (&["--speed", "1e300"], "--speed '1e300': must be"),
+        (&["--metrics", "here"], "--metrics 'here': "),
+        (&["--metrics", ""], "--metrics '': "),
+        (&["--metrics", "127.0.0.1"], "--metrics '127.0.0.1': "),
+        (&["--metrics", "127.0.0.1:99999"], "--metrics '127.0.0.1:99999': "),
+        (&["--metrics", "::1:x"], "--metrics '::1:x': "),
+    ] {
+        assert_misuse(arguments, &[message]);
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    assert_misuse(&["--metrics", &address], &[&format!("--metrics '{address}': ")]);
+}
+
+fn assert_misuse(arguments: &[&str], messages: &[&str]) {
+    let Finished { code, stdout, stderr } = run(arguments);
+    assert_eq!(code, Some(2), "{arguments:?}: {stderr}");
+    assert_eq!(stdout, "", "{arguments:?}");
+    assert_eq!(stderr.lines().count(), 1, "one clear line: {stderr}");
+    assert!(stderr.starts_with("departures: "), "{stderr}");
+    for message in messages {
+        assert!(stderr.contains(message), "{arguments:?}: {message:?} is not in {stderr:?}");
+    }
+}
+
+#[test]
+fn help_is_given() {
+    for option in ["--help", "-h"] {
+        let Finished { code, stdout, stderr } = run(&["--speed", "5", option]);
+        assert_eq!((code, stderr.as_str()), (Some(0), ""));
+        for word in ["--input FILE", "--speed N", "--metrics ADDR", "Exit code"] {
+            assert!(stdout.contains(word), "{stdout}");
+        }
+    }
+}
+
+/// One scrape as Prometheus does it.
+fn scrape(address: SocketAddr) -> (String, String) {
+    let mut connection = TcpStream::connect(address).expect("the endpoint listens");
+    connection.set_read_timeout(Some(TOO_LONG)).expect("a timeout can be set");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).expect("the endpoint reads");
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).expect("the endpoint answers");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.to_owned(), body.to_owned())
+}
+
+/// The samples of a metric, without the prefix of all names: labels and value.
+fn samples<'a>(body: &'a str, name: &str) -> Vec<(&'a str, f64)> {
+    let start = format!("actix_timers_{name}{{");
+    let sample = |line: &'a str| line.strip_prefix(start.as_str())?.split_once("} ");
+    body.lines().filter_map(sample).map(|(labels, value)| (labels, value.parse().expect("a number"))).collect()
+}
+
+fn sum(body: &str, name: &str) -> f64 {
+    let samples = samples(body, name);
+    assert!(!samples.is_empty(), "{name} is missing in\n{body}");
+    samples.iter().map(|(_, value)| value).sum()
+}
+
+fn books_balance(body: &str) -> bool {
+    let ends = ["delivered_total", "cancelled_total", "dead_letters_total", "returned_total", "pending"];
+    sum(body, "scheduled_total") == ends.iter().map(|end| sum(body, end)).sum::<f64>()
+}
+
+#[test]
+fn metrics_are_served_while_it_runs() {
+    // After the first three hours, a third of a second, there is nothing to do for the next ten minutes.
+    let later = "2014-05-01T00:00:00Z,2014-05-01T00:00:00Z,US,1431,EWR,CLT\n";
+    let input = file("metrics", format!("{FIVE}{later}"));
+    let mut running = start(&["--input", &input, "--speed", "36000", "--metrics", "127.0.0.1:0"]);
+    let stderr = BufReader::new(running.0.stderr.take().expect("stderr is piped"));
+    let (found, address) = channel();
+    std::thread::spawn(move || {
+        for line in stderr.lines().map_while(Result::ok) {
+            if let Some(url) = line.strip_prefix("departures: metrics at http://") {
+                let _ = found.send(url.trim_end_matches("/metrics").to_owned());
+            }
+        }
+    });
+    let address = address.recv_timeout(TOO_LONG).expect("the address is told").parse().expect("host and port");
+
+    let began = Instant::now();
+    let (head, body) = loop {
+        let (head, body) = scrape(address);
+        let all_scheduled = body.contains("actix_timers_delivered_total{") && sum(&body, "delivered_total") == 7.0;
+        if all_scheduled && books_balance(&body) {
+            break (head, body);
+        }
+        assert!(began.elapsed() < TOO_LONG, "the books never balance:\n{body}");
+    };
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+    assert!(head.lines().any(|line| line == "content-type: text/plain; version=0.0.4"), "{head}");
+
+    for (name, value) in [
+        ("scheduled_total", 9.0),
+        ("rescheduled_total", 2.0),
+        ("cancelled_total", 1.0),
+        ("dead_letters_total", 0.0),
+        ("returned_total", 0.0),
+        ("pending", 1.0),
+        ("level_entries", 1.0),
+        ("level_buckets_occupied", 1.0),
+        ("delay_queue_length", 1.0),
+    ] {
+        assert_eq!(sum(&body, name), value, "{name}");
+    }
+    let levels = samples(&body, "level_buckets");
+    assert_eq!(sum(&body, "wheel_depth"), levels.len() as f64);
+    assert!(levels.len() >= 4, "ten months of milliseconds");
+    assert!(levels.iter().all(|(_, buckets)| *buckets == sum(&body, "wheel_size")), "{levels:?}");
+    for histogram in ["delivery_lag_seconds", "schedule_delay_seconds", "advance_duration_seconds"] {
+        assert!(!samples(&body, &format!("{histogram}_bucket")).is_empty(), "{histogram} has no buckets");
+    }
+    assert!(running.0.try_wait().expect("it can be asked").is_none(), "it still runs");
+}
+
+#[test]
+fn virtual_time_is_not_disturbed_by_serving_metrics() {
+    let finished = run(&["--input", &file("served", FIVE), "--metrics", "127.0.0.1:0"]);
+    assert_totals_of_five(&finished);
+    assert_eq!(row(&finished, "total"), "total 5 4 1 2 0ms");
+    assert!(finished.stderr.contains("departures: metrics at http://127.0.0.1:"), "{}", finished.stderr);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let input = file("full", FIVE);
+    let output = example().args(["--input", &input]).stdout(full).output().expect("the example runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("departures: stdout: "));
+}

@@ -1,0 +1,120 @@
+//! Whether the example would notice.
+
+use actix_timers::engine::Accounts;
+use actix_timers::{CancelOutcome, RescheduleOutcome};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::check::{self, Tally};
+use crate::flight::{Flight, Outcome};
+use crate::log::{Entry, Event};
+
+const CANCELLED: Event = Event::Cancelled(CancelOutcome::Cancelled);
+const RESCHEDULED: Event = Event::Rescheduled(RescheduleOutcome::Rescheduled);
+
+fn at(time: &str) -> Timestamp {
+    format!("2013-07-01T{time}Z").parse().expect("a time")
+}
+
+fn flight(outcome: Outcome) -> Flight {
+    let [carrier, origin, destination] = ["US", "EWR", "CLT"].map(str::to_owned);
+    Flight { line: 2, scheduled: at("12:00:00"), outcome, carrier, number: 1431, origin, destination }
+}
+
+/// On time, cancelled, an hour late, early; and all as it must be.
+fn month() -> (Vec<Flight>, Vec<Entry>) {
+    let departed = |time| flight(Outcome::Departed(at(time)));
+    let flights = vec![departed("12:00:00"), flight(Outcome::Cancelled), departed("13:00:00"), departed("11:50:00")];
+    let log = vec![
+        Entry { flight: 1, event: CANCELLED, at: at("11:00:00") },
+        Entry { flight: 2, event: RESCHEDULED, at: at("11:15:00") },
+        Entry { flight: 0, event: Event::Called, at: at("11:30:00") },
+        Entry { flight: 3, event: Event::Called, at: at("11:30:00") },
+        Entry { flight: 2, event: Event::Called, at: at("12:30:07") },
+    ];
+    (flights, log)
+}
+
+fn problems(change: impl FnOnce(&mut Vec<Entry>)) -> Vec<String> {
+    let (flights, mut log) = month();
+    change(&mut log);
+    let mut problems = Vec::new();
+    let tally = check::airport(&flights, &log, &mut problems);
+    check::totals(&tally, &check::expected_totals(&flights), &mut problems);
+    problems
+}
+
+#[test]
+fn all_is_well() {
+    let (flights, log) = month();
+    let mut problems = Vec::new();
+    let tally = check::airport(&flights, &log, &mut problems);
+    assert_eq!(problems, Vec::<String>::new());
+    let totals = Tally { flights: 4, calls: 3, cancelled: 1, rescheduled: 1, latest_lag: SignedDuration::ZERO };
+    assert_eq!(check::expected_totals(&flights), totals);
+    assert_eq!(tally, Tally { latest_lag: SignedDuration::from_secs(7), ..totals });
+}
+
+#[test]
+fn every_lost_message_is_noticed() {
+    for lost in 0..month().1.len() {
+        let problems = problems(|log| {
+            log.remove(lost);
+        });
+        assert!(problems.iter().any(|problem| problem.contains("was lost")), "{problems:?}");
+    }
+}
+
+#[test]
+fn every_doubled_message_is_noticed() {
+    for doubled in 0..month().1.len() {
+        let problems = problems(|log| log.push(log[doubled]));
+        assert!(problems.iter().any(|problem| problem.contains("came 2 times")), "{problems:?}");
+    }
+}
+
+#[test]
+fn every_early_message_is_noticed() {
+    for early in 0..month().1.len() - 1 {
+        let problems = problems(|log| log[early].at -= SignedDuration::from_nanos(1));
+        assert!(problems.iter().any(|problem| problem.contains("came early")), "{problems:?}");
+    }
+    let not_moved = problems(|log| log[4].at = at("11:30:00"));
+    assert!(not_moved.iter().any(|problem| problem.contains("came early")), "{not_moved:?}");
+}
+
+#[test]
+fn a_message_nobody_expects_is_noticed() {
+    for event in [Event::Called, RESCHEDULED] {
+        let problems = problems(|log| log.push(Entry { flight: 1, event, at: at("11:30:00") }));
+        assert!(problems.iter().any(|problem| problem.contains("there must not be one")), "{problems:?}");
+    }
+    let problems = problems(|log| log.push(Entry { flight: 4, event: Event::Called, at: at("11:30:00") }));
+    assert!(problems.iter().any(|problem| problem.contains("a flight that does not exist")), "{problems:?}");
+}
+
+#[test]
+fn a_refused_cancel_or_reschedule_is_noticed() {
+    let problems = problems(|log| {
+        log[0].event = Event::Cancelled(CancelOutcome::NotFound);
+        log[1].event = Event::Rescheduled(RescheduleOutcome::AlreadyDelivered);
+    });
+    assert!(problems.iter().any(|problem| problem.contains("answered NotFound")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.contains("answered AlreadyDelivered")), "{problems:?}");
+}
+
+#[test]
+fn the_books_of_the_timer_actor_are_checked() {
+    let totals = check::expected_totals(&month().0);
+    let books = Accounts { accepted: 6, delivered: 5, cancelled: 1, rescheduled: 1, ..Accounts::default() };
+    let check = |books: Accounts| {
+        let mut problems = Vec::new();
+        check::accounts(&books, &totals, &mut problems);
+        problems.len()
+    };
+    assert_eq!(check(books), 0);
+    assert_eq!(check(Accounts { pending: 1, delivered: 4, ..books }), 2);
+    assert_eq!(check(Accounts { accepted: 7, ..books }), 2, "and they do not balance");
+    assert_eq!(check(Accounts { rescheduled: 0, ..books }), 1);
+    assert_eq!(check(Accounts { recipient_stopped: 1, delivered: 4, ..books }), 2);
+    assert_eq!(check(Accounts { returned: 1, delivered: 4, ..books }), 2);
+}
