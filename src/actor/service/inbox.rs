@@ -286,9 +286,17 @@ where
             let Some(next) = core.engine.next_due(this.owner) else { return Poll::Pending };
             if let Some(post) = core.lanes.post_of(next) {
                 // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
-                if let Some(due) = core.engine.escort_due(this.owner) {
+                // It goes only while the watch has no turn, which might send what is due later meanwhile.
+                let claim = this.service.claim_turn();
+                let due = claim.as_ref().and_then(|_| core.engine.escort_due(this.owner));
+                if let Some(due) = due {
+                    let publish = core.published.ask_to_publish();
                     drop(post(&this.service, core, &mut vec![due]));
+                    if publish {
+                        this.service.driver.wake();
+                    }
                 }
+                drop(claim);
                 this.bell.ring();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -261,9 +261,6 @@ where
     for key in stopped_just_now {
         core.engine.bounce(key, STOPPED);
     }
-    if core.published.ask_to_publish() {
-        service.driver.wake();
-    }
     core
 }
 
