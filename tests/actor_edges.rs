@@ -3,6 +3,8 @@
 #![cfg(feature = "actix")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod support;
+
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,9 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{Alarm, Clock, ManualClock, Target, TimerActor, TimerContext, TimerId, Timers, cancel};
-
-/// What a test that may lock up waits for at most.
-const PATIENCE: Duration = Duration::from_secs(30);
+use support::{PATIENCE, ms, paused};
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -86,15 +86,6 @@ impl Handler<Run> for Probe {
     }
 }
 
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-fn in_virtual_time<F: Future<Output = ()>>(test: F) {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(test);
-}
-
 async fn settle() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -108,7 +99,7 @@ fn note_in(ctx: &mut Context<Probe>, delay: Duration, number: u32) {
 /// actix counts its handles from one again after a restart: an old one may name what keeps an actor's timers.
 #[test]
 fn a_stale_spawn_handle_takes_no_timers_with_it() {
-    in_virtual_time(async {
+    paused(async {
         let log = Log::default();
         let mut probe = Probe::new("it", &log);
         probe.at_start = |probe, ctx| {
@@ -136,7 +127,7 @@ fn a_stale_spawn_handle_takes_no_timers_with_it() {
 /// Nobody has an address of it, it lives by a future of its own, and then that ends: as a websocket session does.
 #[test]
 fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
-    in_virtual_time(async {
+    paused(async {
         let log = Log::default();
         let timers = Timers::current().unwrap();
         let mut probe = Probe::new("it", &log);
@@ -158,7 +149,7 @@ fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
 /// However much is due, what has ended is freed meanwhile.
 #[test]
 fn what_an_actor_leaves_is_freed_under_load() {
-    in_virtual_time(async {
+    paused(async {
         let log = Log::default();
         let timers = TimerActor::builder().expiry_budget(10).install().unwrap();
         let (busy, ends) = (Probe::new("busy", &log).start(), Probe::new("ends", &log).start());

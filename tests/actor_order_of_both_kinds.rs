@@ -2,12 +2,14 @@
 #![cfg(feature = "actix")]
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, TimerContext, TimerId, Timers};
+use actix_timers::{CancelOutcome, TimerActor, TimerContext, TimerId, Timers};
+use support::{World, ms, paused};
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -55,15 +57,6 @@ impl Handler<Run> for Probe {
     }
 }
 
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-fn in_virtual_time<F: Future<Output = ()>>(test: F) {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    System::with_tokio_rt(runtime).block_on(test);
-}
-
 /// Schedules numbers in the order given, after the delays given; even ones through the context, odd ones as a target.
 async fn schedule(addr: &Addr<Probe>, timers: Vec<(u64, u32)>) {
     let code = move |_: &mut Probe, ctx: &mut Context<Probe>| {
@@ -80,7 +73,7 @@ async fn schedule(addr: &Addr<Probe>, timers: Vec<(u64, u32)>) {
 
 #[test]
 fn within_one_tick_the_order_is_that_of_scheduling_whoever_scheduled() {
-    in_virtual_time(async {
+    paused(async {
         let log = Log::default();
         let addr = Probe { log: Rc::clone(&log), ..Probe::default() }.start();
         let numbers: Vec<u32> = vec![2, 1, 4, 6, 3, 5, 7, 8, 9, 10];
@@ -93,7 +86,7 @@ fn within_one_tick_the_order_is_that_of_scheduling_whoever_scheduled() {
 
 #[test]
 fn a_driver_that_is_late_keeps_the_order_of_deadlines() {
-    in_virtual_time(async {
+    paused(async {
         let log = Log::default();
         let addr = Probe { log: Rc::clone(&log), ..Probe::default() }.start();
         schedule(&addr, vec![(50, 9), (10, 2), (40, 8), (30, 5), (20, 3), (25, 4)]).await;
@@ -105,7 +98,7 @@ fn a_driver_that_is_late_keeps_the_order_of_deadlines() {
 
 #[test]
 fn what_waits_behind_a_message_of_its_own_can_be_cancelled_by_the_actor() {
-    in_virtual_time(async {
+    paused(async {
         let (log, outcome) = (Log::default(), Rc::default());
         let addr = Probe { log: Rc::clone(&log), outcome: Rc::clone(&outcome), rival: None }.start();
         let code = |probe: &mut Probe, ctx: &mut Context<Probe>| {
@@ -122,7 +115,7 @@ fn what_waits_behind_a_message_of_its_own_can_be_cancelled_by_the_actor() {
 
 #[test]
 fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_incarnation() {
-    in_virtual_time(async {
+    paused(async {
         let log = Log::default();
         let probe = Probe { log: Rc::clone(&log), ..Probe::default() };
         let addr = Supervisor::start(|_| probe);
@@ -140,4 +133,48 @@ fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_inc
         assert!(accounts.balance());
         assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (3, 1, 0));
     });
+}
+
+/// The host of queued messages ends while they are due, and time passes meanwhile: what is due later comes after them all
+/// the same, however few of them go out in one turn, and whether or not the next incarnation has timers of its own.
+#[test]
+fn what_others_scheduled_is_not_overtaken_when_the_actor_restarts() {
+    for expiry_budget in [1, 2, 256] {
+        for sets_a_timer_when_restarted in [false, true] {
+            paused(async {
+                let world = World::manual(TimerActor::builder().expiry_budget(expiry_budget));
+                let clock = world.clock().hands.clone();
+                let mut probe = support::Probe::new(world.watch.clone());
+                probe.hook = Box::new(move |name, ctx| {
+                    if *name == 2 {
+                        clock.advance(ms(1));
+                        ctx.stop();
+                    }
+                });
+                let mut restarted = false;
+                probe.on_start = Box::new(move |ctx| {
+                    if std::mem::replace(&mut restarted, true) && sets_a_timer_when_restarted {
+                        ctx.schedule_after(ms(0), support::Note(7)).unwrap();
+                    }
+                });
+                let log = probe.log.clone();
+                let addr = Supervisor::start(|_| probe);
+                support::run(&addr, |_, ctx| {
+                    ctx.schedule_after(ms(10), support::Note(2)).unwrap();
+                    ctx.schedule_after(ms(10), support::Note(99)).unwrap();
+                })
+                .await;
+                for guest in [10, 11, 12] {
+                    world.after(&addr, 10, guest);
+                }
+                world.after(&addr, 11, 3);
+                world.clock().hands.advance(ms(10));
+                world.settle().await;
+                let own: &[u64] = if sets_a_timer_when_restarted { &[7] } else { &[] };
+                assert_eq!(log.names(), [&[2, 10, 11, 12, 3], own].concat(), "{expiry_budget} entries in a turn");
+                let accounts = world.timers.inspect().accounts;
+                assert_eq!((accounts.cancelled, accounts.pending), (1, 0), "99 ended with the old incarnation");
+            });
+        }
+    }
 }

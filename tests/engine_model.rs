@@ -350,6 +350,27 @@ fn the_engine_agrees_with_a_naive_book() {
     }
 }
 
+/// However many messages of its own an owner has ended with: a guest is found past them in one step.
+#[test]
+fn a_guest_leaves_past_the_messages_of_its_host() {
+    let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
+    let host = engine.add_owner(()).unwrap();
+    for own in 0..100 {
+        engine.schedule(0, 1, Some(host), own).unwrap();
+    }
+    for guest in [100, 101] {
+        let key = engine.schedule(0, 2, None, guest).unwrap();
+        while engine.expire(2, None, &mut 1000) != Due::Done {}
+        engine.queue_behind(key, host);
+    }
+    assert!(engine.has_guests(host));
+    assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(100));
+    assert_eq!((engine.inbox_len(host), engine.owned(host)), (101, 101), "nothing else was touched");
+    assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(101));
+    assert_eq!((engine.first_guest(host), engine.has_guests(host)), (None, false));
+    assert_eq!(engine.take_due(host).map(|due| due.payload), Some(0));
+}
+
 #[test]
 fn everything_unfinished_is_given_back_in_order_of_deadline() {
     let mut run = Run::new(7, 4);

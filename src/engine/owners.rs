@@ -11,8 +11,8 @@ pub struct OwnerId(pub(crate) Key);
 pub(crate) struct Owner<O> {
     /// The slots of all its timers.
     timers: List,
-    /// How many of its timers are for a recipient, and only queued in its inbox.
-    pub(crate) guests: usize,
+    /// The slots of those that are for a recipient, and only queued in its inbox; in the order in which they lie there.
+    guests: List,
     /// Due and not taken yet, first in, first out.
     pub(crate) inbox: List,
     /// What the caller keeps about it.
@@ -33,7 +33,7 @@ impl<O> Owners<O> {
     }
 
     pub(crate) fn insert(&mut self, card: O) -> Result<OwnerId, O> {
-        let owner = Owner { timers: List::new(), guests: 0, inbox: List::new(), card };
+        let owner = Owner { timers: List::new(), guests: List::new(), inbox: List::new(), card };
         self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.card)
     }
 
@@ -57,17 +57,22 @@ impl<O> Owners<O> {
         self.arena.len()
     }
 
-    /// How many timers an owner has.
+    /// How many timers an owner has, guests included.
     pub(crate) fn owned(&self, id: OwnerId) -> usize {
-        self.get(id).map_or(0, |owner| owner.timers.len())
+        self.get(id).map_or(0, |owner| owner.timers.len() + owner.guests.len())
     }
 
-    /// The slot of one of its timers.
+    /// The slot of one of its own timers.
     pub(crate) fn any(&self, id: OwnerId) -> Option<u32> {
         self.get(id)?.timers.first(&self.chunks)
     }
 
-    /// Adds a timer to the owner in `slot` and returns where it is in the owner's list.
+    /// The slot of the guest that came first.
+    pub(crate) fn first_guest(&self, id: OwnerId) -> Option<u32> {
+        self.get(id)?.guests.first(&self.chunks)
+    }
+
+    /// Adds a timer, given by its slot, to an owner's own, and returns where in that list it is.
     pub(crate) fn join(&mut self, owner: OwnerId, timer: u32) -> Spot {
         match self.arena.get_mut(owner.0) {
             Some(owner) => owner.timers.push_back(&mut self.chunks, timer),
@@ -75,10 +80,25 @@ impl<O> Owners<O> {
         }
     }
 
-    /// Takes the timer at `spot` off the owner's list.
+    /// Adds a timer, given by its slot, to an owner's guests, and returns where in that list it is.
+    pub(crate) fn join_as_guest(&mut self, host: OwnerId, timer: u32) -> Spot {
+        match self.arena.get_mut(host.0) {
+            Some(host) => host.guests.push_back(&mut self.chunks, timer),
+            None => Spot::NOWHERE,
+        }
+    }
+
+    /// Takes the timer at `spot` off the list of the owner's own.
     pub(crate) fn leave(&mut self, owner: OwnerId, spot: Spot) {
         if let Some(owner) = self.arena.get_mut(owner.0) {
             owner.timers.remove(&mut self.chunks, spot);
+        }
+    }
+
+    /// Takes the timer at `spot` off the list of the owner's guests.
+    pub(crate) fn leave_as_guest(&mut self, host: OwnerId, spot: Spot) {
+        if let Some(host) = self.arena.get_mut(host.0) {
+            host.guests.remove(&mut self.chunks, spot);
         }
     }
 }

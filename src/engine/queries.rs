@@ -23,7 +23,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.get(id).map(|owner| &owner.card)
     }
 
-    /// How many timers an owner has.
+    /// How many timers an owner has, the guests in its inbox included.
     pub fn owned(&self, id: OwnerId) -> usize {
         self.owners.owned(id)
     }
@@ -31,6 +31,11 @@ impl<P: Copy, O> Engine<P, O> {
     /// How many messages wait in an owner's inbox.
     pub fn inbox_len(&self, id: OwnerId) -> usize {
         self.owners.get(id).map_or(0, |owner| owner.inbox.len())
+    }
+
+    /// Whether messages that are not its own wait in an owner's inbox.
+    pub fn has_guests(&self, id: OwnerId) -> bool {
+        self.owners.first_guest(id).is_some()
     }
 
     /// How many messages wait in all inboxes.

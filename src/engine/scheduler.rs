@@ -204,9 +204,8 @@ impl<P: Copy, O> Engine<P, O> {
     pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> Result<(), NotPending> {
         self.stoppable(key)?;
         self.pass(now);
-        let is_guest = self.is_guest(key);
         self.take_off_inbox(key);
-        if is_guest {
+        if self.is_guest(key) {
             self.leave_owner(key);
         }
         self.wheel.reschedule(self.now, key, deadline);
@@ -266,9 +265,8 @@ impl<P: Copy, O> Engine<P, O> {
     /// already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
     pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
         let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::InFlight) else { return };
-        let spot = self.owners.join(owner, key.index());
+        let spot = self.owners.join_as_guest(owner, key.index());
         let Some(host) = self.owners.get_mut(owner) else { return };
-        host.guests += 1;
         timer.stage = Stage::Guest;
         timer.belong(owner.0.index(), spot);
         self.wheel.hold(&mut host.inbox, key);
@@ -293,15 +291,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// [`finish`](Self::finish).
     pub fn escort_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
         let key = self.first_due(owner)?;
-        let deadline = self.wheel.deadline(key)?;
-        let is_guest = self.is_guest(key);
-        self.take_off_inbox(key);
-        if is_guest {
-            self.leave_owner(key);
-        }
-        let timer = self.wheel.get_mut(key)?;
-        timer.stage = Stage::InFlight;
-        Some(Handover { key, deadline, payload: timer.payload })
+        self.send_off(key)
     }
 
     /// Ends a timer that was in flight.
@@ -332,9 +322,9 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.get_mut(id).map(|owner| &mut owner.card)
     }
 
-    /// Cancels one of an owner's timers, any, and returns its payload; `None` when none is left that can be. To end an
-    /// owner first take the guests out of its inbox ([`first_guest`](Self::first_guest)), then call this until `None`, in
-    /// as many turns as are needed, and after that [`remove_owner`](Self::remove_owner).
+    /// Cancels one of an owner's own timers, any, and returns its payload; `None` when none is left that can be. To end an
+    /// owner take the guests out of its inbox ([`first_guest`](Self::first_guest)), call this until `None`, in as many
+    /// turns as are needed, and after that [`remove_owner`](Self::remove_owner).
     pub fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
             let slot = self.owners.any(id)?;
@@ -347,21 +337,12 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Takes the first message that is not the owner's own out of its inbox, to be sent to its recipient. It is in flight
-    /// until [`finish`](Self::finish).
-    pub fn first_guest(&mut self, id: OwnerId) -> Option<Handover<P>> {
-        while self.owners.get(id)?.guests > 0 {
-            let key = self.first_due(id)?;
-            if self.is_guest(key) {
-                return self.escort_due(id);
-            }
-            // Its own: it ends with the owner, and need not wait its turn in the inbox for that.
-            self.take_off_inbox(key);
-            if let Some(timer) = self.wheel.get_mut(key) {
-                timer.stage = Stage::Waiting;
-            }
-        }
-        None
+    /// Takes the first message that is not the owner's own out of its inbox, past those that are, to be sent to its
+    /// recipient. It is in flight until [`finish`](Self::finish). For an owner that ends: its own messages go with it, and
+    /// need not wait their turn for that.
+    pub fn first_guest(&mut self, host: OwnerId) -> Option<Handover<P>> {
+        let key = self.wheel.key_at(self.owners.first_guest(host)?)?;
+        self.send_off(key)
     }
 
     /// Removes an owner that has no timers left.
@@ -430,11 +411,21 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.detach(key);
     }
 
+    /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a guest there.
+    fn send_off(&mut self, key: Key) -> Option<Handover<P>> {
+        let deadline = self.wheel.deadline(key)?;
+        self.take_off_inbox(key);
+        if self.is_guest(key) {
+            self.leave_owner(key);
+        }
+        let timer = self.wheel.get_mut(key)?;
+        timer.stage = Stage::InFlight;
+        Some(Handover { key, deadline, payload: timer.payload })
+    }
+
     fn take_off_inbox(&mut self, key: Key) {
         let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return };
-        let is_guest = timer.stage == Stage::Guest;
         let Some(owner) = self.owners.id_at(timer.owner).and_then(|owner| self.owners.get_mut(owner)) else { return };
-        owner.guests -= usize::from(is_guest);
         self.wheel.release(&mut owner.inbox, key);
         self.in_inboxes -= 1;
     }
@@ -461,9 +452,12 @@ impl<P: Copy, O> Engine<P, O> {
 
     fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
+        let is_guest = timer.stage == Stage::Guest;
         let (owner, spot) = (std::mem::replace(&mut timer.owner, NO_OWNER), timer.owner_spot());
-        if let Some(owner) = self.owners.id_at(owner) {
-            self.owners.leave(owner, spot);
+        match self.owners.id_at(owner) {
+            Some(host) if is_guest => self.owners.leave_as_guest(host, spot),
+            Some(owner) => self.owners.leave(owner, spot),
+            None => {}
         }
     }
 

@@ -74,10 +74,7 @@ impl Service {
     /// Ends an owner: its timers are cancelled by the driver, in its next turn or, if they are many, its next turns.
     pub(crate) fn end_owner(&self, owner: OwnerId) {
         let mut core = self.core();
-        if let Some(card) = core.engine.owner_mut(owner) {
-            card.ended = true;
-        }
-        core.ended.push(owner);
+        core.end(owner);
         drop(self.withdraw(core, owner, Ending::Cancelled));
         self.driver.wake();
     }

@@ -133,12 +133,13 @@ impl Run {
         Self { messages: Vec::new(), longest }
     }
 
-    fn takes(&self, payload: Payload) -> bool {
-        self.messages.first().is_none_or(|first| first.payload.lane == payload.lane)
-    }
-
-    const fn is_full(&self) -> bool {
-        self.messages.len() >= self.longest
+    /// Adds a message; sends what does not go together with it, and all of them if they are many.
+    fn add<'a>(&mut self, service: &'a Service, mut guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a> {
+        if self.messages.first().is_some_and(|first| first.payload.lane != due.payload.lane) {
+            guard = self.post(service, guard);
+        }
+        self.messages.push(due);
+        if self.messages.len() >= self.longest { self.post(service, guard) } else { guard }
     }
 
     fn post<'a>(&mut self, service: &'a Service, guard: Guard<'a>) -> Guard<'a> {
@@ -169,6 +170,14 @@ impl Service {
         let mut wakers = Vec::new();
         let mut run = Run::new(hand);
         let exhausted = loop {
+            if !guard.bereft.is_empty() {
+                if budget == 0 {
+                    break true;
+                }
+                guard = run.post(self, guard);
+                guard = self.post_guests(guard, hand, &mut budget);
+                continue;
+            }
             match guard.engine.expire(tick, wall, &mut budget) {
                 Due::Inbox(owner) => {
                     wakers.extend(self.call_inbox(&mut guard, owner, now, hand));
@@ -178,13 +187,7 @@ impl Service {
                         guard.engine.queue_behind(due.key, owner);
                         wakers.extend(self.call_inbox(&mut guard, owner, now, hand));
                     } else {
-                        if !run.takes(due.payload) {
-                            guard = run.post(self, guard);
-                        }
-                        run.messages.push(due);
-                        if run.is_full() {
-                            guard = run.post(self, guard);
-                        }
+                        guard = run.add(self, guard, due);
                     }
                 }
                 Due::Done => break false,
@@ -286,18 +289,29 @@ impl Service {
         Some(wall)
     }
 
+    /// Sends what others have queued in the inboxes of owners that have ended, before anything that is due later.
+    fn post_guests<'a>(&'a self, mut guard: Guard<'a>, hand: Hand, budget: &mut usize) -> Guard<'a> {
+        let mut run = Run::new(hand);
+        while *budget > 0
+            && let Some(host) = guard.bereft.front().copied()
+        {
+            match guard.engine.first_guest(host) {
+                Some(guest) => {
+                    *budget -= 1;
+                    guard = run.add(self, guard, guest);
+                }
+                None => drop(guard.bereft.pop_front()),
+            }
+        }
+        run.post(self, guard)
+    }
+
     /// Frees the timers of owners that have ended: as many as the turn has left, and some in any case.
     fn free_ended<'a>(&'a self, mut guard: Guard<'a>, left: usize) -> Guard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
             let Some(owner) = guard.ended.last().copied() else { break };
             guard.published.ask_to_publish();
-            if let Some(guest) = guard.engine.first_guest(owner) {
-                if let Some(post) = guard.lanes.post_of(guest.payload) {
-                    guard = post(self, guard, &mut vec![guest]);
-                }
-                continue;
-            }
             match guard.engine.cancel_one_of(owner) {
                 Some(payload) => {
                     let discard = guard.lanes.lane(payload.lane).map(|lane| lane.discard);
@@ -306,6 +320,8 @@ impl Service {
                         guard = self.core();
                     }
                 }
+                // Its guests are still to be sent.
+                None if guard.engine.owned(owner) > 0 => break,
                 None => {
                     guard.ended.pop();
                     let card = guard.engine.remove_owner(owner);
@@ -385,10 +401,9 @@ impl Service {
     }
 
     fn end_stray(&self, core: &mut Core, owner: OwnerId) {
-        if let Some(card) = core.engine.owner_mut(owner).filter(|card| !card.ended) {
-            card.ended = true;
+        if let Some(card) = core.engine.owner(owner).filter(|card| !card.ended) {
             places::leave_mailbox(card.mailbox, self.number(), owner);
-            core.ended.push(owner);
+            core.end(owner);
         }
     }
 }

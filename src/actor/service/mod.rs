@@ -102,6 +102,9 @@ pub(crate) struct Core {
     pub(crate) driven: Duration,
     /// Owners that have ended; their timers are still to be freed.
     pub(crate) ended: Vec<OwnerId>,
+    /// Those of them in whose inboxes messages of others lie, the one that ended first in front. They go out before
+    /// anything else is brought out.
+    pub(crate) bereft: VecDeque<OwnerId>,
     /// Owners whose inbox is to be emptied through the mailbox, or who may have stopped.
     pub(crate) away: Vec<OwnerId>,
     /// Owners without an inbox in their context, and when to look after them.
@@ -117,7 +120,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The owner whose own messages, due already and not handled yet, a message to it must not overtake.
+    /// The owner whose own messages, due already and not handled yet, a message to it must not overtake. (Those of one
+    /// that has ended are handled by nobody.)
     fn waiting_before(&self, payload: Payload) -> Option<OwnerId> {
         if self.engine.in_inboxes() == 0 {
             return None;
@@ -132,6 +136,17 @@ impl Core {
         let is_first = deadline < self.armed;
         self.armed = self.armed.min(deadline);
         is_first
+    }
+
+    /// An owner ends: its timers are still to be freed.
+    pub(crate) fn end(&mut self, owner: OwnerId) {
+        if let Some(card) = self.engine.owner_mut(owner) {
+            card.ended = true;
+        }
+        self.ended.push(owner);
+        if self.engine.has_guests(owner) {
+            self.bereft.push_back(owner);
+        }
     }
 
     /// Remembers an owner without an inbox in its context.
@@ -173,6 +188,7 @@ impl Service {
                 armed: NEVER,
                 driven: Duration::ZERO,
                 ended: Vec::new(),
+                bereft: VecDeque::new(),
                 away: Vec::new(),
                 strays: VecDeque::new(),
                 strays_at: Duration::ZERO,
