@@ -57,6 +57,18 @@ impl Handler<Stop> for Bell {
     }
 }
 
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Wait(Duration);
+
+impl Handler<Wait> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, Wait(time): Wait, ctx: &mut Context<Self>) {
+        ctx.wait(actix::fut::wrap_future(tokio::time::sleep(time)));
+    }
+}
+
 /// What a scrape shows.
 struct Scrapes(PrometheusHandle);
 
@@ -142,6 +154,24 @@ fn a_message_that_goes_through_the_mailbox() {
         tokio::time::sleep(HOUR).await;
         soon().await;
         assert_eq!(scrapes.books(), [1, 1, 0, 0], "delivered");
+    });
+}
+
+/// They lie in the inbox behind a message of the actor's own, and leave it when the driver has long published.
+#[test]
+fn messages_of_others_that_wait_behind_one_of_the_actors_own() {
+    with_metrics(TimerActor::builder(), |timers, scrapes| async move {
+        let bell = Bell.start();
+        assert_eq!(bell.send(Set(HOUR)).await, Ok(true));
+        (0..3).for_each(|_| _ = timers.schedule_after(&bell, HOUR, Ring).unwrap());
+        tokio::time::sleep(HOUR - Duration::from_secs(1)).await;
+        bell.do_send(Wait(Duration::from_secs(2)));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        soon().await;
+        assert_eq!(scrapes.books(), [4, 0, 0, 4], "due, and the actor waits");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        soon().await;
+        assert_eq!(scrapes.books(), [4, 4, 0, 0], "delivered");
     });
 }
 
