@@ -13,10 +13,10 @@ pub mod timing;
 
 #[cfg(feature = "actix")]
 pub use actor::{
-    Alarm, BuildError, Cancel, CancelOutcome, Clock, Drain, GetTimer, Inspect, Inspection, ManualClock,
+    Alarm, BuildError, Cancel, CancelOutcome, Clock, DeadLetter, Drain, GetTimer, Inspect, Inspection, ManualClock,
     ParseTimerIdError, Reschedule, RescheduleOutcome, Returned, ScheduleAfter, ScheduleAt, ScheduleBatch,
-    ScheduleError, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, TimerInfo, Timers,
-    cancel, get,
+    ScheduleError, SubscribeDeadLetters, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId,
+    TimerInfo, Timers, cancel, get,
 };
 #[cfg(feature = "actix")]
-pub use engine::TimerState;
+pub use engine::{DeadLetterReason, TimerState};

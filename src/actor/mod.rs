@@ -16,13 +16,14 @@
 //!    are stuck in an inbox sent through the mailbox (`service/escort`), where the actor cannot miss them.
 //!
 //! Around that: `builder` sets a timer actor up, `service/directory` finds the one an id belongs to, `view` is what can
-//! be seen from outside, `error` what can be answered.
+//! be seen from outside, `dead_letter` what is told of messages that were lost, `error` what can be answered.
 
 mod alarm;
 mod batch;
 mod builder;
 mod clock;
 mod context;
+mod dead_letter;
 mod error;
 mod id;
 mod messages;
@@ -37,6 +38,7 @@ pub use batch::ScheduleBatch;
 pub use builder::TimerActorBuilder;
 pub use clock::{Alarm, Clock, ManualClock, SystemClock};
 pub use context::TimerContext;
+pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
 pub use id::{ParseTimerIdError, TimerId};
 pub use messages::{Cancel, Drain, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};

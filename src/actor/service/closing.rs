@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::lanes::Unloaded;
+use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::view::Returned;
 use crate::engine::{DeadLetterReason, Ending, OwnerId};
@@ -34,18 +35,43 @@ impl Service {
             watched.leave();
         }
         let ending = Ending::DeadLettered(DeadLetterReason::ServiceStopped);
-        let lost = self.empty(ending, |_, _, _| ());
-        let mut guard = self.core();
-        while let Some(owner) = guard.escorts.keys().next().copied() {
-            guard = self.withdraw(guard, owner, ending);
-        }
-        drop(guard);
+        let lost = self.empty(ending, |core, key, deadline| (self.id_for_letter(core, key), deadline));
+        let withdrawn = self.withdraw_all(ending);
         let now = self.clock.now();
         let report = self.report(&self.core(), now);
         self.meters.publish(&report);
-        for message in lost {
-            self.contain(|| drop(message));
+        let reason = DeadLetterReason::ServiceStopped;
+        for ((id, deadline), message_type, unloaded) in lost {
+            let Unloaded { message, target } = unloaded;
+            match id {
+                Some(id) => self.bury(Lost { id, deadline, reason, message_type, message: Some(message) }),
+                None => drop(self.contain(|| drop(message))),
+            }
+            self.contain(|| drop(target));
         }
+        withdrawn.into_iter().for_each(|lost| self.bury(lost));
+    }
+
+    /// Takes back all messages that are under way through the mailboxes of their owners. The messages are gone with that;
+    /// the rest of the letters about them is returned, if anybody wants to read it.
+    fn withdraw_all(&self, ending: Ending) -> Vec<Lost> {
+        let mut letters = Vec::new();
+        let mut guard = self.core();
+        while let Some((owner, key)) = guard.escorts.iter().next().map(|(owner, escort)| (*owner, escort.key)) {
+            let letter = self.letter_about(&guard, key);
+            guard = self.withdraw(guard, owner, ending);
+            if guard.engine.ending(key) == Some(ending) {
+                letters.extend(letter);
+            }
+        }
+        letters
+    }
+
+    fn letter_about(&self, core: &Core, key: Key) -> Option<Lost> {
+        let id = self.id_for_letter(core, key)?;
+        let deadline = core.engine.view(key)?.deadline;
+        let message_type = core.lanes.lane(core.engine.payload(key)?.lane)?.message_type;
+        Some(Lost { id, deadline, reason: DeadLetterReason::ServiceStopped, message_type, message: None })
     }
 
     /// Closes and takes out all that is pending.

@@ -24,7 +24,7 @@ pub(crate) enum Hand {
 
 /// A message on its way through the mailbox of its owner.
 pub(crate) struct Escort {
-    key: Key,
+    pub(crate) key: Key,
     /// The request for its handling; none until the message is in the mailbox.
     request: Option<Handling>,
     answer: Option<Answer>,

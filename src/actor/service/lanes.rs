@@ -17,6 +17,7 @@ use actix::{Actor, Handler, Message, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use super::store::Store;
+use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::target::{Target, send};
 use crate::engine::{DeadLetterReason, Ending, Handover};
@@ -63,7 +64,7 @@ pub(crate) struct Lane {
 pub(crate) struct Unloaded {
     pub(crate) message: Box<dyn Any + Send>,
     /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
-    _target: Option<Box<dyn Any + Send>>,
+    pub(crate) target: Option<Box<dyn Any + Send>>,
 }
 
 /// How messages of a lane leave it.
@@ -119,7 +120,7 @@ impl Lanes {
             discard: discard::<M>,
             unload: |lanes, payload| {
                 let message = lanes.take::<M>(payload)?;
-                Some(Unloaded { message: Box::new(message), _target: None })
+                Some(Unloaded { message: Box::new(message), target: None })
             },
             route: Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> })),
             message_type: type_name::<M>(),
@@ -138,7 +139,7 @@ impl Lanes {
             discard: discard::<Parcel<M>>,
             unload: |lanes, payload| {
                 let Parcel { target, message } = lanes.take::<Parcel<M>>(payload)?;
-                Some(Unloaded { message: Box::new(message), _target: Some(Box::new(target)) })
+                Some(Unloaded { message: Box::new(message), target: Some(Box::new(target)) })
             },
             route: Route::Recipient {
                 post: post::<M>,
@@ -235,15 +236,20 @@ where
     const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
     core.lanes.fetch(due.iter().map(|due| due.payload));
     let mut ready: Vec<Posted<M>> = Vec::with_capacity(due.len());
+    // Ids for dead letters, if anybody wants to hear of them: named timers lose theirs when they end.
+    let mut ids = Vec::new();
     for Handover { key, deadline, payload } in due.drain(..) {
         let Some(Parcel { target, message }) = core.lanes.take::<Parcel<M>>(payload) else { continue };
         let recipient = target.open();
         let is_there = recipient.as_ref().is_some_and(Recipient::connected);
+        ids.extend(service.id_for_letter(&core, key));
         core.engine.finish(key, if is_there { Ending::Delivered } else { Ending::DeadLettered(STOPPED) });
         ready.push(Posted { key, deadline, recipient, is_there, _target: target, message });
     }
     drop(core);
     let mut stopped_just_now = Vec::new();
+    let mut letters = Vec::new();
+    let mut ids = ids.into_iter();
     for Posted { key, deadline, recipient, is_there, _target, message } in ready {
         // The clock may be the user's. Whatever it does, the rest of the run is sent.
         service.contain(|| service.measure_lag(deadline));
@@ -255,13 +261,28 @@ where
         if is_there && sent.is_err() {
             stopped_just_now.push(key);
         }
-        service.contain(|| drop((sent, recipient, _target)));
+        match (ids.next(), sent) {
+            (Some(id), Err(message)) => letters.push(Lost {
+                id,
+                deadline,
+                reason: STOPPED,
+                message_type: type_name::<M>(),
+                message: Some(Box::new(message)),
+            }),
+            (_, sent) => drop(service.contain(|| drop(sent))),
+        }
+        service.contain(|| drop((recipient, _target)));
     }
     let mut core = service.core();
     for key in stopped_just_now {
         core.engine.bounce(key, STOPPED);
     }
-    core
+    if letters.is_empty() {
+        return core;
+    }
+    drop(core);
+    letters.into_iter().for_each(|lost| service.bury(lost));
+    service.core()
 }
 
 fn deliver<A, M>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, actor: &mut A, ctx: &mut A::Context)

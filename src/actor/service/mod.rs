@@ -12,7 +12,7 @@
 //! 4. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
 //! 5. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
-//! 6. `closing`: drain and stop.
+//! 6. `closing`: drain and stop; `subscribers`: who hears of what was lost.
 //! 7. `directory`: which service an id belongs to.
 
 mod bell;
@@ -27,6 +27,7 @@ pub(crate) mod places;
 mod requests;
 mod spare;
 mod store;
+mod subscribers;
 mod sync;
 mod watch;
 
@@ -45,6 +46,7 @@ pub(crate) use self::requests::When;
 use self::escort::Escort;
 use self::inbox::OwnerCard;
 use self::lanes::{Guard, Lanes, Payload};
+use self::subscribers::Subscribers;
 use self::watch::Watched;
 use super::clock::Clock;
 use super::id::IdMaker;
@@ -77,6 +79,7 @@ pub(crate) struct Service {
     pub(crate) settings: Settings,
     /// Requests handled from the mailbox in this turn.
     pub(super) intake: AtomicUsize,
+    pub(crate) subscribers: Subscribers,
     ids: IdMaker,
     number: u32,
     /// The driver has stopped: nothing will ever be delivered again.
@@ -175,6 +178,7 @@ impl Service {
             driver: AtomicWaker::new(),
             settings,
             intake: AtomicUsize::new(0),
+            subscribers: Subscribers::default(),
             ids: IdMaker::new(number),
             number,
             stopped: AtomicBool::new(false),

@@ -1,0 +1,117 @@
+//! Who hears of dead letters, and how they are told.
+//!
+//! Dead letters are counted by the engine whether or not anybody listens. Without subscribers that is all: one flag is
+//! read where a message is lost, and nothing is looked up or kept.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use actix::{Recipient, WeakRecipient};
+
+use super::{Core, Service};
+use crate::actor::dead_letter::{DeadLetter, Particulars};
+use crate::actor::id::TimerId;
+use crate::actor::target::{place_in_memory, send};
+use crate::engine::DeadLetterReason;
+use crate::timing::{Key, Tick};
+
+/// Those who subscribed. Locked only to look at the list; no code of the user runs meanwhile.
+#[derive(Default)]
+pub(crate) struct Subscribers {
+    /// Whether there are any.
+    any: AtomicBool,
+    list: Mutex<Vec<Subscriber>>,
+}
+
+struct Subscriber {
+    recipient: WeakRecipient<DeadLetter>,
+    /// The place of its mailbox in memory, which no other has as long as this is held.
+    mailbox: u64,
+}
+
+/// A message that was lost, and what is known of its timer.
+pub(crate) struct Lost {
+    pub(crate) id: TimerId,
+    pub(crate) deadline: Tick,
+    pub(crate) reason: DeadLetterReason,
+    pub(crate) message_type: &'static str,
+    /// None if it was on its way already.
+    pub(crate) message: Option<Box<dyn Any + Send>>,
+}
+
+impl Subscribers {
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<Subscriber>) -> R) -> R {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut list);
+        self.any.store(!list.is_empty(), Ordering::Release);
+        result
+    }
+
+    /// Those who can be reached; the others are forgotten.
+    fn reachable(&self) -> Vec<Recipient<DeadLetter>> {
+        let mut closed = Vec::new();
+        let open = self.change(|list| {
+            let mut open = Vec::with_capacity(list.len());
+            list.retain(|subscriber| match subscriber.recipient.upgrade() {
+                Some(recipient) if recipient.connected() => {
+                    open.push(recipient);
+                    true
+                }
+                // It may be the last address: not to be dropped while the list is locked.
+                recipient => {
+                    closed.push(recipient);
+                    false
+                }
+            });
+            open
+        });
+        drop(closed);
+        open
+    }
+}
+
+impl Service {
+    /// From now on `recipient` is told of dead letters.
+    pub(crate) fn subscribe(&self, recipient: &Recipient<DeadLetter>) {
+        let mailbox = place_in_memory(recipient);
+        let subscriber = Subscriber { recipient: recipient.downgrade(), mailbox };
+        self.subscribers.change(|list| {
+            if list.iter().all(|known| known.mailbox != mailbox) {
+                list.push(subscriber);
+            }
+        });
+    }
+
+    /// Whether anybody wants to hear of dead letters.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.subscribers.any.load(Ordering::Acquire)
+    }
+
+    /// The id of a pending timer whose message may get lost, if anybody wants to know.
+    pub(crate) fn id_for_letter(&self, core: &Core, key: Key) -> Option<TimerId> {
+        self.has_subscribers().then(|| self.id_of(core, key))
+    }
+
+    /// Tells the subscribers of a message that was lost. It is counted already. Not to be called under the lock.
+    pub(crate) fn bury(&self, lost: Lost) {
+        // No letters about letters: they would never come to an end.
+        let is_letter = lost.message.as_ref().is_some_and(|message| message.is::<DeadLetter>());
+        if is_letter {
+            self.contain(|| drop(lost));
+            return;
+        }
+        // The clock may be the user's.
+        self.contain(|| {
+            let Lost { id, deadline, reason, message_type, message } = lost;
+            let (now, deadline) = (self.clock.now(), self.tick.time_of(deadline));
+            let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
+            let timer = self.name.clone();
+            let letter = DeadLetter::new(Particulars { id, timer, reason, overdue, remaining, message_type }, message);
+            for recipient in self.subscribers.reachable() {
+                self.contain(|| drop(send(&recipient, letter.clone())));
+                self.contain(|| drop(recipient));
+            }
+        });
+    }
+}
