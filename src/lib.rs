@@ -13,10 +13,10 @@ pub mod timing;
 
 #[cfg(feature = "actix")]
 pub use actor::{
-    Alarm, BuildError, Cancel, CancelOutcome, Clock, DeadLetter, Drain, GetTimer, Inspect, Inspection, ManualClock,
-    ParseTimerIdError, Reschedule, RescheduleOutcome, Returned, ScheduleAfter, ScheduleAt, ScheduleBatch,
-    ScheduleError, SubscribeDeadLetters, SystemClock, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId,
-    TimerInfo, Timers, cancel, get,
+    Alarm, BuildError, Cancel, CancelOutcome, Clock, ContextTimer, DeadLetter, Drain, GetTimer, Inspect, Inspection,
+    ManualClock, ParseTimerIdError, Reschedule, RescheduleOutcome, Returned, ScheduleAfter, ScheduleAt, ScheduleBatch,
+    ScheduleError, SubscribeDeadLetters, SystemClock, Target, TargetTimer, TimerActor, TimerActorBuilder, TimerContext,
+    TimerId, TimerInfo, TimerOptions, Timers, cancel, get,
 };
 #[cfg(feature = "actix")]
 pub use engine::{DeadLetterReason, TimerState};

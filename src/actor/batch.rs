@@ -1,6 +1,7 @@
 //! Many timers in one message to a timer actor.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::{Context, Handler, Message};
@@ -9,6 +10,7 @@ use tokio::time::Instant;
 use super::error::ScheduleError;
 use super::id::TimerId;
 use super::messages::Answer;
+use super::options::TimerOptions;
 use super::service::When;
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -47,6 +49,8 @@ where
     M::Result: Send,
 {
     entries: Vec<Entry<M>>,
+    /// Those of the entries to come.
+    options: Option<Arc<TimerOptions>>,
 }
 
 struct Entry<M>
@@ -56,6 +60,7 @@ where
 {
     target: Target<M>,
     time: Time,
+    options: Option<Arc<TimerOptions>>,
     message: M,
 }
 
@@ -71,24 +76,33 @@ where
 {
     /// An empty batch.
     pub const fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Vec::new(), options: None }
     }
 
     /// An empty batch with room for so many timers.
     pub fn with_capacity(timers: usize) -> Self {
-        Self { entries: Vec::with_capacity(timers) }
+        Self { entries: Vec::with_capacity(timers), options: None }
     }
 
     /// Adds a message to be delivered to `target` after `delay`, counted from now.
     pub fn after(&mut self, target: impl Into<Target<M>>, delay: Duration, message: M) -> &mut Self {
         let time = Time::After { delay, requested: Instant::now() };
-        self.entries.push(Entry { target: target.into(), time, message });
-        self
+        self.add(target.into(), time, message)
     }
 
     /// Adds a message to be delivered to `target` when the wall clock shows `at`; at once if that is past.
     pub fn at(&mut self, target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> &mut Self {
-        self.entries.push(Entry { target: target.into(), time: Time::At(at.into()), message });
+        self.add(target.into(), Time::At(at.into()), message)
+    }
+
+    /// The options of the entries that are added from now on, until this is called again.
+    pub fn options(&mut self, options: TimerOptions) -> &mut Self {
+        self.options = Some(Arc::new(options));
+        self
+    }
+
+    fn add(&mut self, target: Target<M>, time: Time, message: M) -> &mut Self {
+        self.entries.push(Entry { target, time, options: self.options.clone(), message });
         self
     }
 
@@ -141,12 +155,12 @@ where
     fn handle(&mut self, batch: ScheduleBatch<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(batch.len().max(1), ctx);
         let clock = &self.service().clock;
-        let entries = batch.entries.into_iter().map(|Entry { target, time, message }| {
+        let entries = batch.entries.into_iter().map(|Entry { target, time, options, message }| {
             let when = match time {
                 Time::After { delay, requested } => When::After { delay, waited: clock.since(requested) },
                 Time::At(at) => When::At(at),
             };
-            (when, target, message)
+            (when, options, target, message)
         });
         Answer(self.service().schedule_batch(entries))
     }

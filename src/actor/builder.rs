@@ -42,6 +42,7 @@ pub struct TimerActorBuilder {
     wall_clock_check: Duration,
     clock: Option<Box<dyn Clock>>,
     watched: bool,
+    jitter_seed: Option<u64>,
 }
 
 impl Default for TimerActorBuilder {
@@ -56,6 +57,7 @@ impl Default for TimerActorBuilder {
             wall_clock_check: Duration::from_secs(10),
             clock: None,
             watched: true,
+            jitter_seed: None,
         }
     }
 }
@@ -117,6 +119,12 @@ impl TimerActorBuilder {
         self
     }
 
+    /// Lets [jitter](crate::TimerOptions::jitter) be the same in every run, for tests. Chance decides unless said otherwise.
+    pub fn jitter_seed(mut self, seed: u64) -> Self {
+        self.jitter_seed = Some(seed);
+        self
+    }
+
     /// Checks everything and builds the actor, to be started with actix's own means.
     ///
     /// # Errors
@@ -144,6 +152,7 @@ impl TimerActorBuilder {
             intake_budget: self.intake_budget,
             wall_clock_check: self.wall_clock_check,
             watched: self.watched,
+            jitter_seed: self.jitter_seed,
         };
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
         Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))

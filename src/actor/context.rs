@@ -7,6 +7,7 @@ use actix::{Actor, AsyncContext, Handler, Message};
 
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::id::TimerId;
+use super::options::{ContextTimer, TimerOptions};
 use super::registry;
 use super::service::When;
 use super::timers::{cancel, reschedule};
@@ -83,6 +84,35 @@ where
         M::Result: Send,
     {
         schedule(self, When::At(at.into()), message)
+    }
+
+    /// A timer with options, to be completed by saying when: `ctx.timer(options).after(delay, message)`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Refresh;
+    ///
+    /// struct Cache;
+    ///
+    /// impl Actor for Cache {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         // Between a minute and a minute and a half, so that many caches do not refresh at once.
+    ///         let spread = TimerOptions::new().jitter(Duration::from_secs(30));
+    ///         let _ = ctx.timer(spread).after(Duration::from_secs(60), Refresh);
+    ///     }
+    /// }
+    /// # impl Handler<Refresh> for Cache { type Result = (); fn handle(&mut self, _: Refresh, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Cache.start(); });
+    /// ```
+    fn timer(&mut self, options: TimerOptions) -> ContextTimer<'_, A> {
+        ContextTimer::new(self, options)
     }
 
     /// Cancels a timer: one of this actor's, or any other whose id is known.

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::id::TimerId;
+use super::options::TimerOptions;
 use super::service::When;
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -52,6 +53,7 @@ where
     target: Target<M>,
     delay: Duration,
     requested: Instant,
+    options: Option<Box<TimerOptions>>,
     message: M,
 }
 
@@ -62,7 +64,13 @@ where
 {
     /// A request to deliver `message` to `target` after `delay`.
     pub fn new(target: impl Into<Target<M>>, delay: Duration, message: M) -> Self {
-        Self { id: Cell::new(None), target: target.into(), delay, requested: Instant::now(), message }
+        Self { id: Cell::new(None), target: target.into(), delay, requested: Instant::now(), options: None, message }
+    }
+
+    /// The same request with options.
+    pub fn options(mut self, options: TimerOptions) -> Self {
+        self.options = Some(Box::new(options));
+        self
     }
 
     /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
@@ -84,6 +92,7 @@ where
     id: Cell<Option<TimerId>>,
     target: Target<M>,
     at: SystemTime,
+    options: Option<Box<TimerOptions>>,
     message: M,
 }
 
@@ -94,7 +103,13 @@ where
 {
     /// A request to deliver `message` to `target` when the wall clock shows `at`.
     pub fn new(target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> Self {
-        Self { id: Cell::new(None), target: target.into(), at: at.into(), message }
+        Self { id: Cell::new(None), target: target.into(), at: at.into(), options: None, message }
+    }
+
+    /// The same request with options.
+    pub fn options(mut self, options: TimerOptions) -> Self {
+        self.options = Some(Box::new(options));
+        self
     }
 
     /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
@@ -232,7 +247,11 @@ where
         self.take_in(1, ctx);
         let waited = self.service().clock.since(request.requested);
         let when = When::After { delay: request.delay, waited };
-        Answer(self.service().schedule_for(when, request.id.get(), request.target, request.message))
+        let ScheduleAfter { id, target, options, message, .. } = request;
+        Answer(match options {
+            None => self.service().schedule_for(when, id.get(), target, message),
+            Some(options) => self.service().schedule_for_with(when, id.get(), &options, target, message),
+        })
     }
 }
 
@@ -246,7 +265,11 @@ where
     fn handle(&mut self, request: ScheduleAt<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let when = When::At(request.at);
-        Answer(self.service().schedule_for(when, request.id.get(), request.target, request.message))
+        let ScheduleAt { id, target, options, message, .. } = request;
+        Answer(match options {
+            None => self.service().schedule_for(when, id.get(), target, message),
+            Some(options) => self.service().schedule_for_with(when, id.get(), &options, target, message),
+        })
     }
 }
 

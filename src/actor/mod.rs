@@ -15,8 +15,9 @@
 //!    that happens there. Then the `service/watch`, a thread of its own, takes the driver's turn, and has messages that
 //!    are stuck in an inbox sent through the mailbox (`service/escort`), where the actor cannot miss them.
 //!
-//! Around that: `builder` sets a timer actor up, `service/directory` finds the one an id belongs to, `view` is what can
-//! be seen from outside, `dead_letter` what is told of messages that were lost, `error` what can be answered.
+//! Around that: `options` is what can be wanted of a timer besides its time, `builder` sets a timer actor up,
+//! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `dead_letter` what is told
+//! of messages that were lost, `error` what can be answered.
 
 mod alarm;
 mod batch;
@@ -27,6 +28,7 @@ mod dead_letter;
 mod error;
 mod id;
 mod messages;
+mod options;
 mod registry;
 mod service;
 mod target;
@@ -42,6 +44,7 @@ pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
 pub use id::{ParseTimerIdError, TimerId};
 pub use messages::{Cancel, Drain, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
+pub use options::{ContextTimer, TargetTimer, TimerOptions};
 pub use target::Target;
 pub use timer_actor::TimerActor;
 pub use timers::{Timers, cancel, get};

@@ -8,6 +8,7 @@ use actix::{Addr, Message};
 
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::id::TimerId;
+use super::options::{TargetTimer, TimerOptions};
 use super::service::{Service, When, directory, places};
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -95,6 +96,36 @@ impl Timers {
         M::Result: Send,
     {
         self.service.schedule_for(When::At(at.into()), None, target.into(), message)
+    }
+
+    /// A timer with options for `target`, to be completed by saying when: `timers.timer(target, options).after(delay, message)`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerActor, TimerOptions};
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    ///
+    /// # System::new().block_on(async {
+    /// let timers = TimerActor::builder().start()?;
+    /// let customer = Customer.start();
+    /// let spread = TimerOptions::new().jitter(Duration::from_secs(600));
+    /// let id = timers.timer(&customer, spread).after(Duration::from_secs(3600), Remind).unwrap();
+    /// assert!(timers.get(id).unwrap().remaining <= Duration::from_secs(4200));
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn timer<M>(&self, target: impl Into<Target<M>>, options: TimerOptions) -> TargetTimer<'_, M>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        TargetTimer::new(&self.service, target.into(), options)
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.

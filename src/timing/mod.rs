@@ -9,20 +9,25 @@
 //! 5. `delay_queue`: the non-empty buckets in the order of their expiration; the only thing that drives time.
 //! 6. `wheel`: the [`Wheel`], with the algorithm taught as a worked timeline.
 //! 7. `snapshot`: counts per level and bucket.
+//! 8. `jitter` and `slack`: deadlines that are spread, and deadlines that are brought together.
 
 mod arena;
 mod delay_queue;
 mod entry;
+mod jitter;
 mod level;
 mod list;
+mod slack;
 mod snapshot;
 mod tick;
 mod wheel;
 
 pub use arena::{Arena, Key};
+pub use jitter::jitter;
 pub use level::{MAX_WHEEL_SIZE, WheelSize};
 pub use list::List;
 pub(crate) use list::{Chunks, Spot};
+pub use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
 pub use tick::{LAST_TICK, MAX_TICK, MIN_TICK, Tick, TickLength, TimingError};
 pub use wheel::{Expired, Progress, Step, Wheel};

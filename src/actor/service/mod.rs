@@ -6,7 +6,7 @@
 //!
 //! In reading order:
 //!
-//! 1. `requests`: schedule, cancel, reschedule, look.
+//! 1. `requests`: schedule, cancel, reschedule, look; `options`: schedule with options; `random`: what jitter is made of.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
 //! 3. `driver`: the alarm, and what one turn does.
 //! 4. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
@@ -23,7 +23,9 @@ mod escort;
 pub(crate) mod inbox;
 mod lanes;
 mod lookout;
+mod options;
 pub(crate) mod places;
+mod random;
 mod requests;
 mod spare;
 mod store;
@@ -46,6 +48,7 @@ pub(crate) use self::requests::When;
 use self::escort::Escort;
 use self::inbox::OwnerCard;
 use self::lanes::{Guard, Lanes, Payload};
+use self::random::Random;
 use self::subscribers::Subscribers;
 use self::watch::Watched;
 use super::clock::Clock;
@@ -67,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) wall_clock_check: Duration,
     /// Runs on the real clock, so that the watch can help.
     pub(crate) watched: bool,
+    /// What jitter begins with; chance decides if none is given.
+    pub(crate) jitter_seed: Option<u64>,
 }
 
 pub(crate) struct Service {
@@ -80,6 +85,7 @@ pub(crate) struct Service {
     /// Requests handled from the mailbox in this turn.
     pub(super) intake: AtomicUsize,
     pub(crate) subscribers: Subscribers,
+    random: Random,
     ids: IdMaker,
     number: u32,
     /// The driver has stopped: nothing will ever be delivered again.
@@ -176,6 +182,7 @@ impl Service {
             tick: settings.engine.tick,
             meters,
             driver: AtomicWaker::new(),
+            random: Random::new(settings.jitter_seed),
             settings,
             intake: AtomicUsize::new(0),
             subscribers: Subscribers::default(),

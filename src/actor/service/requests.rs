@@ -1,5 +1,6 @@
 //! What may be asked of a service: schedule, cancel, move, look.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::dev::ToEnvelope;
@@ -9,6 +10,7 @@ use super::lanes::{Lanes, Parcel, Payload};
 use super::{Core, Service};
 use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::actor::id::TimerId;
+use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
 use crate::actor::view::{Inspection, TimerInfo};
 use crate::engine::{Ending, NotPending, OwnerId, Refusal};
@@ -36,11 +38,20 @@ impl When {
 }
 
 /// A deadline in ticks, with the tick in which it was asked for.
-struct Moment {
-    now: Tick,
-    deadline: Tick,
+pub(super) struct Moment {
+    pub(super) now: Tick,
+    pub(super) deadline: Tick,
     /// The time of day, as a duration since the Unix epoch.
     wall: Option<Duration>,
+    /// How far away it is.
+    pub(super) delay: Duration,
+}
+
+/// When a message is wanted, on the clock of the service.
+pub(super) struct Wanted {
+    pub(super) time: Duration,
+    /// The time of day, as a duration since the Unix epoch.
+    pub(super) wall: Option<Duration>,
     /// How far away it is.
     delay: Duration,
 }
@@ -145,7 +156,7 @@ impl Service {
     /// Schedules many messages to recipients, in their order, with few looks at the clock and few locks.
     pub(crate) fn schedule_batch<M>(
         &self,
-        entries: impl IntoIterator<Item = (When, Target<M>, M)>,
+        entries: impl IntoIterator<Item = (When, Option<Arc<TimerOptions>>, Target<M>, M)>,
     ) -> Vec<Result<TimerId, ScheduleError<M>>>
     where
         M: Message + Send + 'static,
@@ -158,7 +169,13 @@ impl Service {
             let part: Vec<(Moment, Parcel<M>)> = entries
                 .by_ref()
                 .take(ADMITTED_AT_ONCE)
-                .map(|(when, target, message)| (self.moment_at(now, when), Parcel { target, message }))
+                .map(|(when, options, target, message)| {
+                    let moment = match options {
+                        Some(options) => self.moment_with(now, when, &options),
+                        None => self.moment_at(now, when),
+                    };
+                    (moment, Parcel { target, message })
+                })
                 .collect();
             if part.is_empty() {
                 return answers;
@@ -186,7 +203,17 @@ impl Service {
         lane: fn(&mut Lanes) -> u32,
         stored: S,
     ) -> Result<TimerId, ScheduleError<S>> {
-        let moment = self.moment_at(self.clock.now(), when);
+        self.place_at(self.moment_at(self.clock.now(), when), owner, id, lane, stored)
+    }
+
+    pub(super) fn place_at<S: Send + 'static>(
+        &self,
+        moment: Moment,
+        owner: Option<OwnerId>,
+        id: Option<TimerId>,
+        lane: fn(&mut Lanes) -> u32,
+        stored: S,
+    ) -> Result<TimerId, ScheduleError<S>> {
         let mut news = News::default();
         let mut core = self.core();
         let lane = lane(&mut core.lanes);
@@ -319,18 +346,27 @@ impl Service {
     }
 
     fn moment_at(&self, now: Duration, when: When) -> Moment {
-        let (deadline, wall, delay) = match when {
-            When::After { delay, waited } => (now.saturating_sub(waited).saturating_add(delay), None, delay),
+        self.moment_of(now, &self.wanted(now, when))
+    }
+
+    pub(super) fn wanted(&self, now: Duration, when: When) -> Wanted {
+        match when {
+            When::After { delay, waited } => {
+                Wanted { time: now.saturating_sub(waited).saturating_add(delay), wall: None, delay }
+            }
             When::At(at) => {
                 let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
                 let wall = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                (now.saturating_add(delay), Some(wall), delay)
+                Wanted { time: now.saturating_add(delay), wall: Some(wall), delay }
             }
-        };
+        }
+    }
+
+    pub(super) fn moment_of(&self, now: Duration, wanted: &Wanted) -> Moment {
         let tick = self.tick.round_down(now);
         // What is due already does not wait for the next tick.
-        let deadline = if deadline <= now { tick } else { self.tick.round_up(deadline) };
-        Moment { now: tick, deadline, wall, delay }
+        let deadline = if wanted.time <= now { tick } else { self.tick.round_up(wanted.time) };
+        Moment { now: tick, deadline, wall: wanted.wall, delay: wanted.delay }
     }
 
     fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {

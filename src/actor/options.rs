@@ -1,0 +1,175 @@
+//! What can be wanted of a timer besides its time and its message, and the two ways to schedule with it.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use actix::dev::{AsyncContextParts, ToEnvelope};
+use actix::{Actor, AsyncContext, Handler, Message};
+
+use super::error::ScheduleError;
+use super::id::TimerId;
+use super::registry;
+use super::service::{Service, When};
+use super::target::Target;
+
+/// What is wanted of a timer besides its time and its message.
+///
+/// Used with [`ctx.timer`](crate::TimerContext::timer), [`Timers::timer`](crate::Timers::timer), the `options` of requests
+/// ([`ScheduleAfter`](crate::ScheduleAfter::options), [`ScheduleAt`](crate::ScheduleAt::options)) and of
+/// [batches](crate::ScheduleBatch::options). A timer that needs none is scheduled without, and costs a little less.
+///
+/// Jitter and slack are for the first deadline: moving a timer later sets the very deadline that was asked for.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::TimerOptions;
+///
+/// let options = TimerOptions::new().jitter(Duration::from_secs(30)).slack(Duration::from_secs(1));
+/// assert_ne!(options, TimerOptions::default());
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "options do nothing until a timer is scheduled with them"]
+pub struct TimerOptions {
+    pub(crate) jitter: Duration,
+    pub(crate) slack: Duration,
+}
+
+impl TimerOptions {
+    /// No options.
+    pub const fn new() -> Self {
+        Self { jitter: Duration::ZERO, slack: Duration::ZERO }
+    }
+
+    /// Adds a random time between zero and `span` to the deadline, so that what would be due at one time spreads. Never
+    /// earlier than without. Each timer gets a time of its own, also when the options are shared.
+    pub const fn jitter(mut self, span: Duration) -> Self {
+        self.jitter = span;
+        self
+    }
+
+    /// Lets the timer be up to so much late, so that several come due together and the timer actor is woken less often.
+    /// After [jitter](Self::jitter), if there is both. What counts for the order is the deadline that comes out.
+    ///
+    /// Of the ticks it may take it gets the one divisible by the highest power of two. With a slack of a second and ticks
+    /// of a millisecond that are the multiples of 512 at least.
+    pub const fn slack(mut self, most: Duration) -> Self {
+        self.slack = most;
+        self
+    }
+}
+
+/// A timer of an actor's own with options; made by [`ctx.timer`](crate::TimerContext::timer), and completed by saying
+/// when.
+#[must_use = "nothing is scheduled until it is said when"]
+pub struct ContextTimer<'c, A: Actor> {
+    ctx: &'c mut A::Context,
+    options: TimerOptions,
+}
+
+impl<'c, A> ContextTimer<'c, A>
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    pub(crate) const fn new(ctx: &'c mut A::Context, options: TimerOptions) -> Self {
+        Self { ctx, options }
+    }
+
+    /// Delivers `message` to this actor after `delay`, counted from now.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](crate::TimerContext::schedule_after).
+    pub fn after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.schedule(When::after(delay), message)
+    }
+
+    /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](crate::TimerContext::schedule_after).
+    pub fn at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.schedule(When::At(at.into()), message)
+    }
+
+    fn schedule<M>(self, when: When, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        match registry::seat(self.ctx) {
+            Some((service, owner)) => service.schedule_own_with::<A, M>(when, owner, &self.options, message),
+            None => Err(ScheduleError::NoSystem { message }),
+        }
+    }
+}
+
+impl<A: Actor> fmt::Debug for ContextTimer<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextTimer").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// A timer for a target with options; made by [`Timers::timer`](crate::Timers::timer), and completed by saying when.
+#[must_use = "nothing is scheduled until it is said when"]
+pub struct TargetTimer<'t, M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    service: &'t Service,
+    target: Target<M>,
+    options: TimerOptions,
+}
+
+impl<'t, M> TargetTimer<'t, M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    pub(crate) const fn new(service: &'t Service, target: Target<M>, options: TimerOptions) -> Self {
+        Self { service, target, options }
+    }
+
+    /// Delivers `message` to the target after `delay`, counted from now.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](crate::Timers::schedule_after).
+    pub fn after(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>> {
+        self.service.schedule_for_with(When::after(delay), None, &self.options, self.target, message)
+    }
+
+    /// Delivers `message` to the target when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](crate::Timers::schedule_after).
+    pub fn at(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>> {
+        self.service.schedule_for_with(When::At(at.into()), None, &self.options, self.target, message)
+    }
+}
+
+impl<M> fmt::Debug for TargetTimer<'_, M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TargetTimer")
+            .field("target", &self.target)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

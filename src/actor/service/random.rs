@@ -1,0 +1,38 @@
+//! Random numbers for jitter.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What SplitMix64 counts by.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// SplitMix64 behind one counter: any thread takes a number without a lock.
+#[derive(Debug)]
+pub(crate) struct Random(AtomicU64);
+
+impl Random {
+    /// The same numbers for the same seed; without one, others in every run.
+    pub(crate) fn new(seed: Option<u64>) -> Self {
+        Self(AtomicU64::new(seed.unwrap_or_else(|| RandomState::new().hash_one(()))))
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        let mut mixed = self.0.fetch_add(STEP, Ordering::Relaxed);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_its_numbers_and_chance_does_not() {
+        let take = |random: Random| -> Vec<u64> { (0..100).map(|_| random.next()).collect() };
+        assert_eq!(take(Random::new(Some(7))), take(Random::new(Some(7))));
+        assert_ne!(take(Random::new(Some(7))), take(Random::new(Some(8))));
+        assert_ne!(take(Random::new(None)), take(Random::new(None)));
+    }
+}
