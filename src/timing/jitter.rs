@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// let span = Duration::from_secs(10);
 /// assert_eq!(jitter(span, 0), Duration::ZERO);
-/// assert_eq!(jitter(span, u64::MAX / 2).as_secs(), 4);
+/// assert_eq!(jitter(span, u64::MAX / 2).as_secs(), 5);
 /// assert_eq!(jitter(span, u64::MAX), span);
 /// ```
 pub const fn jitter(span: Duration, random: u64) -> Duration {

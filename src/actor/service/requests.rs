@@ -206,6 +206,8 @@ impl Service {
         self.place_at(self.moment_at(self.clock.now(), when), owner, id, lane, stored)
     }
 
+    /// Inlined, because handing the moment over costs more than it looks.
+    #[inline(always)]
     pub(super) fn place_at<S: Send + 'static>(
         &self,
         moment: Moment,
@@ -349,6 +351,7 @@ impl Service {
         self.moment_of(now, &self.wanted(now, when))
     }
 
+    #[inline]
     pub(super) fn wanted(&self, now: Duration, when: When) -> Wanted {
         match when {
             When::After { delay, waited } => {
@@ -362,6 +365,7 @@ impl Service {
         }
     }
 
+    #[inline]
     pub(super) fn moment_of(&self, now: Duration, wanted: &Wanted) -> Moment {
         let tick = self.tick.round_down(now);
         // What is due already does not wait for the next tick.
