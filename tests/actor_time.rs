@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, ManualClock, Reschedule, RescheduleOutcome, ScheduleAt, SystemClock, TimerActor, TimerActorBuilder,
+    Clock, ManualClock, Reschedule, RescheduleOutcome, ScheduleAt, SystemClock, Target, TimerActor, TimerActorBuilder,
     TimerContext, TimerId,
 };
 use support::{Log, Note, Probe, Random, StopWatch, Way, World, eventually, idle, in_virtual_time, ms, paused, run};
@@ -389,6 +389,57 @@ fn a_thread_outside_sees_the_paused_clock() {
         assert_eq!(log.take(), []);
         world.run_to(10).await;
         assert_eq!(log.take(), [("T", 10)]);
+    });
+}
+
+/// Before any alarm was set, and before the timer actor had its first turn.
+#[test]
+fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
+    for installed in [true, false] {
+        paused(async {
+            let builder = TimerActor::builder();
+            let timers = if installed { builder.install() } else { builder.start() }.unwrap();
+            let watch = StopWatch::Paused(tokio::time::Instant::now());
+            let probe = Probe::new(watch.clone());
+            let log = probe.log.clone();
+            let addr = probe.start();
+            let target = Target::from(&addr);
+            let outside = std::thread::spawn(move || {
+                // Real time, which must not show.
+                std::thread::sleep(ms(30));
+                timers.schedule_after(target, ms(10), Note("T")).unwrap();
+                timers
+            });
+            let timers = outside.join().unwrap();
+            tokio::time::sleep(ms(20)).await;
+            assert_eq!(log.take(), [("T", 10)]);
+            assert_eq!(timers.inspect().accounts.delivered, 1);
+        });
+    }
+}
+
+/// The alarm was set in real time.
+#[test]
+fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().install().unwrap();
+        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
+        let log = probe.log.clone();
+        let probe = probe.start();
+        let before = tokio::time::Instant::now();
+        timers.schedule_after(&probe, Duration::from_secs(10), Note(1)).unwrap();
+        let after = tokio::time::Instant::now();
+        for _ in 0..256 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause();
+        tokio::time::sleep_until(before + ms(9_990)).await;
+        assert_eq!(log.names(), [] as [u64; 0]);
+        tokio::time::sleep_until(after + ms(10_010)).await;
+        assert_eq!(log.names(), [1]);
+        timers.schedule_after(&probe, Duration::from_secs(3600), Note(2)).unwrap();
+        tokio::time::sleep(Duration::from_secs(3601)).await;
+        assert_eq!(log.names(), [2]);
     });
 }
 

@@ -4,22 +4,41 @@
 //! system call it waits in. On Linux a timer of the kernel is set besides, which rings within some microseconds. Tokio's
 //! stays set: it still rings where the kernel's cannot be had, and it is what moves a clock that is paused later on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::time::Instant;
 
 use super::clock::Alarm;
 
-/// Rings when `instant` has come.
-pub(super) fn at(instant: Instant) -> Alarm {
-    #[cfg(target_os = "linux")]
-    if let Some(timer) = kernel::Timer::set(instant) {
-        return Box::pin(kernel::first(timer, tokio::time::sleep_until(instant)));
+/// What the alarms of one clock are made of.
+#[derive(Debug)]
+pub(super) struct Alarms {
+    /// The kernel's timer is neither wanted nor to be had.
+    tokio_alone: AtomicBool,
+}
+
+impl Alarms {
+    /// With the kernel's timer, where there is one, or with tokio's alone.
+    pub(super) const fn new(tokio_alone: bool) -> Self {
+        Self { tokio_alone: AtomicBool::new(tokio_alone) }
     }
-    Box::pin(tokio::time::sleep_until(instant))
+
+    /// Rings when `instant` has come.
+    pub(super) fn at(&self, instant: Instant) -> Alarm {
+        #[cfg(target_os = "linux")]
+        if !self.tokio_alone.load(Ordering::Relaxed) {
+            match kernel::Timer::set(instant) {
+                Ok(Some(timer)) => return Box::pin(kernel::first(timer, tokio::time::sleep_until(instant))),
+                Ok(None) => {}
+                Err(kernel::WithoutIo) => self.tokio_alone.store(true, Ordering::Relaxed),
+            }
+        }
+        Box::pin(tokio::time::sleep_until(instant))
+    }
 }
 
 #[cfg(target_os = "linux")]
 mod kernel {
-    use std::cell::Cell;
     use std::future::{Future, poll_fn};
     use std::os::fd::OwnedFd;
     use std::panic::catch_unwind;
@@ -37,18 +56,27 @@ mod kernel {
     /// A timer of the kernel, as a file that becomes readable.
     pub(super) struct Timer(AsyncFd<OwnedFd>);
 
+    /// The runtime was made without I/O: it can watch no file.
+    pub(super) struct WithoutIo;
+
     impl Timer {
-        /// `None` if there is nothing to wait for, or the kernel's timer cannot be had.
-        pub(super) fn set(instant: Instant) -> Option<Self> {
-            let left = instant.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
+        /// `None` if there is nothing to wait for, or the kernel has no timer to give at present.
+        pub(super) fn set(instant: Instant) -> Result<Option<Self>, WithoutIo> {
+            match running_until(instant) {
+                Some(file) => Ok(watched(file)?.map(Self)),
+                None => Ok(None),
             }
-            let file =
-                timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).ok()?;
-            timerfd_settime(&file, TimerfdTimerFlags::empty(), &once_after(left)?).ok()?;
-            watched(file).map(Self)
         }
+    }
+
+    fn running_until(instant: Instant) -> Option<OwnedFd> {
+        let left = instant.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        let file = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC).ok()?;
+        timerfd_settime(&file, TimerfdTimerFlags::empty(), &once_after(left)?).ok()?;
+        Some(file)
     }
 
     fn once_after(left: Duration) -> Option<Itimerspec> {
@@ -58,20 +86,12 @@ mod kernel {
         Some(Itimerspec { it_interval: NEVER_AGAIN, it_value })
     }
 
-    /// Has tokio watch the file.
-    fn watched(file: OwnedFd) -> Option<AsyncFd<OwnedFd>> {
-        thread_local! {
-            /// The runtime of this thread was made without I/O. Tokio does not tell in any other way than a panic.
-            static WITHOUT_IO: Cell<bool> = const { Cell::new(false) };
-        }
-        if WITHOUT_IO.get() {
-            return None;
-        }
+    /// Has tokio watch the file. Tokio does not tell in any other way than a panic that it cannot.
+    fn watched(file: OwnedFd) -> Result<Option<AsyncFd<OwnedFd>>, WithoutIo> {
         // Deprecated for files that are not owned by what is given; this one is.
         #[allow(deprecated)]
         let watched = catch_unwind(|| AsyncFd::with_interest(file, Interest::READABLE).ok());
-        WITHOUT_IO.set(watched.is_err());
-        watched.ok().flatten()
+        watched.map_err(|_| WithoutIo)
     }
 
     /// Whatever rings first.

@@ -164,7 +164,10 @@ impl TimerActorBuilder {
     /// [`BuildError`] if a value is out of range or no actix system runs on this thread.
     pub fn start(self) -> Result<Timers, BuildError> {
         let arbiter = actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        self.start_on(&arbiter)
+        let timers = self.start_on(&arbiter)?;
+        // The actor starts when the arbiter comes to it; other threads may ask for the time before that.
+        timers.service().clock.started();
+        Ok(timers)
     }
 
     /// Builds the actor and starts it on another arbiter, for example one of its own.

@@ -1,4 +1,4 @@
-//! Clocks: where a timer actor reads the time and what it sleeps on. The only files that know a real clock are here.
+//! Clocks: where a timer actor reads the time and what it sleeps on.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::alarm;
+use super::alarm::Alarms;
 
 /// A future that is ready when the clock has reached the time it was made for.
 pub type Alarm = Pin<Box<dyn Future<Output = ()>>>;
@@ -32,6 +32,10 @@ pub trait Clock: Send + Sync + 'static {
 
     /// A future that is ready once [`now`](Self::now) is not before `time`. It may be ready late, never early.
     fn alarm(&self, time: Duration) -> Alarm;
+
+    /// Called in the runtime of the timer actor before the first alarm is set there, perhaps more than once: for clocks that
+    /// have to know whose time they show. Does nothing unless implemented.
+    fn started(&self) {}
 }
 
 /// A clock can be shared.
@@ -50,6 +54,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn alarm(&self, time: Duration) -> Alarm {
         (**self).alarm(time)
+    }
+
+    fn started(&self) {
+        (**self).started();
     }
 }
 
@@ -87,25 +95,58 @@ impl<C: Clock> Clock for Forward<C> {
     fn alarm(&self, time: Duration) -> Alarm {
         self.clock.alarm(time)
     }
+
+    fn started(&self) {
+        self.clock.started();
+    }
 }
 
 /// The monotonic clock of tokio, and the wall clock of the system.
 ///
 /// Under `tokio::time::pause` both stand still, and both move with `tokio::time::advance` and with tokio's own
-/// advancing when everything is idle. Pausing reaches one runtime; whoever asks from outside of it, once an alarm was
-/// set inside, is told its time all the same.
+/// advancing when everything is idle. Pausing reaches one runtime; whoever asks from outside of it is told its time all
+/// the same, if it was paused when the timer actor started there or when an alarm was set.
+///
+/// On Linux alarms are set with a timer of the kernel besides tokio's own; see
+/// [`without_kernel_timer`](Self::without_kernel_timer).
 #[derive(Debug)]
 pub struct SystemClock {
     origin: Instant,
     wall_origin: SystemTime,
-    /// The runtime that alarms were set in, if its clock was found paused.
+    /// The runtime that the timer actor runs in, if its clock was found paused.
     paused: OnceLock<Handle>,
+    alarms: Alarms,
 }
 
 impl SystemClock {
     /// A clock whose origin is now.
     pub fn new() -> Self {
-        Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new() }
+        Self::with(Alarms::new(false))
+    }
+
+    /// A clock whose origin is now, and whose alarms are tokio's alone: up to two milliseconds late instead of a fraction
+    /// of one. Where it is not on Linux, it is like [`new`](Self::new).
+    ///
+    /// It is meant for runtimes that were made without I/O (`enable_time` instead of `enable_all`). Such a runtime cannot
+    /// wait for a timer of the kernel, and tokio says so only with a panic. A clock made with `new` catches that panic and
+    /// does without from then on; but the panic hook has reported it, and in a program that aborts on panics it is the end.
+    ///
+    /// ```
+    /// use actix_timers::{SystemClock, TimerActor};
+    ///
+    /// let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    /// actix::System::with_tokio_rt(runtime).block_on(async {
+    ///     let timers = TimerActor::builder().clock(SystemClock::without_kernel_timer()).start()?;
+    ///     # drop(timers);
+    ///     # Ok::<(), actix_timers::BuildError>(())
+    /// }).unwrap();
+    /// ```
+    pub fn without_kernel_timer() -> Self {
+        Self::with(Alarms::new(true))
+    }
+
+    fn with(alarms: Alarms) -> Self {
+        Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new(), alarms }
     }
 }
 
@@ -135,16 +176,20 @@ impl Clock for SystemClock {
     }
 
     fn alarm(&self, time: Duration) -> Alarm {
+        self.started();
+        match self.origin.checked_add(time) {
+            Some(instant) if self.paused.get().is_none() => self.alarms.at(instant),
+            Some(instant) => Box::pin(tokio::time::sleep_until(instant)),
+            None => Box::pin(std::future::pending::<()>()),
+        }
+    }
+
+    fn started(&self) {
         if self.paused.get().is_none()
             && !is_real()
             && let Ok(runtime) = Handle::try_current()
         {
             let _ = self.paused.set(runtime);
-        }
-        match self.origin.checked_add(time) {
-            Some(instant) if self.paused.get().is_none() => alarm::at(instant),
-            Some(instant) => Box::pin(tokio::time::sleep_until(instant)),
-            None => Box::pin(std::future::pending::<()>()),
         }
     }
 }

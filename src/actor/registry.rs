@@ -36,6 +36,7 @@ fn here() -> Option<Timers> {
 fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
     let service = Arc::clone(actor.service());
     // Now already: if this thread is kept busy, the timer actor will not start before that ends.
+    service.clock.started();
     service.be_watched();
     places::move_in(&service);
     let timers = Timers::new(service, start(actor));

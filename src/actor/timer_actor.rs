@@ -49,6 +49,7 @@ impl Actor for TimerActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        self.service.clock.started();
         ctx.spawn(Driver::new(Arc::clone(&self.service)));
     }
 }

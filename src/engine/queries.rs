@@ -54,6 +54,12 @@ impl<P: Copy, O> Engine<P, O> {
         inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|timer| timer.payload)
     }
 
+    /// Which messages those are: while this stays the same they are the same ones, apart from those that have left or come
+    /// since.
+    pub fn upcoming_chunk(&self, id: OwnerId) -> Option<u32> {
+        self.owners.get(id).map(|owner| owner.inbox.first_chunk())
+    }
+
     /// How many owners there are.
     pub fn owners(&self) -> usize {
         self.owners.len()

@@ -45,9 +45,6 @@ use crate::engine::OwnerId;
 /// Handlers run in one poll of an actor; then others have their turn.
 const MESSAGES_PER_POLL: usize = 64;
 
-/// After so many it is time again to fetch those that come next from memory.
-const FETCH_EVERY: usize = 16;
-
 /// What the service knows about an owner.
 pub(crate) struct OwnerCard {
     /// Wakes the actor's context; none until its inbox has been polled.
@@ -264,7 +261,8 @@ where
         if this.rest(cx) {
             return Poll::Pending;
         }
-        for number in 0..MESSAGES_PER_POLL {
+        let mut fetched = None;
+        for _ in 0..MESSAGES_PER_POLL {
             if ctx.waiting() {
                 // Stopping, or waiting for a future: no messages now. The context polls again after that.
                 this.bell.ring();
@@ -280,7 +278,8 @@ where
                     }
                 }
             }
-            if number % FETCH_EVERY == 0 {
+            let upcoming = core.engine.upcoming_chunk(this.owner);
+            if std::mem::replace(&mut fetched, upcoming) != upcoming {
                 core.lanes.fetch(core.engine.upcoming(this.owner));
             }
             let Some(next) = core.engine.next_due(this.owner) else { return Poll::Pending };
