@@ -76,6 +76,47 @@ fn the_delays_of_a_batch_count_from_when_each_was_added() {
     });
 }
 
+/// Each entry has its own deadline, also those far behind in a batch that is larger than what is taken in at once and than
+/// what one turn delivers.
+#[test]
+fn the_last_entries_of_a_large_batch_have_their_own_deadlines() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        const ENTRIES: u64 = 5000;
+        let (target, log) = note_target(&world);
+        world.run_to(7).await;
+        let mut batch = ScheduleBatch::with_capacity(5000);
+        // The later in the batch, the sooner due; nothing is due at the same time as anything else.
+        (0..ENTRIES).for_each(|name| _ = batch.after(target.clone(), ms(2 * (ENTRIES - name)), Note(name)));
+        let answers = world.timers.addr().send(batch).await.unwrap();
+        for (name, id) in (0..ENTRIES).zip(&answers) {
+            let info = world.timers.get(*id.as_ref().unwrap()).unwrap();
+            assert_eq!(info.remaining, ms(2 * (ENTRIES - name)), "entry {name}");
+        }
+        world.run_to(7 + 2 * ENTRIES).await;
+        let expected: Vec<(u64, u64)> = (0..ENTRIES).rev().map(|name| (name, 7 + 2 * (ENTRIES - name))).collect();
+        assert_eq!(log.take(), expected);
+    });
+}
+
+/// A timer actor that was drained takes nothing in, and keeps nothing.
+#[test]
+fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u64>();
+        assert!(world.timers.addr().send(Drain).await.unwrap().is_empty());
+        let mut batch = ScheduleBatch::new();
+        (0..200).for_each(|_| _ = batch.after(&addr, ms(10), census.payload()));
+        let answers = world.timers.addr().send(batch).await.unwrap();
+        assert_eq!((answers.len(), census.live()), (200, 200));
+        assert!(answers.iter().all(|answer| matches!(answer, Err(ScheduleError::Stopped { .. }))));
+        drop(answers);
+        world.run_to(20).await;
+        assert_eq!((census.live(), world.pending()), (0, 0));
+        assert_eq!(world.timers.inspect().accounts.accepted, 0);
+    });
+}
+
 /// What finds no room comes back with its message, at its place; nothing is dropped or kept twice.
 #[test]
 fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
