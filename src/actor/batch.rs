@@ -20,6 +20,10 @@ use super::timer_actor::TimerActor;
 /// Answers an id or a [`ScheduleError`] with the message for each entry, in their order. Delays count from when the
 /// entry was added. A refused entry does not keep the others from being taken in.
 ///
+/// A batch is taken in as a whole, whatever the [intake budget](crate::TimerActorBuilder::intake_budget): one of a million
+/// entries keeps the arbiter of the timer actor busy for a tenth of a second and more. Where that matters, send several of
+/// some thousand entries.
+///
 /// ```
 /// use std::time::Duration;
 /// use actix::prelude::*;

@@ -65,7 +65,8 @@ impl Default for TimerActorBuilder {
 impl TimerActorBuilder {
     /// The resolution: deadlines are rounded up to a multiple of it. 1 ms unless said otherwise; 1 µs to 24 h.
     ///
-    /// With [`SystemClock`] a tick below a millisecond is not kept: tokio wakes a task once in a millisecond at most.
+    /// With [`SystemClock`] a tick below a millisecond makes messages more punctual only on Linux, where alarms are the
+    /// kernel's. Elsewhere, and where tokio's clock is paused, tokio wakes a task at whole milliseconds.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self

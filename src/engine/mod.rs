@@ -7,7 +7,8 @@
 //! 2. `timer`: what is stored for each timer, and the states it goes through.
 //! 3. `owners`: who owns which timers, and the inbox of each owner.
 //! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.
-//! 5. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), and `queries`,
+//! 5. `names`: timers by names that callers have given them.
+//! 6. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), and `queries`,
 //!    what it can be asked.
 //!
 //! The life of a timer:

@@ -7,22 +7,22 @@ use super::tick::Tick;
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) deadline: Tick,
-    /// Where in its list it is: that of a bucket, or of the caller.
+    /// Where in its list it is, be that a bucket or a list of the caller's: chunk, and below the place in it.
     chunk: u32,
-    pub(crate) place: Place,
+    pub(crate) bucket: BucketNumber,
     pub(crate) value: T,
-    spot_place: u8,
+    place: u8,
 }
 
-/// Where an entry is: in a bucket of the wheel, or detached from it (expired, and in the caller's hands).
+/// The bucket an entry is in, by level and slot; none if it is detached: expired, and in the caller's hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct BucketNumber(u32);
 
-impl Place {
+impl BucketNumber {
     /// Expired: out of the wheel, still in the arena.
     pub(crate) const DETACHED: Self = Self(u32::MAX);
 
-    pub(crate) fn bucket(level: usize, slot: usize, ring: usize) -> Self {
+    pub(crate) fn new(level: usize, slot: usize, ring: usize) -> Self {
         Self((level * ring + slot) as u32)
     }
 
@@ -35,15 +35,15 @@ impl Place {
 impl<T> Entry<T> {
     pub(crate) fn new(deadline: Tick, value: T) -> Self {
         let Spot { chunk, place } = Spot::NOWHERE;
-        Self { deadline, chunk, place: Place::DETACHED, value, spot_place: place }
+        Self { deadline, chunk, bucket: BucketNumber::DETACHED, value, place }
     }
 
     pub(crate) const fn spot(&self) -> Spot {
-        Spot { chunk: self.chunk, place: self.spot_place }
+        Spot { chunk: self.chunk, place: self.place }
     }
 
     pub(crate) const fn set_spot(&mut self, spot: Spot) {
         self.chunk = spot.chunk;
-        self.spot_place = spot.place;
+        self.place = spot.place;
     }
 }

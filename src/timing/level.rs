@@ -5,7 +5,7 @@
 //! turn after it, so that a bucket of the level above can be spread over the ring before its time has come.
 
 use super::arena::Arena;
-use super::entry::{Entry, Place};
+use super::entry::{BucketNumber, Entry};
 use super::list::{Chunks, List, Spot};
 use super::tick::{Tick, TimingError};
 
@@ -123,7 +123,7 @@ impl Level {
         let slot = slot_of(entry.deadline, self.width, ring);
         let bucket = &mut self.buckets[slot];
         let was_empty = bucket.is_empty();
-        entry.place = Place::bucket(level, slot, ring);
+        entry.bucket = BucketNumber::new(level, slot, ring);
         entry.set_spot(bucket.push_back(chunks, index));
         self.entries += 1;
         (slot, was_empty)

@@ -4,12 +4,13 @@
 //!
 //! 1. `tick`: integer time, and the rounding that makes every delivery [never early](TickLength).
 //! 2. `arena`: where entries live, under [keys](Key) that cannot go stale.
-//! 3. `list`: buckets, which are first-in first-out lists through the entries.
-//! 4. `level`: a ring of buckets, and the slot arithmetic.
-//! 5. `delay_queue`: the non-empty buckets in the order of their expiration; the only thing that drives time.
-//! 6. `wheel`: the [`Wheel`], with the algorithm taught as a worked timeline.
-//! 7. `snapshot`: counts per level and bucket.
-//! 8. `jitter` and `slack`: deadlines that are spread, and deadlines that are brought together.
+//! 3. `list`: buckets, which are first-in first-out lists that name their members in chunks.
+//! 4. `entry`: what is kept for each entry: deadline, bucket, place in the list.
+//! 5. `level`: a ring of buckets, and the slot arithmetic.
+//! 6. `delay_queue`: the non-empty buckets in the order of their expiration; the only thing that drives time.
+//! 7. `wheel`: the [`Wheel`], with the algorithm taught as a worked timeline.
+//! 8. `snapshot`: counts per level and bucket.
+//! 9. `jitter` and `slack`: deadlines that are spread, and deadlines that are brought together.
 
 mod arena;
 mod delay_queue;

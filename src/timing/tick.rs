@@ -61,7 +61,7 @@ impl TickLength {
         Ok(Self { nanos: nanos as u64 })
     }
 
-    /// One millisecond, the default: as fine as tokio's own timer can wake a task.
+    /// One millisecond, the default. See `docs/decisions.md` for why.
     pub const MILLISECOND: Self = Self { nanos: 1_000_000 };
 
     /// The length as a duration.

@@ -2,7 +2,7 @@
 
 use super::arena::{Arena, Key};
 use super::delay_queue::DelayQueue;
-use super::entry::{Entry, Place};
+use super::entry::{BucketNumber, Entry};
 use super::level::{Level, WheelSize, slot_of, turn_end};
 use super::list::{Chunks, List};
 use super::snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
@@ -288,14 +288,14 @@ impl<T> Wheel<T> {
     /// Level and first tick of the bucket an entry waits in; `None` for a dead key and for a detached entry.
     pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
         let entry = self.entries.get(key)?;
-        let (level, _) = entry.place.level_and_slot(self.size.ring())?;
+        let (level, _) = entry.bucket.level_and_slot(self.size.ring())?;
         let width = self.levels.get(level)?.width;
         Some((level, entry.deadline / width * width))
     }
 
     /// Whether the entry is in the wheel: alive and not detached.
     pub fn is_waiting(&self, key: Key) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.place.level_and_slot(self.size.ring()).is_some())
+        self.entries.get(key).is_some_and(|entry| entry.bucket.level_and_slot(self.size.ring()).is_some())
     }
 
     /// The generation slot `index` is in; see [`Arena::generation`].
@@ -452,9 +452,9 @@ impl<T> Wheel<T> {
     /// Takes an entry out of its bucket.
     fn unlink(&mut self, key: Key) -> Option<()> {
         let entry = self.entries.get_mut(key)?;
-        let (level, slot) = entry.place.level_and_slot(self.size.ring())?;
+        let (level, slot) = entry.bucket.level_and_slot(self.size.ring())?;
         let (deadline, spot) = (entry.deadline, entry.spot());
-        entry.place = Place::DETACHED;
+        entry.bucket = BucketNumber::DETACHED;
         if self.levels[level].unlink(slot, &mut self.chunks, spot) {
             let start = deadline - deadline % self.levels[level].width;
             self.emptied(Head { level, slot, start });
@@ -517,7 +517,7 @@ impl<T> Wheel<T> {
 
     fn detach_first(&mut self, head: Head) -> Option<Key> {
         let index = self.pop_first(head)?;
-        self.entries.at_mut(index)?.place = Place::DETACHED;
+        self.entries.at_mut(index)?.bucket = BucketNumber::DETACHED;
         self.entries.key_at(index)
     }
 
