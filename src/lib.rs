@@ -12,11 +12,6 @@ pub mod metrics;
 pub mod timing;
 
 #[cfg(feature = "actix")]
-pub use actor::{
-    Alarm, BuildError, Cancel, CancelOutcome, Clock, ContextTimer, DeadLetter, Drain, GetTimer, Inspect, Inspection,
-    ManualClock, ParseTimerIdError, Reschedule, RescheduleOutcome, Returned, ScheduleAfter, ScheduleAt, ScheduleBatch,
-    ScheduleError, SubscribeDeadLetters, SystemClock, Target, TargetTimer, TimerActor, TimerActorBuilder, TimerContext,
-    TimerId, TimerInfo, TimerOptions, Timers, cancel, get,
-};
+pub use actor::*;
 #[cfg(feature = "actix")]
 pub use engine::{DeadLetterReason, TimerState};

@@ -246,7 +246,7 @@ fn a_clock_may_call_the_timers() {
             timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1)).unwrap();
             settle().await;
             calls.store(true, Ordering::SeqCst);
-            clock.advance(ms(20));
+            clock.jump(ms(20));
             settle().await;
             timers.inspect();
             timers.drain();
@@ -292,7 +292,7 @@ fn a_manual_clock_at_the_end_of_time_delivers_what_is_left_and_rests() {
         let addr = Probe::new("it", &log).start();
         timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1)).unwrap();
         settle().await;
-        clock.advance(Duration::MAX);
+        clock.jump(Duration::MAX);
         settle().await;
         assert_eq!(*log.lock().unwrap(), [("it", 1, 1)]);
         assert!(clock.wall() > SystemTime::now(), "the wall clock went along");

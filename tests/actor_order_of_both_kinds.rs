@@ -147,7 +147,7 @@ fn what_others_scheduled_is_not_overtaken_when_the_actor_restarts() {
                 let mut probe = support::Probe::new(world.watch.clone());
                 probe.hook = Box::new(move |name, ctx| {
                     if *name == 2 {
-                        clock.advance(ms(1));
+                        clock.jump(ms(1));
                         ctx.stop();
                     }
                 });
@@ -168,7 +168,7 @@ fn what_others_scheduled_is_not_overtaken_when_the_actor_restarts() {
                     world.after(&addr, 10, guest);
                 }
                 world.after(&addr, 11, 3);
-                world.clock().hands.advance(ms(10));
+                world.clock().hands.jump(ms(10));
                 world.settle().await;
                 let own: &[u64] = if sets_a_timer_when_restarted { &[7] } else { &[] };
                 assert_eq!(log.names(), [&[2, 10, 11, 12, 3], own].concat(), "{expiry_budget} entries in a turn");

@@ -125,7 +125,7 @@ fn o_04_mixed_delays_of_an_actors_own_one_jump() {
             {
                 ctx.schedule_after(ms(delay), Note(name)).unwrap();
             }
-            clock.hands.advance(ms(5000));
+            clock.hands.jump(ms(5000));
         })
         .await;
         world.settle().await;
@@ -551,7 +551,7 @@ fn o_32_the_clock_goes_back() {
 fn o_32_the_wall_clock_goes_back() {
     paused(async {
         let world = World::manual(wheel_of(64));
-        world.clock().hands.advance(ms(1_000_000));
+        world.clock().hands.jump(ms(1_000_000));
         let (addr, log) = world.probe();
         for delay in [5, 500, 50_000, 5_000_000] {
             world.after(&addr, delay, delay);

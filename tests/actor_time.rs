@@ -264,7 +264,7 @@ fn a_manual_clock_moves_when_told() {
         let clock = ManualClock::new();
         assert_eq!((clock.now(), clock.wall()), (Duration::ZERO, SystemTime::UNIX_EPOCH));
         clock.set_wall(wall(0));
-        clock.advance(ms(5));
+        clock.jump(ms(5));
         assert_eq!((clock.now(), clock.wall()), (ms(5), wall(5)));
 
         let rung = Log::default();
@@ -276,18 +276,18 @@ fn a_manual_clock_moves_when_told() {
             });
         }
         idle().await;
-        clock.advance(ms(1));
+        clock.jump(ms(1));
         idle().await;
         assert_eq!(rung.names(), [6]);
-        clock.advance(ms(100));
+        clock.jump(ms(100));
         idle().await;
         let mut names = rung.names();
         names.sort_unstable();
         assert_eq!(names, [7, 8]);
 
-        clock.advance(Duration::MAX);
+        clock.jump(Duration::MAX);
         assert_eq!(clock.now(), Duration::MAX);
-        clock.advance(Duration::MAX);
+        clock.jump(Duration::MAX);
         clock.alarm(Duration::MAX).await;
     });
 }

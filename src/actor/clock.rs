@@ -2,14 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::alarm::Alarms;
+use super::manual_clock::ManualClock;
 
 /// A future that is ready when the clock has reached the time it was made for.
 pub type Alarm = Pin<Box<dyn Future<Output = ()>>>;
@@ -36,6 +36,19 @@ pub trait Clock: Send + Sync + 'static {
     /// Called in the runtime of the timer actor before the first alarm is set there, perhaps more than once: for clocks that
     /// have to know whose time they show. Does nothing unless implemented.
     fn started(&self) {}
+
+    /// Whether the wall clock needs not be looked at now and then: it moves along with the monotonic one, and when it is
+    /// set whoever waits for an alarm is woken. Not so unless an implementation says it.
+    fn wall_is_steady(&self) -> bool {
+        false
+    }
+
+    /// Whether time passes here when `clock` is moved: what [`ManualClock::advance`] waits for are the timer actors whose
+    /// clocks say so. A clock that is built on a manual one passes the question on.
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        let _ = clock;
+        false
+    }
 }
 
 /// A clock can be shared.
@@ -58,6 +71,14 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn started(&self) {
         (**self).started();
+    }
+
+    fn wall_is_steady(&self) -> bool {
+        (**self).wall_is_steady()
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        (**self).is_moved_by(clock)
     }
 }
 
@@ -98,6 +119,14 @@ impl<C: Clock> Clock for Forward<C> {
 
     fn started(&self) {
         self.clock.started();
+    }
+
+    fn wall_is_steady(&self) -> bool {
+        self.clock.wall_is_steady()
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        self.clock.is_moved_by(clock)
     }
 }
 
@@ -192,6 +221,10 @@ impl Clock for SystemClock {
             let _ = self.paused.set(runtime);
         }
     }
+
+    fn wall_is_steady(&self) -> bool {
+        self.paused.get().is_some()
+    }
 }
 
 /// Whether tokio's clock, as seen by this thread, is the real one.
@@ -213,138 +246,4 @@ pub(crate) fn is_real() -> bool {
         }
     };
     Instant::now().into_std() >= later
-}
-
-/// A clock that moves only when told, for tests.
-///
-/// Its origin is time zero; the wall clock moves along, and can be set on its own. Clones show and move the same time:
-/// give one to the timer actor's builder and keep the other.
-///
-/// ```
-/// use std::time::Duration;
-/// use actix_timers::{Clock, ManualClock};
-///
-/// let clock = ManualClock::new();
-/// clock.advance(Duration::from_secs(60));
-/// assert_eq!(clock.now(), Duration::from_secs(60));
-/// ```
-#[derive(Debug, Clone)]
-pub struct ManualClock {
-    hands: Arc<Mutex<Hands>>,
-}
-
-#[derive(Debug)]
-struct Hands {
-    now: Duration,
-    wall: SystemTime,
-    sleepers: Vec<Sleeper>,
-    /// Alarms made so far.
-    alarms: u64,
-}
-
-/// An alarm that has not rung.
-#[derive(Debug)]
-struct Sleeper {
-    alarm: u64,
-    time: Duration,
-    waker: Waker,
-}
-
-impl ManualClock {
-    /// A clock at time zero, whose wall clock shows the Unix epoch.
-    pub fn new() -> Self {
-        Self::starting_at(SystemTime::UNIX_EPOCH)
-    }
-
-    /// A clock at time zero, whose wall clock shows `wall`.
-    pub fn starting_at(wall: impl Into<SystemTime>) -> Self {
-        let hands = Hands { now: Duration::ZERO, wall: wall.into(), sleepers: Vec::new(), alarms: 0 };
-        Self { hands: Arc::new(Mutex::new(hands)) }
-    }
-
-    /// Lets time pass, on both clocks. Saturates at the end of the range.
-    pub fn advance(&self, by: Duration) {
-        let mut hands = self.hands();
-        hands.now = hands.now.saturating_add(by);
-        hands.wall = hands.wall.checked_add(by).unwrap_or_else(|| end_of_time(hands.wall));
-        let now = hands.now;
-        let woken: Vec<Sleeper> = hands.sleepers.extract_if(.., |sleeper| sleeper.time <= now).collect();
-        drop(hands);
-        woken.into_iter().for_each(|sleeper| sleeper.waker.wake());
-    }
-
-    /// Steps the wall clock, forward or back, while monotonic time stands still.
-    pub fn set_wall(&self, wall: impl Into<SystemTime>) {
-        self.hands().wall = wall.into();
-    }
-
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The latest time that can be expressed, found from `from` by steps that get smaller.
-fn end_of_time(from: SystemTime) -> SystemTime {
-    let mut latest = from;
-    for bit in (0..64).rev() {
-        latest = latest.checked_add(Duration::from_secs(1 << bit)).unwrap_or(latest);
-    }
-    latest
-}
-
-impl Default for ManualClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for ManualClock {
-    fn now(&self) -> Duration {
-        self.hands().now
-    }
-
-    fn wall(&self) -> SystemTime {
-        self.hands().wall
-    }
-
-    fn since(&self, _: Instant) -> Duration {
-        // Time stands still between two calls of `advance`, so a request waits no time in a mailbox.
-        Duration::ZERO
-    }
-
-    fn alarm(&self, time: Duration) -> Alarm {
-        let mut hands = self.hands();
-        hands.alarms += 1;
-        Box::pin(ManualAlarm { clock: self.clone(), number: hands.alarms, time })
-    }
-}
-
-struct ManualAlarm {
-    clock: ManualClock,
-    number: u64,
-    time: Duration,
-}
-
-impl Future for ManualAlarm {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut hands = self.clock.hands();
-        if hands.now >= self.time {
-            return Poll::Ready(());
-        }
-        match hands.sleepers.iter_mut().find(|sleeper| sleeper.alarm == self.number) {
-            Some(sleeper) => sleeper.waker.clone_from(cx.waker()),
-            None => {
-                hands.sleepers.push(Sleeper { alarm: self.number, time: self.time, waker: cx.waker().clone() });
-            }
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for ManualAlarm {
-    fn drop(&mut self) {
-        self.clock.hands().sleepers.retain(|sleeper| sleeper.alarm != self.number);
-    }
 }

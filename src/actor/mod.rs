@@ -17,7 +17,8 @@
 //!
 //! Around that: `options` is what can be wanted of a timer besides its time, `builder` sets a timer actor up,
 //! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `dead_letter` what is told
-//! of messages that were lost, `error` what can be answered.
+//! of messages that were lost, `error` what can be answered. `manual_clock`, `settling` and `testing` are for tests in
+//! virtual time.
 
 mod alarm;
 mod batch;
@@ -27,22 +28,26 @@ mod context;
 mod dead_letter;
 mod error;
 mod id;
+mod manual_clock;
 mod messages;
 mod options;
 mod registry;
 mod service;
+mod settling;
 mod target;
+pub mod testing;
 mod timer_actor;
 mod timers;
 mod view;
 
 pub use batch::ScheduleBatch;
 pub use builder::TimerActorBuilder;
-pub use clock::{Alarm, Clock, ManualClock, SystemClock};
+pub use clock::{Alarm, Clock, SystemClock};
 pub use context::TimerContext;
 pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
 pub use id::{ParseTimerIdError, TimerId};
+pub use manual_clock::ManualClock;
 pub use messages::{Cancel, Drain, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
 pub use options::{ContextTimer, TargetTimer, TimerOptions};
 pub use target::Target;

@@ -155,10 +155,10 @@ impl World {
                 match clock.next_alarm() {
                     Some(next) if next <= ms(millis) => {
                         assert!(next > now, "an alarm for {next:?} has not been looked at, it is {now:?}");
-                        clock.hands.advance(next - now);
+                        clock.hands.jump(next - now);
                     }
                     _ => {
-                        clock.hands.advance(ms(millis) - now);
+                        clock.hands.jump(ms(millis) - now);
                         break;
                     }
                 }
@@ -181,7 +181,7 @@ impl World {
         let by = ms(millis - self.now());
         match &self.watch {
             StopWatch::Paused(_) => tokio::time::advance(by).await,
-            StopWatch::Manual(clock) => clock.hands.advance(by),
+            StopWatch::Manual(clock) => clock.hands.jump(by),
             StopWatch::Source(_) => unreachable!("a world is paused or manual"),
         }
     }
@@ -505,6 +505,10 @@ impl Clock for WatchedClock {
         self.seen.most_at_once.fetch_max(sleeping.len() as u64, Ordering::SeqCst);
         drop(sleeping);
         Box::pin(WatchedAlarm { number, alarm: self.hands.alarm(time), seen: Arc::clone(&self.seen) })
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        self.hands.is_moved_by(clock)
     }
 }
 

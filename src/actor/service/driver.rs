@@ -85,7 +85,9 @@ where
     fn poll(mut self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         this.service.driver.register(cx.waker());
+        this.service.sleep.end();
         if !std::mem::replace(&mut this.started, true) {
+            let _ = this.service.thread.set(std::thread::current().id());
             this.service.be_watched();
         }
         let rang = this.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
@@ -100,13 +102,17 @@ where
             Turn::Taken => return Poll::Pending,
             Turn::Sleep(None) => {
                 this.alarm = None;
+                this.service.sleep.begin(None);
                 false
             }
             Turn::Sleep(Some(time)) if this.rings(time, cx) => {
                 this.alarm = None;
                 true
             }
-            Turn::Sleep(Some(_)) => false,
+            Turn::Sleep(Some(time)) => {
+                this.service.sleep.begin(Some(time));
+                false
+            }
         };
         if more {
             // Also if the next alarm has rung already: that may be so after every turn, on a clock that is fast.
@@ -156,6 +162,7 @@ impl Service {
         let Some(_claim) = self.claim_turn() else { return Turn::Taken };
         let began = std::time::Instant::now();
         let now = self.clock.now();
+        let steady = self.clock.wall_is_steady();
         let tick = self.tick.round_down(now);
         let arrivals = self.take_arrivals();
         let (mut guard, readings) = self.core_and_clocks(now);
@@ -211,7 +218,8 @@ impl Service {
             Ok(()) => (Some(self.report(&guard, now)), None),
             Err(later) => (None, later),
         };
-        let sleep = self.until(&mut guard, next, publish, now);
+        let look = (!steady).then(|| now.saturating_add(self.settings.wall_clock_check));
+        let sleep = self.until(&mut guard, next, publish, look);
         let armed = guard.armed;
         drop(guard);
         // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
@@ -240,10 +248,16 @@ impl Service {
         waker
     }
 
-    /// How long the driver may sleep.
-    fn until(&self, core: &mut Core, next: Option<Tick>, publish: Option<Duration>, now: Duration) -> Option<Duration> {
+    /// How long the driver may sleep, if the wall clock is to be looked at by `look`.
+    fn until(
+        &self,
+        core: &mut Core,
+        next: Option<Tick>,
+        publish: Option<Duration>,
+        look: Option<Duration>,
+    ) -> Option<Duration> {
         core.armed = next.unwrap_or(NEVER);
-        let watch = (core.engine.wall_timers() > 0).then(|| now.saturating_add(self.settings.wall_clock_check));
+        let watch = look.filter(|_| core.engine.wall_timers() > 0);
         let strays = (!core.strays.is_empty()).then_some(core.strays_at);
         let first = [next.map(|tick| self.tick.time_of(tick)), publish, watch, strays].into_iter().flatten().min();
         // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.

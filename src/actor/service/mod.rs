@@ -14,6 +14,7 @@
 //! 5. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
 //! 6. `closing`: drain and stop; `subscribers`: who hears of what was lost.
 //! 7. `directory`: which service an id belongs to.
+//! 8. `unrest`: what is left to do at one moment, for tests in virtual time.
 
 mod bell;
 pub(crate) mod closing;
@@ -31,6 +32,7 @@ mod spare;
 mod store;
 mod subscribers;
 mod sync;
+pub(crate) mod unrest;
 mod watch;
 
 use std::collections::VecDeque;
@@ -38,6 +40,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::task::Waker;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
@@ -50,6 +53,7 @@ use self::inbox::OwnerCard;
 use self::lanes::{Guard, Lanes, Payload};
 use self::random::Random;
 use self::subscribers::Subscribers;
+use self::unrest::Sleep;
 use self::watch::Watched;
 use super::clock::Clock;
 use super::id::IdMaker;
@@ -88,6 +92,9 @@ pub(crate) struct Service {
     random: Random,
     ids: IdMaker,
     number: u32,
+    sleep: Sleep,
+    /// The thread the driver runs on, once it runs.
+    thread: OnceLock<ThreadId>,
     /// The driver has stopped: nothing will ever be delivered again.
     stopped: AtomicBool,
     /// Set once the watch looks after this service.
@@ -188,6 +195,8 @@ impl Service {
             subscribers: Subscribers::default(),
             ids: IdMaker::new(number),
             number,
+            sleep: Sleep::not_yet(),
+            thread: OnceLock::new(),
             stopped: AtomicBool::new(false),
             watched: OnceLock::new(),
             arrivals: Mutex::default(),

@@ -1,0 +1,99 @@
+//! What a service has left to do at one moment; see `settling`.
+
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Service;
+use crate::engine::Accounts;
+use crate::timing::Tick;
+
+/// What the driver lets others know of its sleep.
+#[derive(Debug)]
+pub(crate) struct Sleep {
+    /// Until when, in nanoseconds of its clock.
+    until: AtomicU64,
+    /// How often it woke up.
+    wakeups: AtomicU64,
+}
+
+/// "It does not sleep."
+const AWAKE: u64 = u64::MAX;
+
+impl Sleep {
+    pub(crate) const fn not_yet() -> Self {
+        Self { until: AtomicU64::new(AWAKE), wakeups: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn end(&self) {
+        self.until.store(AWAKE, Ordering::Release);
+        self.wakeups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its alarm is set, for ever if there is none.
+    pub(crate) fn begin(&self, until: Option<Duration>) {
+        self.until.store(nanos(until).min(AWAKE - 1), Ordering::Release);
+    }
+
+    /// Whether the alarm is set, and does not ring after `time`.
+    fn ends_by(&self, time: Option<Duration>) -> bool {
+        let until = self.until.load(Ordering::Acquire);
+        until != AWAKE && until <= nanos(time)
+    }
+}
+
+fn nanos(time: Option<Duration>) -> u64 {
+    time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
+}
+
+/// What is left to do now. As long as it changes, something happens.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unrest {
+    number: u32,
+    accounts: Accounts,
+    next_wake: Option<Tick>,
+    wakeups: u64,
+    /// Messages that are due and wait for their actors.
+    waiting: usize,
+    /// The driver has something to do now.
+    driver: bool,
+    /// The actors are on the thread of whoever asks.
+    here: bool,
+}
+
+impl Unrest {
+    /// Whether it stays like that however long one waits: nothing is left to do, or actors of this thread do not take what
+    /// is theirs although they had turns to.
+    pub(crate) const fn may_last(&self) -> bool {
+        !self.driver && (self.waiting == 0 || self.here)
+    }
+}
+
+impl Service {
+    pub(crate) fn unrest(&self) -> Unrest {
+        // Read before the lock is taken: the clock may be the user's.
+        let now = self.tick.round_down(self.clock.now());
+        let arrived = !self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let core = self.core();
+        let next_wake = core.engine.next_wake();
+        let is_due = next_wake.is_some_and(|next| next <= now);
+        let sleeps = self.sleep.ends_by(next_wake.map(|next| self.tick.time_of(next)));
+        let here = self.is_here();
+        Unrest {
+            number: self.number,
+            accounts: core.engine.accounts(),
+            next_wake,
+            wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
+            waiting: core.engine.in_inboxes() + core.escorts.len(),
+            // An alarm of this thread that has not rung after so many turns will not before time passes: tokio's rings
+            // only at its own milliseconds.
+            driver: !sleeps || (is_due && !here) || arrived || !core.ended.is_empty() || !core.away.is_empty(),
+            here,
+        }
+    }
+
+    /// Whether its driver runs on this thread.
+    pub(crate) fn is_here(&self) -> bool {
+        self.thread.get() == Some(&std::thread::current().id())
+    }
+}
