@@ -104,7 +104,7 @@ fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let census = Census::default();
         let (addr, _log) = world.probe::<u64>();
-        assert!(world.timers.addr().send(Drain).await.unwrap().is_empty());
+        assert!(world.timers.addr().send(Drain::now()).await.unwrap().is_empty());
         let mut batch = ScheduleBatch::new();
         (0..200).for_each(|_| _ = batch.after(&addr, ms(10), census.payload()));
         let answers = world.timers.addr().send(batch).await.unwrap();
@@ -250,7 +250,7 @@ fn drained_messages_that_panic_when_dropped_end_nothing() {
         let timers = TimerActor::builder().start().unwrap();
         let sapper = Sapper.start();
         (0..3).for_each(|_| _ = timers.schedule_after(&sapper, ms(100), Bomb).unwrap());
-        timers.addr().do_send(Drain);
+        timers.addr().do_send(Drain::now());
         tokio::time::sleep(ms(5)).await;
         assert_eq!(timers.inspect().accounts.returned, 3);
     });

@@ -298,7 +298,7 @@ fn a_closed_service_hands_messages_back() {
         let service = world.timers.addr();
         let inspection = service.send(Inspect).await.unwrap();
         assert_eq!((inspection.accounts.refused_closed, inspection.accounts.returned), (6, 1));
-        assert!(service.send(Drain).await.unwrap().is_empty());
+        assert!(service.send(Drain::now()).await.unwrap().is_empty());
         world.run_to(1000).await;
         assert_eq!((log.take(), world.pending()), (vec![], 0));
     });
@@ -334,7 +334,7 @@ fn a_stopped_timer_actor_hands_messages_back() {
         assert_eq!(request.id(), own);
         assert!(matches!(timers.addr().send(request).await, Err(MailboxError::Closed)));
         assert!(matches!(timers.addr().send(Cancel(id)).await, Err(MailboxError::Closed)));
-        assert!(matches!(timers.addr().send(Drain).await, Err(MailboxError::Closed)));
+        assert!(matches!(timers.addr().send(Drain::now()).await, Err(MailboxError::Closed)));
     });
 }
 

@@ -349,7 +349,7 @@ fn o_36_re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
         addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
         eventually(|| stopped.load(Ordering::SeqCst)).await;
         let drained =
-            tokio::time::timeout(PATIENCE, timers.addr().send(Drain)).await.expect("nor is the service starved");
+            tokio::time::timeout(PATIENCE, timers.addr().send(Drain::now())).await.expect("nor is the service starved");
         assert!(drained.unwrap().is_empty(), "its timers ended with the actor");
     });
 }
@@ -386,7 +386,7 @@ fn o_36_re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
             tokio::task::yield_now().await;
         }
         let drained =
-            tokio::time::timeout(PATIENCE, timers.addr().send(Drain)).await.expect("the drain is not starved");
+            tokio::time::timeout(PATIENCE, timers.addr().send(Drain::now())).await.expect("the drain is not starved");
         // Either the drain found the next round pending, or the handler was refused it.
         if drained.unwrap().is_empty() {
             tokio::time::timeout(PATIENCE, refusal).await.expect("the loop ends").unwrap();

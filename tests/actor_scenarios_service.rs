@@ -110,7 +110,7 @@ fn o_44_stop_hands_back_what_is_left() {
                 world.run_to(1000).await;
                 assert_eq!(log.take(), [("soon", 3)]);
 
-                let returned = world.timers.addr().send(Drain).await.unwrap();
+                let returned = world.timers.addr().send(Drain::now()).await.unwrap();
                 let seen: Vec<_> = returned
                     .into_iter()
                     .map(|timer| {
@@ -191,7 +191,7 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
         });
         eventually(|| timers.inspect().accounts.accepted >= 1000).await;
         let handed_back = match by_message {
-            true => timers.addr().send(Drain).await.unwrap(),
+            true => timers.addr().send(Drain::now()).await.unwrap(),
             false => timers.drain(),
         };
         let accounts = timers.inspect().accounts;

@@ -126,7 +126,7 @@ fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_ser
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
         world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
-        world.timers.addr().do_send(Drain);
+        world.timers.addr().do_send(Drain::now());
         world.settle().await;
         assert_eq!(world.timers.inspect().accounts.returned, 1);
         assert!(world.timers.addr().connected());

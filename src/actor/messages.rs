@@ -168,15 +168,6 @@ pub struct GetTimer(pub TimerId);
 #[rtype(result = "Inspection")]
 pub struct Inspect;
 
-/// Close a timer actor and get back everything that was never handed over, by deadline.
-///
-/// Afterwards nothing is delivered any more and every request is refused; a second drain returns nothing.
-///
-/// A message that is on its way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
-#[rtype(result = "Vec<Returned>")]
-pub struct Drain;
-
 impl<M> Message for ScheduleAfter<M>
 where
     M: Message + Send + 'static,
@@ -226,13 +217,18 @@ where
     Q::Result: Parts,
 {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
-        let unheard = match asker {
-            Some(asker) => asker.send(self.0).err(),
-            None => Some(self.0),
-        };
-        if let Some(unheard) = unheard {
-            unheard.discard();
-        }
+        tell(self.0, asker);
+    }
+}
+
+/// Tells who asked, if anybody still waits for it.
+pub(super) fn tell<R: Parts>(answer: R, asker: Option<OneshotSender<R>>) {
+    let unheard = match asker {
+        Some(asker) => asker.send(answer).err(),
+        None => Some(answer),
+    };
+    if let Some(unheard) = unheard {
+        unheard.discard();
     }
 }
 
@@ -313,14 +309,6 @@ impl Handler<Inspect> for TimerActor {
     fn handle(&mut self, _: Inspect, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         MessageResult(self.service().inspect())
-    }
-}
-
-impl Handler<Drain> for TimerActor {
-    type Result = Answer<Vec<Returned>>;
-
-    fn handle(&mut self, _: Drain, _: &mut Context<Self>) -> Self::Result {
-        Answer(self.service().drain())
     }
 }
 

@@ -12,7 +12,7 @@ use super::options::{TargetTimer, TimerOptions};
 use super::service::{Service, When, directory, places};
 use super::target::Target;
 use super::timer_actor::TimerActor;
-use super::view::{Inspection, Returned, TimerInfo};
+use super::view::{Inspection, TimerInfo};
 
 /// A handle to a timer actor: schedules and cancels at once, from any thread, with the answer in hand.
 ///
@@ -155,14 +155,6 @@ impl Timers {
     /// The timer actor at this moment: accounts and wheel.
     pub fn inspect(&self) -> Inspection {
         self.service.inspect()
-    }
-
-    /// Closes the timer actor and gives back what was never handed over, by deadline. Afterwards nothing is delivered
-    /// any more and every request is refused; a second drain returns nothing.
-    ///
-    /// A message that is on its way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
-    pub fn drain(&self) -> Vec<Returned> {
-        self.service.drain()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::id::TimerId;
 use crate::engine::{Accounts, Engine, TimerState};
@@ -72,6 +72,9 @@ impl Inspection {
 pub struct Returned {
     /// Its id. It names no pending timer any more.
     pub id: TimerId,
+    /// When it was due, by the wall clock; `None` if that is later than a `SystemTime` can say. Who wants it delivered after
+    /// all, by another process perhaps, schedules it at that time.
+    pub deadline: Option<SystemTime>,
     /// Time that was left until its deadline; zero if that had passed.
     pub remaining: Duration,
     /// Whether it was due, and only had not been handed over yet.
@@ -103,6 +106,7 @@ impl fmt::Debug for Returned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Returned")
             .field("id", &self.id)
+            .field("deadline", &self.deadline)
             .field("remaining", &self.remaining)
             .field("message_type", &self.message_type)
             .finish_non_exhaustive()

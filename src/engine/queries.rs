@@ -1,5 +1,7 @@
 //! Questions to the engine: none of them changes anything.
 
+use std::time::Duration;
+
 use super::accounts::{Accounts, Ending};
 use super::owners::OwnerId;
 use super::scheduler::{Engine, EngineConfig};
@@ -76,6 +78,12 @@ impl<P: Copy, O> Engine<P, O> {
         let mut all: Vec<(Tick, Key)> = waiting.map(|(key, deadline, _)| (deadline, key)).collect();
         all.sort_unstable();
         all
+    }
+
+    /// The time of day that a pending timer is set to, as a duration since the Unix epoch, if it follows the wall clock.
+    pub fn wall_time(&self, key: Key) -> Option<Duration> {
+        self.wheel.get(key).filter(|timer| timer.on_wall_clock)?;
+        self.wall_times.get(key.index())
     }
 
     /// How many timers follow the wall clock.

@@ -32,12 +32,18 @@ pub(crate) enum Wakeup {
 pub(crate) struct Published {
     last: Option<Duration>,
     stale: bool,
+    hurried: bool,
 }
 
 impl Published {
     /// Something has happened. True if the driver does not know yet that there is something to publish.
     pub(crate) fn ask_to_publish(&mut self) -> bool {
-        !std::mem::replace(&mut self.stale, true)
+        !std::mem::replace(&mut self.stale, true) || self.hurried
+    }
+
+    /// From now on the driver is told of everything that happens.
+    pub(crate) fn hurry(&mut self) {
+        self.hurried = true;
     }
 
     /// Whether to publish now, and if not, when.

@@ -1,6 +1,7 @@
 //! The end: of an owner, by a drain, or because the driver has stopped.
 
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use super::lanes::Unloaded;
 use super::subscribers::Lost;
@@ -13,17 +14,22 @@ impl Service {
     /// Refuses everything from now on and gives back what was never handed over, by deadline.
     pub(crate) fn drain(&self) -> Vec<Returned> {
         let now = self.clock.now();
+        let wall = self.clock.wall();
         let returned = self.empty(Ending::Returned, |core, key, deadline| {
-            let id = self.id_of(core, key);
-            let overdue = now.checked_sub(self.tick.time_of(deadline));
-            let remaining = self.tick.time_of(deadline).saturating_sub(now);
-            (id, remaining, overdue.is_some())
+            let due = self.tick.time_of(deadline);
+            let overdue = now.checked_sub(due);
+            let at = match (core.engine.wall_time(key), overdue) {
+                (Some(at), _) => SystemTime::UNIX_EPOCH.checked_add(at),
+                (None, Some(overdue)) => wall.checked_sub(overdue),
+                (None, None) => wall.checked_add(due.saturating_sub(now)),
+            };
+            (self.id_of(core, key), at, due.saturating_sub(now), overdue.is_some())
         });
         returned
             .into_iter()
-            .map(|((id, remaining, overdue), message_type, unloaded)| {
+            .map(|((id, deadline, remaining, overdue), message_type, unloaded)| {
                 let message = unloaded.message;
-                Returned { id, remaining, overdue, message, message_type }
+                Returned { id, deadline, remaining, overdue, message, message_type }
             })
             .collect()
     }
@@ -90,7 +96,10 @@ impl Service {
             }
         }
         let look = core.published.ask_to_publish();
+        // Nothing is left to wait for.
+        let over = std::mem::take(&mut core.wind_downs);
         drop(guard);
+        drop(over);
         if look {
             self.driver.wake();
         }

@@ -221,7 +221,9 @@ impl Service {
         let look = (!steady).then(|| now.saturating_add(self.settings.wall_clock_check));
         let sleep = self.until(&mut guard, next, publish, look);
         let armed = guard.armed;
+        let over = self.wound_down(&mut guard, now);
         drop(guard);
+        drop(over);
         // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
         if armed != NEVER {
             self.expect(armed);
@@ -259,7 +261,9 @@ impl Service {
         core.armed = next.unwrap_or(NEVER);
         let watch = look.filter(|_| core.engine.wall_timers() > 0);
         let strays = (!core.strays.is_empty()).then_some(core.strays_at);
-        let first = [next.map(|tick| self.tick.time_of(tick)), publish, watch, strays].into_iter().flatten().min();
+        let wind_down = core.wind_down_at();
+        let first =
+            [next.map(|tick| self.tick.time_of(tick)), publish, watch, strays, wind_down].into_iter().flatten().min();
         // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }

@@ -12,7 +12,7 @@
 //! 4. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
 //! 5. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
-//! 6. `closing`: drain and stop; `subscribers`: who hears of what was lost.
+//! 6. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
 //! 7. `directory`: which service an id belongs to.
 //! 8. `unrest`: what is left to do at one moment, for tests in virtual time.
 
@@ -34,6 +34,7 @@ mod subscribers;
 mod sync;
 pub(crate) mod unrest;
 mod watch;
+mod wind_down;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -55,6 +56,7 @@ use self::random::Random;
 use self::subscribers::Subscribers;
 use self::unrest::Sleep;
 use self::watch::Watched;
+use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
 use crate::engine::{Engine, EngineConfig, OwnerId};
@@ -133,6 +135,8 @@ pub(crate) struct Core {
     /// How far the wall clock was ahead of the monotonic one when last compared, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
     pub(crate) published: Published,
+    /// Who waits for the end of what falls due soon.
+    pub(crate) wind_downs: Vec<WindDown>,
 }
 
 impl Core {
@@ -216,6 +220,7 @@ impl Service {
                 waiting: VecDeque::new(),
                 wall_offset: None,
                 published: Published::default(),
+                wind_downs: Vec::new(),
             }),
         }
     }

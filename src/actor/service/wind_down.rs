@@ -1,0 +1,57 @@
+//! Winding down: nothing new is taken in, and for some time what falls due is still delivered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Core, Service};
+use crate::actor::view::Returned;
+
+/// Somebody who waits for the end.
+pub(crate) struct WindDown {
+    until: Duration,
+    /// Dropped to let it go on: it hears that in any case.
+    _over: oneshot::Sender<()>,
+}
+
+impl Service {
+    /// Refuses everything from now on, delivers for `time` what falls due, and gives back the rest, by deadline.
+    pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
+        let until = self.clock.now().saturating_add(time);
+        let (over, is_over) = oneshot::channel();
+        let mut core = self.core();
+        core.engine.close();
+        // Each timer that ends may be the last: the driver is to look at each.
+        core.published.hurry();
+        core.wind_downs.push(WindDown { until, _over: over });
+        drop(core);
+        if self.is_stopped() {
+            self.core().wind_downs.clear();
+        }
+        self.driver.wake();
+        let _ = is_over.await;
+        self.drain()
+    }
+
+    /// Ends those that wait no longer: their time is over, or nothing that is pending falls due before that. To be dropped
+    /// once the lock is given up.
+    pub(crate) fn wound_down(&self, core: &mut Core, now: Duration) -> Vec<WindDown> {
+        if core.wind_downs.is_empty() {
+            return Vec::new();
+        }
+        let accounts = core.engine.accounts();
+        let in_wheel: usize = core.engine.level_stats().map(|stats| stats.entries).sum();
+        let under_way = accounts.pending > in_wheel as u64;
+        let next = core.engine.next_expiration().map_or(Duration::MAX, |next| self.tick.time_of(next));
+        let is_over = |wind_down: &mut WindDown| now >= wind_down.until || (!under_way && next > wind_down.until);
+        core.wind_downs.extract_if(.., is_over).collect()
+    }
+}
+
+impl Core {
+    /// When the driver has to look after those that wait.
+    pub(crate) fn wind_down_at(&self) -> Option<Duration> {
+        self.wind_downs.iter().map(|wind_down| wind_down.until).min()
+    }
+}
