@@ -18,6 +18,12 @@ pub(crate) struct WindDown {
 impl Service {
     /// Refuses everything from now on, delivers for `time` what falls due, and gives back the rest, by deadline.
     pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
+        let _ = self.wind_down(time).await;
+        self.drain()
+    }
+
+    /// Refuses everything from now on. What is returned is ready when nothing more is to be waited for.
+    fn wind_down(&self, time: Duration) -> oneshot::Receiver<()> {
         let until = self.clock.now().saturating_add(time);
         let (over, is_over) = oneshot::channel();
         let mut core = self.core();
@@ -30,8 +36,7 @@ impl Service {
             self.core().wind_downs.clear();
         }
         self.driver.wake();
-        let _ = is_over.await;
-        self.drain()
+        is_over
     }
 
     /// Ends those that wait no longer: their time is over, or nothing that is pending falls due before that. To be dropped
