@@ -202,6 +202,47 @@ fn a_batch_on_a_fast_clock_is_never_early() {
     });
 }
 
+/// A clock on which a second passes whenever it is asked how long something has waited, and something has waited since
+/// the clock showed an hour.
+#[derive(Default)]
+struct Busy(std::sync::atomic::AtomicU64);
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+impl Clock for Busy {
+    fn now(&self) -> Duration {
+        HOUR + Duration::from_secs(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.now()
+    }
+
+    fn since(&self, _: tokio::time::Instant) -> Duration {
+        Duration::from_secs(self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1)
+    }
+
+    fn alarm(&self, _: Duration) -> Alarm {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Time passes while a batch is taken in. It makes entries late, if anything.
+#[test]
+fn entries_are_not_early_when_taking_them_in_takes_time() {
+    paused(async {
+        let clock = std::sync::Arc::new(Busy::default());
+        let timers = TimerActor::builder().clock(std::sync::Arc::clone(&clock)).start().unwrap();
+        let probe = Probe::<u64>::new(StopWatch::Source(std::sync::Arc::default())).start();
+        let mut batch = ScheduleBatch::new();
+        (0..200).for_each(|name| _ = batch.after(&probe, 2 * HOUR, Note(name)));
+        for id in timers.addr().send(batch).await.unwrap() {
+            let deadline = clock.now() + timers.get(id.unwrap()).unwrap().remaining;
+            assert!(deadline >= 3 * HOUR, "two hours after an hour: {deadline:?}");
+        }
+    });
+}
+
 /// A message that panics when it is dropped, unless it was handled.
 struct Bomb;
 

@@ -165,10 +165,12 @@ impl Service {
         let mut entries = entries.into_iter();
         let mut answers = Vec::with_capacity(entries.size_hint().0);
         loop {
+            // How long each has waited is measured first. The other way round it would have waited longer than until now,
+            // and be due too early.
+            let part: Vec<_> = entries.by_ref().take(ADMITTED_AT_ONCE).collect();
             let now = self.clock.now();
-            let part: Vec<(Moment, Parcel<M>)> = entries
-                .by_ref()
-                .take(ADMITTED_AT_ONCE)
+            let part: Vec<(Moment, Parcel<M>)> = part
+                .into_iter()
                 .map(|(when, options, target, message)| {
                     let moment = match options {
                         Some(options) => self.moment_with(now, when, &options),
