@@ -4,10 +4,11 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{Alarm, Clock, Drain, ScheduleBatch, ScheduleError, Target, TimerActor};
+use actix_timers::{Alarm, Clock, Drain, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor};
 use support::{Census, Log, Note, Probe, StopWatch, World, in_virtual_time, ms, paused};
 
 fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
@@ -160,6 +161,47 @@ fn batches_count_against_the_intake_budget() {
     );
 }
 
+/// What is due while much is taken in does not wait until all of it is, be it one batch or many requests; and what was
+/// asked for after it is taken in after it.
+#[test]
+fn what_is_due_does_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
+    for in_one_batch in [true, false] {
+        paused(async {
+            let world = World::manual(TimerActor::builder().intake_budget(10));
+            let accepted_before = Arc::new(Mutex::new(None));
+            let (before, timers) = (Arc::clone(&accepted_before), world.timers.clone());
+            let (addr, log) = world.probe_with(|probe| {
+                probe.hook = Box::new(move |name, ctx| match *name {
+                    // This one is due while the rest is taken in.
+                    0 => _ = timers.schedule_after(ctx.address(), ms(0), Note(2000)).unwrap(),
+                    2000 => *before.lock().unwrap() = Some(timers.inspect().accounts.accepted),
+                    _ => (),
+                });
+            });
+            world.after(&addr, 10, 0);
+            world.run_to(5).await;
+            world.slip_to(10).await;
+            let mut batch = ScheduleBatch::new();
+            for name in 1..=1000 {
+                if in_one_batch {
+                    batch.after(&addr, ms(10), Note(name));
+                } else {
+                    world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), Note(name)));
+                }
+            }
+            let answers = world.timers.addr().send(batch);
+            world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), Note(1001)));
+            let ids = answers.await.unwrap();
+            assert_eq!(ids.into_iter().filter(Result::is_ok).count(), if in_one_batch { 1000 } else { 0 });
+            world.run_to(20).await;
+            let accepted = accepted_before.lock().unwrap().unwrap();
+            assert!(accepted < 100, "{accepted} taken in before it, in one batch: {in_one_batch}");
+            let names = log.names();
+            assert!(names.into_iter().filter(|name| *name != 2000).eq(0..=1001));
+        });
+    }
+}
+
 /// A clock of the user's own, on which a hundred times as much time passes.
 struct Fast(tokio::time::Instant);
 
@@ -231,9 +273,9 @@ impl Clock for Busy {
 #[test]
 fn entries_are_not_early_when_taking_them_in_takes_time() {
     paused(async {
-        let clock = std::sync::Arc::new(Busy::default());
-        let timers = TimerActor::builder().clock(std::sync::Arc::clone(&clock)).start().unwrap();
-        let probe = Probe::<u64>::new(StopWatch::Source(std::sync::Arc::default())).start();
+        let clock = Arc::new(Busy::default());
+        let timers = TimerActor::builder().clock(Arc::clone(&clock)).start().unwrap();
+        let probe = Probe::<u64>::new(StopWatch::Source(Arc::default())).start();
         let mut batch = ScheduleBatch::new();
         (0..200).for_each(|name| _ = batch.after(&probe, 2 * HOUR, Note(name)));
         for id in timers.addr().send(batch).await.unwrap() {
@@ -295,6 +337,24 @@ fn drained_messages_that_panic_when_dropped_end_nothing() {
         tokio::time::sleep(ms(5)).await;
         assert_eq!(timers.inspect().accounts.returned, 3);
     });
+}
+
+/// And with what has not been taken in yet when everything stops.
+#[test]
+fn a_system_may_end_in_the_middle_of_a_batch() {
+    let timers = paused(async {
+        let timers = TimerActor::builder().intake_budget(1).start().unwrap();
+        let sapper = Sapper.start();
+        let mut batch = ScheduleBatch::new();
+        (0..100).for_each(|_| _ = batch.after(&sapper, ms(100), Bomb));
+        timers.addr().do_send(batch);
+        while timers.inspect().accounts.accepted == 0 {
+            tokio::task::yield_now().await;
+        }
+        timers
+    });
+    let accounts = timers.inspect().accounts;
+    assert!(accounts.accepted < 100 && accounts.balance() && accounts.pending == 0, "{accounts:?}");
 }
 
 #[test]

@@ -9,9 +9,8 @@ use tokio::time::Instant;
 
 use super::error::ScheduleError;
 use super::id::TimerId;
-use super::messages::Answer;
+use super::intake::Intake;
 use super::options::TimerOptions;
-use super::service::When;
 use super::target::Target;
 use super::timer_actor::TimerActor;
 
@@ -20,9 +19,9 @@ use super::timer_actor::TimerActor;
 /// Answers an id or a [`ScheduleError`] with the message for each entry, in their order. Delays count from when the
 /// entry was added. A refused entry does not keep the others from being taken in.
 ///
-/// A batch is taken in as a whole, whatever the [intake budget](crate::TimerActorBuilder::intake_budget): one of a million
-/// entries keeps the arbiter of the timer actor busy for a tenth of a second and more. Where that matters, send several of
-/// some thousand entries.
+/// Requests that come after it are taken in after it. But a large batch is taken in by parts of as many entries as the
+/// [intake budget](crate::TimerActorBuilder::intake_budget) allows, and what is due, and other actors, have their turn in
+/// between.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,18 +56,18 @@ where
     options: Option<Arc<TimerOptions>>,
 }
 
-struct Entry<M>
+pub(super) struct Entry<M>
 where
     M: Message + Send,
     M::Result: Send,
 {
-    target: Target<M>,
-    time: Time,
-    options: Option<Arc<TimerOptions>>,
-    message: M,
+    pub(super) target: Target<M>,
+    pub(super) time: Time,
+    pub(super) options: Option<Arc<TimerOptions>>,
+    pub(super) message: M,
 }
 
-enum Time {
+pub(super) enum Time {
     After { delay: Duration, requested: Instant },
     At(SystemTime),
 }
@@ -154,18 +153,12 @@ where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    type Result = Answer<Vec<Result<TimerId, ScheduleError<M>>>>;
+    type Result = Intake<M>;
 
     fn handle(&mut self, batch: ScheduleBatch<M>, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(batch.len().max(1), ctx);
-        let clock = &self.service().clock;
-        let entries = batch.entries.into_iter().map(|Entry { target, time, options, message }| {
-            let when = match time {
-                Time::After { delay, requested } => When::After { delay, waited: clock.since(requested) },
-                Time::At(at) => When::At(at),
-            };
-            (when, options, target, message)
-        });
-        Answer(self.service().schedule_batch(entries))
+        let service = Arc::clone(self.service());
+        self.take_in(batch.len().clamp(1, service.settings.intake_budget), ctx);
+        let answers = Vec::with_capacity(batch.len());
+        Intake { service, entries: batch.entries.into_iter(), answers }
     }
 }

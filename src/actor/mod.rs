@@ -6,7 +6,7 @@
 //!    actor of the arbiter, `service/places` which owner this context is. `service/requests` fixes the deadline, stores
 //!    the message in a typed lane (`service/lanes`), gives the [engine](crate::engine) a timer for it and returns the
 //!    [`TimerId`] (`id`). A message for another actor takes the same way with a [`Target`] (`target`), as a request to
-//!    the [`TimerActor`] (`messages`, `batch`) or directly (`timers`).
+//!    the [`TimerActor`] (`messages`, `batch`, `intake`) or directly (`timers`).
 //! 2. The engine picks level and bucket. Only if the deadline is earlier than what the driver sleeps for is it woken.
 //! 3. The alarm rings (`service/driver`, on a `clock`, which sets an `alarm`). One bounded turn takes what is due out of the engine.
 //! 4. A message for a recipient is sent; one of the actor's own is shown to its `service/inbox`, which runs the handler.
@@ -29,6 +29,7 @@ mod dead_letter;
 mod drain;
 mod error;
 mod id;
+mod intake;
 mod manual_clock;
 mod messages;
 mod options;

@@ -157,6 +157,12 @@ impl Run {
 }
 
 impl Service {
+    /// Takes the driver's turn while a batch keeps it from being polled. It looks itself after that.
+    pub(crate) fn turn_in_between(self: &Arc<Self>) {
+        self.turn(Hand::Driver);
+        self.driver.wake();
+    }
+
     /// Does what is due, within the budget.
     pub(crate) fn turn(self: &Arc<Self>, hand: Hand) -> Turn {
         let Some(_claim) = self.claim_turn() else { return Turn::Taken };

@@ -153,21 +153,24 @@ impl Service {
             .map_err(|refused| refused.map(|parcel| parcel.message))
     }
 
-    /// Schedules many messages to recipients, in their order, with few looks at the clock and few locks.
-    pub(crate) fn schedule_batch<M>(
+    /// Schedules so many of the messages that come next, in their order, with few looks at the clock and few locks.
+    pub(crate) fn schedule_some<M>(
         &self,
-        entries: impl IntoIterator<Item = (When, Option<Arc<TimerOptions>>, Target<M>, M)>,
-    ) -> Vec<Result<TimerId, ScheduleError<M>>>
-    where
+        mut most: usize,
+        entries: &mut impl Iterator<Item = (When, Option<Arc<TimerOptions>>, Target<M>, M)>,
+        answers: &mut Vec<Result<TimerId, ScheduleError<M>>>,
+    ) where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        let mut entries = entries.into_iter();
-        let mut answers = Vec::with_capacity(entries.size_hint().0);
         loop {
             // How long each has waited is measured first. The other way round it would have waited longer than until now,
             // and be due too early.
-            let part: Vec<_> = entries.by_ref().take(ADMITTED_AT_ONCE).collect();
+            let part: Vec<_> = entries.by_ref().take(most.min(ADMITTED_AT_ONCE)).collect();
+            if part.is_empty() {
+                return;
+            }
+            most -= part.len();
             let now = self.clock.now();
             let part: Vec<(Moment, Parcel<M>)> = part
                 .into_iter()
@@ -179,9 +182,6 @@ impl Service {
                     (moment, Parcel { target, message })
                 })
                 .collect();
-            if part.is_empty() {
-                return answers;
-            }
             let mut news = News::default();
             let mut core = self.core();
             let lane = Lanes::of_recipients::<M>(&mut core.lanes);

@@ -1,0 +1,127 @@
+//! How a timer actor takes in a large batch: by parts, between which what is due, and other actors, have their turn.
+//!
+//! The requests behind the batch have to stay behind it, so the actor waits (`ctx.wait`) until all of it is taken in. actix
+//! polls nothing else of the actor meanwhile, the driver included. So the driver's turn is taken between two parts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Polling, Poll};
+use std::vec::IntoIter;
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::fut::ActorFuture;
+use actix::{AsyncContext, Context, Message};
+
+use super::batch::{Entry, ScheduleBatch, Time};
+use super::error::ScheduleError;
+use super::id::TimerId;
+use super::messages::{Answer, Parts};
+use super::service::{Service, When};
+use super::timer_actor::TimerActor;
+
+/// The answer to a batch, in the making.
+pub struct Intake<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    pub(super) service: Arc<Service>,
+    pub(super) entries: IntoIter<Entry<M>>,
+    pub(super) answers: Answers<M>,
+}
+
+type Answers<M> = Vec<Result<TimerId, ScheduleError<M>>>;
+
+impl<M> Intake<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    /// Takes in as much as the intake budget allows. True if that was the last of it.
+    fn take_part(&mut self) -> bool {
+        let clock = &self.service.clock;
+        let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
+            let when = match time {
+                Time::After { delay, requested } => When::After { delay, waited: clock.since(requested) },
+                Time::At(at) => When::At(at),
+            };
+            (when, options, target, message)
+        });
+        self.service.schedule_some(self.service.settings.intake_budget, &mut entries, &mut self.answers);
+        self.entries.as_slice().is_empty()
+    }
+
+    fn give_answer(&mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
+        MessageResponse::<TimerActor, ScheduleBatch<M>>::handle(Answer(std::mem::take(&mut self.answers)), ctx, asker);
+    }
+}
+
+/// What is left when the timer actor ends in the middle is dropped one by one, like an [`Answer`] that nobody hears.
+impl<M> Drop for Intake<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    fn drop(&mut self) {
+        for entry in self.entries.by_ref() {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(entry)));
+        }
+        std::mem::take(&mut self.answers).discard();
+    }
+}
+
+impl<M> MessageResponse<TimerActor, ScheduleBatch<M>> for Intake<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    fn handle(mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
+        if self.take_part() {
+            self.give_answer(ctx, asker);
+        } else {
+            ctx.wait(Rest { intake: self, asker, others_had_their_turn: false });
+        }
+    }
+}
+
+/// The parts of a batch after the first. The actor waits for them, and handles no other request meanwhile.
+struct Rest<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    intake: Intake<M>,
+    asker: Option<OneshotSender<Answers<M>>>,
+    others_had_their_turn: bool,
+}
+
+/// Nothing of it is ever pinned.
+impl<M> Unpin for Rest<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+}
+
+impl<M> ActorFuture<TimerActor> for Rest<M>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut TimerActor, ctx: &mut Context<TimerActor>, cx: &mut Polling<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        // The first poll follows at once upon the part before.
+        if std::mem::replace(&mut this.others_had_their_turn, true) {
+            this.intake.service.turn_in_between();
+            if this.intake.take_part() {
+                this.intake.give_answer(ctx, this.asker.take());
+                return Poll::Ready(());
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
