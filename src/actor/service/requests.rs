@@ -353,7 +353,7 @@ impl Service {
         self.moment_of(now, &self.wanted(now, when))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn wanted(&self, now: Duration, when: When) -> Wanted {
         match when {
             When::After { delay, waited } => {
@@ -367,7 +367,7 @@ impl Service {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn moment_of(&self, now: Duration, wanted: &Wanted) -> Moment {
         let tick = self.tick.round_down(now);
         // What is due already does not wait for the next tick.
