@@ -14,4 +14,4 @@ pub mod timing;
 #[cfg(feature = "actix")]
 pub use actor::*;
 #[cfg(feature = "actix")]
-pub use engine::{DeadLetterReason, TimerState};
+pub use engine::{DeadLetterReason, TimerGroup, TimerKey, TimerState};

@@ -11,6 +11,8 @@ use super::options::{ContextTimer, TimerOptions};
 use super::registry;
 use super::service::When;
 use super::timers::{cancel, reschedule};
+use super::view::TimerInfo;
+use crate::engine::{KeyScope, TimerKey};
 
 /// Delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the contexts of
 /// actix-web-actors.
@@ -122,6 +124,67 @@ where
     /// because this actor was not polled in time ([`InProgress`](CancelOutcome::InProgress)).
     fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
         cancel(id)
+    }
+
+    /// Cancels this actor's own timer with this [key](TimerOptions::key). [`NotFound`](CancelOutcome::NotFound) if none
+    /// has it: none was scheduled with it, or it has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct GiveUp;
+    ///
+    /// struct Call;
+    ///
+    /// impl Actor for Call {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.timer(TimerOptions::new().key("answer")).after(Duration::from_secs(30), GiveUp);
+    ///         assert!(ctx.is_active("answer"));
+    ///         assert_eq!(ctx.timers()[0].key, Some("answer".into()));
+    ///         assert!(ctx.cancel_key("answer").is_cancelled());
+    ///         assert_eq!(ctx.timer_of_key("answer"), None);
+    ///     }
+    /// }
+    /// # impl Handler<GiveUp> for Call { type Result = (); fn handle(&mut self, _: GiveUp, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Call.start(); });
+    /// ```
+    fn cancel_key(&mut self, key: impl Into<TimerKey>) -> CancelOutcome {
+        match registry::known_seat(self) {
+            Some((service, owner)) => service.cancel_key(KeyScope::Owner(owner), &key.into()),
+            None => CancelOutcome::NotFound,
+        }
+    }
+
+    /// Whether this actor has a pending timer of its own with this key.
+    fn is_active(&mut self, key: impl Into<TimerKey>) -> bool {
+        self.timer_of_key(key).is_some()
+    }
+
+    /// The id of this actor's own pending timer that has this key.
+    fn timer_of_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
+        let (service, owner) = registry::known_seat(self)?;
+        service.timer_of_key(KeyScope::Owner(owner), &key.into())
+    }
+
+    /// Cancels all timers of this actor's own, also those that are due already, and returns how many these were. Only one
+    /// that is on its way through the mailbox, because the actor was not polled in time, still arrives.
+    fn cancel_timers(&mut self) -> usize {
+        match registry::known_seat(self) {
+            Some((service, owner)) => service.cancel_all(&service.timers_of_owner(owner)),
+            None => 0,
+        }
+    }
+
+    /// This actor's own pending timers, by deadline. Those that others scheduled for it are not among them; see
+    /// [`Timers::list`](crate::Timers::list).
+    fn timers(&mut self) -> Vec<TimerInfo> {
+        registry::known_seat(self).map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
     }
 
     /// Lets a timer be due `delay` from now instead, also if it is due already and its handler has not run.

@@ -15,11 +15,13 @@
 //!    that happens there. Then the `service/watch`, a thread of its own, takes the driver's turn, and has messages that
 //!    are stuck in an inbox sent through the mailbox (`service/escort`), where the actor cannot miss them.
 //!
-//! Around that: `options` is what can be wanted of a timer besides its time, `builder` sets a timer actor up,
+//! Around that: `options` is what can be wanted of a timer besides its time, `selection` is about many timers at a time
+//! (those of an actor, `actor_id`, or of a `filter`), `guard` cancels when it is dropped, `builder` sets a timer actor up,
 //! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `dead_letter` what is told
 //! of messages that were lost, `error` what can be answered. `manual_clock`, `settling` and `testing` are for tests in
 //! virtual time.
 
+mod actor_id;
 mod alarm;
 mod batch;
 mod builder;
@@ -28,12 +30,15 @@ mod context;
 mod dead_letter;
 mod drain;
 mod error;
+mod filter;
+mod guard;
 mod id;
 mod intake;
 mod manual_clock;
 mod messages;
 mod options;
 mod registry;
+mod selection;
 mod service;
 mod settling;
 mod target;
@@ -42,6 +47,7 @@ mod timer_actor;
 mod timers;
 mod view;
 
+pub use actor_id::ActorId;
 pub use batch::ScheduleBatch;
 pub use builder::TimerActorBuilder;
 pub use clock::{Alarm, Clock, SystemClock};
@@ -49,10 +55,13 @@ pub use context::TimerContext;
 pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use drain::Drain;
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
+pub use filter::TimerFilter;
+pub use guard::TimerGuard;
 pub use id::{ParseTimerIdError, TimerId};
 pub use manual_clock::ManualClock;
 pub use messages::{Cancel, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
 pub use options::{ContextTimer, TargetTimer, TimerOptions};
+pub use selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
 pub use target::Target;
 pub use timer_actor::TimerActor;
 pub use timers::{Timers, cancel, get};

@@ -11,6 +11,7 @@ use super::id::TimerId;
 use super::registry;
 use super::service::{Service, When};
 use super::target::Target;
+use crate::engine::{TimerGroup, TimerKey};
 
 /// What is wanted of a timer besides its time and its message.
 ///
@@ -30,6 +31,8 @@ use super::target::Target;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until a timer is scheduled with them"]
 pub struct TimerOptions {
+    pub(crate) key: Option<TimerKey>,
+    pub(crate) group: Option<TimerGroup>,
     pub(crate) jitter: Duration,
     pub(crate) slack: Duration,
 }
@@ -37,7 +40,49 @@ pub struct TimerOptions {
 impl TimerOptions {
     /// No options.
     pub const fn new() -> Self {
-        Self { jitter: Duration::ZERO, slack: Duration::ZERO }
+        Self { key: None, group: None, jitter: Duration::ZERO, slack: Duration::ZERO }
+    }
+
+    /// The name of the timer. A timer of the same owner that has it already is replaced: in one step the old one is
+    /// cancelled, even if it is due and only its handler has not run, and the new one takes its place, which is also free
+    /// for it if the capacity is used up. If the new one is refused, the old one stays.
+    ///
+    /// For timers made through a context, the owner is that incarnation of the actor. For others it is the recipient: all
+    /// timers of one timer actor for the same mailbox, whatever their messages. The two do not replace each other.
+    ///
+    /// The key is free again when its timer has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Save;
+    ///
+    /// struct Editor;
+    ///
+    /// impl Editor {
+    ///     /// Saves two seconds after the last keystroke.
+    ///     fn typed(&mut self, ctx: &mut Context<Self>) {
+    ///         let _ = ctx.timer(TimerOptions::new().key("save")).after(Duration::from_secs(2), Save);
+    ///     }
+    /// }
+    /// # impl Actor for Editor { type Context = Context<Self>; fn started(&mut self, ctx: &mut Self::Context) { self.typed(ctx); } }
+    /// # impl Handler<Save> for Editor { type Result = (); fn handle(&mut self, _: Save, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Editor.start(); });
+    /// ```
+    pub fn key(mut self, key: impl Into<TimerKey>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// The group of the timer: all of one timer actor that have the same are counted, listed and cancelled together. See
+    /// [`Timers::cancel_group`](crate::Timers::cancel_group).
+    pub fn group(mut self, group: impl Into<TimerGroup>) -> Self {
+        self.group = Some(group.into());
+        self
     }
 
     /// Adds a random time between zero and `span` to the deadline, so that what would be due at one time spreads. Never

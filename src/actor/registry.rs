@@ -73,6 +73,22 @@ where
     Some((service, owner))
 }
 
+/// The owner that the actor behind `ctx` is, if it is one already. Changes nothing.
+pub(crate) fn known_seat<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
+    if ctx.parts().started()
+        && let Some(known) = places::seat_at(places::place_of(ctx))
+    {
+        return Some(known);
+    }
+    let service = places::home()?;
+    let owner = places::owner_of(place_in_memory(&ctx.address()), service.number())?;
+    Some((service, owner))
+}
+
 /// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
 fn start_here() -> Option<Arc<Service>> {
     let actor = TimerActorBuilder::default().build().ok()?;

@@ -1,5 +1,6 @@
 //! Targets: the actors that messages of timers go to, other than the one that schedules.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -76,6 +77,14 @@ where
 
     pub(crate) fn mailbox(&self) -> u64 {
         self.0.mailbox
+    }
+
+    /// Keeps the mailbox in its place in memory, and nothing alive.
+    pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
+        match &self.0.hold {
+            Hold::Weak(_) => Arc::clone(&self.0) as _,
+            Hold::Strong(recipient) => Arc::new(recipient.downgrade()),
+        }
     }
 
     /// A way to the recipient. It may have stopped all the same: ask it whether it is connected.

@@ -5,11 +5,11 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::id::TimerId;
-use crate::engine::{Accounts, Engine, TimerState};
+use crate::engine::{Accounts, Engine, TimerGroup, TimerKey, TimerState};
 use crate::timing::{TickLength, WheelSnapshot};
 
 /// One pending timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimerInfo {
     /// Its id.
@@ -24,6 +24,10 @@ pub struct TimerInfo {
     pub level: Option<usize>,
     /// The type of its message.
     pub message_type: &'static str,
+    /// Its key, if it has one.
+    pub key: Option<TimerKey>,
+    /// Its group, if it has one.
+    pub group: Option<TimerGroup>,
 }
 
 /// A timer actor at one moment.

@@ -8,8 +8,10 @@
 //! 3. `owners`: who owns which timers, and the inbox of each owner.
 //! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.
-//! 6. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), and `queries`,
-//!    what it can be asked.
+//! 6. `key` and `group`: what callers label timers with; `labels`: which timer has which; `shards` and `side_table`: what
+//!    such tables are made of.
+//! 7. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
+//!    can be asked, and `labelled`, what can be done with timers by their key, group or owner.
 //!
 //! The life of a timer:
 //!
@@ -27,14 +29,23 @@
 //! ```
 
 mod accounts;
+mod group;
+mod key;
+mod labelled;
+mod labels;
 mod names;
 mod owners;
 mod queries;
 mod scheduler;
+mod shards;
+mod side_table;
 mod timer;
 mod wall;
 
 pub use accounts::{Accounts, DeadLetterReason, Ending};
+pub use group::TimerGroup;
+pub use key::TimerKey;
+pub use labels::KeyScope;
 pub use owners::OwnerId;
 #[cfg(feature = "actix")]
 pub(crate) use scheduler::MAX_CAPACITY;

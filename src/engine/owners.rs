@@ -62,6 +62,11 @@ impl<O> Owners<O> {
         self.get(id).map_or(0, |owner| owner.timers.len() + owner.guests.len())
     }
 
+    /// How many timers an owner has, without guests.
+    pub(crate) fn own(&self, id: OwnerId) -> usize {
+        self.get(id).map_or(0, |owner| owner.timers.len())
+    }
+
     /// The slot of one of its own timers.
     pub(crate) fn any(&self, id: OwnerId) -> Option<u32> {
         self.get(id)?.timers.first(&self.chunks)

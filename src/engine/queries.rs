@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::accounts::{Accounts, Ending};
 use super::owners::OwnerId;
 use super::scheduler::{Engine, EngineConfig};
-use super::timer::{Stage, TimerView};
+use super::timer::{Mark, Stage, TimerView};
 use crate::timing::{Key, LevelStats, Tick, WheelSnapshot};
 
 impl<P: Copy, O> Engine<P, O> {
@@ -16,7 +16,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// The name of a pending timer.
     pub fn name_of(&self, key: Key) -> Option<u128> {
-        self.wheel.get(key).filter(|timer| timer.named)?;
+        self.wheel.get(key).filter(|timer| timer.marks.has(Mark::Name))?;
         self.names.of_slot(key.index())
     }
 

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::accounts::{Accounts, DeadLetterReason, Ending};
+use super::labels::Labels;
 use super::names::Names;
 use super::owners::{OwnerId, Owners};
-use super::timer::{NO_OWNER, NotPending, Stage, Timer};
+use super::timer::{Mark, NO_OWNER, NotPending, Stage, Timer};
 use super::wall::{WallTimes, estimate};
 use crate::timing::{Key, Progress, Step, Tick, TickLength, Wheel, WheelSize};
 
@@ -106,6 +107,8 @@ pub struct Engine<P, O> {
     pub(super) wall_times: WallTimes,
     /// Names given by callers.
     pub(super) names: Names,
+    /// Keys and groups.
+    pub(super) labels: Labels,
     /// How the last timer of each slot ended: lets a late cancel be answered truthfully.
     pub(super) endings: Vec<Option<Ending>>,
     pub(super) accounts: Accounts,
@@ -124,6 +127,7 @@ impl<P: Copy, O> Engine<P, O> {
             owners: Owners::new(),
             wall_times: WallTimes::default(),
             names: Names::default(),
+            labels: Labels::new(),
             endings: Vec::new(),
             accounts: Accounts::default(),
             in_inboxes: 0,
@@ -143,12 +147,25 @@ impl<P: Copy, O> Engine<P, O> {
         owner: Option<OwnerId>,
         payload: P,
     ) -> Result<Key, Refused<P>> {
+        self.take_in(now, deadline, owner, payload, 0)
+    }
+
+    /// Takes a timer in, with so many places more than the capacity allows.
+    #[inline(always)]
+    pub(super) fn take_in(
+        &mut self,
+        now: Tick,
+        deadline: Tick,
+        owner: Option<OwnerId>,
+        payload: P,
+        more: u64,
+    ) -> Result<Key, Refused<P>> {
         self.pass(now);
         if self.closed {
             self.accounts.refused_closed += 1;
             return Err(Refused { refusal: Refusal::Closed, payload });
         }
-        if self.accounts.pending >= self.config.capacity as u64 {
+        if self.accounts.pending >= self.config.capacity as u64 + more {
             self.accounts.refused_capacity += 1;
             return Err(Refused { refusal: Refusal::Capacity, payload });
         }
@@ -170,7 +187,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Binds a pending timer to a time of day, as a duration since the Unix epoch.
     pub fn set_wall_time(&mut self, key: Key, at: Duration) {
         if let Some(timer) = self.wheel.get_mut(key) {
-            timer.on_wall_clock = true;
+            timer.marks.set(Mark::WallTime);
             self.wall_times.set(key.index(), at);
         }
     }
@@ -181,7 +198,7 @@ impl<P: Copy, O> Engine<P, O> {
             return false;
         }
         if let Some(timer) = self.wheel.get_mut(key) {
-            timer.named = true;
+            timer.marks.set(Mark::Name);
             self.names.set(name, key);
         }
         true
@@ -211,7 +228,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.reschedule(self.now, key, deadline);
         if let Some(timer) = self.wheel.get_mut(key) {
             timer.stage = Stage::Waiting;
-            if std::mem::take(&mut timer.on_wall_clock) {
+            if timer.marks.clear(Mark::WallTime) {
                 self.wall_times.remove(key.index());
             }
         }
@@ -392,7 +409,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.now = self.now.max(now);
     }
 
-    fn stoppable(&self, key: Key) -> Result<(), NotPending> {
+    pub(super) fn stoppable(&self, key: Key) -> Result<(), NotPending> {
         match self.wheel.get(key) {
             Some(timer) if timer.stage == Stage::InFlight => Err(NotPending::InFlight),
             Some(_) => Ok(()),
@@ -434,8 +451,11 @@ impl<P: Copy, O> Engine<P, O> {
     fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
-        if timer.on_wall_clock {
+        if timer.marks.has(Mark::WallTime) {
             self.wall_times.remove(key.index());
+        }
+        if timer.marks.has(Mark::Labels) {
+            self.labels.forget(key.index());
         }
         let slot = key.index() as usize;
         if slot >= self.endings.len() {
@@ -464,7 +484,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// A timer that follows the wall clock and whose time of day has not come yet goes back into the wheel.
     fn put_back_if_early(&mut self, key: Key, wall: Option<Duration>) -> bool {
         let Some(wall) = wall else { return false };
-        if !self.wheel.get(key).is_some_and(|timer| timer.on_wall_clock) {
+        if !self.wheel.get(key).is_some_and(|timer| timer.marks.has(Mark::WallTime)) {
             return false;
         }
         let Some(at) = self.wall_times.get(key.index()).filter(|at| *at > wall) else { return false };

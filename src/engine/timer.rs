@@ -64,10 +64,42 @@ pub(crate) struct Timer<P> {
     owner_chunk: u32,
     owner_place: u8,
     pub(crate) stage: Stage,
-    /// Follows the wall clock; its time is kept aside.
-    pub(crate) on_wall_clock: bool,
-    /// Has a name given by the caller, kept aside.
-    pub(crate) named: bool,
+    pub(crate) marks: Marks,
+}
+
+/// What a few timers have and most have not. It is kept aside, by slot; the mark says that it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Mark {
+    /// Follows the wall clock.
+    WallTime = 1,
+    /// Has a name given by the caller.
+    Name = 2,
+    /// Has a key or belongs to a group.
+    Labels = 8,
+}
+
+/// A set of [`Mark`]s, in one byte.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) const fn has(self, mark: Mark) -> bool {
+        self.0 & mark as u8 != 0
+    }
+
+    pub(crate) const fn set(&mut self, mark: Mark) {
+        self.0 |= mark as u8;
+    }
+
+    /// Takes the mark off. Whether it was there.
+    pub(crate) const fn clear(&mut self, mark: Mark) -> bool {
+        let was_there = self.has(mark);
+        self.0 &= !(mark as u8);
+        was_there
+    }
 }
 
 impl<P> Timer<P> {
@@ -75,7 +107,7 @@ impl<P> Timer<P> {
     pub(crate) const fn new(payload: P) -> Self {
         let Spot { chunk: owner_chunk, place: owner_place } = Spot::NOWHERE;
         let stage = Stage::Waiting;
-        Self { payload, owner: NO_OWNER, owner_chunk, owner_place, stage, on_wall_clock: false, named: false }
+        Self { payload, owner: NO_OWNER, owner_chunk, owner_place, stage, marks: Marks::NONE }
     }
 
     /// It belongs to the owner in `slot`, whose list names it at `spot`.

@@ -81,6 +81,11 @@ impl<V> Arena<V> {
         self.len as usize
     }
 
+    /// How many slots there are; some of them may be free.
+    pub const fn slots(&self) -> u32 {
+        self.slots
+    }
+
     /// Whether no entry lives here.
     pub const fn is_empty(&self) -> bool {
         self.len == 0

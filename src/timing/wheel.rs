@@ -339,6 +339,11 @@ impl<T> Wheel<T> {
         list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
     }
 
+    /// How many slots entries have been put into so far; some of them may be free.
+    pub fn slots(&self) -> u32 {
+        self.entries.slots()
+    }
+
     /// How many levels exist.
     pub fn depth(&self) -> usize {
         self.levels.len()

@@ -6,7 +6,8 @@
 //!
 //! In reading order:
 //!
-//! 1. `requests`: schedule, cancel, reschedule, look; `options`: schedule with options; `random`: what jitter is made of.
+//! 1. `requests`: schedule, cancel, reschedule, look; `options`: schedule with options; `random`: what jitter is made of;
+//!    `selection`: many timers at a time.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
 //! 3. `driver`: the alarm, and what one turn does.
 //! 4. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
@@ -28,6 +29,7 @@ mod options;
 pub(crate) mod places;
 mod random;
 mod requests;
+mod selection;
 mod spare;
 mod store;
 mod subscribers;

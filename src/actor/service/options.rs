@@ -5,15 +5,67 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
-use super::Service;
-use super::lanes::{Lanes, Parcel};
-use super::requests::{Moment, When};
+use super::lanes::{Lanes, Parcel, Payload};
+use super::requests::{Admission, Moment, News, When};
+use super::{Core, Service};
 use crate::actor::error::ScheduleError;
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
-use crate::engine::OwnerId;
+use crate::engine::{KeyScope, OwnerId};
 use crate::timing::{coalesce, jitter};
+
+/// Who a timer with options belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Whose {
+    owner: Option<OwnerId>,
+    /// Among which timers its key is unique; nothing if its target had gone before it was named.
+    scope: Option<KeyScope>,
+}
+
+impl Whose {
+    const fn own(owner: OwnerId) -> Self {
+        Self { owner: Some(owner), scope: Some(KeyScope::Owner(owner)) }
+    }
+
+    pub(super) fn recipient<M>(target: &Target<M>) -> Self
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let mailbox = target.mailbox();
+        Self { owner: None, scope: (mailbox != 0).then_some(KeyScope::Recipient(mailbox)) }
+    }
+}
+
+impl Core {
+    /// Takes a timer in with its message and its labels, in the place of the one that had its key, whose message is to be
+    /// dropped after unlocking. All at once: nobody sees both, or neither.
+    #[expect(clippy::too_many_arguments, reason = "they are those of `admit`, and what comes of the key")]
+    pub(super) fn admit_with<S: Send + 'static>(
+        &mut self,
+        moment: &Moment,
+        Whose { owner, scope }: Whose,
+        options: &TimerOptions,
+        id: Option<TimerId>,
+        lane: u32,
+        stored: S,
+        news: &mut News,
+        replaced: &mut Vec<Payload>,
+    ) -> Admission<S> {
+        let key = scope.zip(options.key.clone());
+        let old = key.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
+        let timer = self.admit_by(moment, id, lane, stored, news, |engine, payload| match old {
+            Some(old) => engine.schedule_in_place_of(old, moment.now, moment.deadline, owner, payload),
+            None => engine.schedule(moment.now, moment.deadline, owner, payload),
+        })?;
+        // What is on its way already goes on without the key.
+        let payload = old.and_then(|old| self.engine.cancel(old).ok());
+        replaced.extend(payload);
+        self.engine.label(timer, key, options.group.clone());
+        Ok(timer)
+    }
+}
 
 impl Service {
     /// Schedules a message of an actor to itself.
@@ -30,8 +82,7 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        let moment = self.moment_with(self.clock.now(), when, options);
-        self.place_at(moment, Some(owner), None, Lanes::of_context::<A, M>, message)
+        self.place_with(when, Whose::own(owner), options, None, Lanes::of_context::<A, M>, message)
     }
 
     /// Schedules a message to a recipient; under an id of the caller's, if one is given.
@@ -47,9 +98,37 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        let moment = self.moment_with(self.clock.now(), when, options);
-        self.place_at(moment, None, id, Lanes::of_recipients::<M>, Parcel { target, message })
+        let whose = Whose::recipient(&target);
+        self.place_with(when, whose, options, id, Lanes::of_recipients::<M>, Parcel { target, message })
             .map_err(|refused| refused.map(|parcel| parcel.message))
+    }
+
+    fn place_with<S: Send + 'static>(
+        &self,
+        when: When,
+        whose: Whose,
+        options: &TimerOptions,
+        id: Option<TimerId>,
+        lane: fn(&mut Lanes) -> u32,
+        stored: S,
+    ) -> Result<TimerId, ScheduleError<S>> {
+        let moment = self.moment_with(self.clock.now(), when, options);
+        let mut news = News::default();
+        let mut replaced = Vec::new();
+        let mut core = self.core();
+        let lane = lane(&mut core.lanes);
+        let admitted = core.admit_with(&moment, whose, options, id, lane, stored, &mut news, &mut replaced);
+        drop(core);
+        self.discard_all(replaced);
+        self.tell(news);
+        self.answer(moment.delay, id, admitted)
+    }
+
+    /// Drops messages of timers that have ended.
+    pub(super) fn discard_all(&self, messages: Vec<Payload>) {
+        for payload in messages {
+            self.discard(self.core(), payload);
+        }
     }
 
     /// The deadline in ticks, after jitter and slack.

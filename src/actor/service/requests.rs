@@ -6,14 +6,16 @@ use std::time::{Duration, SystemTime};
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
-use super::lanes::{Lanes, Parcel, Payload};
+use super::inbox::OwnerCard;
+use super::lanes::{Guard, Lanes, Parcel, Payload};
+use super::options::Whose;
 use super::{Core, Service};
 use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
 use crate::actor::view::{Inspection, TimerInfo};
-use crate::engine::{Ending, NotPending, OwnerId, Refusal};
+use crate::engine::{Ending, Engine, NotPending, OwnerId, Refusal, Refused};
 use crate::timing::{Key, Tick};
 
 /// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
@@ -58,20 +60,20 @@ pub(super) struct Wanted {
 
 /// What others have to be told of once the lock is given up.
 #[derive(Default)]
-struct News {
+pub(super) struct News {
     /// The driver has to look.
-    look: bool,
+    pub(super) look: bool,
     /// The tick of a timer that is due before all that was known.
-    first: Option<Tick>,
+    pub(super) first: Option<Tick>,
 }
 
 /// What was not taken in, and why.
-struct Rejected<S> {
+pub(super) struct Rejected<S> {
     reason: Rejection,
     stored: S,
 }
 
-type Admission<S> = Result<Key, Rejected<S>>;
+pub(super) type Admission<S> = Result<Key, Rejected<S>>;
 
 enum Rejection {
     Duplicate(TimerId),
@@ -89,6 +91,22 @@ impl Core {
         stored: S,
         news: &mut News,
     ) -> Admission<S> {
+        self.admit_by(moment, id, lane, stored, news, |engine, payload| {
+            engine.schedule(moment.now, moment.deadline, owner, payload)
+        })
+    }
+
+    /// Takes a timer in with its message, in the way given.
+    #[inline(always)]
+    pub(super) fn admit_by<S: Send + 'static>(
+        &mut self,
+        moment: &Moment,
+        id: Option<TimerId>,
+        lane: u32,
+        stored: S,
+        news: &mut News,
+        schedule: impl FnOnce(&mut Engine<Payload, OwnerCard>, Payload) -> Result<Key, Refused<Payload>>,
+    ) -> Admission<S> {
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
@@ -98,7 +116,7 @@ impl Core {
         // Whether it is taken in or refused, there is something new to publish.
         news.look |= self.published.ask_to_publish();
         let unset = Payload { lane, slot: u32::MAX };
-        let key = match self.engine.schedule(moment.now, moment.deadline, owner, unset) {
+        let key = match schedule(&mut self.engine, unset) {
             Ok(key) => key,
             Err(refused) => return Err(Rejected { reason: Rejection::Refused(refused.refusal), stored }),
         };
@@ -172,24 +190,35 @@ impl Service {
             }
             most -= part.len();
             let now = self.clock.now();
-            let part: Vec<(Moment, Parcel<M>)> = part
+            let part: Vec<_> = part
                 .into_iter()
                 .map(|(when, options, target, message)| {
-                    let moment = match options {
-                        Some(options) => self.moment_with(now, when, &options),
+                    let moment = match &options {
+                        Some(options) => self.moment_with(now, when, options),
                         None => self.moment_at(now, when),
                     };
-                    (moment, Parcel { target, message })
+                    (moment, options, Parcel { target, message })
                 })
                 .collect();
             let mut news = News::default();
+            let mut replaced = Vec::new();
             let mut core = self.core();
             let lane = Lanes::of_recipients::<M>(&mut core.lanes);
             let admitted: Vec<(Duration, Admission<Parcel<M>>)> = part
                 .into_iter()
-                .map(|(moment, parcel)| (moment.delay, core.admit(&moment, None, None, lane, parcel, &mut news)))
+                .map(|(moment, options, parcel)| {
+                    let admitted = match options {
+                        Some(options) => {
+                            let whose = Whose::recipient(&parcel.target);
+                            core.admit_with(&moment, whose, &options, None, lane, parcel, &mut news, &mut replaced)
+                        }
+                        None => core.admit(&moment, None, None, lane, parcel, &mut news),
+                    };
+                    (moment.delay, admitted)
+                })
                 .collect();
             drop(core);
+            self.discard_all(replaced);
             self.tell(news);
             answers.extend(admitted.into_iter().map(|(delay, admitted)| {
                 self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message))
@@ -205,19 +234,7 @@ impl Service {
         lane: fn(&mut Lanes) -> u32,
         stored: S,
     ) -> Result<TimerId, ScheduleError<S>> {
-        self.place_at(self.moment_at(self.clock.now(), when), owner, id, lane, stored)
-    }
-
-    /// Inlined, because handing the moment over costs more than it looks.
-    #[inline(always)]
-    pub(super) fn place_at<S: Send + 'static>(
-        &self,
-        moment: Moment,
-        owner: Option<OwnerId>,
-        id: Option<TimerId>,
-        lane: fn(&mut Lanes) -> u32,
-        stored: S,
-    ) -> Result<TimerId, ScheduleError<S>> {
+        let moment = self.moment_at(self.clock.now(), when);
         let mut news = News::default();
         let mut core = self.core();
         let lane = lane(&mut core.lanes);
@@ -228,7 +245,7 @@ impl Service {
     }
 
     /// Tells the driver, and the watch, what they have to know.
-    fn tell(&self, news: News) {
+    pub(super) fn tell(&self, news: News) {
         if let Some(first) = news.first {
             self.expect(first);
         }
@@ -237,7 +254,7 @@ impl Service {
         }
     }
 
-    fn answer<S>(
+    pub(super) fn answer<S>(
         &self,
         delay: Duration,
         id: Option<TimerId>,
@@ -261,20 +278,35 @@ impl Service {
 
     /// Cancels a timer of this service.
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
-        let mut core = self.core();
-        let payload = match self.find(&core, id).and_then(|key| core.engine.cancel(key)) {
+        let core = self.core();
+        match self.find(&core, id) {
+            Ok(key) => self.stop(core, key),
+            Err(reason) => reason.into(),
+        }
+    }
+
+    /// Cancels a timer, and drops its message after unlocking.
+    #[inline(always)]
+    pub(super) fn stop(&self, mut core: Guard<'_>, key: Key) -> CancelOutcome {
+        let payload = match core.engine.cancel(key) {
             Ok(payload) => payload,
             Err(reason) => return reason.into(),
         };
         let look = core.published.ask_to_publish();
-        match core.lanes.lane(payload.lane).map(|lane| lane.discard) {
-            Some(discard) => drop(self.contain(|| discard(core, payload))),
-            None => drop(core),
-        }
+        self.discard(core, payload);
         if look {
             self.driver.wake();
         }
         CancelOutcome::Cancelled
+    }
+
+    /// Drops a message of a timer that has ended, after unlocking.
+    #[inline(always)]
+    pub(super) fn discard(&self, core: Guard<'_>, payload: Payload) {
+        match core.lanes.lane(payload.lane).map(|lane| lane.discard) {
+            Some(discard) => drop(self.contain(|| discard(core, payload))),
+            None => drop(core),
+        }
     }
 
     /// Moves a timer of this service.
@@ -323,7 +355,7 @@ impl Service {
     }
 
     /// The live key behind an id.
-    fn find(&self, core: &Core, id: TimerId) -> Result<Key, NotPending> {
+    pub(super) fn find(&self, core: &Core, id: TimerId) -> Result<Key, NotPending> {
         if id.actor_number().is_none() {
             return core.engine.named(id.as_uuid().as_u128()).ok_or(NotPending::Unknown);
         }
@@ -375,7 +407,7 @@ impl Service {
         Moment { now: tick, deadline, wall: wanted.wall, delay: wanted.delay }
     }
 
-    fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {
+    pub(super) fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {
         let view = core.engine.view(key)?;
         let lane = core.engine.payload(key).and_then(|payload| core.lanes.lane(payload.lane));
         let deadline = self.tick.time_of(view.deadline);
@@ -386,6 +418,8 @@ impl Service {
             overdue: now.saturating_sub(deadline),
             level: view.bucket.map(|(level, _)| level),
             message_type: lane.map_or("", |lane| lane.message_type),
+            key: core.engine.key_of(key).cloned(),
+            group: core.engine.group_of(key).cloned(),
         })
     }
 }

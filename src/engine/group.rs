@@ -1,0 +1,94 @@
+//! Groups: timers that are looked at and cancelled together.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The name of a group of timers. Cheap to clone.
+///
+/// ```
+/// use actix_timers::engine::TimerGroup;
+///
+/// assert_eq!(TimerGroup::from("campaign-7"), TimerGroup::from(format!("campaign-{}", 7)));
+/// ```
+#[derive(Clone)]
+pub struct TimerGroup(Form);
+
+#[derive(Clone)]
+enum Form {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl TimerGroup {
+    /// The name as a text.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Form::Static(text) => text,
+            Form::Shared(text) => text,
+        }
+    }
+}
+
+impl PartialEq for TimerGroup {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for TimerGroup {}
+
+impl PartialOrd for TimerGroup {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TimerGroup {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for TimerGroup {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.as_str().hash(hasher);
+    }
+}
+
+impl fmt::Display for TimerGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for TimerGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TimerGroup({:?})", self.as_str())
+    }
+}
+
+impl From<&'static str> for TimerGroup {
+    fn from(text: &'static str) -> Self {
+        Self(Form::Static(text))
+    }
+}
+
+impl From<String> for TimerGroup {
+    fn from(text: String) -> Self {
+        Self(Form::Shared(text.into()))
+    }
+}
+
+impl From<Arc<str>> for TimerGroup {
+    fn from(text: Arc<str>) -> Self {
+        Self(Form::Shared(text))
+    }
+}
+
+impl From<&TimerGroup> for TimerGroup {
+    fn from(group: &TimerGroup) -> Self {
+        group.clone()
+    }
+}

@@ -1,0 +1,190 @@
+//! Keys: names that callers give their timers, unique for each owner.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// What a caller calls a timer: a text or a number. Cheap to clone.
+///
+/// A text is the same key however it was made, a number is the same key whatever its integer type; no text is the same
+/// key as a number.
+///
+/// ```
+/// use actix_timers::engine::TimerKey;
+///
+/// assert_eq!(TimerKey::from("idle"), TimerKey::from(String::from("idle")));
+/// assert_eq!(TimerKey::from(7_u8), TimerKey::from(7_i64));
+/// assert_ne!(TimerKey::from(7), TimerKey::from("7"));
+/// assert_eq!(TimerKey::from(7).to_string(), "7");
+/// ```
+#[derive(Clone)]
+pub struct TimerKey(Form);
+
+#[derive(Clone)]
+enum Form {
+    Static(&'static str),
+    Shared(Arc<str>),
+    Natural(u64),
+    Negative(i64),
+}
+
+impl TimerKey {
+    /// The text, if it is one.
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.0 {
+            Form::Static(text) => Some(text),
+            Form::Shared(text) => Some(text),
+            Form::Natural(_) | Form::Negative(_) => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub fn as_number(&self) -> Option<i128> {
+        match self.0 {
+            Form::Natural(number) => Some(number.into()),
+            Form::Negative(number) => Some(number.into()),
+            Form::Static(_) | Form::Shared(_) => None,
+        }
+    }
+
+    /// What counts when keys are compared: numbers before texts.
+    fn value(&self) -> (Option<&str>, Option<i128>) {
+        (self.as_str(), self.as_number())
+    }
+}
+
+impl PartialEq for TimerKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.value() == other.value()
+    }
+}
+
+impl Eq for TimerKey {}
+
+impl PartialOrd for TimerKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Numbers first, then texts.
+impl Ord for TimerKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.value().cmp(&other.value())
+    }
+}
+
+impl Hash for TimerKey {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.value().hash(hasher);
+    }
+}
+
+impl fmt::Display for TimerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Form::Static(text) => f.write_str(text),
+            Form::Shared(text) => f.write_str(text),
+            Form::Natural(number) => number.fmt(f),
+            Form::Negative(number) => number.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for TimerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_str() {
+            Some(text) => write!(f, "TimerKey({text:?})"),
+            None => write!(f, "TimerKey({self})"),
+        }
+    }
+}
+
+impl From<&'static str> for TimerKey {
+    fn from(text: &'static str) -> Self {
+        Self(Form::Static(text))
+    }
+}
+
+impl From<String> for TimerKey {
+    fn from(text: String) -> Self {
+        Self(Form::Shared(text.into()))
+    }
+}
+
+impl From<Arc<str>> for TimerKey {
+    fn from(text: Arc<str>) -> Self {
+        Self(Form::Shared(text))
+    }
+}
+
+impl From<&TimerKey> for TimerKey {
+    fn from(key: &TimerKey) -> Self {
+        key.clone()
+    }
+}
+
+macro_rules! from_natural_numbers {
+    ($($number:ty)*) => {
+        $(impl From<$number> for TimerKey {
+            fn from(number: $number) -> Self {
+                Self(Form::Natural(number as u64))
+            }
+        })*
+    };
+}
+
+macro_rules! from_integers {
+    ($($number:ty)*) => {
+        $(impl From<$number> for TimerKey {
+            fn from(number: $number) -> Self {
+                let number = number as i64;
+                Self(if number < 0 { Form::Negative(number) } else { Form::Natural(number.cast_unsigned()) })
+            }
+        })*
+    };
+}
+
+from_natural_numbers!(u8 u16 u32 u64 usize);
+from_integers!(i8 i16 i32 i64 isize);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn equal_texts_and_equal_numbers_are_equal_keys() {
+        let mut keys = HashSet::new();
+        for key in [
+            TimerKey::from("a"),
+            TimerKey::from("a".to_owned()),
+            TimerKey::from(Arc::<str>::from("a")),
+            TimerKey::from(3_u8),
+            TimerKey::from(3_isize),
+            TimerKey::from(-3_i8),
+            TimerKey::from(-3_i64),
+            TimerKey::from(u64::MAX),
+            TimerKey::from("3"),
+        ] {
+            assert_eq!(key, key.clone());
+            keys.insert(key);
+        }
+        assert_eq!(keys.len(), 5);
+        let mut sorted: Vec<String> = keys.iter().map(|key| format!("{key:?}")).collect();
+        sorted.sort();
+        let expected =
+            ["TimerKey(\"3\")", "TimerKey(\"a\")", "TimerKey(-3)", "TimerKey(18446744073709551615)", "TimerKey(3)"];
+        assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn numbers_come_before_texts_and_each_in_its_order() {
+        let mut keys: Vec<TimerKey> = vec!["b".into(), 5.into(), "a".into(), (-1).into(), u64::MAX.into()];
+        keys.sort();
+        let shown: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["-1", "5", "18446744073709551615", "a", "b"]);
+    }
+}

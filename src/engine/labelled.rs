@@ -1,0 +1,114 @@
+//! What can be done with timers by their key, their group or their owner.
+
+use super::group::TimerGroup;
+use super::key::TimerKey;
+use super::labels::KeyScope;
+use super::owners::OwnerId;
+use super::scheduler::{Engine, Refused};
+use super::timer::Mark;
+use crate::timing::{Key, Tick};
+
+impl<P: Copy, O> Engine<P, O> {
+    /// Takes a timer in that replaces another: if that one can be [cancelled](Self::cancel), which is the caller's to do
+    /// then, its place counts as free already.
+    ///
+    /// # Errors
+    /// As [`schedule`](Self::schedule).
+    pub fn schedule_in_place_of(
+        &mut self,
+        old: Key,
+        now: Tick,
+        deadline: Tick,
+        owner: Option<OwnerId>,
+        payload: P,
+    ) -> Result<Key, Refused<P>> {
+        let place = u64::from(self.stoppable(old).is_ok());
+        self.take_in(now, deadline, owner, payload, place)
+    }
+
+    /// Gives a pending timer that has neither yet a key, a group, or both. A timer that had the key goes on without it.
+    /// False if that is not possible: the timer has ended, or there are too many labels.
+    ///
+    /// ```
+    /// use actix_timers::engine::{Engine, EngineConfig, KeyScope};
+    ///
+    /// let mut engine: Engine<&str, ()> = Engine::new(EngineConfig::default());
+    /// let call = engine.schedule(0, 250, None, "boarding").unwrap();
+    /// let gate = KeyScope::Recipient(7);
+    /// assert!(engine.label(call, Some((gate, "call".into())), Some("departures".into())));
+    /// assert_eq!(engine.keyed(gate, &"call".into()), Some(call));
+    /// engine.cancel(call).unwrap();
+    /// assert_eq!(engine.keyed(gate, &"call".into()), None);
+    /// ```
+    pub fn label(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
+        let Some(record) = self.wheel.get_mut(timer).filter(|record| !record.marks.has(Mark::Labels)) else {
+            return false;
+        };
+        if key.is_none() && group.is_none() {
+            return true;
+        }
+        let fits = self.labels.set(timer, key, group);
+        if fits {
+            record.marks.set(Mark::Labels);
+        }
+        fits
+    }
+
+    /// The pending timer that has this key.
+    pub fn keyed(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
+        self.labels.holder(scope, key)
+    }
+
+    /// The key of a pending timer.
+    pub fn key_of(&self, timer: Key) -> Option<&TimerKey> {
+        self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
+        self.labels.key_of(timer.index())
+    }
+
+    /// The group of a pending timer.
+    pub fn group_of(&self, timer: Key) -> Option<&TimerGroup> {
+        self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
+        self.labels.group_of(timer.index())
+    }
+
+    /// How many pending timers have a key or a group.
+    pub fn labelled(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// How many pending timers are in a group.
+    pub fn group_len(&self, group: &TimerGroup) -> usize {
+        self.labels.group_len(group)
+    }
+
+    /// Pending timers of a group in the order in which they joined it, each with its number, from `number` on. Numbers only
+    /// grow, so whoever looks at a large group in several steps goes on with the number after the last one seen.
+    pub fn group_members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
+        self.labels.members(group, number)
+    }
+
+    /// The number that the next timer to join any group will have.
+    pub const fn groups_joined(&self) -> u64 {
+        self.labels.joined()
+    }
+
+    /// One of an owner's own timers, which goes to the end of the list of these: as many calls as there are timers bring
+    /// each of them out once.
+    pub fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
+        let timer = self.wheel.key_at(self.owners.any(owner)?)?;
+        let record = self.wheel.get_mut(timer)?;
+        self.owners.leave(owner, record.owner_spot());
+        record.belong(owner.0.index(), self.owners.join(owner, timer.index()));
+        Some(timer)
+    }
+
+    /// How many timers an owner has of its own, without the guests in its inbox.
+    pub fn owned_itself(&self, owner: OwnerId) -> usize {
+        self.owners.own(owner)
+    }
+
+    /// How many slots there are; some of them may be free.
+    pub fn slots(&self) -> u32 {
+        self.wheel.slots()
+    }
+}

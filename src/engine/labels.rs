@@ -1,0 +1,187 @@
+//! Which timer has which key, and which timers are in which group. An entry leaves with its timer.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+
+use super::group::TimerGroup;
+use super::key::TimerKey;
+use super::owners::OwnerId;
+use super::shards::Shards;
+use super::side_table::SideTable;
+use crate::timing::Key;
+
+/// Among which timers a key is unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyScope {
+    /// Those of one owner.
+    Owner(OwnerId),
+    /// Those for one recipient, by the number that the caller knows it by.
+    Recipient(u64),
+}
+
+/// What one timer is labelled with.
+#[derive(Debug)]
+struct Label {
+    key: Option<(KeyScope, TimerKey)>,
+    /// Its group, and which one it was to join any.
+    group: Option<(TimerGroup, u64)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Labels {
+    by_slot: SideTable<Label>,
+    keys: Shards<(KeyScope, TimerKey), Key>,
+    /// The members of each group in the order in which they joined.
+    groups: Shards<TimerGroup, BTreeMap<u64, Key>>,
+    /// How many have joined groups since the start.
+    joined: u64,
+}
+
+impl Labels {
+    pub(crate) const fn new() -> Self {
+        Self { by_slot: SideTable::new(), keys: Shards::new(), groups: Shards::new(), joined: 0 }
+    }
+
+    /// How many timers have labels.
+    pub(crate) fn len(&self) -> usize {
+        self.by_slot.len()
+    }
+
+    /// The timer that has this key.
+    pub(crate) fn holder(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
+        self.keys.get(&(scope, key.clone())).copied()
+    }
+
+    /// Labels a timer that has no labels yet. Whoever had the key has none any more. False if no more labels fit in.
+    pub(crate) fn set(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
+        let number = self.joined;
+        let label = Label { key: key.clone(), group: group.clone().map(|group| (group, number)) };
+        if !self.by_slot.set(timer.index(), label) {
+            return false;
+        }
+        if let Some(key) = key
+            && let Some(earlier) = self.put_key(key, timer)
+            && let Some(label) = self.by_slot.get_mut(earlier.index())
+        {
+            label.key = None;
+        }
+        if let Some(group) = group {
+            self.joined += 1;
+            self.groups.entry(group).or_default().insert(number, timer);
+        }
+        true
+    }
+
+    /// Gives the key to a timer, and returns which had it.
+    fn put_key(&mut self, key: (KeyScope, TimerKey), timer: Key) -> Option<Key> {
+        match self.keys.entry(key) {
+            Entry::Occupied(mut holder) => Some(holder.insert(timer)),
+            Entry::Vacant(place) => {
+                place.insert(timer);
+                None
+            }
+        }
+    }
+
+    /// The timer in `slot` has ended.
+    pub(crate) fn forget(&mut self, slot: u32) {
+        let Some(Label { key, group }) = self.by_slot.remove(slot) else { return };
+        if let Some(key) = key
+            && let Entry::Occupied(holder) = self.keys.entry(key)
+        {
+            holder.remove();
+        }
+        if let Some((group, number)) = group
+            && let Entry::Occupied(mut members) = self.groups.entry(group)
+        {
+            members.get_mut().remove(&number);
+            if members.get().is_empty() {
+                members.remove();
+            }
+        }
+    }
+
+    pub(crate) fn key_of(&self, slot: u32) -> Option<&TimerKey> {
+        self.by_slot.get(slot)?.key.as_ref().map(|(_, key)| key)
+    }
+
+    pub(crate) fn group_of(&self, slot: u32) -> Option<&TimerGroup> {
+        self.by_slot.get(slot)?.group.as_ref().map(|(group, _)| group)
+    }
+
+    pub(crate) fn group_len(&self, group: &TimerGroup) -> usize {
+        self.groups.get(group).map_or(0, BTreeMap::len)
+    }
+
+    /// Members of a group in the order in which they joined, with their numbers, from the one with `number` on.
+    pub(crate) fn members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
+        let members = self.groups.get(group);
+        members.into_iter().flat_map(move |members| members.range(number..)).map(|(number, timer)| (*number, *timer))
+    }
+
+    /// The number that the next one to join a group will have.
+    pub(crate) const fn joined(&self) -> u64 {
+        self.joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY: KeyScope = KeyScope::Recipient(1);
+
+    fn timer(slot: u32) -> Key {
+        Key::new(slot, 0)
+    }
+
+    fn sizes(labels: &Labels) -> (usize, usize, usize) {
+        (labels.by_slot.len(), labels.keys.len(), labels.groups.len())
+    }
+
+    #[test]
+    fn nothing_is_left_of_timers_that_have_ended() {
+        let mut labels = Labels::new();
+        for slot in 0..100u32 {
+            let key = (slot % 2 == 0).then(|| (ANY, TimerKey::from(slot % 10)));
+            let group = (slot % 3 == 0).then(|| TimerGroup::from(format!("group {}", slot % 4)));
+            assert!(labels.set(timer(slot), key, group));
+        }
+        assert_eq!(sizes(&labels), (100, 5, 4));
+        (0..100).for_each(|slot| labels.forget(slot));
+        assert_eq!(sizes(&labels), (0, 0, 0));
+        labels.forget(7);
+    }
+
+    #[test]
+    fn a_key_belongs_to_the_last_that_got_it_in_its_scope() {
+        let mut labels = Labels::new();
+        let other = KeyScope::Recipient(2);
+        labels.set(timer(1), Some((ANY, "k".into())), None);
+        labels.set(timer(2), Some((other, "k".into())), None);
+        labels.set(timer(3), Some((ANY, "k".into())), None);
+        assert_eq!(labels.holder(ANY, &"k".into()), Some(timer(3)));
+        assert_eq!((labels.key_of(1), labels.key_of(3)), (None, Some(&"k".into())));
+        labels.forget(1);
+        assert_eq!(labels.holder(ANY, &"k".into()), Some(timer(3)), "it had lost the key before");
+        labels.forget(3);
+        assert_eq!((labels.holder(ANY, &"k".into()), labels.holder(other, &"k".into())), (None, Some(timer(2))));
+    }
+
+    #[test]
+    fn members_of_a_group_keep_the_order_in_which_they_joined() {
+        let mut labels = Labels::new();
+        let group = TimerGroup::from("campaign");
+        for slot in [5, 3, 9] {
+            labels.set(timer(slot), None, Some(group.clone()));
+        }
+        labels.set(timer(4), None, Some("other".into()));
+        let slots = |labels: &Labels, from| -> Vec<u32> {
+            labels.members(&group, from).map(|(_, timer)| timer.index()).collect()
+        };
+        assert_eq!((slots(&labels, 0), slots(&labels, 1), labels.joined()), (vec![5, 3, 9], vec![3, 9], 4));
+        labels.forget(3);
+        assert_eq!((slots(&labels, 0), labels.group_len(&group)), (vec![5, 9], 2));
+        assert_eq!((labels.group_of(5), labels.group_of(3)), (Some(&group), None));
+    }
+}

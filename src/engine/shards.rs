@@ -1,0 +1,69 @@
+//! One map made of many small ones, so that no insert has to move more than a small one when it grows. What is kept
+//! here is named by users, so the hash is keyed: nobody can choose names that fall together.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+/// Small tables. At ten million entries each holds ten thousand, and moves them in a fraction of a millisecond.
+const SHARDS: usize = 1024;
+
+#[derive(Debug)]
+pub(crate) struct Shards<K, V> {
+    /// Made with the first entry, all with the same hash.
+    shards: Vec<HashMap<K, V>>,
+}
+
+impl<K: Eq + Hash, V> Shards<K, V> {
+    pub(crate) const fn new() -> Self {
+        Self { shards: Vec::new() }
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.shards.get(self.shard_of(key)?)?.get(key)
+    }
+
+    pub(crate) fn entry(&mut self, key: K) -> Entry<'_, K, V> {
+        if self.shards.is_empty() {
+            let hash = RandomState::new();
+            self.shards.resize_with(SHARDS, || HashMap::with_hasher(hash.clone()));
+        }
+        let shard = self.shard_of(&key).unwrap_or(0);
+        self.shards[shard].entry(key)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(HashMap::len).sum()
+    }
+
+    fn shard_of(&self, key: &K) -> Option<usize> {
+        let hash = self.shards.first()?.hasher().hash_one(key);
+        // The low bits choose a place within a table, and the topmost are kept there.
+        Some((hash >> 40) as usize % SHARDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_found_until_it_is_taken_out() {
+        let mut map: Shards<u32, u32> = Shards::new();
+        assert_eq!(map.get(&1), None);
+        for number in 0..10_000 {
+            *map.entry(number).or_default() += number;
+        }
+        assert_eq!(map.len(), 10_000);
+        let fullest = map.shards.iter().map(HashMap::len).max();
+        assert!(fullest < Some(100), "they spread: {fullest:?}");
+        for number in 0..10_000 {
+            assert_eq!(map.get(&number), Some(&number));
+            let Entry::Occupied(entry) = map.entry(number) else { panic!("it is there") };
+            entry.remove();
+            assert_eq!(map.get(&number), None);
+        }
+        assert_eq!(map.len(), 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! Values for a few of the timers, by slot.
+//!
+//! Nothing is moved when the table grows, and a slot without a value costs four bytes, only where another one nearby has
+//! one.
+
+use crate::timing::Arena;
+
+/// Slots in a page.
+const PAGE: usize = 256;
+
+/// "No value."
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct SideTable<V> {
+    values: Arena<V>,
+    /// Where in the arena the value of a slot is.
+    by_slot: Vec<Option<Box<[u32; PAGE]>>>,
+}
+
+impl<V> SideTable<V> {
+    pub(crate) const fn new() -> Self {
+        Self { values: Arena::new(), by_slot: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&V> {
+        self.values.get(self.values.key_at(self.place(slot)?)?)
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut V> {
+        let key = self.values.key_at(self.place(slot)?)?;
+        self.values.get_mut(key)
+    }
+
+    /// Sets the value of a slot. False if no more values fit in.
+    pub(crate) fn set(&mut self, slot: u32, value: V) -> bool {
+        self.remove(slot);
+        let Ok(key) = self.values.insert(value) else { return false };
+        let page = slot as usize / PAGE;
+        if page >= self.by_slot.len() {
+            self.by_slot.resize_with(page + 1, || None);
+        }
+        self.by_slot[page].get_or_insert_with(|| Box::new([NONE; PAGE]))[slot as usize % PAGE] = key.index();
+        true
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<V> {
+        let place = self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?;
+        let place = std::mem::replace(&mut place[slot as usize % PAGE], NONE);
+        let key = self.values.key_at(place)?;
+        self.values.remove(key)
+    }
+
+    fn place(&self, slot: u32) -> Option<u32> {
+        Some(self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_has_the_value_set_last_until_it_is_removed() {
+        let mut table = SideTable::new();
+        assert_eq!(table.get(0), None);
+        assert_eq!(table.remove(7), None);
+        for slot in [3, 700, 70_000] {
+            assert!(table.set(slot, slot));
+        }
+        assert!(table.set(700, 1));
+        *table.get_mut(3).unwrap() += 1;
+        assert_eq!((table.get(3), table.get(700), table.get(70_000)), (Some(&4), Some(&1), Some(&70_000)));
+        assert_eq!((table.get(4), table.get(699)), (None, None));
+        assert_eq!((table.remove(700), table.remove(700)), (Some(1), None));
+        assert_eq!(table.get(700), None);
+        assert_eq!(table.len(), 2, "nothing is left behind");
+    }
+}
