@@ -1,14 +1,15 @@
 //! Random operations on the engine against a naive book: a list of timers in the order of scheduling.
 //!
-//! What the wheel model leaves out is tested here: owners and their inboxes, the states of a timer, names, wall-clock
-//! times, capacity and the books. After every operation the books must balance and agree with the model.
+//! What the wheel model leaves out is tested here: owners and their inboxes, the states of a timer, names, keys, groups,
+//! wall-clock times, capacity and the books. After every operation the books must balance and agree with the model.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use actix_timers::engine::{
-    DeadLetterReason, Due, Ending, Engine, EngineConfig, NotPending, OwnerId, Refusal, TimerState,
+    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, NotPending, OwnerId, Refusal, TimerGroup, TimerKey,
+    TimerState,
 };
 use actix_timers::timing::{Key, Tick, WheelSize};
 
@@ -37,6 +38,20 @@ struct Known {
     state: TimerState,
     /// For a recipient, and only queued in the inbox of its owner.
     is_guest: bool,
+    /// Its key, and among which timers that is unique.
+    label: Option<(KeyScope, u8)>,
+    /// Its group, and which one it was to join one.
+    group: Option<(u8, u64)>,
+    /// It was given labels, whether it still has them or not.
+    is_labelled: bool,
+}
+
+fn text(key: u8) -> TimerKey {
+    TimerKey::from(format!("key {key}"))
+}
+
+fn group(group: u8) -> TimerGroup {
+    TimerGroup::from(format!("group {group}"))
 }
 
 /// The naive book.
@@ -60,6 +75,10 @@ impl Book {
             inbox.retain(|sequence| *sequence != timer.sequence);
         }
         timer.sequence
+    }
+
+    fn holder(&self, key: (KeyScope, u8)) -> Option<Known> {
+        self.timers.iter().find(|timer| timer.label == Some(key)).copied()
     }
 
     /// The waiting timer that has to come out first.
@@ -105,8 +124,9 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.rng.below(14) {
+        match self.rng.below(18) {
             0..=4 => self.schedule(),
+            14..=17 => self.schedule_labelled(),
             5 => self.cancel(),
             6 => self.reschedule(),
             7..=9 => self.expire(),
@@ -135,6 +155,9 @@ impl Run {
                     owner,
                     state: TimerState::Waiting,
                     is_guest: false,
+                    label: None,
+                    group: None,
+                    is_labelled: false,
                 });
             }
             Err(refused) => {
@@ -142,6 +165,57 @@ impl Run {
                 assert_eq!(self.book.timers.len(), CAPACITY);
             }
         }
+    }
+
+    /// With a key, a group or both; what has the key already is replaced if it can be.
+    fn schedule_labelled(&mut self) {
+        let choice = self.rng.below(6);
+        let owner = self.owners.get(choice).copied();
+        let scope = owner.map_or(KeyScope::Recipient(choice as u64), KeyScope::Owner);
+        let key = (self.rng.below(3) > 0).then(|| (scope, self.rng.below(3) as u8));
+        let joins = (self.rng.below(2) > 0).then(|| self.rng.below(2) as u8);
+        let deadline = self.now + self.delay();
+        self.book.sequence += 1;
+        let sequence = self.book.sequence;
+        let old = key.and_then(|(scope, key)| self.engine.keyed(scope, &text(key)));
+        assert_eq!(old, key.and_then(|key| self.book.holder(key)).map(|timer| timer.key));
+        let scheduled = match old {
+            Some(old) => self.engine.schedule_in_place_of(old, self.now, deadline, owner, sequence),
+            None => self.engine.schedule(self.now, deadline, owner, sequence),
+        };
+        let replaceable = old.filter(|old| self.expectation(*old).is_ok());
+        let Ok(timer) = scheduled else {
+            assert!(self.book.timers.len() == CAPACITY && replaceable.is_none());
+            return;
+        };
+        assert!(self.book.timers.len() < CAPACITY || replaceable.is_some());
+        assert!(!self.issued.contains(&timer), "a key is never given out twice");
+        self.issued.push(timer);
+        if let Some(old) = old {
+            match (self.engine.cancel(old), replaceable) {
+                (Ok(payload), Some(old)) => assert_eq!(payload, self.book.end(old, Ending::Cancelled)),
+                (Err(NotPending::InFlight), None) => {
+                    let at = self.book.position(old).unwrap();
+                    self.book.timers[at].label = None;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let number = self.engine.groups_joined();
+        assert!(self.engine.label(timer, key.map(|(scope, key)| (scope, text(key))), joins.map(group)));
+        let is_labelled = key.is_some() || joins.is_some();
+        assert!(!is_labelled || !self.engine.label(timer, None, Some(group(7))), "labels are given once");
+        self.book.timers.push(Known {
+            key: timer,
+            deadline,
+            sequence,
+            owner,
+            state: TimerState::Waiting,
+            is_guest: false,
+            label: key,
+            group: joins.map(|joins| (joins, number)),
+            is_labelled,
+        });
     }
 
     fn expectation(&self, key: Key) -> Result<usize, NotPending> {
@@ -328,6 +402,7 @@ impl Run {
             assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
             assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
         }
+        self.check_labels();
         for owner in &self.owners {
             let owned = self.book.timers.iter().filter(|timer| timer.owner == Some(*owner)).count();
             assert_eq!(self.engine.owned(*owner), owned);
@@ -335,6 +410,39 @@ impl Run {
         let first = self.book.first_waiting().map(|timer| timer.deadline);
         assert!(self.engine.next_wake().is_none_or(|wake| first.is_none_or(|first| wake <= first)));
         assert_eq!(self.engine.next_expiration().is_none(), first.is_none());
+    }
+}
+
+impl Run {
+    fn check_labels(&self) {
+        for timer in &self.book.timers {
+            let key = timer.label.map(|(_, key)| text(key));
+            assert_eq!(self.engine.key_of(timer.key), key.as_ref());
+            assert_eq!(self.engine.group_of(timer.key), timer.group.map(|(name, _)| group(name)).as_ref());
+            if let Some((scope, key)) = timer.label {
+                assert_eq!(self.engine.keyed(scope, &text(key)), Some(timer.key));
+            }
+        }
+        let labelled = self.book.timers.iter().filter(|timer| timer.is_labelled).count();
+        assert_eq!(self.engine.labelled(), labelled, "nothing is left of those that have ended");
+        for name in 0..2 {
+            let members = self.book.timers.iter().filter_map(|timer| timer.group.map(|group| (group, timer.key)));
+            let mut members: Vec<(u64, Key)> =
+                members.filter(|((known, _), _)| *known == name).map(|((_, number), key)| (number, key)).collect();
+            members.sort_unstable();
+            assert_eq!(self.engine.group_len(&group(name)), members.len());
+            let from = members.get(members.len() / 2).map_or(0, |(number, _)| *number);
+            members.retain(|(number, _)| *number >= from);
+            assert_eq!(self.engine.group_members(&group(name), from).collect::<Vec<_>>(), members);
+        }
+        for choice in 0..6 {
+            let scope =
+                self.owners.get(choice).map_or(KeyScope::Recipient(choice as u64), |owner| KeyScope::Owner(*owner));
+            for key in 0..3 {
+                let holder = self.book.holder((scope, key)).map(|timer| timer.key);
+                assert_eq!(self.engine.keyed(scope, &text(key)), holder);
+            }
+        }
     }
 }
 
@@ -425,6 +533,25 @@ fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
     assert_eq!(engine.named(77), None);
     assert!(engine.set_name(other, 77), "now it is free");
     assert_eq!(engine.named(77), Some(other));
+}
+
+/// Each call brings out the next one, whatever leaves and comes in between; guests are not among them.
+#[test]
+fn an_owners_timers_are_gone_through_one_at_a_time() {
+    let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
+    let owner = engine.add_owner(()).unwrap();
+    assert_eq!(engine.turn_over(owner), None);
+    let timers: Vec<Key> = (0..200).map(|number| engine.schedule(0, 10, Some(owner), number).unwrap()).collect();
+    assert_eq!(engine.owned_itself(owner), 200);
+    let first: Vec<Key> = (0..100).filter_map(|_| engine.turn_over(owner)).collect();
+    assert_eq!(first, timers[..100]);
+    assert_eq!(engine.cancel(timers[100]), Ok(100));
+    assert_eq!(engine.cancel(timers[0]), Ok(0));
+    let late = engine.schedule(0, 10, Some(owner), 999).unwrap();
+    let rest: Vec<Key> = (0..199).filter_map(|_| engine.turn_over(owner)).collect();
+    let expected: Vec<Key> = timers[101..].iter().chain(&timers[1..100]).chain([&late]).copied().collect();
+    assert_eq!(rest, expected);
+    assert_eq!((engine.slots(), engine.owned_itself(owner)), (200, 199));
 }
 
 #[test]
