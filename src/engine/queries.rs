@@ -82,7 +82,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// The time of day that a pending timer is set to, as a duration since the Unix epoch, if it follows the wall clock.
     pub fn wall_time(&self, key: Key) -> Option<Duration> {
-        self.wheel.get(key).filter(|timer| timer.on_wall_clock)?;
+        self.wheel.get(key).filter(|timer| timer.marks.has(Mark::WallTime))?;
         self.wall_times.get(key.index())
     }
 
