@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    ActorId, CancelKey, CancelOutcome, Drain, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor,
-    TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
+    ActorId, CancelKey, CancelOutcome, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor, TimerContext,
+    TimerId, TimerKey, TimerOptions, TimerState,
 };
 use support::{Census, Log, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
 
@@ -193,7 +193,7 @@ fn after_a_drain_no_key_is_left() {
         let (addr, _log) = world.probe();
         keyed(&world, Way::Direct, &addr, 10, 1).await;
         keyed(&world, Way::Context, &addr, 10, 1).await;
-        assert_eq!(world.timers.addr().send(Drain).await.unwrap().len(), 2);
+        assert_eq!(world.timers.drain().len(), 2);
         for way in [Way::Direct, Way::Context] {
             assert_eq!(holder(&world, way, &addr).await, None);
         }
