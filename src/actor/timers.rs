@@ -116,7 +116,7 @@ impl Timers {
     /// let customer = Customer.start();
     /// let spread = TimerOptions::new().jitter(Duration::from_secs(600));
     /// let id = timers.timer(&customer, spread).after(Duration::from_secs(3600), Remind).unwrap();
-    /// assert!(timers.get(id).unwrap().remaining <= Duration::from_secs(4200));
+    /// assert!(timers.get(id).unwrap().remaining <= Duration::from_secs(4201));
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
