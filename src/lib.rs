@@ -15,3 +15,8 @@ pub mod timing;
 pub use actor::*;
 #[cfg(feature = "actix")]
 pub use engine::{DeadLetterReason, TimerGroup, TimerKey, TimerState};
+
+/// The code in the guide for those who come from other timers is compiled and run.
+#[cfg(all(doctest, feature = "actix"))]
+#[doc = include_str!("../docs/migration.md")]
+struct Migration;

@@ -1,0 +1,246 @@
+//! Reminders over HTTP: an actix-web service that schedules, lists and cancels, and shows its metrics.
+//!
+//! | request | does |
+//! |---|---|
+//! | `POST /reminders` with `{"about": "tax", "in_ms": 60000}` | schedules; a reminder about the same replaces the earlier one |
+//! | `GET /reminders` | lists what is pending, by deadline |
+//! | `GET /reminders/ID` | says how long it is until then |
+//! | `DELETE /reminders/ID` | cancels, and says what became of it |
+//! | `GET /sent` | what was sent already |
+//! | `GET /metrics` | for Prometheus |
+//!
+//! Without arguments it starts on a free port, goes through all of that as its own client, checks the answers and ends:
+//!
+//! ```sh
+//! cargo run --example web_service
+//! cargo run --example web_service -- --serve 127.0.0.1:8080
+//! ```
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{TimerActor, TimerFilter, TimerId, TimerInfo, TimerOptions, Timers};
+use actix_web::dev::ServerHandle;
+use actix_web::http::StatusCode;
+use actix_web::web::{self, Data, Json, Path};
+use actix_web::{App, HttpResponse, HttpServer};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use serde_json::{Value, json};
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Remind(String);
+
+#[derive(Message)]
+#[rtype(result = "Vec<String>")]
+struct Sent;
+
+/// Whoever sends the reminders: here it only remembers them.
+#[derive(Default)]
+struct Postman(Vec<String>);
+
+impl Actor for Postman {
+    type Context = Context<Self>;
+}
+
+impl Handler<Remind> for Postman {
+    type Result = ();
+
+    fn handle(&mut self, Remind(about): Remind, _: &mut Self::Context) {
+        self.0.push(about);
+    }
+}
+
+impl Handler<Sent> for Postman {
+    type Result = Vec<String>;
+
+    fn handle(&mut self, _: Sent, _: &mut Self::Context) -> Self::Result {
+        self.0.clone()
+    }
+}
+
+/// What all workers share: a handle to the timer actor, good on any thread.
+struct Service {
+    timers: Timers,
+    postman: Addr<Postman>,
+    metrics: PrometheusHandle,
+}
+
+fn described(timer: &TimerInfo) -> Value {
+    json!({
+        "id": timer.id.to_string(),
+        "about": timer.key.as_ref().map(ToString::to_string),
+        "in_ms": timer.remaining.as_millis() as u64,
+    })
+}
+
+async fn schedule(service: Data<Service>, request: Json<Value>) -> HttpResponse {
+    let (Some(about), Some(in_ms)) = (request["about"].as_str(), request["in_ms"].as_u64()) else {
+        return HttpResponse::BadRequest().json(json!({"error": "wanted: {\"about\": text, \"in_ms\": number}"}));
+    };
+    let options = TimerOptions::new().key(about.to_owned());
+    let delay = Duration::from_millis(in_ms);
+    match service.timers.timer(&service.postman, options).after(delay, Remind(about.to_owned())) {
+        Ok(id) => HttpResponse::Created().json(json!({"id": id.to_string()})),
+        Err(error) => HttpResponse::ServiceUnavailable().json(json!({"error": error.to_string()})),
+    }
+}
+
+async fn list(service: Data<Service>) -> HttpResponse {
+    let filter = TimerFilter::new().actor(&service.postman).limit(1000);
+    let timers = service.timers.list(&filter);
+    HttpResponse::Ok().json(timers.iter().map(described).collect::<Vec<_>>())
+}
+
+async fn show(service: Data<Service>, id: Path<String>) -> HttpResponse {
+    let Ok(id) = id.parse::<TimerId>() else { return HttpResponse::BadRequest().finish() };
+    match service.timers.get(id) {
+        Some(timer) => HttpResponse::Ok().json(described(&timer)),
+        None => HttpResponse::NotFound().finish(),
+    }
+}
+
+async fn cancel(service: Data<Service>, id: Path<String>) -> HttpResponse {
+    let Ok(id) = id.parse::<TimerId>() else { return HttpResponse::BadRequest().finish() };
+    let outcome = service.timers.cancel(id);
+    let status = if outcome.is_cancelled() { StatusCode::OK } else { StatusCode::CONFLICT };
+    HttpResponse::build(status).json(json!({"outcome": format!("{outcome:?}")}))
+}
+
+async fn sent(service: Data<Service>) -> HttpResponse {
+    match service.postman.send(Sent).await {
+        Ok(sent) => HttpResponse::Ok().json(sent),
+        Err(error) => HttpResponse::InternalServerError().json(json!({"error": error.to_string()})),
+    }
+}
+
+async fn scrape(service: Data<Service>) -> HttpResponse {
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(service.metrics.render())
+}
+
+fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
+    let mut builder = PrometheusBuilder::new();
+    for (name, buckets) in actix_timers::metrics::histogram_buckets() {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
+    }
+    Ok(builder.install_recorder()?)
+}
+
+/// Starts the service and runs `client` beside it, if there is one; without, it serves until it is interrupted.
+async fn serve(
+    address: &str,
+    client: Option<fn(SocketAddr) -> Result<(), Box<dyn Error + Send + Sync>>>,
+) -> Result<(), Box<dyn Error>> {
+    let metrics = recorder()?;
+    let upkeep = metrics.clone();
+    actix::spawn(async move {
+        loop {
+            // Without it the recorder keeps every sample of its histograms.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            upkeep.run_upkeep();
+        }
+    });
+    let timers = TimerActor::builder().name("reminders").start()?;
+    let postman = Postman::default().start();
+    let service = Data::new(Service { timers, postman, metrics });
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(service.clone())
+            .route("/reminders", web::post().to(schedule))
+            .route("/reminders", web::get().to(list))
+            .route("/reminders/{id}", web::get().to(show))
+            .route("/reminders/{id}", web::delete().to(cancel))
+            .route("/sent", web::get().to(sent))
+            .route("/metrics", web::get().to(scrape))
+    })
+    .workers(2)
+    .bind(address)?;
+    let address = *server.addrs().first().ok_or("the server has no address")?;
+    println!("listening on http://{address}");
+    let running = server.run();
+    let Some(client) = client else { return Ok(running.await?) };
+    let handle: ServerHandle = running.handle();
+    let running = actix::spawn(running);
+    let checked = tokio::task::spawn_blocking(move || client(address)).await?;
+    handle.stop(true).await;
+    running.await??;
+    checked.map_err(|error| error as Box<dyn Error>)
+}
+
+/// One request of the client, and the answer to it.
+fn request(
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Result<(u16, String), Box<dyn Error + Send + Sync>> {
+    let mut stream = TcpStream::connect(to)?;
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+    let status = head.split(' ').nth(1).ok_or("no status")?.parse()?;
+    Ok((status, body.to_owned()))
+}
+
+fn check(holds: bool, what: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+    println!("{} {what}", if holds { "ok  " } else { "FAIL" });
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+/// Goes through everything the service can do.
+fn walk_through(to: SocketAddr) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let schedule = |about: &str, in_ms: u64| -> Result<String, Box<dyn Error + Send + Sync>> {
+        let (status, body) = request(to, "POST", "/reminders", &json!({"about": about, "in_ms": in_ms}).to_string())?;
+        check(status == 201, &format!("a reminder about {about} is taken"))?;
+        let body: Value = serde_json::from_str(&body)?;
+        Ok(body["id"].as_str().ok_or("no id")?.to_owned())
+    };
+    let rent = schedule("rent", 3_600_000)?;
+    let tax = schedule("tax", 7_200_000)?;
+    schedule("tea", 50)?;
+    let later = schedule("rent", 10_800_000)?;
+
+    let (_, body) = request(to, "GET", "/reminders", "")?;
+    let listed: Value = serde_json::from_str(&body)?;
+    let listed: Vec<&str> =
+        listed.as_array().ok_or("no list")?.iter().filter_map(|timer| timer["id"].as_str()).collect();
+    check(
+        listed.ends_with(&[tax.as_str(), later.as_str()]),
+        "the list is sorted, and the second about rent replaced the first",
+    )?;
+    check(request(to, "GET", &format!("/reminders/{rent}"), "")?.0 == 404, "the first is gone")?;
+
+    let (status, body) = request(to, "DELETE", &format!("/reminders/{tax}"), "")?;
+    check(status == 200 && body.contains("Cancelled"), "a cancel says that it cancelled")?;
+    check(request(to, "DELETE", &format!("/reminders/{tax}"), "")?.0 == 409, "and a second one that it did not")?;
+    check(request(to, "DELETE", "/reminders/nonsense", "")?.0 == 400, "what is no id is refused")?;
+    check(request(to, "POST", "/reminders", "{}")?.0 == 400, "and so is what is no reminder")?;
+
+    // It is due in 50 ms; how long a busy machine takes is not what is checked.
+    let mut tries = 0;
+    while !request(to, "GET", "/sent", "")?.1.contains("tea") && tries < 1000 {
+        std::thread::sleep(Duration::from_millis(10));
+        tries += 1;
+    }
+    check(request(to, "GET", "/sent", "")?.1 == "[\"tea\"]", "the tea is ready, and nothing else was sent")?;
+    let (_, page) = request(to, "GET", "/metrics", "")?;
+    check(page.contains("actix_timers_pending{timer=\"reminders\"}"), "the metrics are there")
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        [] => System::new().block_on(serve("127.0.0.1:0", Some(walk_through))),
+        ["--serve", address] => System::new().block_on(serve(address, None)),
+        _ => Err("usage: web_service [--serve ADDRESS]".into()),
+    }
+}
