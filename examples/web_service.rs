@@ -30,6 +30,9 @@ use actix_web::{App, HttpResponse, HttpServer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 
+/// What the client answers, from a thread of its own.
+type Checked<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Remind(String);
@@ -130,10 +133,7 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
 }
 
 /// Starts the service and runs `client` beside it, if there is one; without, it serves until it is interrupted.
-async fn serve(
-    address: &str,
-    client: Option<fn(SocketAddr) -> Result<(), Box<dyn Error + Send + Sync>>>,
-) -> Result<(), Box<dyn Error>> {
+async fn serve(address: &str, client: Option<fn(SocketAddr) -> Checked<()>>) -> Result<(), Box<dyn Error>> {
     let metrics = recorder()?;
     let upkeep = metrics.clone();
     actix::spawn(async move {
@@ -171,12 +171,7 @@ async fn serve(
 }
 
 /// One request of the client, and the answer to it.
-fn request(
-    to: SocketAddr,
-    method: &str,
-    path: &str,
-    body: &str,
-) -> Result<(u16, String), Box<dyn Error + Send + Sync>> {
+fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Checked<(u16, String)> {
     let mut stream = TcpStream::connect(to)?;
     write!(
         stream,
@@ -190,14 +185,14 @@ fn request(
     Ok((status, body.to_owned()))
 }
 
-fn check(holds: bool, what: &str) -> Result<(), Box<dyn Error + Send + Sync>> {
+fn check(holds: bool, what: &str) -> Checked<()> {
     println!("{} {what}", if holds { "ok  " } else { "FAIL" });
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
 /// Goes through everything the service can do.
-fn walk_through(to: SocketAddr) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let schedule = |about: &str, in_ms: u64| -> Result<String, Box<dyn Error + Send + Sync>> {
+fn walk_through(to: SocketAddr) -> Checked<()> {
+    let schedule = |about: &str, in_ms: u64| -> Checked<String> {
         let (status, body) = request(to, "POST", "/reminders", &json!({"about": about, "in_ms": in_ms}).to_string())?;
         check(status == 201, &format!("a reminder about {about} is taken"))?;
         let body: Value = serde_json::from_str(&body)?;
