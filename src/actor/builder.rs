@@ -33,16 +33,16 @@ use crate::timing::{TickLength, WheelSize};
 /// ```
 #[must_use = "a builder does nothing until `build`, `start` or `install`"]
 pub struct TimerActorBuilder {
-    tick: Duration,
-    wheel_size: usize,
-    capacity: usize,
-    name: Option<String>,
-    expiry_budget: usize,
-    intake_budget: usize,
-    wall_clock_check: Duration,
+    pub(super) tick: Duration,
+    pub(super) wheel_size: usize,
+    pub(super) capacity: usize,
+    pub(super) name: Option<String>,
+    pub(super) expiry_budget: usize,
+    pub(super) intake_budget: usize,
+    pub(super) wall_clock_check: Duration,
     clock: Option<Box<dyn Clock>>,
     watched: bool,
-    jitter_seed: Option<u64>,
+    pub(super) jitter_seed: Option<u64>,
 }
 
 impl Default for TimerActorBuilder {

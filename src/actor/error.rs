@@ -103,6 +103,8 @@ pub enum BuildError {
 
 /// What became of a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[must_use = "only `Cancelled` means that the message will not be delivered"]
 pub enum CancelOutcome {
     /// The handler will never run with this message. The message has been dropped.
@@ -124,6 +126,8 @@ impl CancelOutcome {
 
 /// What became of a reschedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[must_use = "only `Rescheduled` means that the timer has its new deadline"]
 pub enum RescheduleOutcome {
     /// The timer has its new deadline.

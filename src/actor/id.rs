@@ -164,6 +164,21 @@ impl From<TimerId> for Uuid {
     }
 }
 
+/// As text in formats that people read, as 16 bytes in others.
+#[cfg(feature = "serde")]
+impl serde::Serialize for TimerId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for TimerId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_uuid(Uuid::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

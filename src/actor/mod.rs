@@ -16,7 +16,7 @@
 //!    are stuck in an inbox sent through the mailbox (`service/escort`), where the actor cannot miss them.
 //!
 //! Around that: `options` is what can be wanted of a timer besides its time, `selection` is about many timers at a time
-//! (those of an actor, `actor_id`, or of a `filter`), `guard` cancels when it is dropped, `builder` sets a timer actor up,
+//! (those of an actor, `actor_id`, or of a `filter`), `guard` cancels when it is dropped, `builder` sets a timer actor up, from a `config` if need be,
 //! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `dead_letter` what is told
 //! of messages that were lost, `error` what can be answered. `manual_clock`, `settling` and `testing` are for tests in
 //! virtual time.
@@ -26,9 +26,12 @@ mod alarm;
 mod batch;
 mod builder;
 mod clock;
+mod config;
 mod context;
 mod dead_letter;
 mod drain;
+#[cfg(feature = "serde")]
+mod duration_text;
 mod error;
 mod filter;
 mod guard;
@@ -51,6 +54,7 @@ pub use actor_id::ActorId;
 pub use batch::ScheduleBatch;
 pub use builder::TimerActorBuilder;
 pub use clock::{Alarm, Clock, SystemClock};
+pub use config::TimerActorConfig;
 pub use context::TimerContext;
 pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use drain::Drain;

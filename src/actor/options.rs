@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler, Message};
 
+#[cfg(feature = "serde")]
+use super::duration_text;
 use super::error::ScheduleError;
 use super::id::TimerId;
 use super::registry;
@@ -19,6 +21,9 @@ use crate::engine::{TimerGroup, TimerKey};
 /// ([`ScheduleAfter`](crate::ScheduleAfter::options), [`ScheduleAt`](crate::ScheduleAt::options)) and of
 /// [batches](crate::ScheduleBatch::options). A timer that needs none is scheduled without, and costs a little less.
 ///
+/// With the feature `serde`, options can be read from a configuration: times are texts as in [`TimerActorConfig`](crate::TimerActorConfig),
+/// what is left out is not wanted, and unknown fields are refused.
+///
 /// Jitter and slack are for the first deadline: moving a timer later sets the very deadline that was asked for.
 ///
 /// ```
@@ -29,11 +34,15 @@ use crate::engine::{TimerGroup, TimerKey};
 /// assert_ne!(options, TimerOptions::default());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 #[must_use = "options do nothing until a timer is scheduled with them"]
 pub struct TimerOptions {
     pub(crate) key: Option<TimerKey>,
     pub(crate) group: Option<TimerGroup>,
+    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub(crate) jitter: Duration,
+    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub(crate) slack: Duration,
 }
 

@@ -1,15 +1,19 @@
 //! What can be seen of timers from outside, and what a drain gives back.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "serde")]
+use super::duration_text;
 use super::id::TimerId;
 use crate::engine::{Accounts, Engine, TimerGroup, TimerKey, TimerState};
 use crate::timing::{TickLength, WheelSnapshot};
 
 /// One pending timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TimerInfo {
     /// Its id.
@@ -17,13 +21,15 @@ pub struct TimerInfo {
     /// Where it is in its life.
     pub state: TimerState,
     /// Time until its deadline; zero if that has passed.
+    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub remaining: Duration,
     /// Time since its deadline; zero if that is still to come.
+    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub overdue: Duration,
     /// The level of the wheel it waits on; `None` once it is due.
     pub level: Option<usize>,
     /// The type of its message.
-    pub message_type: &'static str,
+    pub message_type: Cow<'static, str>,
     /// Its key, if it has one.
     pub key: Option<TimerKey>,
     /// Its group, if it has one.

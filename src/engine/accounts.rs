@@ -39,6 +39,7 @@ pub enum Ending {
 /// Counters since the start. At every moment
 /// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Accounts {
     /// Timers taken in.
     pub accepted: u64,

@@ -149,6 +149,72 @@ macro_rules! from_integers {
 from_natural_numbers!(u8 u16 u32 u64 usize);
 from_integers!(i8 i16 i32 i64 isize);
 
+/// As a text or a number, where the format tells them apart; a tagged one elsewhere.
+#[cfg(feature = "serde")]
+mod serialized {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Form, TimerKey};
+
+    #[derive(Serialize)]
+    #[serde(rename = "Form")]
+    enum Lent<'k> {
+        Text(&'k str),
+        Natural(u64),
+        Negative(i64),
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename = "Form")]
+    enum Owned {
+        Text(String),
+        Natural(u64),
+        Negative(i64),
+    }
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a text or an integer of 64 bits")]
+    enum Plain {
+        Natural(u64),
+        Negative(i64),
+        Text(String),
+    }
+
+    impl Serialize for TimerKey {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let lent = match &self.0 {
+                Form::Static(text) => Lent::Text(text),
+                Form::Shared(text) => Lent::Text(text),
+                Form::Natural(number) => Lent::Natural(*number),
+                Form::Negative(number) => Lent::Negative(*number),
+            };
+            match lent {
+                lent if !serializer.is_human_readable() => lent.serialize(serializer),
+                Lent::Text(text) => serializer.serialize_str(text),
+                Lent::Natural(number) => serializer.serialize_u64(number),
+                Lent::Negative(number) => serializer.serialize_i64(number),
+            }
+        }
+    }
+
+    impl<'de> Deserialize<'de> for TimerKey {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if !deserializer.is_human_readable() {
+                return Ok(match Owned::deserialize(deserializer)? {
+                    Owned::Text(text) => text.into(),
+                    Owned::Natural(number) => number.into(),
+                    Owned::Negative(number) => number.into(),
+                });
+            }
+            Ok(match Plain::deserialize(deserializer)? {
+                Plain::Text(text) => text.into(),
+                Plain::Natural(number) => number.into(),
+                Plain::Negative(number) => number.into(),
+            })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

@@ -6,7 +6,7 @@ use super::accounts::{Accounts, DeadLetterReason, Ending};
 use super::labels::Labels;
 use super::names::Names;
 use super::owners::{OwnerId, Owners};
-use super::timer::{Mark, NO_OWNER, NotPending, Stage, Timer};
+use super::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use super::wall::{WallTimes, estimate};
 use crate::timing::{Key, Progress, Step, Tick, TickLength, Wheel, WheelSize};
 
@@ -208,6 +208,7 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// # Errors
     /// Says why the timer cannot be stopped any more.
+    #[inline]
     pub fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
         self.stoppable(key)?;
         self.take_out(key);
@@ -451,11 +452,8 @@ impl<P: Copy, O> Engine<P, O> {
     fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
-        if timer.marks.has(Mark::WallTime) {
-            self.wall_times.remove(key.index());
-        }
-        if timer.marks.has(Mark::Labels) {
-            self.labels.forget(key.index());
+        if timer.marks != Marks::NONE {
+            self.forget_aside(key.index(), timer.marks);
         }
         let slot = key.index() as usize;
         if slot >= self.endings.len() {
@@ -464,6 +462,17 @@ impl<P: Copy, O> Engine<P, O> {
         self.endings[slot] = Some(ending);
         self.accounts.end(ending);
         Some(timer.payload)
+    }
+
+    /// Forgets what was kept aside for a timer that has ended.
+    #[cold]
+    fn forget_aside(&mut self, slot: u32, marks: Marks) {
+        if marks.has(Mark::WallTime) {
+            self.wall_times.remove(slot);
+        }
+        if marks.has(Mark::Labels) {
+            self.labels.forget(slot);
+        }
     }
 
     fn is_guest(&self, key: Key) -> bool {

@@ -5,6 +5,8 @@ use crate::timing::{Spot, Tick};
 
 /// Where a timer is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum TimerState {
     /// In the wheel, before its deadline.
     Waiting,

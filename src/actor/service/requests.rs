@@ -278,20 +278,25 @@ impl Service {
 
     /// Cancels a timer of this service.
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
-        let core = self.core();
-        match self.find(&core, id) {
-            Ok(key) => self.stop(core, key),
+        let mut core = self.core();
+        let payload = match self.find(&core, id).and_then(|key| core.engine.cancel(key)) {
+            Ok(payload) => payload,
+            Err(reason) => return reason.into(),
+        };
+        self.let_go(core, payload)
+    }
+
+    /// Cancels a timer, and drops its message after unlocking.
+    pub(super) fn stop(&self, mut core: Guard<'_>, key: Key) -> CancelOutcome {
+        match core.engine.cancel(key) {
+            Ok(payload) => self.let_go(core, payload),
             Err(reason) => reason.into(),
         }
     }
 
-    /// Cancels a timer, and drops its message after unlocking.
+    /// Drops the message of a timer that was cancelled just now, after unlocking.
     #[inline(always)]
-    pub(super) fn stop(&self, mut core: Guard<'_>, key: Key) -> CancelOutcome {
-        let payload = match core.engine.cancel(key) {
-            Ok(payload) => payload,
-            Err(reason) => return reason.into(),
-        };
+    fn let_go(&self, mut core: Guard<'_>, payload: Payload) -> CancelOutcome {
         let look = core.published.ask_to_publish();
         self.discard(core, payload);
         if look {
@@ -417,7 +422,7 @@ impl Service {
             remaining: deadline.saturating_sub(now),
             overdue: now.saturating_sub(deadline),
             level: view.bucket.map(|(level, _)| level),
-            message_type: lane.map_or("", |lane| lane.message_type),
+            message_type: lane.map_or("", |lane| lane.message_type).into(),
             key: core.engine.key_of(key).cloned(),
             group: core.engine.group_of(key).cloned(),
         })
