@@ -14,7 +14,7 @@ pub mod timing;
 #[cfg(feature = "actix")]
 pub use actor::*;
 #[cfg(feature = "actix")]
-pub use engine::{DeadLetterReason, TimerGroup, TimerKey, TimerState};
+pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, TimerState};
 
 /// The code in the guide for those who come from other timers is compiled and run.
 #[cfg(all(doctest, feature = "actix"))]

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use actix_timers::engine::{
-    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, NotPending, OwnerId, Refusal, TimerGroup, TimerKey,
-    TimerState,
+    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, MissedTickBehavior, NotPending, Now, OwnerId,
+    Recurrence, Refusal, Repeated, Resumed, Rhythm, TimerGroup, TimerKey, TimerState, next_on_grid,
 };
 use actix_timers::timing::{Key, Tick, WheelSize};
 
@@ -38,6 +38,9 @@ struct Known {
     state: TimerState,
     /// For a recipient, and only queued in the inbox of its owner.
     is_guest: bool,
+    repeats: Option<Repeats>,
+    /// It repeats, and its message is being made.
+    is_making: bool,
     /// Its key, and among which timers that is unique.
     label: Option<(KeyScope, u8)>,
     /// Its group, and which one it was to join one.
@@ -54,11 +57,29 @@ fn group(group: u8) -> TimerGroup {
     TimerGroup::from(format!("group {group}"))
 }
 
+/// How a timer repeats, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Repeats {
+    rhythm: Rhythm,
+    due: Duration,
+    left: u64,
+    /// It was asked to stop while it could not be stopped.
+    is_stopped: bool,
+}
+
+fn at(tick: Tick) -> Now {
+    Now { time: Duration::from_millis(tick), wall: None }
+}
+
 /// The naive book.
 #[derive(Default)]
 struct Book {
     timers: Vec<Known>,
     ended: HashMap<Key, Ending>,
+    /// Repetitions that were delivered and not the last.
+    repeated: u64,
+    /// Repetitions that were dead letters and not the last.
+    came_back: u64,
     inboxes: HashMap<OwnerId, Vec<u64>>,
     sequence: u64,
 }
@@ -124,7 +145,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.rng.below(18) {
+        match self.rng.below(21) {
             0..=4 => self.schedule(),
             14..=17 => self.schedule_labelled(),
             5 => self.cancel(),
@@ -132,6 +153,8 @@ impl Run {
             7..=9 => self.expire(),
             10 | 11 => self.take_due(),
             12 => self.escort(),
+            13 | 18 => self.repeat_one(),
+            19 => self.resume_one(),
             _ => self.end_owner(),
         }
         self.check();
@@ -158,7 +181,12 @@ impl Run {
                     label: None,
                     group: None,
                     is_labelled: false,
+                    repeats: None,
+                    is_making: false,
                 });
+                if self.rng.below(2) == 0 {
+                    self.let_repeat();
+                }
             }
             Err(refused) => {
                 assert_eq!((refused.refusal, refused.payload), (Refusal::Capacity, sequence));
@@ -196,7 +224,9 @@ impl Run {
                 (Ok(payload), Some(old)) => assert_eq!(payload, self.book.end(old, Ending::Cancelled)),
                 (Err(NotPending::InFlight), None) => {
                     let at = self.book.position(old).unwrap();
-                    self.book.timers[at].label = None;
+                    let old = &mut self.book.timers[at];
+                    old.label = None;
+                    old.repeats = old.repeats.map(|repeats| Repeats { is_stopped: true, ..repeats });
                 }
                 other => panic!("{other:?}"),
             }
@@ -215,7 +245,138 @@ impl Run {
             label: key,
             group: joins.map(|joins| (joins, number)),
             is_labelled,
+            repeats: None,
+            is_making: false,
         });
+        if self.rng.below(2) == 0 {
+            self.let_repeat();
+        }
+    }
+
+    /// Lets the timer scheduled last repeat.
+    fn let_repeat(&mut self) {
+        let timer = self.book.timers.last_mut().unwrap();
+        let due = Duration::from_millis(timer.deadline);
+        let left = 1 + self.rng.next() % 6;
+        let ranges = [3, 40, 1000, 1 << 30];
+        let range = ranges[self.rng.below(ranges.len())];
+        let period = Duration::from_millis(1 + self.rng.next() % range);
+        let rhythm = match self.rng.below(4) {
+            0 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Skip },
+            1 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Burst },
+            2 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Delay },
+            _ => Rhythm::FixedDelay { period },
+        };
+        timer.repeats = Some(Repeats { rhythm, due, left, is_stopped: false });
+        assert!(self.engine.set_recurrence(timer.key, Recurrence::new(rhythm, due).times(left)));
+    }
+
+    /// Somebody has made the message of one of the timers that wait for that.
+    fn repeat_one(&mut self) {
+        let making = |timer: &&Known| timer.is_making;
+        let count = self.book.timers.iter().filter(making).count();
+        let nth = self.rng.below(count);
+        let Some(timer) = self.book.timers.iter().filter(making).nth(nth).copied() else { return };
+        assert!(self.engine.is_making(timer.key));
+        match self.rng.below(8) {
+            0 => {
+                let reason = Ending::DeadLettered(DeadLetterReason::SourcePanicked);
+                assert_eq!(self.engine.fail(timer.key, reason), Some(timer.sequence));
+                self.book.end(timer.key, reason);
+                assert_eq!(self.engine.fail(timer.key, reason), None);
+            }
+            1 => self.break_off(timer),
+            _ => self.repeat(timer),
+        }
+        assert!(!self.engine.is_making(timer.key));
+    }
+
+    /// Hands the message of a timer over.
+    fn repeat(&mut self, timer: Known) {
+        let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
+        // Half of the owners' own have handlers whose end is known.
+        let until_handled = timer.owner.is_some() && timer.sequence.is_multiple_of(2);
+        let now = at(self.now);
+        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, until_handled);
+        self.engine.plan(timer.key, next);
+        let repeated = self.engine.repeat(timer.key, now);
+        let due = match rhythm {
+            _ if is_stopped || left == 1 => {
+                assert_eq!(repeated, Repeated::Last(timer.sequence));
+                self.book.end(timer.key, Ending::Delivered);
+                assert_eq!(self.engine.repeat(timer.key, now), Repeated::Gone);
+                return;
+            }
+            Rhythm::FixedDelay { .. } if until_handled => None,
+            Rhythm::FixedRate { period, missed } => Some(next_on_grid(due.min(now.time), period, missed, now.time)),
+            Rhythm::FixedDelay { period } => Some(now.time + period),
+            Rhythm::Calendar => unreachable!("nobody asked for one"),
+        };
+        self.book.repeated += 1;
+        let at = self.book.position(timer.key).unwrap();
+        let known = &mut self.book.timers[at];
+        let repeats = known.repeats.as_mut().unwrap();
+        repeats.left -= 1;
+        known.is_making = false;
+        match due {
+            Some(due) => {
+                repeats.due = due;
+                self.wait_again(timer.key, due);
+                assert_eq!(repeated, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+            }
+            None => {
+                known.state = TimerState::Between;
+                assert_eq!(repeated, Repeated::Between);
+            }
+        }
+        assert_eq!(self.engine.repeat(timer.key, now), Repeated::Gone, "once for each repetition");
+    }
+
+    /// In the book a timer waits again, behind all that are due in the same tick.
+    fn wait_again(&mut self, key: Key, due: Duration) {
+        let at = self.book.position(key).unwrap();
+        let mut timer = self.book.timers.remove(at);
+        self.book.sequence += 1;
+        timer.sequence = self.book.sequence;
+        timer.deadline = (due.as_millis() as Tick).max(self.now);
+        timer.state = TimerState::Waiting;
+        self.engine.set_payload(key, timer.sequence);
+        self.book.timers.push(timer);
+    }
+
+    /// A repetition was handed over and came back.
+    fn break_off(&mut self, timer: Known) {
+        let before = self.engine.accounts();
+        self.repeat(timer);
+        let reason = DeadLetterReason::RecipientStopped;
+        let was_pending = self.book.position(timer.key);
+        let payload = was_pending.map(|at| self.book.timers[at].sequence);
+        assert_eq!(self.engine.break_off(timer.key, reason), payload);
+        if was_pending.is_some() {
+            self.book.end(timer.key, Ending::Cancelled);
+            self.book.repeated -= 1;
+            self.book.came_back += 1;
+        } else {
+            self.book.ended.insert(timer.key, Ending::DeadLettered(reason));
+        }
+        let after = self.engine.accounts();
+        assert_eq!((after.delivered, after.recipient_stopped), (before.delivered, before.recipient_stopped + 1));
+    }
+
+    /// The handler of a timer between two repetitions is done.
+    fn resume_one(&mut self) {
+        let between = self.book.timers.iter().find(|timer| timer.state == TimerState::Between).copied();
+        let Some(timer) = between else { return };
+        let Some(Rhythm::FixedDelay { period }) = timer.repeats.map(|repeats| repeats.rhythm) else {
+            panic!("{timer:?}")
+        };
+        let due = at(self.now).time + period;
+        let resumed = self.engine.resume(timer.key, at(self.now));
+        let position = self.book.position(timer.key).unwrap();
+        self.book.timers[position].repeats.as_mut().unwrap().due = due;
+        self.wait_again(timer.key, due);
+        assert_eq!(resumed, Resumed::Armed(self.engine.view(timer.key).unwrap().deadline));
+        assert_eq!(self.engine.resume(timer.key, at(self.now)), Resumed::Moved);
     }
 
     fn expectation(&self, key: Key) -> Result<usize, NotPending> {
@@ -236,7 +397,14 @@ impl Run {
         let Some(key) = self.any_key() else { return };
         match (self.engine.cancel(key), self.expectation(key)) {
             (Ok(payload), Ok(_)) => assert_eq!(payload, self.book.end(key, Ending::Cancelled)),
-            (Err(answer), Err(expected)) => assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}"),
+            (Err(answer), Err(expected)) => {
+                assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}");
+                if let Some(at) = self.book.position(key)
+                    && let Some(repeats) = &mut self.book.timers[at].repeats
+                {
+                    repeats.is_stopped = true;
+                }
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -244,7 +412,10 @@ impl Run {
     fn reschedule(&mut self) {
         let Some(key) = self.any_key() else { return };
         let deadline = self.now + self.delay();
-        match (self.engine.reschedule(self.now, key, deadline), self.expectation(key)) {
+        let moved = self.engine.reschedule(self.now, key, deadline);
+        let is_making = self.book.position(key).is_some_and(|at| self.book.timers[at].is_making);
+        let expectation = if is_making { Err(NotPending::InFlight) } else { self.expectation(key) };
+        match (moved, expectation) {
             (Ok(()), Ok(at)) => {
                 let mut timer = self.book.timers.remove(at);
                 if let Some(inbox) = timer.owner.and_then(|owner| self.book.inboxes.get_mut(&owner)) {
@@ -256,6 +427,9 @@ impl Run {
                 self.engine.set_payload(key, timer.sequence);
                 timer.deadline = deadline;
                 timer.state = TimerState::Waiting;
+                let due = Duration::from_millis(deadline);
+                self.engine.set_due(key, due);
+                timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
                 if std::mem::take(&mut timer.is_guest) {
                     timer.owner = None;
                 }
@@ -285,10 +459,12 @@ impl Run {
                     assert_eq!((due.key, due.deadline, due.payload), (first.key, first.deadline, first.sequence));
                     let at = self.book.position(first.key).unwrap();
                     assert_eq!(first.owner, None);
-                    self.book.timers[at].state = TimerState::InFlight;
+                    let repeats = first.repeats.is_some();
+                    self.book.timers[at].state = if repeats { TimerState::Due } else { TimerState::InFlight };
+                    self.book.timers[at].is_making = repeats;
                     if self.rng.below(3) == 0 {
                         self.queue_behind(at);
-                    } else {
+                    } else if !repeats {
                         self.finish(first.key);
                     }
                 }
@@ -311,6 +487,7 @@ impl Run {
         let timer = &mut self.book.timers[at];
         self.engine.queue_behind(timer.key, owner);
         (timer.state, timer.owner, timer.is_guest) = (TimerState::Due, Some(owner), true);
+        timer.is_making = false;
         self.book.inboxes.entry(owner).or_default().push(timer.sequence);
         self.engine.queue_behind(timer.key, owner);
     }
@@ -333,8 +510,22 @@ impl Run {
         let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
         let taken = self.engine.take_due(owner);
         assert_eq!(taken.map(|due| due.payload), first);
-        if let Some(due) = taken {
+        let Some(due) = taken else { return };
+        let at = self.book.position(due.key).unwrap();
+        if self.book.timers[at].repeats.is_some() {
+            self.start_making(owner, at);
+        } else {
             self.book.end(due.key, Ending::Delivered);
+        }
+    }
+
+    /// A repeating timer has left the inbox, and its message is to be made.
+    fn start_making(&mut self, owner: OwnerId, at: usize) {
+        self.book.inboxes.get_mut(&owner).unwrap().remove(0);
+        let timer = &mut self.book.timers[at];
+        (timer.state, timer.is_making) = (TimerState::Due, true);
+        if std::mem::take(&mut timer.is_guest) {
+            timer.owner = None;
         }
     }
 
@@ -350,8 +541,17 @@ impl Run {
             timer.state = TimerState::InFlight;
             if std::mem::take(&mut timer.is_guest) {
                 timer.owner = None;
+                if timer.repeats.is_some() {
+                    (timer.state, timer.is_making) = (TimerState::Due, true);
+                    return;
+                }
             }
-            self.finish(due.key);
+            let timer = *timer;
+            if timer.repeats.is_some() && self.rng.below(2) == 0 {
+                self.repeat(timer);
+            } else {
+                self.finish(due.key);
+            }
         }
     }
 
@@ -368,8 +568,15 @@ impl Run {
         for guest in waiting {
             let due = self.engine.first_guest(owner).unwrap();
             assert_eq!(due.payload, guest, "guests leave in their order");
-            self.engine.finish(due.key, Ending::Delivered);
-            self.book.end(due.key, Ending::Delivered);
+            let at = self.book.position(due.key).unwrap();
+            let timer = &mut self.book.timers[at];
+            if timer.repeats.is_some() {
+                (timer.state, timer.is_making, timer.is_guest, timer.owner) = (TimerState::Due, true, false, None);
+                self.book.inboxes.get_mut(&owner).unwrap().retain(|sequence| *sequence != guest);
+            } else {
+                self.engine.finish(due.key, Ending::Delivered);
+                self.book.end(due.key, Ending::Delivered);
+            }
         }
         assert_eq!(self.engine.first_guest(owner), None);
         while let Some(payload) = self.engine.cancel_one_of(owner) {
@@ -385,6 +592,7 @@ impl Run {
         for timer in self.book.timers.iter_mut().filter(|timer| timer.owner == Some(owner)) {
             assert_eq!(timer.state, TimerState::InFlight);
             timer.owner = None;
+            timer.repeats = timer.repeats.map(|repeats| Repeats { is_stopped: true, ..repeats });
         }
         self.owners[at] = self.engine.add_owner("owner").unwrap();
     }
@@ -394,9 +602,11 @@ impl Run {
         assert!(accounts.balance(), "{accounts:?}");
         assert_eq!(accounts.pending as usize, self.book.timers.len());
         let ended = |ending: Ending| self.book.ended.values().filter(|known| **known == ending).count() as u64;
-        assert_eq!(accounts.delivered, ended(Ending::Delivered));
+        assert_eq!(accounts.delivered, ended(Ending::Delivered) + self.book.repeated);
         assert_eq!(accounts.cancelled, ended(Ending::Cancelled));
-        assert_eq!(accounts.dead_lettered(), ended(Ending::DeadLettered(DeadLetterReason::RecipientStopped)));
+        let stopped = ended(Ending::DeadLettered(DeadLetterReason::RecipientStopped)) + self.book.came_back;
+        assert_eq!(accounts.recipient_stopped, stopped);
+        assert_eq!(accounts.source_panicked, ended(Ending::DeadLettered(DeadLetterReason::SourcePanicked)));
         for timer in &self.book.timers {
             let view = self.engine.view(timer.key).unwrap();
             assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
@@ -407,6 +617,8 @@ impl Run {
             let owned = self.book.timers.iter().filter(|timer| timer.owner == Some(*owner)).count();
             assert_eq!(self.engine.owned(*owner), owned);
         }
+        let repeating = self.book.timers.iter().filter(|timer| timer.repeats.is_some()).count();
+        assert_eq!(self.engine.repeating_timers(), repeating);
         let first = self.book.first_waiting().map(|timer| timer.deadline);
         assert!(self.engine.next_wake().is_none_or(|wake| first.is_none_or(|first| wake <= first)));
         assert_eq!(self.engine.next_expiration().is_none(), first.is_none());
@@ -496,7 +708,16 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
         assert_eq!(returned.payload, run.book.end(key, Ending::Returned));
         assert!(run.engine.give_up(key, Ending::Returned).is_none());
     }
-    assert!(run.book.timers.iter().all(|timer| timer.state == TimerState::InFlight));
+    assert!(run.book.timers.iter().all(|timer| timer.state == TimerState::InFlight || timer.is_making));
+    // What was under way is handed over, and does not come again.
+    for timer in run.book.timers.clone() {
+        if timer.repeats.is_some() {
+            assert_eq!(run.engine.repeat(timer.key, at(run.now)), Repeated::Last(timer.sequence));
+        } else {
+            run.engine.finish(timer.key, Ending::Delivered);
+        }
+    }
+    assert_eq!(run.engine.accounts().pending, 0);
     assert!(run.engine.accounts().balance());
 }
 

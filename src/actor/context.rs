@@ -6,10 +6,12 @@ use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler, Message};
 
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use super::every::Every;
 use super::id::TimerId;
 use super::options::{ContextTimer, TimerOptions};
 use super::registry;
 use super::service::When;
+use super::source::MessageSource;
 use super::timers::{cancel, reschedule};
 use super::view::TimerInfo;
 use crate::engine::{KeyScope, TimerKey};
@@ -115,6 +117,84 @@ where
     /// ```
     fn timer(&mut self, options: TimerOptions) -> ContextTimer<'_, A> {
         ContextTimer::new(self, options)
+    }
+
+    /// Delivers messages to this actor at a fixed rate: on a grid that begins now and does not shift, however late single
+    /// deliveries are.
+    ///
+    /// The timer keeps its id over all repetitions, and has ended when it was cancelled, when its last repetition was
+    /// delivered, or with its actor.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Every, TimerContext};
+    ///
+    /// #[derive(Clone, Message)]
+    /// #[rtype(result = "()")]
+    /// struct Sample;
+    ///
+    /// struct Sensor {
+    ///     samples: u32,
+    /// }
+    ///
+    /// impl Actor for Sensor {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.schedule_at_fixed_rate(Every::new(Duration::from_millis(2)).times(3), Sample);
+    ///     }
+    /// }
+    ///
+    /// impl Handler<Sample> for Sensor {
+    ///     type Result = ();
+    ///
+    ///     fn handle(&mut self, _: Sample, _: &mut Self::Context) {
+    ///         self.samples += 1;
+    ///         if self.samples == 3 {
+    ///             System::current().stop();
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let system = System::new();
+    /// # let _sensor = system.block_on(async { Sensor { samples: 0 }.start() });
+    /// # system.run().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also a period of zero is refused, and what would never be due.
+    fn schedule_at_fixed_rate<M>(
+        &mut self,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.timer(TimerOptions::new()).at_fixed_rate(every, message)
+    }
+
+    /// Delivers messages to this actor with a fixed delay: each so long after the handler of the one before has returned.
+    /// (After the delivery, if a message had to be sent through the mailbox and its answer is still to come.)
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    fn schedule_with_fixed_delay<M>(
+        &mut self,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.timer(TimerOptions::new()).with_fixed_delay(every, message)
     }
 
     /// Cancels a timer: one of this actor's, or any other whose id is known.

@@ -40,6 +40,18 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
+    /// A message was to be repeated with a period of zero.
+    #[error("a period of zero would never let anything else happen: choose a longer one")]
+    ZeroPeriod {
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// A message was to be repeated, but its end comes before the first time.
+    #[error("nothing would ever be due: the last time comes before the first, or no time is left")]
+    NeverDue {
+        /// The message that was not scheduled.
+        message: M,
+    },
 }
 
 impl<M> ScheduleError<M> {
@@ -49,7 +61,9 @@ impl<M> ScheduleError<M> {
             Self::CapacityReached { message, .. }
             | Self::Stopped { message }
             | Self::NoSystem { message }
-            | Self::DuplicateId { message, .. } => message,
+            | Self::DuplicateId { message, .. }
+            | Self::ZeroPeriod { message }
+            | Self::NeverDue { message } => message,
         }
     }
 
@@ -62,6 +76,8 @@ impl<M> ScheduleError<M> {
             Self::Stopped { message } => ScheduleError::Stopped { message: wrap(message) },
             Self::NoSystem { message } => ScheduleError::NoSystem { message: wrap(message) },
             Self::DuplicateId { id, message } => ScheduleError::DuplicateId { id, message: wrap(message) },
+            Self::ZeroPeriod { message } => ScheduleError::ZeroPeriod { message: wrap(message) },
+            Self::NeverDue { message } => ScheduleError::NeverDue { message: wrap(message) },
         }
     }
 }
@@ -75,6 +91,8 @@ impl<M> fmt::Debug for ScheduleError<M> {
             }
             Self::Stopped { .. } => f.debug_struct("Stopped").finish_non_exhaustive(),
             Self::NoSystem { .. } => f.debug_struct("NoSystem").finish_non_exhaustive(),
+            Self::ZeroPeriod { .. } => f.debug_struct("ZeroPeriod").finish_non_exhaustive(),
+            Self::NeverDue { .. } => f.debug_struct("NeverDue").finish_non_exhaustive(),
             Self::DuplicateId { id, .. } => f.debug_struct("DuplicateId").field("id", id).finish_non_exhaustive(),
         }
     }

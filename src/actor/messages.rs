@@ -120,7 +120,7 @@ where
 }
 
 /// The id that a request was asked for, now or before.
-fn fixed(id: &Cell<Option<TimerId>>) -> TimerId {
+pub(super) fn fixed(id: &Cell<Option<TimerId>>) -> TimerId {
     let fixed = id.get().unwrap_or_else(TimerId::fresh);
     id.set(Some(fixed));
     fixed

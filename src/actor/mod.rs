@@ -6,7 +6,7 @@
 //!    actor of the arbiter, `service/places` which owner this context is. `service/requests` fixes the deadline, stores
 //!    the message in a typed lane (`service/lanes`), gives the [engine](crate::engine) a timer for it and returns the
 //!    [`TimerId`] (`id`). A message for another actor takes the same way with a [`Target`] (`target`), as a request to
-//!    the [`TimerActor`] (`messages`, `batch`, `intake`) or directly (`timers`).
+//!    the [`TimerActor`] (`messages`, `periodic`, `batch`, `intake`) or directly (`timers`).
 //! 2. The engine picks level and bucket. Only if the deadline is earlier than what the driver sleeps for is it woken.
 //! 3. The alarm rings (`service/driver`, on a `clock`, which sets an `alarm`). One bounded turn takes what is due out of the engine.
 //! 4. A message for a recipient is sent; one of the actor's own is shown to its `service/inbox`, which runs the handler.
@@ -33,6 +33,7 @@ mod drain;
 #[cfg(feature = "serde")]
 mod duration_text;
 mod error;
+mod every;
 mod filter;
 mod guard;
 mod id;
@@ -40,10 +41,12 @@ mod intake;
 mod manual_clock;
 mod messages;
 mod options;
+mod periodic;
 mod registry;
 mod selection;
 mod service;
 mod settling;
+mod source;
 mod target;
 pub mod testing;
 mod timer_actor;
@@ -59,13 +62,16 @@ pub use context::TimerContext;
 pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use drain::Drain;
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
+pub use every::Every;
 pub use filter::TimerFilter;
 pub use guard::TimerGuard;
 pub use id::{ParseTimerIdError, TimerId};
 pub use manual_clock::ManualClock;
 pub use messages::{Cancel, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
 pub use options::{ContextTimer, TargetTimer, TimerOptions};
+pub use periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
 pub use selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
+pub use source::MessageSource;
 pub use target::Target;
 pub use timer_actor::TimerActor;
 pub use timers::{Timers, cancel, get};

@@ -9,9 +9,11 @@ use actix::{Actor, AsyncContext, Handler, Message};
 #[cfg(feature = "serde")]
 use super::duration_text;
 use super::error::ScheduleError;
+use super::every::Every;
 use super::id::TimerId;
 use super::registry;
-use super::service::{Service, When};
+use super::service::{Course, Service, When};
+use super::source::MessageSource;
 use super::target::Target;
 use crate::engine::{TimerGroup, TimerKey};
 
@@ -24,7 +26,8 @@ use crate::engine::{TimerGroup, TimerKey};
 /// With the feature `serde`, options can be read from a configuration: times are texts as in [`TimerActorConfig`](crate::TimerActorConfig),
 /// what is left out is not wanted, and unknown fields are refused.
 ///
-/// Jitter and slack are for the first deadline: moving a timer later sets the very deadline that was asked for.
+/// Jitter and slack are for the first deadline: moving a timer later sets the very deadline that was asked for. Of a timer
+/// that repeats, jitter moves all repetitions by the same time, and slack is for each of them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -157,6 +160,55 @@ where
         self.schedule(When::At(at.into()), message)
     }
 
+    /// Delivers messages to this actor at a fixed rate. Jitter moves the whole grid, slack is for each repetition.
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
+    pub fn at_fixed_rate<M>(
+        self,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.repeat(Course::fixed_rate(every), message.into())
+    }
+
+    /// Delivers messages to this actor with a fixed delay. Jitter is for the first, slack for each of them.
+    ///
+    /// # Errors
+    /// As [`schedule_with_fixed_delay`](crate::TimerContext::schedule_with_fixed_delay).
+    pub fn with_fixed_delay<M>(
+        self,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.repeat(Course::fixed_delay(every), message.into())
+    }
+
+    fn repeat<M>(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        match registry::seat(self.ctx) {
+            Some((service, owner)) => service.repeat_own::<A, M>(course, owner, &self.options, source),
+            None => Err(ScheduleError::NoSystem { message: source }),
+        }
+    }
+
     fn schedule<M>(self, when: When, message: M) -> Result<TimerId, ScheduleError<M>>
     where
         A: Handler<M>,
@@ -212,6 +264,34 @@ where
     /// As [`schedule_after`](crate::Timers::schedule_after).
     pub fn at(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>> {
         self.service.schedule_for_with(When::At(at.into()), None, &self.options, self.target, message)
+    }
+
+    /// Delivers messages to the target at a fixed rate. Jitter moves the whole grid, slack is for each repetition.
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](crate::Timers::schedule_at_fixed_rate).
+    pub fn at_fixed_rate(
+        self,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
+        self.repeat(Course::fixed_rate(every), message.into())
+    }
+
+    /// Delivers messages to the target with a fixed delay. Jitter is for the first, slack for each of them.
+    ///
+    /// # Errors
+    /// As [`schedule_with_fixed_delay`](crate::Timers::schedule_with_fixed_delay).
+    pub fn with_fixed_delay(
+        self,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
+        self.repeat(Course::fixed_delay(every), message.into())
+    }
+
+    fn repeat(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
+        self.service.repeat_for(course, None, &self.options, self.target, source)
     }
 }
 

@@ -7,9 +7,11 @@ use std::time::{Duration, SystemTime};
 use actix::{Addr, Message};
 
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use super::every::Every;
 use super::id::TimerId;
 use super::options::{TargetTimer, TimerOptions};
 use super::service::{Service, When, directory, places};
+use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
 use super::view::{Inspection, TimerInfo};
@@ -126,6 +128,62 @@ impl Timers {
         M::Result: Send,
     {
         TargetTimer::new(&self.service, target.into(), options)
+    }
+
+    /// Delivers messages to `target` at a fixed rate: on a grid that begins now and does not shift, however late single
+    /// deliveries are. The timer keeps its id over all repetitions, and ends when its target has stopped.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Every, MissedTickBehavior, TimerActor};
+    /// # #[derive(Clone, Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    ///
+    /// # System::new().block_on(async {
+    /// let timers = TimerActor::builder().start()?;
+    /// let customer = Customer.start();
+    /// let every = Every::new(Duration::from_secs(60)).missed_ticks(MissedTickBehavior::Delay);
+    /// let id = timers.schedule_at_fixed_rate(&customer, every, Remind).unwrap();
+    /// assert_eq!(timers.get(id).unwrap().period, Some(Duration::from_secs(60)));
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also a period of zero is refused, and what would never be due.
+    pub fn schedule_at_fixed_rate<M>(
+        &self,
+        target: impl Into<Target<M>>,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.timer(target, TimerOptions::new()).at_fixed_rate(every, message)
+    }
+
+    /// Delivers messages to `target` with a fixed delay: each so long after the one before was delivered.
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    pub fn schedule_with_fixed_delay<M>(
+        &self,
+        target: impl Into<Target<M>>,
+        every: impl Into<Every>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.timer(target, TimerOptions::new()).with_fixed_delay(every, message)
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.

@@ -28,6 +28,8 @@ pub struct TimerInfo {
     pub overdue: Duration,
     /// The level of the wheel it waits on; `None` once it is due.
     pub level: Option<usize>,
+    /// From one repetition to the next; `None` if it does not repeat, or follows a calendar.
+    pub period: Option<Duration>,
     /// The type of its message.
     pub message_type: Cow<'static, str>,
     /// Its key, if it has one.

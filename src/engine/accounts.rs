@@ -8,17 +8,20 @@ pub enum DeadLetterReason {
     RecipientStopped,
     /// The timer service stopped without being drained.
     ServiceStopped,
+    /// The code that makes the messages of a repeating timer panicked.
+    SourcePanicked,
 }
 
 impl DeadLetterReason {
     /// All reasons.
-    pub const ALL: [Self; 2] = [Self::RecipientStopped, Self::ServiceStopped];
+    pub const ALL: [Self; 3] = [Self::RecipientStopped, Self::ServiceStopped, Self::SourcePanicked];
 
     /// The reason as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RecipientStopped => "recipient_stopped",
             Self::ServiceStopped => "service_stopped",
+            Self::SourcePanicked => "source_panicked",
         }
     }
 }
@@ -38,6 +41,9 @@ pub enum Ending {
 
 /// Counters since the start. At every moment
 /// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
+///
+/// A timer that repeats counts once for each repetition: as accepted, when the one before is delivered, and as what became
+/// of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Accounts {
@@ -51,6 +57,8 @@ pub struct Accounts {
     pub recipient_stopped: u64,
     /// Messages lost because the service stopped without being drained.
     pub service_stopped: u64,
+    /// Messages that were never made, because the code for it panicked.
+    pub source_panicked: u64,
     /// Timers given back by a drain.
     pub returned: u64,
     /// Timers not ended yet.
@@ -66,7 +74,7 @@ pub struct Accounts {
 impl Accounts {
     /// All messages that could not be delivered.
     pub const fn dead_lettered(&self) -> u64 {
-        self.recipient_stopped + self.service_stopped
+        self.recipient_stopped + self.service_stopped + self.source_panicked
     }
 
     /// Dead letters of one reason.
@@ -74,6 +82,7 @@ impl Accounts {
         match reason {
             DeadLetterReason::RecipientStopped => self.recipient_stopped,
             DeadLetterReason::ServiceStopped => self.service_stopped,
+            DeadLetterReason::SourcePanicked => self.source_panicked,
         }
     }
 
@@ -92,6 +101,19 @@ impl Accounts {
         self.count(ending);
     }
 
+    /// A repetition was delivered, and the next one is accepted in its place.
+    pub(crate) fn repeat(&mut self) {
+        self.accepted += 1;
+        self.delivered += 1;
+    }
+
+    /// A timer that was given back has no message after all.
+    pub(crate) fn lose_returned(&mut self, reason: DeadLetterReason) {
+        let Some(returned) = self.returned.checked_sub(1) else { return };
+        self.returned = returned;
+        self.count(Ending::DeadLettered(reason));
+    }
+
     /// A delivery turns out to have failed.
     pub(crate) fn bounce(&mut self, reason: DeadLetterReason) {
         let Some(delivered) = self.delivered.checked_sub(1) else { return };
@@ -105,6 +127,7 @@ impl Accounts {
             Ending::Cancelled => self.cancelled += 1,
             Ending::DeadLettered(DeadLetterReason::RecipientStopped) => self.recipient_stopped += 1,
             Ending::DeadLettered(DeadLetterReason::ServiceStopped) => self.service_stopped += 1,
+            Ending::DeadLettered(DeadLetterReason::SourcePanicked) => self.source_panicked += 1,
             Ending::Returned => self.returned += 1,
         }
     }

@@ -8,9 +8,10 @@
 //! 3. `owners`: who owns which timers, and the inbox of each owner.
 //! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.
-//! 6. `key` and `group`: what callers label timers with; `labels`: which timer has which; `shards` and `side_table`: what
+//! 6. `recurrence`: when a timer that repeats is due next; `repeating`: how it goes from one repetition to the next.
+//! 7. `key` and `group`: what callers label timers with; `labels`: which timer has which; `shards` and `side_table`: what
 //!    such tables are made of.
-//! 7. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
+//! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
 //!    can be asked, and `labelled`, what can be done with timers by their key, group or owner.
 //!
 //! The life of a timer:
@@ -27,6 +28,15 @@
 //!                      +--cancel, end of its owner--> cancelled
 //!                      +--drain--> returned
 //! ```
+//!
+//! A timer that repeats goes around instead of ending as delivered:
+//!
+//! ```text
+//!     Due --take_due--> Making --repeat--> Waiting      the message exists, the next deadline is set
+//!     Waiting --expire--^    |  \
+//!                            |   +--repeat--> Between --resume--> Waiting     a fixed delay, from the end of the handler
+//!                            +--cancel--> cancelled: the message just made is thrown away
+//! ```
 
 mod accounts;
 mod group;
@@ -36,6 +46,8 @@ mod labels;
 mod names;
 mod owners;
 mod queries;
+mod recurrence;
+mod repeating;
 mod scheduler;
 mod shards;
 mod side_table;
@@ -47,6 +59,8 @@ pub use group::TimerGroup;
 pub use key::TimerKey;
 pub use labels::KeyScope;
 pub use owners::OwnerId;
+pub use recurrence::{MissedTickBehavior, Next, Now, Recurrence, Rhythm, next_on_grid};
+pub use repeating::{Repeated, Resumed};
 #[cfg(feature = "actix")]
 pub(crate) use scheduler::MAX_CAPACITY;
 pub use scheduler::{Due, Engine, EngineConfig, Handover, Refusal, Refused};

@@ -72,9 +72,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.closed
     }
 
-    /// Keys and deadlines of all that has not been handed over, by deadline.
+    /// Keys and deadlines of all that has not been handed over, by deadline. A message that is being made counts as handed
+    /// over.
     pub fn unfinished(&self) -> Vec<(Tick, Key)> {
-        let waiting = self.wheel.iter().filter(|(_, _, timer)| timer.stage != Stage::InFlight);
+        let is_under_way = |stage| matches!(stage, Stage::InFlight | Stage::Making);
+        let waiting = self.wheel.iter().filter(|(_, _, timer)| !is_under_way(timer.stage));
         let mut all: Vec<(Tick, Key)> = waiting.map(|(key, deadline, _)| (deadline, key)).collect();
         all.sort_unstable();
         all
@@ -89,6 +91,11 @@ impl<P: Copy, O> Engine<P, O> {
     /// How many timers follow the wall clock.
     pub fn wall_timers(&self) -> usize {
         self.wall_times.len()
+    }
+
+    /// How many timers repeat.
+    pub fn repeating_timers(&self) -> usize {
+        self.recurrences.len()
     }
 
     /// What can be said of a pending timer.

@@ -6,6 +6,8 @@ use super::accounts::{Accounts, DeadLetterReason, Ending};
 use super::labels::Labels;
 use super::names::Names;
 use super::owners::{OwnerId, Owners};
+use super::recurrence::{Next, Recurrence};
+use super::side_table::SideTable;
 use super::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use super::wall::{WallTimes, estimate};
 use crate::timing::{Key, Progress, Step, Tick, TickLength, Wheel, WheelSize};
@@ -109,12 +111,14 @@ pub struct Engine<P, O> {
     pub(super) names: Names,
     /// Keys and groups.
     pub(super) labels: Labels,
+    /// How those timers repeat that do.
+    pub(super) recurrences: SideTable<Recurrence>,
     /// How the last timer of each slot ended: lets a late cancel be answered truthfully.
     pub(super) endings: Vec<Option<Ending>>,
     pub(super) accounts: Accounts,
     /// How many timers lie in inboxes.
     pub(super) in_inboxes: usize,
-    now: Tick,
+    pub(super) now: Tick,
     pub(super) closed: bool,
 }
 
@@ -128,6 +132,7 @@ impl<P: Copy, O> Engine<P, O> {
             wall_times: WallTimes::default(),
             names: Names::default(),
             labels: Labels::new(),
+            recurrences: SideTable::new(),
             endings: Vec::new(),
             accounts: Accounts::default(),
             in_inboxes: 0,
@@ -207,10 +212,10 @@ impl<P: Copy, O> Engine<P, O> {
     /// Ends a timer before its message is handed over, and returns its payload.
     ///
     /// # Errors
-    /// Says why the timer cannot be stopped any more.
+    /// Says why the timer cannot be stopped any more. One that repeats and is in flight does not repeat again all the same.
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
-        self.stoppable(key)?;
+        self.stoppable(key).inspect_err(|_| self.ask_next(key, Next::Never))?;
         self.take_out(key);
         self.end(key, Ending::Cancelled).ok_or(NotPending::Unknown)
     }
@@ -218,9 +223,12 @@ impl<P: Copy, O> Engine<P, O> {
     /// Moves a timer to another deadline, on the monotonic clock; one that was due waits again.
     ///
     /// # Errors
-    /// Says why the timer cannot be moved any more.
+    /// Says why the timer cannot be moved any more, or not at this moment.
     pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> Result<(), NotPending> {
         self.stoppable(key)?;
+        if self.is_making(key) {
+            return Err(NotPending::InFlight);
+        }
         self.pass(now);
         self.take_off_inbox(key);
         if self.is_guest(key) {
@@ -265,7 +273,7 @@ impl<P: Copy, O> Engine<P, O> {
                     return Due::Inbox(owner);
                 }
                 None => {
-                    timer.stage = Stage::InFlight;
+                    timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
                     return Due::Recipient(Handover { key, deadline, payload });
                 }
             }
@@ -282,7 +290,8 @@ impl<P: Copy, O> Engine<P, O> {
     /// Queues a message for a recipient in the inbox of an owner, which is that recipient: behind what lies there
     /// already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
     pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
-        let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::InFlight) else { return };
+        let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
+        let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
         let spot = self.owners.join_as_guest(owner, key.index());
         let Some(host) = self.owners.get_mut(owner) else { return };
         timer.stage = Stage::Guest;
@@ -291,12 +300,12 @@ impl<P: Copy, O> Engine<P, O> {
         self.in_inboxes += 1;
     }
 
-    /// Takes the first message out of an owner's inbox. It counts as delivered.
+    /// Takes the first message out of an owner's inbox. It counts as delivered; but if its timer repeats, not before
+    /// [`repeat`](Self::repeat).
     pub fn take_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
         let key = self.first_due(owner)?;
         let deadline = self.wheel.deadline(key)?;
-        self.take_off_inbox(key);
-        let payload = self.end(key, Ending::Delivered)?;
+        let payload = if self.take_off_inbox(key) { self.make(key) } else { self.end(key, Ending::Delivered) }?;
         Some(Handover { key, deadline, payload })
     }
 
@@ -306,7 +315,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Takes the first message out of an owner's inbox to send it by another way. It is in flight until
-    /// [`finish`](Self::finish).
+    /// [`finish`](Self::finish) or, if its timer repeats, [`repeat`](Self::repeat).
     pub fn escort_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
         let key = self.first_due(owner)?;
         self.send_off(key)
@@ -406,7 +415,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    fn pass(&mut self, now: Tick) {
+    pub(super) fn pass(&mut self, now: Tick) {
         self.now = self.now.max(now);
     }
 
@@ -429,27 +438,34 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.detach(key);
     }
 
-    /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a guest there.
+    /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a guest there: that is made
+    /// only then if its timer repeats.
     fn send_off(&mut self, key: Key) -> Option<Handover<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);
-        if self.is_guest(key) {
+        let is_guest = self.is_guest(key);
+        if is_guest {
             self.leave_owner(key);
         }
         let timer = self.wheel.get_mut(key)?;
-        timer.stage = Stage::InFlight;
+        let is_made_later = is_guest && timer.marks.has(Mark::Recurrence);
+        timer.stage = if is_made_later { Stage::Making } else { Stage::InFlight };
         Some(Handover { key, deadline, payload: timer.payload })
     }
 
-    fn take_off_inbox(&mut self, key: Key) {
-        let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return };
-        let Some(owner) = self.owners.id_at(timer.owner).and_then(|owner| self.owners.get_mut(owner)) else { return };
+    /// Takes a timer out of the inbox it lies in, if it does. True if it did and repeats.
+    fn take_off_inbox(&mut self, key: Key) -> bool {
+        let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return false };
+        let repeats = timer.marks.has(Mark::Recurrence);
+        let owner = self.owners.id_at(timer.owner).and_then(|owner| self.owners.get_mut(owner));
+        let Some(owner) = owner else { return false };
         self.wheel.release(&mut owner.inbox, key);
         self.in_inboxes -= 1;
+        repeats
     }
 
     /// Frees a detached timer and closes its books.
-    fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
+    pub(super) fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
         if timer.marks != Marks::NONE {
@@ -470,16 +486,19 @@ impl<P: Copy, O> Engine<P, O> {
         if marks.has(Mark::WallTime) {
             self.wall_times.remove(slot);
         }
+        if marks.has(Mark::Recurrence) {
+            self.recurrences.remove(slot);
+        }
         if marks.has(Mark::Labels) {
             self.labels.forget(slot);
         }
     }
 
-    fn is_guest(&self, key: Key) -> bool {
+    pub(super) fn is_guest(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Guest)
     }
 
-    fn leave_owner(&mut self, key: Key) {
+    pub(super) fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
         let is_guest = timer.stage == Stage::Guest;
         let (owner, spot) = (std::mem::replace(&mut timer.owner, NO_OWNER), timer.owner_spot());

@@ -10,10 +10,13 @@ use crate::timing::{Spot, Tick};
 pub enum TimerState {
     /// In the wheel, before its deadline.
     Waiting,
-    /// Due, in the inbox of its owner; it can still be cancelled.
+    /// Due; it can still be cancelled. It is in the inbox of its owner, or, if it repeats, its message is just being made.
     Due,
     /// On its way to its recipient; it cannot be stopped any more.
     InFlight,
+    /// It repeats: its last message was handed over, and when the next is due is not known before the handler is done. It
+    /// can be cancelled.
+    Between,
 }
 
 /// Why a timer could not be cancelled or moved.
@@ -35,7 +38,12 @@ pub(crate) enum Stage {
     Due,
     /// Due, for a recipient, and queued in an inbox behind what lies there; it does not end with the owner of that.
     Guest,
+    /// It repeats, and its message is being made.
+    Making,
+    /// On its way to its recipient. If it repeats: through the mailbox of its owner.
     InFlight,
+    /// It repeats, its message was handed over, and its next deadline is not known yet.
+    Between,
 }
 
 impl Stage {
@@ -49,8 +57,9 @@ impl From<Stage> for TimerState {
     fn from(stage: Stage) -> Self {
         match stage {
             Stage::Waiting => Self::Waiting,
-            Stage::Due | Stage::Guest => Self::Due,
+            Stage::Due | Stage::Guest | Stage::Making => Self::Due,
             Stage::InFlight => Self::InFlight,
+            Stage::Between => Self::Between,
         }
     }
 }
@@ -77,6 +86,8 @@ pub(crate) enum Mark {
     WallTime = 1,
     /// Has a name given by the caller.
     Name = 2,
+    /// Repeats.
+    Recurrence = 4,
     /// Has a key or belongs to a group.
     Labels = 8,
 }

@@ -1,9 +1,10 @@
 //! The end: of an owner, by a drain, or because the driver has stopped.
 
+use std::any::Any;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use super::lanes::Unloaded;
+use super::lanes::{Contents, Unloaded};
 use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::view::Returned;
@@ -23,15 +24,36 @@ impl Service {
                 (None, Some(overdue)) => wall.checked_sub(overdue),
                 (None, None) => wall.checked_add(due.saturating_sub(now)),
             };
-            (self.id_of(core, key), at, due.saturating_sub(now), overdue.is_some())
+            (self.id_of(core, key), at, due.saturating_sub(now), overdue.is_some(), deadline)
         });
         returned
             .into_iter()
-            .map(|((id, deadline, remaining, overdue), message_type, unloaded)| {
-                let message = unloaded.message;
-                Returned { id, deadline, remaining, overdue, message, message_type }
+            .filter_map(|((id, at, remaining, overdue, deadline), message_type, unloaded)| {
+                let Unloaded { contents, target } = unloaded;
+                self.contain(|| drop(target));
+                let Some(message) = self.open(contents) else {
+                    let reason = DeadLetterReason::SourcePanicked;
+                    self.core().engine.lose_returned(reason);
+                    if self.has_subscribers() {
+                        self.bury(Lost { id, deadline, reason, message_type, message: None });
+                    }
+                    return None;
+                };
+                Some(Returned { id, deadline: at, remaining, overdue, message, message_type })
             })
             .collect()
+    }
+
+    /// The message of a timer that never ran; none if the code that makes it panics.
+    fn open(&self, contents: Contents) -> Option<Box<dyn Any + Send>> {
+        match contents {
+            Contents::Message(message) => Some(message),
+            Contents::Source(mut source) => {
+                let made = self.contain(&mut source);
+                self.contain(|| drop(source));
+                made
+            }
+        }
     }
 
     /// The driver has stopped: what is still pending can never be delivered.
@@ -48,10 +70,10 @@ impl Service {
         self.meters.publish(&report);
         let reason = DeadLetterReason::ServiceStopped;
         for ((id, deadline), message_type, unloaded) in lost {
-            let Unloaded { message, target } = unloaded;
+            let Unloaded { contents, target } = unloaded;
             match id {
-                Some(id) => self.bury(Lost { id, deadline, reason, message_type, message: Some(message) }),
-                None => drop(self.contain(|| drop(message))),
+                Some(id) => self.bury(Lost { id, deadline, reason, message_type, message: self.open(contents) }),
+                None => drop(self.contain(|| drop(contents))),
             }
             self.contain(|| drop(target));
         }

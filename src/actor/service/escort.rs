@@ -76,7 +76,7 @@ impl Service {
         let knock = Waker::from(Arc::new(knock));
         let escort = Escort { key: due.key, request: None, answer: None, knock, seen: false };
         guard.escorts.insert(owner, escort);
-        let sent = self.contain(|| send(guard, due.payload)).flatten();
+        let sent = self.contain(|| send(self, guard, due)).flatten();
         if sent.is_some() {
             self.measure_lag(due.deadline);
         }
@@ -166,7 +166,7 @@ impl Service {
     fn land<'a>(&'a self, mut guard: Guard<'a>, owner: OwnerId, ending: Ending) -> Guard<'a> {
         let core = &mut *guard;
         let Some(escort) = core.escorts.remove(&owner) else { return guard };
-        core.engine.finish(escort.key, ending);
+        let landed = core.land_repetition(escort.key, ending);
         let publish = core.published.ask_to_publish();
         let mut waker = None;
         match core.engine.owner(owner) {
@@ -179,7 +179,9 @@ impl Service {
         }
         drop(guard);
         // With the request goes what the handler has answered: code of the user.
+        let key = escort.key;
         self.contain(|| drop(escort));
+        self.after_landing(key, landed);
         Self::wake_all(waker.into_iter().collect());
         if publish {
             self.driver.wake();

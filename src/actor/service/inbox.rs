@@ -40,7 +40,7 @@ use super::bell::Bell;
 use super::lanes::{ContextRoute, Guard, Handling, Payload, Route};
 use super::spare::{Pair, Spare};
 use super::{Service, places};
-use crate::engine::OwnerId;
+use crate::engine::{Handover, OwnerId};
 
 /// Handlers run in one poll of an actor; then others have their turn.
 const MESSAGES_PER_POLL: usize = 64;
@@ -69,7 +69,7 @@ pub(crate) struct OwnerCard {
 }
 
 /// Sends a message through the mailbox; `None` if the owner has stopped.
-pub(crate) type Escorting = Box<dyn FnOnce(Guard<'_>, Payload) -> Option<Handling>>;
+pub(crate) type Escorting = Box<dyn FnOnce(&Service, Guard<'_>, Handover<Payload>) -> Option<Handling>>;
 
 /// The owner as seen by the driver, which does not know its type.
 pub(crate) trait Door: Send + Sync {
@@ -89,7 +89,7 @@ impl<A: Actor> Door for ActorDoor<A> {
     fn escort(&self, route: &Route) -> Option<Escorting> {
         let route = context_route::<A>(route)?;
         let addr = self.0.clone();
-        Some(Box::new(move |core, payload| (route.escort)(core, payload, &addr)))
+        Some(Box::new(move |service, core, due| (route.escort)(service, core, due, &addr)))
     }
 }
 

@@ -45,7 +45,7 @@ type MailboxOf = fn(&Lanes, Payload) -> Option<u64>;
 /// Runs the handler of the owner with the message, after unlocking.
 type Deliver<A> = fn(&Service, Guard<'_>, Handover<Payload>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
-type Escort<A> = fn(Guard<'_>, Payload, &WeakAddr<A>) -> Option<Handling>;
+type Escort<A> = fn(&Service, Guard<'_>, Handover<Payload>, &WeakAddr<A>) -> Option<Handling>;
 /// What the handler answered, once it has run; `None` if it never will.
 pub(crate) type Handling = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
 /// Kept only to be dropped where code of the user may run.
@@ -62,9 +62,22 @@ pub(crate) struct Lane {
 
 /// A message taken out of its lane.
 pub(crate) struct Unloaded {
-    pub(crate) message: Box<dyn Any + Send>,
+    pub(crate) contents: Contents,
     /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
     pub(crate) target: Option<Box<dyn Any + Send>>,
+}
+
+impl Unloaded {
+    pub(super) fn new(contents: Contents, target: Option<Box<dyn Any + Send>>) -> Self {
+        Self { contents, target }
+    }
+}
+
+/// A message, or what makes one.
+pub(crate) enum Contents {
+    Message(Box<dyn Any + Send>),
+    /// Code of the user.
+    Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
 }
 
 /// How messages of a lane leave it.
@@ -114,16 +127,12 @@ impl Lanes {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.find_or_make(TypeId::of::<fn(A, M)>(), || Lane {
-            store: Box::new(Store::<M>::new()),
-            fetch: |lanes, payload| lanes.peek::<M>(payload).is_some(),
-            discard: discard::<M>,
-            unload: |lanes, payload| {
-                let message = lanes.take::<M>(payload)?;
-                Some(Unloaded { message: Box::new(message), target: None })
-            },
-            route: Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> })),
-            message_type: type_name::<M>(),
+        let unload: Unload = |lanes, payload| {
+            let message = lanes.take::<M>(payload)?;
+            Some(Unloaded::new(Contents::Message(Box::new(message)), None))
+        };
+        self.find_or_make::<M, fn(A, M)>(unload, type_name::<M>(), || {
+            Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> }))
         })
     }
 
@@ -133,25 +142,32 @@ impl Lanes {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.find_or_make(TypeId::of::<fn(M)>(), || Lane {
-            store: Box::new(Store::<Parcel<M>>::new()),
-            fetch: |lanes, payload| lanes.peek::<Parcel<M>>(payload).is_some(),
-            discard: discard::<Parcel<M>>,
-            unload: |lanes, payload| {
-                let Parcel { target, message } = lanes.take::<Parcel<M>>(payload)?;
-                Some(Unloaded { message: Box::new(message), target: Some(Box::new(target)) })
-            },
-            route: Route::Recipient {
-                post: post::<M>,
-                mailbox: |lanes, payload| lanes.peek::<Parcel<M>>(payload).map(|parcel| parcel.target.mailbox()),
-            },
-            message_type: type_name::<M>(),
+        let unload: Unload = |lanes, payload| {
+            let Parcel { target, message } = lanes.take::<Parcel<M>>(payload)?;
+            Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new(target))))
+        };
+        self.find_or_make::<Parcel<M>, fn(M)>(unload, type_name::<M>(), || Route::Recipient {
+            post: post::<M>,
+            mailbox: |lanes, payload| lanes.stored::<Parcel<M>>(payload).map(|parcel| parcel.target.mailbox()),
         })
     }
 
-    fn find_or_make(&mut self, key: TypeId, make: impl FnOnce() -> Lane) -> u32 {
-        *self.by_type.entry(key).or_insert_with(|| {
-            self.lanes.push(make());
+    /// The lane of type `Key`, in which values of type `S` are stored.
+    pub(super) fn find_or_make<S: Send + 'static, Key: 'static>(
+        &mut self,
+        unload: Unload,
+        message_type: &'static str,
+        route: impl FnOnce() -> Route,
+    ) -> u32 {
+        *self.by_type.entry(TypeId::of::<Key>()).or_insert_with(|| {
+            self.lanes.push(Lane {
+                store: Box::new(Store::<S>::new()),
+                fetch: |lanes, payload| lanes.stored::<S>(payload).is_some(),
+                discard: discard::<S>,
+                unload,
+                route: route(),
+                message_type,
+            });
             (self.lanes.len() - 1) as u32
         })
     }
@@ -195,8 +211,12 @@ impl Lanes {
         self.store::<S>(payload.lane)?.take(payload.slot)
     }
 
-    fn peek<S: 'static>(&self, payload: Payload) -> Option<&S> {
+    pub(super) fn stored<S: 'static>(&self, payload: Payload) -> Option<&S> {
         self.lanes.get(payload.lane as usize)?.store.downcast_ref::<Store<S>>()?.get(payload.slot)
+    }
+
+    pub(super) fn stored_mut<S: 'static>(&mut self, payload: Payload) -> Option<&mut S> {
+        self.store::<S>(payload.lane)?.get_mut(payload.slot)
     }
 
     fn store<S: 'static>(&mut self, lane: u32) -> Option<&mut Store<S>> {
@@ -298,16 +318,27 @@ where
     }
 }
 
-fn escort<A, M>(mut core: Guard<'_>, payload: Payload, addr: &WeakAddr<A>) -> Option<Handling>
+fn escort<A, M>(_: &Service, mut core: Guard<'_>, due: Handover<Payload>, addr: &WeakAddr<A>) -> Option<Handling>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M>,
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    let message = core.lanes.take::<M>(payload);
+    let message = core.lanes.take::<M>(due.payload);
     drop(core);
-    let request = addr.upgrade()?.send(message?);
+    request(addr, message?)
+}
+
+/// Puts a message into a mailbox. None if it is closed.
+pub(super) fn request<A, M>(addr: &WeakAddr<A>, message: M) -> Option<Handling>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let request = addr.upgrade()?.send(message);
     // Whoever polls it knows what it waits for: tokio's budget would only make an answer that is there look absent.
     Some(Box::pin(tokio::task::unconstrained(
         async move { request.await.ok().map(|answer| Box::new(answer) as Answer) },

@@ -9,13 +9,14 @@
 //! 1. `requests`: schedule, cancel, reschedule, look; `options`: schedule with options; `random`: what jitter is made of;
 //!    `selection`: many timers at a time.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
-//! 3. `driver`: the alarm, and what one turn does.
-//! 4. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
+//! 3. `repeating`: timers that repeat; `series`: how their messages are made.
+//! 4. `driver`: the alarm, and what one turn does.
+//! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
-//! 5. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
-//! 6. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
-//! 7. `directory`: which service an id belongs to.
-//! 8. `unrest`: what is left to do at one moment, for tests in virtual time.
+//! 6. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
+//! 7. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
+//! 8. `directory`: which service an id belongs to.
+//! 9. `unrest`: what is left to do at one moment, for tests in virtual time.
 
 mod bell;
 pub(crate) mod closing;
@@ -28,8 +29,10 @@ mod lookout;
 mod options;
 pub(crate) mod places;
 mod random;
+mod repeating;
 mod requests;
 mod selection;
+mod series;
 mod spare;
 mod store;
 mod subscribers;
@@ -49,6 +52,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use rustc_hash::FxHashMap;
 
+pub(crate) use self::repeating::Course;
 pub(crate) use self::requests::When;
 
 use self::escort::Escort;

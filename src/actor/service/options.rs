@@ -24,7 +24,7 @@ pub(super) struct Whose {
 }
 
 impl Whose {
-    const fn own(owner: OwnerId) -> Self {
+    pub(super) const fn own(owner: OwnerId) -> Self {
         Self { owner: Some(owner), scope: Some(KeyScope::Owner(owner)) }
     }
 

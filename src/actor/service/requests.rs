@@ -15,7 +15,7 @@ use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
 use crate::actor::view::{Inspection, TimerInfo};
-use crate::engine::{Ending, Engine, NotPending, OwnerId, Refusal, Refused};
+use crate::engine::{Ending, Engine, Next, NotPending, OwnerId, Recurrence, Refusal, Refused};
 use crate::timing::{Key, Tick};
 
 /// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
@@ -43,8 +43,10 @@ impl When {
 pub(super) struct Moment {
     pub(super) now: Tick,
     pub(super) deadline: Tick,
+    /// What the deadline is rounded from.
+    pub(super) due: Duration,
     /// The time of day, as a duration since the Unix epoch.
-    wall: Option<Duration>,
+    pub(super) wall: Option<Duration>,
     /// How far away it is.
     pub(super) delay: Duration,
 }
@@ -69,20 +71,20 @@ pub(super) struct News {
 
 /// What was not taken in, and why.
 pub(super) struct Rejected<S> {
-    reason: Rejection,
-    stored: S,
+    pub(super) reason: Rejection,
+    pub(super) stored: S,
 }
 
 pub(super) type Admission<S> = Result<Key, Rejected<S>>;
 
-enum Rejection {
+pub(super) enum Rejection {
     Duplicate(TimerId),
     Refused(Refusal),
 }
 
 impl Core {
     /// Takes a timer in with its message.
-    fn admit<S: Send + 'static>(
+    pub(super) fn admit<S: Send + 'static>(
         &mut self,
         moment: &Moment,
         owner: Option<OwnerId>,
@@ -323,8 +325,11 @@ impl Service {
             Err(reason) => return reason.into(),
         };
         if let Err(reason) = core.engine.reschedule(moment.now, key, moment.deadline) {
+            // One that repeats comes at this time once more, after the message that is on its way.
+            core.engine.ask_next(key, Next::At { due: moment.due, wall: moment.wall });
             return reason.into();
         }
+        core.engine.set_due(key, moment.due);
         if let Some(wall) = moment.wall {
             core.engine.set_wall_time(key, wall);
         }
@@ -386,7 +391,7 @@ impl Service {
         named.unwrap_or_else(|| self.ids.id_of(key))
     }
 
-    fn moment_at(&self, now: Duration, when: When) -> Moment {
+    pub(super) fn moment_at(&self, now: Duration, when: When) -> Moment {
         self.moment_of(now, &self.wanted(now, when))
     }
 
@@ -409,7 +414,7 @@ impl Service {
         let tick = self.tick.round_down(now);
         // What is due already does not wait for the next tick.
         let deadline = if wanted.time <= now { tick } else { self.tick.round_up(wanted.time) };
-        Moment { now: tick, deadline, wall: wanted.wall, delay: wanted.delay }
+        Moment { now: tick, deadline, due: wanted.time, wall: wanted.wall, delay: wanted.delay }
     }
 
     pub(super) fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {
@@ -422,6 +427,7 @@ impl Service {
             remaining: deadline.saturating_sub(now),
             overdue: now.saturating_sub(deadline),
             level: view.bucket.map(|(level, _)| level),
+            period: core.engine.recurrence(key).and_then(Recurrence::period),
             message_type: lane.map_or("", |lane| lane.message_type).into(),
             key: core.engine.key_of(key).cloned(),
             group: core.engine.group_of(key).cloned(),

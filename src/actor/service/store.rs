@@ -63,6 +63,10 @@ impl<S> Store<S> {
         self.pages.get(slot as usize / PAGE)?.get(slot as usize % PAGE)?.as_ref()
     }
 
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut S> {
+        self.place(slot)?.as_mut()
+    }
+
     fn place(&mut self, slot: u32) -> Option<&mut Option<S>> {
         self.pages.get_mut(slot as usize / PAGE)?.get_mut(slot as usize % PAGE)
     }

@@ -1,0 +1,189 @@
+//! Heartbeats at a fixed rate, and somebody who notices when they are missing.
+//!
+//! Three nodes beat every ten seconds. A monitor gives each of them 25 seconds: a heartbeat moves the node's deadline, and if
+//! it passes the node is reported as missing. One node is cut off for a while and comes back, one stops for good.
+//!
+//! Time is virtual, so that five minutes pass at once: `cargo run --example heartbeat`. What was reported is compared with what
+//! must be, and the exit code says whether it is the same.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{TimerContext, TimerId};
+use tokio::time::Instant;
+
+const PERIOD: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(25);
+
+type Name = &'static str;
+
+/// A node tells itself to beat.
+#[derive(Clone, Message)]
+#[rtype(result = "()")]
+struct Beat;
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Heartbeat(Name);
+
+/// No heartbeat came in time.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Missing(Name);
+
+/// Cuts a node off from the network, or connects it again.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Connected(bool);
+
+#[derive(Message)]
+#[rtype(result = "Vec<Event>")]
+struct Report;
+
+struct Node {
+    name: Name,
+    monitor: Addr<Monitor>,
+    connected: bool,
+}
+
+impl Actor for Node {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        // It ends with the node. Nothing has to be done for that.
+        if ctx.schedule_at_fixed_rate(PERIOD, Beat).is_err() {
+            ctx.stop();
+        }
+    }
+}
+
+impl Handler<Beat> for Node {
+    type Result = ();
+
+    fn handle(&mut self, _: Beat, _: &mut Self::Context) {
+        if self.connected {
+            self.monitor.do_send(Heartbeat(self.name));
+        }
+    }
+}
+
+impl Handler<Connected> for Node {
+    type Result = ();
+
+    fn handle(&mut self, Connected(connected): Connected, _: &mut Self::Context) {
+        self.connected = connected;
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Joined,
+    Missing,
+    Back,
+}
+
+/// What happened to whom, and after how many seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Event {
+    at: u64,
+    node: Name,
+    what: What,
+}
+
+struct Monitor {
+    began: Instant,
+    /// The deadline of each node that is alive; none of one that is missing.
+    deadlines: BTreeMap<Name, Option<TimerId>>,
+    events: Vec<Event>,
+}
+
+impl Monitor {
+    fn note(&mut self, node: Name, what: What) {
+        let event = Event { at: self.began.elapsed().as_secs(), node, what };
+        println!("{:>4} s  {node}: {what:?}", event.at);
+        self.events.push(event);
+    }
+}
+
+impl Actor for Monitor {
+    type Context = Context<Self>;
+}
+
+impl Handler<Heartbeat> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, Heartbeat(node): Heartbeat, ctx: &mut Self::Context) {
+        let known = self.deadlines.get(node).copied();
+        if let Some(Some(deadline)) = known
+            && ctx.reschedule_timer(deadline, PATIENCE).is_rescheduled()
+        {
+            return;
+        }
+        self.note(node, if known.is_some() { What::Back } else { What::Joined });
+        self.deadlines.insert(node, ctx.schedule_after(PATIENCE, Missing(node)).ok());
+    }
+}
+
+impl Handler<Missing> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, Missing(node): Missing, _: &mut Self::Context) {
+        self.deadlines.insert(node, None);
+        self.note(node, What::Missing);
+    }
+}
+
+impl Handler<Report> for Monitor {
+    type Result = MessageResult<Report>;
+
+    fn handle(&mut self, _: Report, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.events.clone())
+    }
+}
+
+/// What must be reported. A beat is due at every full ten seconds; 25 seconds after the last one the node is missing.
+const EXPECTED: [Event; 6] = [
+    Event { at: 10, node: "amsterdam", what: What::Joined },
+    Event { at: 10, node: "berlin", what: What::Joined },
+    Event { at: 10, node: "copenhagen", what: What::Joined },
+    Event { at: 85, node: "berlin", what: What::Missing },
+    Event { at: 120, node: "berlin", what: What::Back },
+    Event { at: 225, node: "copenhagen", what: What::Missing },
+];
+
+async fn five_minutes() -> Result<Vec<Event>, MailboxError> {
+    let began = Instant::now();
+    let at = |seconds| tokio::time::sleep_until(began + Duration::from_secs(seconds));
+    let monitor = Monitor { began, deadlines: BTreeMap::new(), events: Vec::new() }.start();
+    let node = |name| Node { name, monitor: monitor.clone(), connected: true }.start();
+    let (_amsterdam, berlin, copenhagen) = (node("amsterdam"), node("berlin"), node("copenhagen"));
+
+    at(65).await;
+    berlin.send(Connected(false)).await?;
+    at(115).await;
+    berlin.send(Connected(true)).await?;
+    at(205).await;
+    drop(copenhagen);
+    at(300).await;
+    monitor.send(Report).await
+}
+
+pub(crate) fn main() -> ExitCode {
+    let system = System::with_tokio_rt(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap_or_else(|error| panic!("no runtime: {error}"))
+    });
+    match system.block_on(five_minutes()) {
+        Ok(events) if events == EXPECTED => ExitCode::SUCCESS,
+        Ok(events) => {
+            eprintln!("reported: {events:#?}\nexpected: {EXPECTED:#?}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("the monitor has stopped: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How often a message is wanted.
+
+use std::time::{Duration, SystemTime};
+
+use crate::engine::MissedTickBehavior;
+
+/// How often a message is to be delivered. A plain `Duration` is a period without an end.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::{Every, MissedTickBehavior};
+///
+/// let heartbeat = Every::from(Duration::from_secs(10));
+/// let retries = Every::new(Duration::from_secs(5)).first_after(Duration::ZERO).times(3);
+/// let samples = Every::new(Duration::from_millis(100)).missed_ticks(MissedTickBehavior::Burst);
+/// assert_ne!(retries, samples);
+/// # let _ = heartbeat;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "it says how often, and does nothing by itself"]
+pub struct Every {
+    pub(crate) period: Duration,
+    pub(crate) first_after: Option<Duration>,
+    pub(crate) times: Option<u64>,
+    pub(crate) until: Option<SystemTime>,
+    pub(crate) missed: MissedTickBehavior,
+}
+
+impl Every {
+    /// Once in each `period`, for the first time after one. A period of zero is refused when it is scheduled; one below the
+    /// timer actor's tick delivers at most once in a tick, unless missed ticks are made up for.
+    pub const fn new(period: Duration) -> Self {
+        Self { period, first_after: None, times: None, until: None, missed: MissedTickBehavior::Skip }
+    }
+
+    /// The first delivery is so long after the call, instead of one period.
+    pub const fn first_after(self, delay: Duration) -> Self {
+        Self { first_after: Some(delay), ..self }
+    }
+
+    /// So many deliveries, then the timer has ended.
+    pub const fn times(self, deliveries: u64) -> Self {
+        Self { times: Some(deliveries), ..self }
+    }
+
+    /// Nothing is delivered that is due after this time of day; the timer ends with the delivery that is due last.
+    pub fn until(self, end: impl Into<SystemTime>) -> Self {
+        Self { until: Some(end.into()), ..self }
+    }
+
+    /// What happens to deliveries at a fixed rate that were missed. With a fixed delay none can be.
+    pub const fn missed_ticks(self, behavior: MissedTickBehavior) -> Self {
+        Self { missed: behavior, ..self }
+    }
+}
+
+impl From<Duration> for Every {
+    fn from(period: Duration) -> Self {
+        Self::new(period)
+    }
+}

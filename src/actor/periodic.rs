@@ -1,0 +1,195 @@
+//! The messages that ask a timer actor for repeating timers.
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
+
+use actix::{Context, Handler, Message};
+use tokio::time::Instant;
+
+use super::error::ScheduleError;
+use super::every::Every;
+use super::id::TimerId;
+use super::messages::{Answer, fixed};
+use super::options::TimerOptions;
+use super::service::Course;
+use super::source::MessageSource;
+use super::target::Target;
+use super::timer_actor::TimerActor;
+
+/// Deliver messages at a fixed rate: on a grid that begins with [`new`](Self::new) and does not shift.
+///
+/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
+/// request.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{Cancel, CancelOutcome, ScheduleAtFixedRate, TimerActor};
+/// # #[derive(Clone, Message)]
+/// # #[rtype(result = "()")]
+/// # struct Remind;
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+/// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let customer = Customer.start();
+/// let timers = TimerActor::from_registry();
+///
+/// let daily = ScheduleAtFixedRate::new(&customer, Duration::from_secs(24 * 60 * 60), Remind);
+/// let id = timers.send(daily).await?.unwrap();
+/// assert_eq!(timers.send(Cancel(id)).await?, CancelOutcome::Cancelled);
+/// # Ok::<(), MailboxError>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct ScheduleAtFixedRate<M>(Periodic<M>)
+where
+    M: Message + Send,
+    M::Result: Send;
+
+/// Deliver messages with a fixed delay: each so long after the one before was delivered. The first delay counts from
+/// [`new`](Self::new).
+///
+/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
+/// request.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{Every, MessageSource, ScheduleWithFixedDelay, TimerActor};
+/// # #[derive(Message)]
+/// # #[rtype(result = "()")]
+/// # struct Attempt(u32);
+/// # struct Client;
+/// # impl Actor for Client { type Context = Context<Self>; }
+/// # impl Handler<Attempt> for Client { type Result = (); fn handle(&mut self, _: Attempt, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let client = Client.start();
+/// let mut number = 0;
+/// let attempts = MessageSource::from_fn(move || {
+///     number += 1;
+///     Attempt(number)
+/// });
+/// let every = Every::new(Duration::from_secs(5)).first_after(Duration::ZERO).times(3);
+/// TimerActor::from_registry().send(ScheduleWithFixedDelay::new(&client, every, attempts)).await?.unwrap();
+/// # Ok::<(), MailboxError>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct ScheduleWithFixedDelay<M>(Periodic<M>)
+where
+    M: Message + Send,
+    M::Result: Send;
+
+struct Periodic<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    id: Cell<Option<TimerId>>,
+    target: Target<M>,
+    every: Every,
+    requested: Instant,
+    options: TimerOptions,
+    source: MessageSource<M>,
+}
+
+impl<M> Periodic<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn new(target: Target<M>, every: Every, source: MessageSource<M>) -> Self {
+        Self { id: Cell::new(None), target, every, requested: Instant::now(), options: TimerOptions::new(), source }
+    }
+
+    fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name).field("id", &self.id.get()).field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+impl TimerActor {
+    fn take_in_periodic<M>(
+        &self,
+        request: Periodic<M>,
+        course: impl FnOnce(Every, Duration) -> Course,
+        ctx: &mut Context<Self>,
+    ) -> Answer<Result<TimerId, ScheduleError<MessageSource<M>>>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.take_in(1, ctx);
+        let waited = self.service().clock.since(request.requested);
+        let course = course(request.every, waited);
+        Answer(self.service().repeat_for(course, request.id.get(), &request.options, request.target, request.source))
+    }
+}
+
+/// What the two kinds of requests have in common.
+macro_rules! periodic {
+    ($name:ident, $course:ident, $how:literal) => {
+        impl<M> $name<M>
+        where
+            M: Message + Send,
+            M::Result: Send,
+        {
+            #[doc = concat!("A request to deliver messages to `target` ", $how, ".")]
+            pub fn new(
+                target: impl Into<Target<M>>,
+                every: impl Into<Every>,
+                message: impl Into<MessageSource<M>>,
+            ) -> Self {
+                Self(Periodic::new(target.into(), every.into(), message.into()))
+            }
+
+            /// Sets options, in place of those set before.
+            pub fn options(mut self, options: TimerOptions) -> Self {
+                self.0.options = options;
+                self
+            }
+
+            /// The id that the timer will have. A request that is sent without having been asked costs less: its timer
+            /// gets an id that needs not be remembered.
+            pub fn id(&self) -> TimerId {
+                fixed(&self.0.id)
+            }
+        }
+
+        impl<M> Message for $name<M>
+        where
+            M: Message + Send + 'static,
+            M::Result: Send,
+        {
+            type Result = Result<TimerId, ScheduleError<MessageSource<M>>>;
+        }
+
+        impl<M> Handler<$name<M>> for TimerActor
+        where
+            M: Message + Send + 'static,
+            M::Result: Send,
+        {
+            type Result = Answer<Result<TimerId, ScheduleError<MessageSource<M>>>>;
+
+            fn handle(&mut self, $name(request): $name<M>, ctx: &mut Context<Self>) -> Self::Result {
+                self.take_in_periodic(request, |every, waited| Course::$course { every, waited }, ctx)
+            }
+        }
+
+        impl<M> fmt::Debug for $name<M>
+        where
+            M: Message + Send,
+            M::Result: Send,
+        {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(stringify!($name), f)
+            }
+        }
+    };
+}
+
+periodic!(ScheduleAtFixedRate, FixedRate, "at a fixed rate");
+periodic!(ScheduleWithFixedDelay, FixedDelay, "with a fixed delay");

@@ -1,0 +1,422 @@
+//! Recurrence: when a timer that repeats is due next.
+//!
+//! All times here are durations since a clock's origin, not rounded to ticks: a grid of rounded times would drift away
+//! from the period asked for. The engine rounds once, when it puts the timer back into the wheel.
+
+use std::time::Duration;
+
+use crate::timing::{Tick, TickLength, coalesce};
+
+/// What happens to repetitions at a fixed rate that could not be delivered in time.
+///
+/// A repetition is missed if the one after it is due, too, before it could be delivered. The names and their meaning are
+/// those of tokio's `Interval`, but with `Skip` for a default: a timer that was held up does not flood its actor.
+///
+/// With a period of 300 ms and the first repetition at 300 ms, if the timer was held up from 300 ms to 950 ms:
+///
+/// | | delivered at |
+/// |---|---|
+/// | `Skip` | 300, **950**, 1200, 1500 |
+/// | `Burst` | 300, **950**, **950**, 1200, 1500 |
+/// | `Delay` | 300, **950**, 1250, 1550 |
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum MissedTickBehavior {
+    /// One delivery stands for all that were missed; then on with the grid.
+    #[default]
+    Skip,
+    /// All that were missed are delivered, one right after the other; then on with the grid.
+    Burst,
+    /// One delivery stands for all that were missed, and a new grid begins with it.
+    Delay,
+}
+
+/// How a timer repeats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rhythm {
+    /// On a grid.
+    FixedRate {
+        /// From one repetition to the next.
+        period: Duration,
+        /// What happens to those that are missed.
+        missed: MissedTickBehavior,
+    },
+    /// So long after each delivery; after the end of the handler, if that can be known.
+    FixedDelay {
+        /// From one delivery to the next.
+        period: Duration,
+    },
+    /// At times that the caller finds.
+    Calendar,
+}
+
+/// What comes after a repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Another one.
+    At {
+        /// When it is due.
+        due: Duration,
+        /// The time of day it is bound to, as a duration since the Unix epoch.
+        wall: Option<Duration>,
+    },
+    /// Another one, counted from the end of the handler: see [`Engine::resume`](super::Engine::resume).
+    AfterHandler,
+    /// None: it was the last.
+    Never,
+}
+
+/// The clocks at one moment. The time of day is a duration since the Unix epoch; it may be left out by whoever knows that
+/// no [end](Recurrence::until) is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic time.
+    pub time: Duration,
+    /// The time of day.
+    pub wall: Option<Duration>,
+}
+
+/// The time of day of a repetition may be so far after the end and it is still delivered: it was found to be before it
+/// when the timer was armed, and the two clocks never run exactly alike.
+const TOLERANCE: Duration = Duration::from_millis(20);
+
+/// How a timer repeats, and how far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recurrence {
+    rhythm: Rhythm,
+    /// When the present repetition is due.
+    pub(super) due: Duration,
+    /// The time of day that the present repetition was set to, if it was.
+    wall: Option<Duration>,
+    /// Deliveries to come.
+    left: Option<u64>,
+    until: Option<Duration>,
+    /// How much later than it is due a repetition may be.
+    slack: Duration,
+    /// What comes after the present repetition, once that is known.
+    planned: Option<Next>,
+    /// What was asked for while the present repetition could not be stopped any more.
+    asked: Option<Next>,
+}
+
+impl Recurrence {
+    /// A timer that repeats for ever, and is due at `due` for the first time.
+    pub const fn new(rhythm: Rhythm, due: Duration) -> Self {
+        Self { rhythm, due, wall: None, left: None, until: None, slack: Duration::ZERO, planned: None, asked: None }
+    }
+
+    /// It is delivered so many times.
+    #[must_use]
+    pub const fn times(self, left: u64) -> Self {
+        Self { left: Some(left), ..self }
+    }
+
+    /// No repetition is due after this time of day.
+    #[must_use]
+    pub const fn until(self, until: Duration) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
+    /// Each repetition may be up to so much late, so that timers come due together.
+    #[must_use]
+    pub const fn slack(self, slack: Duration) -> Self {
+        Self { slack, ..self }
+    }
+
+    /// The deadline of the present repetition, if it is `first` at the earliest.
+    pub fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
+        if self.slack.is_zero() {
+            return first;
+        }
+        coalesce(first, tick.round_down(self.due.saturating_add(self.slack)))
+    }
+
+    /// The first repetition is set to this time of day.
+    #[must_use]
+    pub const fn at(self, wall: Duration) -> Self {
+        Self { wall: Some(wall), ..self }
+    }
+
+    /// The time of day that the present repetition was set to, if it was.
+    pub const fn wall(&self) -> Option<Duration> {
+        self.wall
+    }
+
+    /// The period; none of a timer that follows a calendar.
+    pub const fn period(&self) -> Option<Duration> {
+        match self.rhythm {
+            Rhythm::FixedRate { period, .. } | Rhythm::FixedDelay { period } => Some(period),
+            Rhythm::Calendar => None,
+        }
+    }
+
+    /// Whether the time of day is needed to say what comes next.
+    pub const fn needs_wall_clock(&self) -> bool {
+        self.until.is_some() || matches!(self.rhythm, Rhythm::Calendar)
+    }
+
+    /// Whether the present repetition is the last.
+    pub fn is_last(&self) -> bool {
+        self.left == Some(1)
+    }
+
+    /// Whether it ends before its first repetition is due.
+    pub fn is_empty(&self, now: Now) -> bool {
+        self.left == Some(0) || self.is_after_end(self.due, now, Duration::ZERO)
+    }
+
+    /// Whether the present repetition, which is due, is after the end after all: the wall clock was stepped.
+    pub fn is_over(&self, now: Now) -> bool {
+        self.is_after_end(self.due, now, TOLERANCE)
+    }
+
+    /// What comes next if the present repetition is delivered now. `until_handled`: the end of its handler will be known.
+    /// What follows a calendar is known to the caller alone.
+    pub fn after_this(&self, now: Now, until_handled: bool) -> Next {
+        if self.is_last() {
+            return Next::Never;
+        }
+        let Some(due) = self.due_after(now) else { return Next::Never };
+        match self.rhythm {
+            _ if self.is_after_end(due, now, Duration::ZERO) => Next::Never,
+            Rhythm::FixedDelay { .. } if until_handled => Next::AfterHandler,
+            _ => Next::At { due, wall: None },
+        }
+    }
+
+    /// When a time of day will come, if the clocks run alike; none if it is after the end.
+    pub fn on_wall_clock(&self, at: Duration, now: Now) -> Next {
+        let ahead = at.saturating_sub(now.wall.unwrap_or_default());
+        match self.until {
+            _ if self.is_last() => Next::Never,
+            Some(until) if at > until => Next::Never,
+            _ => Next::At { due: now.time.saturating_add(ahead), wall: Some(at) },
+        }
+    }
+
+    pub(super) fn plan(&mut self, next: Next) {
+        self.planned = Some(next);
+    }
+
+    /// From now on this comes next, whatever was planned.
+    pub(super) fn ask(&mut self, next: Next) {
+        self.asked = Some(next);
+    }
+
+    /// The present repetition has been delivered: what comes next.
+    pub(super) fn advance(&mut self) -> Next {
+        let next = self.asked.take().or(self.planned.take()).unwrap_or(Next::Never);
+        if self.is_last() {
+            return Next::Never;
+        }
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        if let Next::At { due, wall } = next {
+            (self.due, self.wall) = (due, wall);
+        }
+        next
+    }
+
+    /// The handler is done that the present repetition was to be counted from.
+    pub(super) fn begin_again(&mut self, now: Now) -> Next {
+        let Some(due) = self.due_after(now) else { return Next::Never };
+        self.due = due;
+        if self.is_after_end(due, now, Duration::ZERO) { Next::Never } else { Next::At { due, wall: None } }
+    }
+
+    fn due_after(&self, now: Now) -> Option<Duration> {
+        match self.rhythm {
+            // One that was moved to a time of day may come before the monotonic clock says so.
+            Rhythm::FixedRate { period, missed } => {
+                Some(next_on_grid(self.due.min(now.time), period, missed, now.time))
+            }
+            Rhythm::FixedDelay { period } => Some(now.time.saturating_add(period)),
+            Rhythm::Calendar => None,
+        }
+    }
+
+    fn is_after_end(&self, due: Duration, now: Now, tolerance: Duration) -> bool {
+        let (Some(until), Some(wall)) = (self.until, now.wall) else { return false };
+        time_of_day(due, now.time, wall) > until.saturating_add(tolerance)
+    }
+}
+
+/// The time of day at `due`, if the wall clock shows `wall` at `now`.
+fn time_of_day(due: Duration, now: Duration, wall: Duration) -> Duration {
+    if due >= now { wall.saturating_add(due - now) } else { wall.saturating_sub(now - due) }
+}
+
+/// When the repetition after the one that was due at `due`, and is delivered at `now`, is due.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::engine::{MissedTickBehavior, next_on_grid};
+///
+/// let ms = Duration::from_millis;
+/// let next = |missed| next_on_grid(ms(600), ms(300), missed, ms(950));
+/// assert_eq!(next(MissedTickBehavior::Skip), ms(1200));
+/// assert_eq!(next(MissedTickBehavior::Burst), ms(900));
+/// assert_eq!(next(MissedTickBehavior::Delay), ms(1250));
+/// ```
+pub fn next_on_grid(due: Duration, period: Duration, missed: MissedTickBehavior, now: Duration) -> Duration {
+    let on_time = due.saturating_add(period);
+    if now < on_time {
+        return on_time;
+    }
+    match missed {
+        MissedTickBehavior::Burst => on_time,
+        MissedTickBehavior::Delay => now.saturating_add(period),
+        MissedTickBehavior::Skip => {
+            let since_grid = now.saturating_sub(due).as_nanos().checked_rem(period.as_nanos()).unwrap_or(0);
+            now.saturating_add(period.saturating_sub(from_nanos(since_grid)))
+        }
+    }
+}
+
+fn from_nanos(nanos: u128) -> Duration {
+    const NANOS_PER_SEC: u128 = 1_000_000_000;
+    u64::try_from(nanos / NANOS_PER_SEC)
+        .map_or(Duration::MAX, |secs| Duration::new(secs, (nanos % NANOS_PER_SEC) as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [MissedTickBehavior; 3] =
+        [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay];
+
+    fn n(nanos: u64) -> Duration {
+        Duration::from_nanos(nanos)
+    }
+
+    fn at(nanos: u64) -> Now {
+        Now { time: n(nanos), wall: Some(n(nanos)) }
+    }
+
+    #[test]
+    fn every_small_grid_agrees_with_counting_along_it() {
+        for due in 0..12 {
+            for period in 1..8 {
+                for now in due..40 {
+                    // Along the grid, one point after the other.
+                    let later = (1..).map(|k| due + k * period);
+                    let coming = later.clone().find(|point| *point > now).unwrap();
+                    let missed = later.take_while(|point| *point <= now).count();
+                    let expected = |behaviour| match behaviour {
+                        _ if missed == 0 => due + period,
+                        MissedTickBehavior::Skip => coming,
+                        MissedTickBehavior::Burst => due + period,
+                        MissedTickBehavior::Delay => now + period,
+                    };
+                    for behaviour in ALL {
+                        let next = next_on_grid(n(due), n(period), behaviour, n(now));
+                        assert_eq!(next, n(expected(behaviour)), "{behaviour:?} {due} {period} {now}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_catches_up_with_every_point_of_the_grid() {
+        let (mut due, mut points) = (n(3), Vec::new());
+        while due <= n(50) {
+            points.push(due);
+            due = next_on_grid(due, n(5), MissedTickBehavior::Burst, n(50));
+        }
+        assert_eq!(points, (3..=50).step_by(5).map(n).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_ends_of_the_range_saturate() {
+        let times = [Duration::ZERO, n(1), Duration::from_secs(1 << 40), Duration::MAX - n(1), Duration::MAX];
+        for due in times {
+            for period in times {
+                for now in times {
+                    for behaviour in ALL {
+                        let next = next_on_grid(due, period, behaviour, now);
+                        assert!(next >= due.min(now), "{behaviour:?} {due:?} {period:?} {now:?}");
+                        let rhythm = Rhythm::FixedRate { period, missed: behaviour };
+                        let recurrence = Recurrence::new(rhythm, due).until(Duration::MAX);
+                        let now = Now { time: now, wall: Some(now) };
+                        assert_ne!(recurrence.after_this(now, true), Next::Never);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_fixed_delay_counts_from_the_handler_where_its_end_is_known() {
+        let recurrence = Recurrence::new(Rhythm::FixedDelay { period: n(10) }, n(5));
+        assert_eq!(recurrence.after_this(at(7), false), Next::At { due: n(17), wall: None });
+        assert_eq!(recurrence.after_this(at(7), true), Next::AfterHandler);
+    }
+
+    #[test]
+    fn so_many_times_are_delivered_and_no_more() {
+        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        for times in 1..5 {
+            let mut recurrence = Recurrence::new(rhythm, n(10)).times(times);
+            assert!(!recurrence.is_empty(at(0)));
+            let mut delivered = 0;
+            loop {
+                delivered += 1;
+                let next = recurrence.after_this(at(10 * delivered), false);
+                recurrence.plan(next);
+                assert_eq!(recurrence.advance(), next);
+                if next == Next::Never {
+                    break;
+                }
+            }
+            assert_eq!(delivered, times);
+        }
+        assert!(Recurrence::new(rhythm, n(10)).times(0).is_empty(at(0)));
+    }
+
+    #[test]
+    fn nothing_is_due_after_the_end_and_what_is_due_at_the_end_is() {
+        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Burst };
+        let until = |end| Recurrence::new(rhythm, n(10)).until(n(end));
+        assert!(until(9).is_empty(at(0)));
+        assert!(!until(10).is_empty(at(0)));
+        assert_eq!(until(19).after_this(at(10), false), Next::Never);
+        assert_eq!(until(20).after_this(at(10), false), Next::At { due: n(20), wall: None });
+        // What is made up for counts with the time at which it was due.
+        assert_eq!(until(20).after_this(at(500), false), Next::At { due: n(20), wall: None });
+        assert_eq!(until(19).after_this(at(500), false), Next::Never);
+    }
+
+    #[test]
+    fn a_step_of_the_wall_clock_past_the_end_ends_it_and_an_unevenness_does_not() {
+        let recurrence = Recurrence::new(Rhythm::FixedDelay { period: n(10) }, n(10)).until(n(10));
+        assert!(!recurrence.is_over(at(10)));
+        let wall = |wall| Now { time: n(10), wall: Some(wall) };
+        assert!(!recurrence.is_over(wall(n(10) + TOLERANCE)));
+        assert!(recurrence.is_over(wall(n(11) + TOLERANCE)));
+    }
+
+    #[test]
+    fn what_was_asked_for_meanwhile_comes_before_what_was_planned() {
+        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        let mut recurrence = Recurrence::new(rhythm, n(10));
+        recurrence.ask(Next::Never);
+        recurrence.plan(Next::At { due: n(20), wall: None });
+        assert_eq!(recurrence.advance(), Next::Never);
+    }
+
+    #[test]
+    fn one_that_was_moved_and_came_early_goes_on_from_when_it_came() {
+        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        let recurrence = Recurrence::new(rhythm, n(1000));
+        assert_eq!(recurrence.after_this(at(100), false), Next::At { due: n(110), wall: None });
+    }
+
+    #[test]
+    fn a_time_of_day_is_as_far_away_as_the_wall_clock_says() {
+        let recurrence = Recurrence::new(Rhythm::Calendar, n(0)).until(n(90));
+        let now = Now { time: n(5), wall: Some(n(70)) };
+        assert_eq!(recurrence.on_wall_clock(n(80), now), Next::At { due: n(15), wall: Some(n(80)) });
+        assert_eq!(recurrence.on_wall_clock(n(60), now), Next::At { due: n(5), wall: Some(n(60)) });
+        assert_eq!(recurrence.on_wall_clock(n(91), now), Next::Never);
+    }
+}
