@@ -20,3 +20,10 @@ pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, Tim
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../docs/migration.md")]
 struct Migration;
+
+/// For [`accept_tracked!`], which must not depend on what its user has imported.
+#[cfg(feature = "actix")]
+#[doc(hidden)]
+pub mod __private {
+    pub use actix::Handler;
+}

@@ -185,6 +185,7 @@ impl Scrape {
             delivered: self.total("delivered_total"),
             cancelled: self.total("cancelled_total"),
             recipient_stopped: self.sum("dead_letters_total", "recipient_stopped") as u64,
+            mailbox_full: self.sum("dead_letters_total", "mailbox_full") as u64,
             source_panicked: self.sum("dead_letters_total", "source_panicked") as u64,
             service_stopped: self.sum("dead_letters_total", "service_stopped") as u64,
             returned: self.total("returned_total"),

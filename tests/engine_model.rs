@@ -145,7 +145,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.rng.below(21) {
+        match self.rng.below(23) {
             0..=4 => self.schedule(),
             14..=17 => self.schedule_labelled(),
             5 => self.cancel(),
@@ -155,6 +155,7 @@ impl Run {
             12 => self.escort(),
             13 | 18 => self.repeat_one(),
             19 => self.resume_one(),
+            20 | 21 => self.begin(),
             _ => self.end_owner(),
         }
         self.check();
@@ -494,8 +495,17 @@ impl Run {
 
     /// Ends what is in flight at once, or leaves it there for some time.
     fn finish(&mut self, key: Key) {
-        if self.rng.below(3) == 0 {
-            return;
+        let at = self.book.position(key).unwrap();
+        match self.rng.below(5) {
+            0 => return,
+            1 | 2 if self.book.timers[at].owner.is_none() => {
+                self.engine.post(key);
+                self.book.timers[at].state = TimerState::Due;
+                assert!(self.engine.is_posted(key));
+                return;
+            }
+            3 if self.book.timers[at].owner.is_none() => return self.depart(key),
+            _ => {}
         }
         let delivered = self.rng.below(2) == 0;
         let ending =
@@ -503,6 +513,46 @@ impl Run {
         self.engine.finish(key, ending);
         self.book.end(key, ending);
         self.engine.finish(key, Ending::Delivered);
+    }
+
+    /// A send that may be refused: it counts as delivered until it was.
+    fn depart(&mut self, key: Key) {
+        let before = self.engine.accounts();
+        self.engine.depart(key);
+        let after = self.engine.accounts();
+        assert!(after.balance());
+        assert_eq!((after.pending, after.delivered), (before.pending - 1, before.delivered + 1));
+        assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
+        match self.rng.below(3) {
+            0 => {
+                self.engine.arrive(key);
+                self.book.end(key, Ending::Delivered);
+            }
+            1 => {
+                self.engine.turn_back(key);
+                let at = self.book.position(key).unwrap();
+                self.book.timers[at].state = TimerState::Due;
+            }
+            _ => {
+                self.engine.refuse(key, DeadLetterReason::RecipientStopped);
+                self.book.end(key, Ending::DeadLettered(DeadLetterReason::RecipientStopped));
+            }
+        }
+    }
+
+    /// A token is handled, of any timer.
+    fn begin(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        let known = self.book.position(key).map(|at| self.book.timers[at]);
+        let posted = known.filter(|timer| timer.state == TimerState::Due && timer.owner.is_none() && !timer.is_making);
+        assert_eq!(self.engine.is_posted(key), posted.is_some());
+        let begun = self.engine.begin(key);
+        assert_eq!(begun.map(|due| (due.deadline, due.payload)), posted.map(|timer| (timer.deadline, timer.sequence)));
+        if begun.is_some() {
+            let at = self.book.position(key).unwrap();
+            self.book.timers[at].state = TimerState::InFlight;
+            self.finish(key);
+        }
     }
 
     fn take_due(&mut self) {
@@ -689,6 +739,26 @@ fn a_guest_leaves_past_the_messages_of_its_host() {
     assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(101));
     assert_eq!((engine.first_guest(host), engine.has_guests(host)), (None, false));
     assert_eq!(engine.take_due(host).map(|due| due.payload), Some(0));
+}
+
+#[test]
+fn a_line_is_no_owner_and_goes_only_when_nobody_queues_in_it() {
+    let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
+    let line = engine.add_line("line").unwrap();
+    assert_eq!(engine.owners(), 0);
+    for n in 0..3 {
+        let key = engine.schedule(0, 1, None, n).unwrap();
+        while engine.expire(1, None, &mut 1000) != Due::Done {}
+        engine.queue_behind(key, line);
+    }
+    assert_eq!(engine.remove_line(line), None);
+    for n in 0..3 {
+        let due = engine.escort_due(line).unwrap();
+        assert_eq!(due.payload, n);
+        engine.finish(due.key, Ending::Delivered);
+    }
+    assert_eq!((engine.remove_line(line), engine.owners()), (Some("line"), 0));
+    assert_eq!(engine.remove_line(line), None);
 }
 
 #[test]

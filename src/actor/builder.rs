@@ -8,6 +8,7 @@ use actix::{Actor, ArbiterHandle};
 
 use super::clock::{Clock, Forward, SystemClock};
 use super::error::BuildError;
+use super::mailbox_policy::MailboxPolicy;
 use super::service::{Service, Settings, directory};
 use super::timer_actor::TimerActor;
 use super::timers::Timers;
@@ -40,6 +41,7 @@ pub struct TimerActorBuilder {
     pub(super) expiry_budget: usize,
     pub(super) intake_budget: usize,
     pub(super) wall_clock_check: Duration,
+    pub(super) mailbox_policy: MailboxPolicy,
     clock: Option<Box<dyn Clock>>,
     watched: bool,
     pub(super) jitter_seed: Option<u64>,
@@ -55,6 +57,7 @@ impl Default for TimerActorBuilder {
             expiry_budget: 256,
             intake_budget: 256,
             wall_clock_check: Duration::from_secs(10),
+            mailbox_policy: MailboxPolicy::Unbounded,
             clock: None,
             watched: true,
             jitter_seed: None,
@@ -113,6 +116,13 @@ impl TimerActorBuilder {
         self
     }
 
+    /// What becomes of messages whose recipient does not keep up, unless their [`Target`](crate::Target) has a policy of its
+    /// own. [`MailboxPolicy::Unbounded`] unless said otherwise.
+    pub fn mailbox_policy(mut self, policy: MailboxPolicy) -> Self {
+        self.mailbox_policy = policy;
+        self
+    }
+
     /// The clock. [`SystemClock`] unless said otherwise.
     pub fn clock<C: Clock>(mut self, clock: C) -> Self {
         self.watched = TypeId::of::<C>() == TypeId::of::<SystemClock>();
@@ -152,6 +162,7 @@ impl TimerActorBuilder {
             expiry_budget: self.expiry_budget,
             intake_budget: self.intake_budget,
             wall_clock_check: self.wall_clock_check,
+            mailbox_policy: self.mailbox_policy,
             watched: self.watched,
             jitter_seed: self.jitter_seed,
         };

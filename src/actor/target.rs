@@ -9,6 +9,10 @@ use actix::dev::ToEnvelope;
 use actix::prelude::SendError;
 use actix::{Actor, Addr, Handler, Message, Recipient, WeakAddr, WeakRecipient};
 
+use super::mailbox_policy::MailboxPolicy;
+use super::service::Anchor;
+use super::tracked::Tracked;
+
 /// Who a timer's message goes to: made from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
 ///
 /// A target is held weakly: a pending timer does not keep its recipient alive, and its message becomes a dead letter
@@ -45,6 +49,8 @@ where
     M::Result: Send,
 {
     hold: Hold<M>,
+    /// None for that of the timer actor.
+    policy: Option<MailboxPolicy>,
     /// The place of its mailbox in memory, which no other has as long as this is held; 0 if it was gone already.
     mailbox: u64,
 }
@@ -56,6 +62,69 @@ where
 {
     Weak(WeakRecipient<M>),
     Strong(Recipient<M>),
+    /// Gets tokens, and the messages later.
+    WeakTracked(WeakRecipient<Tracked<M>>),
+    StrongTracked(Recipient<Tracked<M>>),
+}
+
+impl<M> Clone for Hold<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn clone(&self) -> Self {
+        match self {
+            Self::Weak(recipient) => Self::Weak(recipient.clone()),
+            Self::Strong(recipient) => Self::Strong(recipient.clone()),
+            Self::WeakTracked(recipient) => Self::WeakTracked(recipient.clone()),
+            Self::StrongTracked(recipient) => Self::StrongTracked(recipient.clone()),
+        }
+    }
+}
+
+impl<M> Target<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn holding(hold: Hold<M>, mailbox: u64) -> Self {
+        Self(Arc::new(Held { hold, policy: None, mailbox }))
+    }
+
+    /// The same target with a policy of its own for a recipient that does not keep up, in place of that of the timer actor
+    /// ([`TimerActorBuilder::mailbox_policy`](crate::TimerActorBuilder::mailbox_policy)).
+    ///
+    /// Messages for one recipient wait in one line, whatever policies they have: one that has to wait holds up all that are
+    /// due later, except for those that are sent at once ([`Unbounded`](MailboxPolicy::Unbounded), not tracked).
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::{MailboxPolicy, Target};
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    ///
+    /// # System::new().block_on(async {
+    /// let customer = Customer.start();
+    /// let target: Target<Remind> = Target::from(&customer).mailbox_policy(MailboxPolicy::Wait { window: 4 });
+    /// # drop(target);
+    /// # });
+    /// ```
+    #[must_use = "the target itself stays as it was"]
+    pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
+        let Held { hold, mailbox, .. } = &*self.0;
+        Self(Arc::new(Held { hold: hold.clone(), policy: Some(policy), mailbox: *mailbox }))
+    }
+
+    /// The same target, which is to get at most so many messages before it has handled one of them; short for
+    /// [`mailbox_policy`](Self::mailbox_policy) with [`MailboxPolicy::Wait`].
+    #[must_use = "the target itself stays as it was"]
+    pub fn window(self, messages: usize) -> Self {
+        self.mailbox_policy(MailboxPolicy::Wait { window: messages })
+    }
 }
 
 impl<M> Target<M>
@@ -67,12 +136,93 @@ where
     pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
         let recipient = recipient.into();
         let mailbox = place_in_memory(&recipient);
-        Self(Arc::new(Held { hold: Hold::Strong(recipient), mailbox }))
+        Self::holding(Hold::Strong(recipient), mailbox)
+    }
+
+    /// A target under tracked delivery: the message stays in the timer actor until its handler begins, so that it can be
+    /// cancelled even when it is due and lies, as it were, in the mailbox. The delivery is acknowledged when the handler
+    /// ends. See [`Tracked`].
+    ///
+    /// For timers that are due once. One that repeats sends its messages as such, at once: mailbox policies do not apply to
+    /// them, and a tracked target counts as stopped.
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::{Target, accept_tracked};
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// accept_tracked!(Customer: Remind);
+    ///
+    /// # System::new().block_on(async {
+    /// let customer = Customer.start();
+    /// let target: Target<Remind> = Target::tracked(&customer);
+    /// # drop(target);
+    /// # });
+    /// ```
+    pub fn tracked<A>(addr: &Addr<A>) -> Self
+    where
+        A: Actor + Handler<Tracked<M>>,
+        A::Context: ToEnvelope<A, Tracked<M>>,
+    {
+        Self::tracked_recipient(addr.downgrade())
+    }
+
+    /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>`, or an address, or their weak forms.
+    pub fn tracked_recipient(recipient: impl Into<WeakRecipient<Tracked<M>>>) -> Self {
+        let recipient = recipient.into();
+        let mailbox = place_behind(&recipient);
+        Self::holding(Hold::WeakTracked(recipient), mailbox)
+    }
+
+    /// As [`tracked`](Self::tracked), but keeps the recipient alive as long as a timer for it is pending.
+    pub fn tracked_strong(recipient: impl Into<Recipient<Tracked<M>>>) -> Self {
+        let recipient = recipient.into();
+        let mailbox = place_in_memory(&recipient);
+        Self::holding(Hold::StrongTracked(recipient), mailbox)
     }
 
     /// Whether the recipient is still there.
     pub fn is_alive(&self) -> bool {
-        self.open().is_some_and(|recipient| recipient.connected())
+        match self.is_tracked() {
+            false => self.open().is_some_and(|recipient| recipient.connected()),
+            true => self.open_tracked().is_some_and(|recipient| recipient.connected()),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Option<MailboxPolicy> {
+        self.0.policy
+    }
+
+    pub(crate) fn is_tracked(&self) -> bool {
+        matches!(self.0.hold, Hold::WeakTracked(_) | Hold::StrongTracked(_))
+    }
+
+    /// Whether messages may have to wait in a line, if the timer actor has this policy.
+    pub(crate) fn is_lined(&self, default: MailboxPolicy) -> bool {
+        self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
+    }
+
+    /// Keeps the place of the mailbox, and not the actor.
+    pub(crate) fn anchor(&self) -> Arc<dyn Anchor> {
+        match &self.0.hold {
+            Hold::Weak(recipient) => Arc::new(recipient.clone()),
+            Hold::Strong(recipient) => Arc::new(recipient.downgrade()),
+            Hold::WeakTracked(recipient) => Arc::new(recipient.clone()),
+            Hold::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
+        }
+    }
+
+    /// A way to the recipient for tokens; see [`open`](Self::open).
+    pub(crate) fn open_tracked(&self) -> Option<Recipient<Tracked<M>>> {
+        match &self.0.hold {
+            Hold::WeakTracked(recipient) => recipient.upgrade(),
+            Hold::StrongTracked(recipient) => Some(recipient.clone()),
+            Hold::Weak(_) | Hold::Strong(_) => None,
+        }
     }
 
     pub(crate) fn mailbox(&self) -> u64 {
@@ -82,8 +232,9 @@ where
     /// Keeps the mailbox in its place in memory, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
         match &self.0.hold {
-            Hold::Weak(_) => Arc::clone(&self.0) as _,
+            Hold::Weak(_) | Hold::WeakTracked(_) => Arc::clone(&self.0) as _,
             Hold::Strong(recipient) => Arc::new(recipient.downgrade()),
+            Hold::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
         }
     }
 
@@ -92,6 +243,7 @@ where
         match &self.0.hold {
             Hold::Weak(recipient) => recipient.upgrade(),
             Hold::Strong(recipient) => Some(recipient.clone()),
+            Hold::WeakTracked(_) | Hold::StrongTracked(_) => None,
         }
     }
 }
@@ -122,6 +274,15 @@ pub(crate) fn place_in_memory(address: &impl Hash) -> u64 {
     let mut keep = Keep::default();
     address.hash(&mut keep);
     keep.finish()
+}
+
+/// The same, of a weak one; 0 if the mailbox is gone.
+fn place_behind<M>(recipient: &WeakRecipient<M>) -> u64
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    recipient.upgrade().map_or(0, |recipient| place_in_memory(&recipient))
 }
 
 /// Puts a message into a mailbox, past its capacity if need be. Hands it back if the mailbox is closed.
@@ -157,6 +318,8 @@ where
         let hold = match &self.0.hold {
             Hold::Weak(_) => "weak",
             Hold::Strong(_) => "strong",
+            Hold::WeakTracked(_) => "weak, tracked",
+            Hold::StrongTracked(_) => "strong, tracked",
         };
         write!(f, "Target<{}>({hold})", std::any::type_name::<M>())
     }
@@ -168,8 +331,8 @@ where
     M::Result: Send,
 {
     fn from(recipient: WeakRecipient<M>) -> Self {
-        let mailbox = recipient.upgrade().map_or(0, |recipient| place_in_memory(&recipient));
-        Self(Arc::new(Held { hold: Hold::Weak(recipient), mailbox }))
+        let mailbox = place_behind(&recipient);
+        Self::holding(Hold::Weak(recipient), mailbox)
     }
 }
 

@@ -6,6 +6,8 @@
 pub enum DeadLetterReason {
     /// The recipient had stopped, or was dropped, when its message was due.
     RecipientStopped,
+    /// The mailbox of the recipient was full, and the message was to be dropped then.
+    MailboxFull,
     /// The timer service stopped without being drained.
     ServiceStopped,
     /// The code that makes the messages of a repeating timer panicked.
@@ -14,12 +16,13 @@ pub enum DeadLetterReason {
 
 impl DeadLetterReason {
     /// All reasons.
-    pub const ALL: [Self; 3] = [Self::RecipientStopped, Self::ServiceStopped, Self::SourcePanicked];
+    pub const ALL: [Self; 4] = [Self::RecipientStopped, Self::MailboxFull, Self::ServiceStopped, Self::SourcePanicked];
 
     /// The reason as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RecipientStopped => "recipient_stopped",
+            Self::MailboxFull => "mailbox_full",
             Self::ServiceStopped => "service_stopped",
             Self::SourcePanicked => "source_panicked",
         }
@@ -55,6 +58,8 @@ pub struct Accounts {
     pub cancelled: u64,
     /// Messages whose recipient had stopped.
     pub recipient_stopped: u64,
+    /// Messages dropped because the mailbox of their recipient was full.
+    pub mailbox_full: u64,
     /// Messages lost because the service stopped without being drained.
     pub service_stopped: u64,
     /// Messages that were never made, because the code for it panicked.
@@ -74,13 +79,14 @@ pub struct Accounts {
 impl Accounts {
     /// All messages that could not be delivered.
     pub const fn dead_lettered(&self) -> u64 {
-        self.recipient_stopped + self.service_stopped + self.source_panicked
+        self.recipient_stopped + self.mailbox_full + self.service_stopped + self.source_panicked
     }
 
     /// Dead letters of one reason.
     pub const fn dead_letters(&self, reason: DeadLetterReason) -> u64 {
         match reason {
             DeadLetterReason::RecipientStopped => self.recipient_stopped,
+            DeadLetterReason::MailboxFull => self.mailbox_full,
             DeadLetterReason::ServiceStopped => self.service_stopped,
             DeadLetterReason::SourcePanicked => self.source_panicked,
         }
@@ -121,11 +127,19 @@ impl Accounts {
         self.count(Ending::DeadLettered(reason));
     }
 
+    /// A delivery did not take place: its timer is pending again.
+    pub(crate) fn take_back(&mut self) {
+        let Some(delivered) = self.delivered.checked_sub(1) else { return };
+        self.delivered = delivered;
+        self.pending += 1;
+    }
+
     fn count(&mut self, ending: Ending) {
         match ending {
             Ending::Delivered => self.delivered += 1,
             Ending::Cancelled => self.cancelled += 1,
             Ending::DeadLettered(DeadLetterReason::RecipientStopped) => self.recipient_stopped += 1,
+            Ending::DeadLettered(DeadLetterReason::MailboxFull) => self.mailbox_full += 1,
             Ending::DeadLettered(DeadLetterReason::ServiceStopped) => self.service_stopped += 1,
             Ending::DeadLettered(DeadLetterReason::SourcePanicked) => self.source_panicked += 1,
             Ending::Returned => self.returned += 1,

@@ -12,7 +12,8 @@
 //! 7. `key` and `group`: what callers label timers with; `labels`: which timer has which; `shards` and `side_table`: what
 //!    such tables are made of.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
-//!    can be asked, and `labelled`, what can be done with timers by their key, group or owner.
+//!    can be asked, `labelled`, what can be done with timers by their key, group or owner, and `handover`,
+//!    ways to a recipient that take time.
 //!
 //! The life of a timer:
 //!
@@ -24,6 +25,10 @@
 //!          reschedule  +---+   \           +--cancel--> cancelled
 //!                      |        \
 //!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
+//!                      |                   |  ^
+//!                      |   queue_behind, post  escort_due, begin
+//!                      |                   v  |
+//!                      |                   Due (in a line, or behind a token) --cancel--> cancelled
 //!                      |
 //!                      +--cancel, end of its owner--> cancelled
 //!                      +--drain--> returned
@@ -40,6 +45,7 @@
 
 mod accounts;
 mod group;
+mod handover;
 mod key;
 mod labelled;
 mod labels;

@@ -64,7 +64,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// How many owners there are.
     pub fn owners(&self) -> usize {
-        self.owners.len()
+        self.owners.len() - self.lines
     }
 
     /// Whether the engine is closed.

@@ -118,6 +118,8 @@ pub struct Engine<P, O> {
     pub(super) accounts: Accounts,
     /// How many timers lie in inboxes.
     pub(super) in_inboxes: usize,
+    /// How many of the owners are lines.
+    pub(super) lines: usize,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
@@ -136,6 +138,7 @@ impl<P: Copy, O> Engine<P, O> {
             endings: Vec::new(),
             accounts: Accounts::default(),
             in_inboxes: 0,
+            lines: 0,
             now: 0,
             closed: false,
         }
@@ -287,8 +290,8 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Queues a message for a recipient in the inbox of an owner, which is that recipient: behind what lies there
-    /// already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
+    /// Queues a message for a recipient in the inbox of an owner, which is that recipient, or in a
+    /// [line](Self::add_line): behind what lies there already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
     pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
@@ -466,6 +469,13 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Frees a detached timer and closes its books.
     pub(super) fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
+        let payload = self.forget(key, ending)?;
+        self.accounts.end(ending);
+        Some(payload)
+    }
+
+    /// Frees a detached timer whose books are closed already.
+    pub(super) fn forget(&mut self, key: Key, ending: Ending) -> Option<P> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
         if timer.marks != Marks::NONE {
@@ -476,7 +486,6 @@ impl<P: Copy, O> Engine<P, O> {
             self.endings.resize(slot + 1, None);
         }
         self.endings[slot] = Some(ending);
-        self.accounts.end(ending);
         Some(timer.payload)
     }
 

@@ -10,7 +10,8 @@ use crate::timing::{Spot, Tick};
 pub enum TimerState {
     /// In the wheel, before its deadline.
     Waiting,
-    /// Due; it can still be cancelled. It is in the inbox of its owner, or, if it repeats, its message is just being made.
+    /// Due: in the inbox of its owner, held back until its recipient keeps up, or behind a token in a mailbox; it can
+    /// still be cancelled. If it repeats, its message may just be being made.
     Due,
     /// On its way to its recipient; it cannot be stopped any more.
     InFlight,
@@ -36,8 +37,10 @@ pub(crate) enum Stage {
     Waiting,
     /// Due, in the inbox of its owner.
     Due,
-    /// Due, for a recipient, and queued in an inbox behind what lies there; it does not end with the owner of that.
+    /// Due, for a recipient, and queued in an inbox or a line behind what lies there; it does not end with the owner of that.
     Guest,
+    /// Due, and in no inbox any more; a token stands for it in the mailbox of its recipient, or soon will.
+    Posted,
     /// It repeats, and its message is being made.
     Making,
     /// On its way to its recipient. If it repeats: through the mailbox of its owner.
@@ -57,7 +60,7 @@ impl From<Stage> for TimerState {
     fn from(stage: Stage) -> Self {
         match stage {
             Stage::Waiting => Self::Waiting,
-            Stage::Due | Stage::Guest | Stage::Making => Self::Due,
+            Stage::Due | Stage::Guest | Stage::Posted | Stage::Making => Self::Due,
             Stage::InFlight => Self::InFlight,
             Stage::Between => Self::Between,
         }

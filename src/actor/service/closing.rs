@@ -45,7 +45,7 @@ impl Service {
     }
 
     /// The message of a timer that never ran; none if the code that makes it panics.
-    fn open(&self, contents: Contents) -> Option<Box<dyn Any + Send>> {
+    pub(super) fn open(&self, contents: Contents) -> Option<Box<dyn Any + Send>> {
         match contents {
             Contents::Message(message) => Some(message),
             Contents::Source(mut source) => {
@@ -118,10 +118,12 @@ impl Service {
             }
         }
         let look = core.published.ask_to_publish();
+        let senders = core.lines.close();
         // Nothing is left to wait for.
         let over = std::mem::take(&mut core.wind_downs);
         drop(guard);
         drop(over);
+        self.contain(|| drop(senders));
         if look {
             self.driver.wake();
         }

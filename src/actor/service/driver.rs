@@ -140,7 +140,7 @@ impl Run {
     }
 
     /// Adds a message; sends what does not go together with it, and all of them if they are many.
-    fn add<'a>(&mut self, service: &'a Service, mut guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a> {
+    fn add<'a>(&mut self, service: &'a Arc<Service>, mut guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a> {
         if self.messages.first().is_some_and(|first| first.payload.lane != due.payload.lane) {
             guard = self.post(service, guard);
         }
@@ -148,7 +148,7 @@ impl Run {
         if self.messages.len() >= self.longest { self.post(service, guard) } else { guard }
     }
 
-    fn post<'a>(&mut self, service: &'a Service, guard: Guard<'a>) -> Guard<'a> {
+    fn post<'a>(&mut self, service: &'a Arc<Service>, guard: Guard<'a>) -> Guard<'a> {
         match self.messages.first().and_then(|first| guard.lanes.post_of(first.payload)) {
             Some(post) => post(service, guard, &mut self.messages),
             None => guard,
@@ -208,6 +208,8 @@ impl Service {
             }
         };
         guard = run.post(self, guard);
+        let more_in_lines;
+        (guard, more_in_lines) = self.pump_called(guard, now);
         if hand == Hand::Driver {
             guard = self.free_ended(guard, budget);
         }
@@ -215,7 +217,7 @@ impl Service {
         if hand == Hand::Driver {
             guard = self.look_after_strays(guard, now);
         }
-        let more = exhausted || (hand == Hand::Driver && !guard.ended.is_empty());
+        let more = exhausted || more_in_lines || (hand == Hand::Driver && !guard.ended.is_empty());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
             guard.published.ask_to_publish();
@@ -268,8 +270,9 @@ impl Service {
         let watch = look.filter(|_| core.engine.wall_timers() > 0);
         let strays = (!core.strays.is_empty()).then_some(core.strays_at);
         let wind_down = core.wind_down_at();
-        let first =
-            [next.map(|tick| self.tick.time_of(tick)), publish, watch, strays, wind_down].into_iter().flatten().min();
+        let retry = core.lines.next_retry();
+        let next = next.map(|tick| self.tick.time_of(tick));
+        let first = [next, publish, watch, strays, wind_down, retry].into_iter().flatten().min();
         // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }
@@ -314,7 +317,7 @@ impl Service {
     }
 
     /// Sends what others have queued in the inboxes of owners that have ended, before anything that is due later.
-    fn post_guests<'a>(&'a self, mut guard: Guard<'a>, hand: Hand, budget: &mut usize) -> Guard<'a> {
+    fn post_guests<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, hand: Hand, budget: &mut usize) -> Guard<'a> {
         let mut run = Run::new(hand);
         while *budget > 0
             && let Some(host) = guard.bereft.front().copied()
@@ -331,7 +334,7 @@ impl Service {
     }
 
     /// Frees the timers of owners that have ended: as many as the turn has left, and some in any case.
-    fn free_ended<'a>(&'a self, mut guard: Guard<'a>, left: usize) -> Guard<'a> {
+    fn free_ended<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, left: usize) -> Guard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
             let Some(owner) = guard.ended.last().copied() else { break };
@@ -340,7 +343,7 @@ impl Service {
                 Some(payload) => {
                     let discard = guard.lanes.lane(payload.lane).map(|lane| lane.discard);
                     if let Some(discard) = discard {
-                        self.contain(|| discard(guard, payload));
+                        self.contain(|| discard(self, guard, payload));
                         guard = self.core();
                     }
                 }

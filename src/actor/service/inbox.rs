@@ -68,6 +68,24 @@ pub(crate) struct OwnerCard {
     pub(crate) door: Arc<dyn Door>,
 }
 
+impl OwnerCard {
+    /// The card of a line, which is no actor and has no inbox.
+    pub(crate) fn of_line(mailbox: u64, bell: &Arc<Bell>, door: &Arc<dyn Door>) -> Self {
+        Self {
+            waker: None,
+            bell: Arc::clone(bell),
+            present: false,
+            away: false,
+            stray: false,
+            ended: false,
+            watched: false,
+            moved: false,
+            mailbox,
+            door: Arc::clone(door),
+        }
+    }
+}
+
 /// Sends a message through the mailbox; `None` if the owner has stopped.
 pub(crate) type Escorting = Box<dyn FnOnce(&Service, Guard<'_>, Handover<Payload>) -> Option<Handling>>;
 

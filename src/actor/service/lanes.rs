@@ -10,12 +10,13 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::pin::Pin;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Handler, Message, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
+use super::dispatch::{LineRoute, Lined, post_in_lines};
 use super::store::Store;
 use super::subscribers::Lost;
 use super::{Core, Service};
@@ -35,11 +36,11 @@ pub(crate) type Guard<'a> = MutexGuard<'a, Core>;
 /// Whether a message is there: has the processor fetch it.
 type Fetch = fn(&Lanes, Payload) -> bool;
 /// Drops a message, after unlocking.
-type Discard = fn(Guard<'_>, Payload);
+type Discard = fn(&Service, Guard<'_>, Payload);
 /// Takes a message out, boxed.
 type Unload = fn(&mut Lanes, Payload) -> Option<Unloaded>;
 /// Closes the books on messages of one lane and sends them to their recipients, unlocking meanwhile.
-pub(crate) type Post = for<'a> fn(&'a Service, Guard<'a>, &mut Vec<Handover<Payload>>) -> Guard<'a>;
+pub(crate) type Post = for<'a> fn(&'a Arc<Service>, Guard<'a>, &mut Vec<Handover<Payload>>) -> Guard<'a>;
 /// The place in memory of the mailbox that a message is for.
 type MailboxOf = fn(&Lanes, Payload) -> Option<u64>;
 /// Runs the handler of the owner with the message, after unlocking.
@@ -83,7 +84,7 @@ pub(crate) enum Contents {
 /// How messages of a lane leave it.
 pub(crate) enum Route {
     /// To a recipient: how, and where its mailbox is.
-    Recipient { post: Post, mailbox: MailboxOf },
+    Recipient { post: Post, mailbox: MailboxOf, line: Option<LineRoute> },
     /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
     Context(Box<dyn Any + Send>),
 }
@@ -149,7 +150,29 @@ impl Lanes {
         self.find_or_make::<Parcel<M>, fn(M)>(unload, type_name::<M>(), || Route::Recipient {
             post: post::<M>,
             mailbox: |lanes, payload| lanes.stored::<Parcel<M>>(payload).map(|parcel| parcel.target.mailbox()),
+            line: None,
         })
+    }
+
+    /// The lane for messages of type `M` to recipients for whom they may have to wait in a line.
+    pub(crate) fn of_lines<M>(&mut self) -> u32
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let unload: Unload = |lanes, payload| {
+            let Lined { target, message, .. } = lanes.take::<Lined<M>>(payload)?;
+            Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new(target))))
+        };
+        let lane = self.find_or_make::<Lined<M>, fn(Lined<M>)>(unload, type_name::<M>(), || Route::Recipient {
+            post: post_in_lines::<M>,
+            mailbox: |lanes, payload| lanes.stored::<Lined<M>>(payload).map(|lined| lined.target.mailbox()),
+            line: Some(LineRoute::of::<M>()),
+        });
+        if let Some(lane) = self.lanes.get_mut(lane as usize) {
+            lane.discard = discard_lined::<M>;
+        }
+        lane
     }
 
     /// The lane of type `Key`, in which values of type `S` are stored.
@@ -176,6 +199,14 @@ impl Lanes {
     pub(crate) fn post_of(&self, payload: Payload) -> Option<Post> {
         match self.lane(payload.lane)?.route {
             Route::Recipient { post, .. } => Some(post),
+            Route::Context(_) => None,
+        }
+    }
+
+    /// How a message moves in a line, if it takes its way through one.
+    pub(crate) fn line_route(&self, payload: Payload) -> Option<LineRoute> {
+        match self.lane(payload.lane)?.route {
+            Route::Recipient { line, .. } => line,
             Route::Context(_) => None,
         }
     }
@@ -224,10 +255,25 @@ impl Lanes {
     }
 }
 
-fn discard<S: 'static>(mut core: Guard<'_>, payload: Payload) {
+fn discard<S: 'static>(_: &Service, mut core: Guard<'_>, payload: Payload) {
     let stored = core.lanes.store::<S>(payload.lane).and_then(|store| store.discard(payload.slot));
     drop(core);
     drop(stored);
+}
+
+fn discard_lined<M>(service: &Service, mut core: Guard<'_>, payload: Payload)
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let lined = core.lanes.take::<Lined<M>>(payload);
+    let posting = lined.as_ref().and_then(|lined| lined.posting);
+    let makes_room = posting.is_some_and(|posting| core.lines.withdraw(posting));
+    drop(core);
+    if makes_room {
+        service.ask_to_pump();
+    }
+    drop(lined);
 }
 
 /// A message that is to be sent, with what is kept only to be dropped where code of the user may run.
@@ -248,7 +294,7 @@ where
 ///
 /// All are made ready before the first is sent. A recipient on another arbiter then finds the next message when it has
 /// handled one, and is not woken for each.
-fn post<'a, M>(service: &'a Service, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
+fn post<'a, M>(service: &'a Arc<Service>, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
 where
     M: Message + Send + 'static,
     M::Result: Send,

@@ -13,18 +13,23 @@
 //! 4. `driver`: the alarm, and what one turn does.
 //! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
-//! 6. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
-//! 7. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
+//! 6. `lines`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
+//!    withdrawn; `errand`: how recipients answer.
+//! 7. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
+//! 8. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
 //! 8. `directory`: which service an id belongs to.
 //! 9. `unrest`: what is left to do at one moment, for tests in virtual time.
 
 mod bell;
 pub(crate) mod closing;
 pub(crate) mod directory;
+mod dispatch;
 pub(crate) mod driver;
+pub(crate) mod errand;
 mod escort;
 pub(crate) mod inbox;
 mod lanes;
+mod lines;
 mod lookout;
 mod options;
 pub(crate) mod places;
@@ -52,12 +57,14 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use rustc_hash::FxHashMap;
 
+pub(crate) use self::lines::Anchor;
 pub(crate) use self::repeating::Course;
 pub(crate) use self::requests::When;
 
 use self::escort::Escort;
 use self::inbox::OwnerCard;
 use self::lanes::{Guard, Lanes, Payload};
+use self::lines::Lines;
 use self::random::Random;
 use self::subscribers::Subscribers;
 use self::unrest::Sleep;
@@ -65,6 +72,7 @@ use self::watch::Watched;
 use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
+use super::mailbox_policy::MailboxPolicy;
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report};
 use crate::timing::{Key, Tick, TickLength};
@@ -80,6 +88,8 @@ pub(crate) struct Settings {
     pub(crate) expiry_budget: usize,
     pub(crate) intake_budget: usize,
     pub(crate) wall_clock_check: Duration,
+    /// For targets that have none of their own.
+    pub(crate) mailbox_policy: MailboxPolicy,
     /// Runs on the real clock, so that the watch can help.
     pub(crate) watched: bool,
     /// What jitter begins with; chance decides if none is given.
@@ -118,6 +128,8 @@ pub(crate) struct Service {
 pub(crate) struct Core {
     pub(crate) engine: Engine<Payload, OwnerCard>,
     pub(crate) lanes: Lanes,
+    /// What waits until its recipient keeps up.
+    pub(crate) lines: Lines,
     /// Owners by the place of their mailbox in memory.
     pub(crate) mailboxes: FxHashMap<u64, OwnerId>,
     /// The tick the driver sleeps until, or is told to look at.
@@ -214,6 +226,7 @@ impl Service {
             core: Mutex::new(Core {
                 engine,
                 lanes: Lanes::default(),
+                lines: Lines::default(),
                 mailboxes: FxHashMap::default(),
                 armed: NEVER,
                 driven: Duration::ZERO,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
+use super::dispatch::Lined;
 use super::lanes::{Lanes, Parcel, Payload};
 use super::requests::{Admission, Moment, News, When};
 use super::{Core, Service};
@@ -99,6 +100,12 @@ impl Service {
         M::Result: Send,
     {
         let whose = Whose::recipient(&target);
+        if target.is_lined(self.settings.mailbox_policy) {
+            let lined = Lined { target, message, posting: None };
+            return self
+                .place_with(when, whose, options, id, Lanes::of_lines::<M>, lined)
+                .map_err(|refused| refused.map(|lined| lined.message));
+        }
         self.place_with(when, whose, options, id, Lanes::of_recipients::<M>, Parcel { target, message })
             .map_err(|refused| refused.map(|parcel| parcel.message))
     }

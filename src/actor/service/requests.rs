@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
+use super::dispatch::Lined;
 use super::inbox::OwnerCard;
 use super::lanes::{Guard, Lanes, Parcel, Payload};
 use super::options::Whose;
@@ -145,6 +146,35 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Takes a timer in whose message takes its way through a line.
+    fn admit_lined<M>(
+        &mut self,
+        moment: &Moment,
+        options: Option<&TimerOptions>,
+        parcel: Parcel<M>,
+        news: &mut News,
+        replaced: &mut Vec<Payload>,
+    ) -> Admission<Parcel<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let lane = Lanes::of_lines::<M>(&mut self.lanes);
+        let whose = Whose::recipient(&parcel.target);
+        let Parcel { target, message } = parcel;
+        let lined = Lined { target, message, posting: None };
+        let admitted = match options {
+            Some(options) => self.admit_with(moment, whose, options, None, lane, lined, news, replaced),
+            None => self.admit(moment, None, None, lane, lined, news),
+        };
+        admitted.map_err(|rejected| {
+            let Rejected { reason, stored: Lined { target, message, .. } } = rejected;
+            Rejected { reason, stored: Parcel { target, message } }
+        })
+    }
+}
+
 impl Service {
     /// Schedules a message of an actor to itself.
     pub(crate) fn schedule_own<A, M>(&self, when: When, owner: OwnerId, message: M) -> Result<TimerId, ScheduleError<M>>
@@ -169,6 +199,9 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
+        if target.is_lined(self.settings.mailbox_policy) {
+            return self.place_in_line(when, id, target, message);
+        }
         self.place(when, None, id, Lanes::of_recipients::<M>, Parcel { target, message })
             .map_err(|refused| refused.map(|parcel| parcel.message))
     }
@@ -209,12 +242,13 @@ impl Service {
             let admitted: Vec<(Duration, Admission<Parcel<M>>)> = part
                 .into_iter()
                 .map(|(moment, options, parcel)| {
-                    let admitted = match options {
-                        Some(options) => {
-                            let whose = Whose::recipient(&parcel.target);
-                            core.admit_with(&moment, whose, &options, None, lane, parcel, &mut news, &mut replaced)
-                        }
-                        None => core.admit(&moment, None, None, lane, parcel, &mut news),
+                    let admitted = if parcel.target.is_lined(self.settings.mailbox_policy) {
+                        core.admit_lined(&moment, options.as_deref(), parcel, &mut news, &mut replaced)
+                    } else if let Some(options) = options {
+                        let whose = Whose::recipient(&parcel.target);
+                        core.admit_with(&moment, whose, &options, None, lane, parcel, &mut news, &mut replaced)
+                    } else {
+                        core.admit(&moment, None, None, lane, parcel, &mut news)
                     };
                     (moment.delay, admitted)
                 })
@@ -226,6 +260,23 @@ impl Service {
                 self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message))
             }));
         }
+    }
+
+    /// Schedules a message that may have to wait in a line when it is due.
+    #[inline(never)]
+    fn place_in_line<M>(
+        &self,
+        when: When,
+        id: Option<TimerId>,
+        target: Target<M>,
+        message: M,
+    ) -> Result<TimerId, ScheduleError<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.place(when, None, id, Lanes::of_lines::<M>, Lined { target, message, posting: None })
+            .map_err(|refused| refused.map(|lined| lined.message))
     }
 
     fn place<S: Send + 'static>(
@@ -311,7 +362,7 @@ impl Service {
     #[inline(always)]
     pub(super) fn discard(&self, core: Guard<'_>, payload: Payload) {
         match core.lanes.lane(payload.lane).map(|lane| lane.discard) {
-            Some(discard) => drop(self.contain(|| discard(core, payload))),
+            Some(discard) => drop(self.contain(|| discard(self, core, payload))),
             None => drop(core),
         }
     }
@@ -324,12 +375,14 @@ impl Service {
             Ok(key) => key,
             Err(reason) => return reason.into(),
         };
+        let was_posted = core.engine.is_posted(key);
         if let Err(reason) = core.engine.reschedule(moment.now, key, moment.deadline) {
             // One that repeats comes at this time once more, after the message that is on its way.
             core.engine.ask_next(key, Next::At { due: moment.due, wall: moment.wall });
             return reason.into();
         }
         core.engine.set_due(key, moment.due);
+        let makes_room = was_posted && core.recall(key);
         if let Some(wall) = moment.wall {
             core.engine.set_wall_time(key, wall);
         }
@@ -338,6 +391,9 @@ impl Service {
         drop(core);
         if first {
             self.expect(moment.deadline);
+        }
+        if makes_room {
+            self.ask_to_pump();
         }
         if look {
             self.driver.wake();

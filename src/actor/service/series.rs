@@ -9,6 +9,7 @@
 //! 4. outside of it the message is handed over.
 
 use std::any::{Any, type_name};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use actix::dev::{MessageResponse, ToEnvelope};
@@ -309,6 +310,7 @@ impl Lanes {
         self.find_or_make::<Series<M>, fn(Series<M>)>(unload::<M>, type_name::<M>(), || Route::Recipient {
             post: post::<M>,
             mailbox: |lanes, payload| lanes.stored::<Series<M>>(payload)?.target.as_ref().map(Target::mailbox),
+            line: None,
         })
     }
 }
@@ -373,7 +375,7 @@ where
 
 /// Sends messages to their recipients. The books are closed before they can be seen, and all are made ready before the
 /// first is sent, as in `lanes::post`.
-fn post<'a, M>(service: &'a Service, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
+fn post<'a, M>(service: &'a Arc<Service>, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
 where
     M: Message + Send + 'static,
     M::Result: Send,

@@ -84,10 +84,15 @@ impl Service {
             accounts: core.engine.accounts(),
             next_wake,
             wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
-            waiting: core.engine.in_inboxes() + core.escorts.len(),
+            waiting: core.engine.in_inboxes() + core.escorts.len() + core.lines.len(),
             // An alarm of this thread that has not rung after so many turns will not before time passes: tokio's rings
             // only at its own milliseconds.
-            driver: !sleeps || (is_due && !here) || arrived || !core.ended.is_empty() || !core.away.is_empty(),
+            driver: !sleeps
+                || (is_due && !here)
+                || arrived
+                || core.lines.has_calls()
+                || !core.ended.is_empty()
+                || !core.away.is_empty(),
             here,
         }
     }

@@ -195,7 +195,9 @@ impl Service {
     /// help.
     fn missing(&self, core: &Core) -> Option<Duration> {
         let next = core.engine.next_wake().unwrap_or(NEVER).min(core.armed);
-        (next != NEVER).then(|| self.tick.time_of(next).max(core.driven))
+        let due = (next != NEVER).then(|| self.tick.time_of(next).max(core.driven));
+        let called = core.lines.called_at.map(|called| called.max(core.driven));
+        due.into_iter().chain(called).min()
     }
 
     /// Where a handler has run, sends the next message after the one it was called with, if the inbox does not.

@@ -1,0 +1,165 @@
+//! Orders that are cancelled if they are not paid in time.
+//!
+//! The warehouse reserves goods for an order and releases them again when the time to pay is over. Payments come in on
+//! another thread, many of them just then. An order must never be both paid and released, nor neither. That takes an exact
+//! cancel, for a message that goes to another actor: tracked delivery. The answer to the cancel decides what becomes of the
+//! payment.
+//!
+//! ```sh
+//! cargo run --example order_timeout
+//! ```
+//!
+//! Takes about a second, counts what became of each order, and fails if one was treated wrongly.
+
+use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, Timers, accept_tracked};
+
+const ORDERS: u32 = 2000;
+/// Orders placed together.
+const GROUP: u32 = 40;
+const TIME_TO_PAY: Duration = Duration::from_millis(50);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The time to pay is over.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Release(u32);
+
+/// What has been released so far.
+#[derive(Message)]
+#[rtype(result = "Vec<u32>")]
+struct Released;
+
+/// Holds the goods of orders.
+#[derive(Default)]
+struct Warehouse {
+    released: Vec<u32>,
+}
+
+impl Actor for Warehouse {
+    type Context = Context<Self>;
+}
+
+impl Handler<Release> for Warehouse {
+    type Result = ();
+
+    fn handle(&mut self, Release(order): Release, _: &mut Self::Context) {
+        self.released.push(order);
+    }
+}
+
+// The one line that makes cancels exact: messages stay in the timer actor until they are handled here.
+accept_tracked!(Warehouse: Release);
+
+impl Handler<Released> for Warehouse {
+    type Result = MessageResult<Released>;
+
+    fn handle(&mut self, _: Released, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.released.clone())
+    }
+}
+
+/// What became of payments.
+#[derive(Debug, Default)]
+struct Payments {
+    accepted: Vec<u32>,
+    refunded: Vec<u32>,
+}
+
+/// An order as the cashier sees it.
+struct Order {
+    number: u32,
+    placed: Instant,
+    timer: TimerId,
+}
+
+/// Takes payments for orders as they come in: four of five orders are paid, at any time around the last moment.
+fn cashier(timers: &Timers, orders: &mpsc::Receiver<Order>) -> Payments {
+    let mut payments = Payments::default();
+    for Order { number: order, placed, timer } in orders {
+        if order % 5 == 0 {
+            continue;
+        }
+        // From 2 ms before the last moment to 2 ms after it.
+        let pays_at = placed + TIME_TO_PAY - ms(2) + ms(4) * (order % GROUP) / GROUP;
+        std::thread::sleep(pays_at.saturating_duration_since(Instant::now()));
+        match timers.cancel(timer) {
+            // The goods will not be released: that is what the outcome promises.
+            CancelOutcome::Cancelled => payments.accepted.push(order),
+            // They have been, or just are.
+            CancelOutcome::AlreadyDelivered | CancelOutcome::InProgress | CancelOutcome::NotFound => {
+                payments.refunded.push(order);
+            }
+        }
+    }
+    payments
+}
+
+/// What is wrong, if anything is.
+fn check(released: &[u32], payments: &Payments) -> Result<(), String> {
+    for order in 0..ORDERS {
+        let is_released = released.iter().filter(|known| **known == order).count();
+        let is_paid = payments.accepted.iter().filter(|known| **known == order).count();
+        if is_released + is_paid != 1 {
+            return Err(format!("order {order} was paid {is_paid} times and released {is_released} times"));
+        }
+    }
+    match payments.refunded.iter().find(|order| !released.contains(order)) {
+        Some(order) => Err(format!("the payment for order {order} was refunded, but the goods were kept")),
+        None => Ok(()),
+    }
+}
+
+fn main() -> ExitCode {
+    let outcome = System::new().block_on(async {
+        let timers = TimerActor::builder().name("orders").start().map_err(|error| error.to_string())?;
+        let arbiter = Arbiter::new();
+        let warehouse = Warehouse::start_in_arbiter(&arbiter.handle(), |_| Warehouse::default());
+        // Made once and used for all orders; no more than 16 releases at a time, whatever comes due at once.
+        let target = Target::tracked(&warehouse).window(16);
+
+        let (place, orders) = mpsc::channel();
+        let desk = timers.clone();
+        let cashier = std::thread::spawn(move || cashier(&desk, &orders));
+        for number in 0..ORDERS {
+            let placed = Instant::now();
+            let timer = timers
+                .schedule_after(&target, TIME_TO_PAY, Release(number))
+                .map_err(|error| format!("order {number} was not taken: {error}"))?;
+            place.send(Order { number, placed, timer }).map_err(|_| "the cashier has gone")?;
+            if number % GROUP == GROUP - 1 {
+                actix::clock::sleep(ms(8)).await;
+            }
+        }
+        drop(place);
+        while timers.inspect().pending() > 0 {
+            actix::clock::sleep(TIME_TO_PAY / 10).await;
+        }
+        let payments = cashier.join().map_err(|_| "the cashier has panicked")?;
+        let released = warehouse.send(Released).await.map_err(|error| error.to_string())?;
+        println!(
+            "{ORDERS} orders: {} paid, {} released, {} of them with a payment that came too late",
+            payments.accepted.len(),
+            released.len(),
+            payments.refunded.len()
+        );
+        check(&released, &payments)
+    });
+    match outcome {
+        Ok(()) => {
+            println!("no order was both paid and released, and none was forgotten");
+            ExitCode::SUCCESS
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}

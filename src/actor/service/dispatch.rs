@@ -1,0 +1,573 @@
+//! From a line to a recipient: messages to whom a mailbox policy applies, and those under tracked delivery.
+//!
+//! All of it runs while the caller has the [turn](super::Service::claim_turn), so that no two threads send from one line.
+
+use std::any::type_name;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::SendError;
+use actix::{Message, Recipient};
+
+use super::errand::{Acknowledgement, Answered, wait_for};
+use super::lanes::{Guard, Lanes, Payload};
+use super::lines::{Line, Posting};
+use super::subscribers::Lost;
+use super::{Core, Service};
+use crate::actor::mailbox_policy::MailboxPolicy;
+use crate::actor::target::Target;
+use crate::actor::tracked::Tracked;
+use crate::engine::{DeadLetterReason, Ending, Handover};
+use crate::timing::{Key, Tick};
+
+const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
+
+/// Messages that leave one line before others have their turn.
+const FROM_ONE_LINE: usize = 64;
+
+/// Lines looked at whenever one is made: twice as many as are made, so that those of recipients that have stopped are
+/// always less than half of all.
+const LOOKED_AT: usize = 2;
+
+/// A message that takes its way through a line.
+pub(crate) struct Lined<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    pub(crate) target: Target<M>,
+    pub(crate) message: M,
+    /// Its token in the mailbox, or its place as the next of its line.
+    pub(crate) posting: Option<Posting>,
+}
+
+/// What can be done with messages in a line; compiled for their type.
+#[derive(Clone, Copy)]
+pub(crate) struct LineRoute {
+    dispatch: Dispatch,
+    posting: fn(&mut Lanes, Payload) -> Option<&mut Option<Posting>>,
+}
+
+/// Sends the message that is next in a line, unlocking meanwhile. False if it has to wait.
+type Dispatch = for<'a> fn(&'a Arc<Service>, Guard<'a>, u64) -> (Guard<'a>, bool);
+
+impl LineRoute {
+    pub(crate) fn of<M>() -> Self
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        Self { dispatch: dispatch::<M>, posting: posting::<M> }
+    }
+}
+
+fn posting<M>(lanes: &mut Lanes, payload: Payload) -> Option<&mut Option<Posting>>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    lanes.stored_mut::<Lined<M>>(payload).map(|lined| &mut lined.posting)
+}
+
+/// What is to be dropped, and told, where no lock is held.
+struct Aftermath<T> {
+    lost: Option<Lost>,
+    remains: T,
+}
+
+impl<T> Aftermath<T> {
+    fn see_to(self, service: &Service) {
+        if let Some(lost) = self.lost {
+            service.bury(lost);
+        }
+        service.contain(|| drop(self.remains));
+    }
+}
+
+/// Queues what is due in the lines of its recipients, and lets the lines move.
+pub(crate) fn post_in_lines<'a, M>(
+    service: &'a Arc<Service>,
+    mut core: Guard<'a>,
+    due: &mut Vec<Handover<Payload>>,
+) -> Guard<'a>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    for handover in due.drain(..) {
+        let Some(lined) = core.lanes.stored::<Lined<M>>(handover.payload) else { continue };
+        let (mailbox, target) = (lined.target.mailbox(), lined.target.clone());
+        let is_new = core.lines.get(mailbox).is_none();
+        // Without a mailbox there is nobody to stand in line for.
+        let queue = if mailbox == 0 { None } else { core.line_for(mailbox, || target.anchor()) };
+        match queue {
+            Some(queue) => {
+                core.engine.queue_behind(handover.key, queue);
+                core = service.pump(core, mailbox).0;
+            }
+            None => core = bury_at_once::<M>(service, core, handover),
+        }
+        drop(core);
+        service.contain(|| drop(target));
+        core = service.core();
+        if is_new {
+            core = service.look_after_lines(core);
+        }
+    }
+    core
+}
+
+fn bury_at_once<'a, M>(service: &'a Service, mut core: Guard<'a>, due: Handover<Payload>) -> Guard<'a>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let lined = core.lanes.take::<Lined<M>>(due.payload);
+    let id = service.id_for_letter(&core, due.key);
+    core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
+    drop(core);
+    if let Some(Lined { target, message, .. }) = lined {
+        aftermath(id, due.deadline, STOPPED, Some(message), target).see_to(service);
+    }
+    service.core()
+}
+
+fn aftermath<M: Send + 'static, T>(
+    id: Option<crate::actor::TimerId>,
+    deadline: Tick,
+    reason: DeadLetterReason,
+    message: Option<M>,
+    remains: T,
+) -> Aftermath<(Option<M>, T)> {
+    let message_type = type_name::<M>();
+    match id {
+        Some(id) => {
+            let message = message.map(|message| Box::new(message) as _);
+            Aftermath { lost: Some(Lost { id, deadline, reason, message_type, message }), remains: (None, remains) }
+        }
+        None => Aftermath { lost: None, remains: (message, remains) },
+    }
+}
+
+/// See [`Dispatch`].
+fn dispatch<'a, M>(service: &'a Arc<Service>, mut guard: Guard<'a>, mailbox: u64) -> (Guard<'a>, bool)
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let core = &mut *guard;
+    let Some(payload) = core.next_in_line(mailbox) else { return (guard, false) };
+    let Some(lined) = core.lanes.stored::<Lined<M>>(payload) else { return (guard, false) };
+    let policy = lined.target.policy().unwrap_or(service.settings.mailbox_policy);
+    let is_tracked = lined.target.is_tracked();
+    let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
+    // If no answer is on its way nobody would ever tell that the window is open again.
+    if let MailboxPolicy::Wait { window } = policy
+        && line.under_way() >= window.max(1) as u64
+        && line.expects_an_answer()
+    {
+        return (guard, false);
+    }
+    let due = match line.held.take() {
+        Some((key, _)) => core.engine.begin(key),
+        None => core.engine.escort_due(line.queue),
+    };
+    let Some(due) = due else { return (guard, false) };
+    if is_tracked {
+        send_token::<M>(service, guard, mailbox, due, policy)
+    } else {
+        send_plain::<M>(service, guard, mailbox, due, policy)
+    }
+}
+
+fn send_plain<'a, M>(
+    service: &'a Arc<Service>,
+    mut guard: Guard<'a>,
+    mailbox: u64,
+    due: Handover<Payload>,
+    policy: MailboxPolicy,
+) -> (Guard<'a>, bool)
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let core = &mut *guard;
+    let Some(Lined { target, message, .. }) = core.lanes.take::<Lined<M>>(due.payload) else { return (guard, true) };
+    let id = service.id_for_letter(core, due.key);
+    let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
+    let kept = line.take_sender::<M>();
+    let recipient = kept.or_else(|| target.open()).filter(Recipient::connected);
+    let Some(recipient) = recipient else {
+        core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
+        drop(guard);
+        aftermath(id, due.deadline, STOPPED, Some(message), target).see_to(service);
+        return (service.core(), true);
+    };
+    if !line.has_request {
+        line.has_request = true;
+        let position = line.send_plain();
+        core.engine.finish(due.key, Ending::Delivered);
+        drop(guard);
+        let lost = send_request(service, mailbox, position, &due, &recipient, message);
+        let mut guard = service.core();
+        if lost {
+            guard.engine.bounce(due.key, STOPPED);
+        }
+        let spare = guard.keep_sender(mailbox, recipient);
+        drop(guard);
+        let message: Option<M> = None;
+        let id = id.filter(|_| lost);
+        aftermath(id, due.deadline, STOPPED, message, (target, spare)).see_to(service);
+        return (service.core(), true);
+    }
+    line.send_plain();
+    // The books are closed before the message can be seen.
+    core.engine.depart(due.key);
+    drop(guard);
+    // If a waker panics the message is in the mailbox all the same.
+    let sent = service.contain(|| recipient.try_send(message)).unwrap_or(Ok(()));
+    let now = service.read_clock();
+    if sent.is_ok() {
+        service.contain(|| service.measure_lag(due.deadline));
+    }
+    let mut guard = service.core();
+    let core = &mut *guard;
+    let (reason, message) = match sent {
+        Ok(()) => {
+            core.engine.arrive(due.key);
+            (None, None)
+        }
+        Err(SendError::Full(message)) if policy != MailboxPolicy::Drop && !core.lines.is_closed() => {
+            let spare = core.keep_sender(mailbox, recipient);
+            let number = core.lines.number();
+            let posting = Some(Posting { mailbox, number });
+            return match core.lanes.put(due.payload.lane, Lined { target, message, posting }) {
+                Ok(payload) => {
+                    core.engine.set_payload(due.key, payload);
+                    core.engine.turn_back(due.key);
+                    core.hold(mailbox, due.key, number, now);
+                    if let Some(line) = core.lines.get(mailbox) {
+                        line.unsend_plain();
+                    }
+                    drop(guard);
+                    service.contain(|| drop(spare));
+                    (service.core(), false)
+                }
+                Err(Lined { target, message, .. }) => {
+                    let reason = DeadLetterReason::MailboxFull;
+                    core.engine.refuse(due.key, reason);
+                    drop(guard);
+                    aftermath(id, due.deadline, reason, Some(message), (target, spare)).see_to(service);
+                    (service.core(), true)
+                }
+            };
+        }
+        Err(error) => {
+            let reason = match error {
+                SendError::Closed(_) => STOPPED,
+                SendError::Full(_) if core.lines.is_closed() => DeadLetterReason::ServiceStopped,
+                SendError::Full(_) => DeadLetterReason::MailboxFull,
+            };
+            core.engine.refuse(due.key, reason);
+            if let Some(line) = core.lines.get(mailbox) {
+                line.unsend_plain();
+            }
+            (Some(reason), Some(error.into_inner()))
+        }
+    };
+    let spare = core.keep_sender(mailbox, recipient);
+    drop(guard);
+    let id = id.filter(|_| reason.is_some());
+    aftermath(id, due.deadline, reason.unwrap_or(STOPPED), message, (target, spare)).see_to(service);
+    (service.core(), true)
+}
+
+/// Sends a message as a request, which is always accepted unless the mailbox was closed meanwhile: true if it was, and the
+/// message is lost.
+fn send_request<M>(
+    service: &Arc<Service>,
+    mailbox: u64,
+    position: u64,
+    due: &Handover<Payload>,
+    recipient: &Recipient<M>,
+    message: M,
+) -> bool
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    service.contain(|| service.measure_lag(due.deadline));
+    let answered = Answered::Request(position);
+    let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, answered };
+    let answer = service.contain(|| wait_for(recipient.send(message), acknowledgement)).flatten();
+    let failed = answer.as_ref().is_some_and(Result::is_err);
+    service.contain(|| drop(answer));
+    failed && !recipient.connected()
+}
+
+fn send_token<'a, M>(
+    service: &'a Arc<Service>,
+    mut guard: Guard<'a>,
+    mailbox: u64,
+    due: Handover<Payload>,
+    policy: MailboxPolicy,
+) -> (Guard<'a>, bool)
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    let core = &mut *guard;
+    let number = core.lines.number();
+    let Some(lined) = core.lanes.stored_mut::<Lined<M>>(due.payload) else { return (guard, true) };
+    lined.posting = Some(Posting { mailbox, number });
+    let target = lined.target.clone();
+    let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
+    line.send_token();
+    core.engine.post(due.key);
+    let asks_for_room = policy != MailboxPolicy::Unbounded;
+    let kept = if asks_for_room { line.take_sender::<Tracked<M>>() } else { None };
+    let recipient = kept.or_else(|| target.open_tracked());
+    drop(guard);
+    let token = Tracked::<M>::new(Arc::clone(service), due.key, number);
+    let refused = match &recipient {
+        Some(recipient) if recipient.connected() => service.contain(|| recipient.try_send(token)).and_then(Result::err),
+        _ => {
+            drop(token);
+            None
+        }
+    };
+    let mut is_held = false;
+    match refused {
+        Some(SendError::Full(mut token)) if policy != MailboxPolicy::Drop => {
+            token.close();
+            is_held = true;
+        }
+        Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
+        // It is a dead letter when the token is dropped.
+        Some(SendError::Closed(token)) => drop(token),
+        None => {}
+    }
+    let now = if is_held { service.read_clock() } else { Duration::ZERO };
+    let mut guard = service.core();
+    let core = &mut *guard;
+    if is_held && core.posting_of(due.key) == Some(number) {
+        if let Some(line) = core.lines.get(mailbox) {
+            line.take_token_back();
+        }
+        core.hold(mailbox, due.key, number, now);
+    }
+    let spare =
+        recipient.and_then(|sender| if asks_for_room { core.keep_sender(mailbox, sender) } else { Some(sender) });
+    drop(guard);
+    service.contain(|| drop((spare, target)));
+    (service.core(), !is_held)
+}
+
+impl Core {
+    fn line_route(&self, payload: Payload) -> Option<LineRoute> {
+        self.lanes.line_route(payload)
+    }
+
+    /// The number under which a message is out of its line.
+    fn posting_of(&mut self, key: Key) -> Option<u64> {
+        if !self.engine.is_posted(key) {
+            return None;
+        }
+        let payload = self.engine.payload(key)?;
+        let posting = self.line_route(payload)?.posting;
+        posting(&mut self.lanes, payload)?.map(|posting| posting.number)
+    }
+
+    /// The message stays the next of its line until there is room for it.
+    fn hold(&mut self, mailbox: u64, key: Key, number: u64, now: Duration) {
+        if let Some(line) = self.lines.get(mailbox) {
+            line.held = Some((key, number));
+        }
+        self.lines.note_full(mailbox, now);
+    }
+
+    /// Keeps a sender if it is still of use, and hands it back otherwise.
+    fn keep_sender<M>(&mut self, mailbox: u64, sender: Recipient<M>) -> Option<Recipient<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        if self.lines.is_closed() {
+            return Some(sender);
+        }
+        match self.lines.get(mailbox) {
+            Some(line) => line.keep_sender(sender).err(),
+            None => Some(sender),
+        }
+    }
+
+    /// A timer that was [posted](crate::engine::Engine::is_posted) has been moved to another deadline: whatever stands for
+    /// it in a mailbox has nothing to do any more. True if something may move for it.
+    pub(crate) fn recall(&mut self, key: Key) -> bool {
+        let Some(payload) = self.engine.payload(key) else { return false };
+        let Some(route) = self.line_route(payload) else { return false };
+        let posting = (route.posting)(&mut self.lanes, payload).and_then(Option::take);
+        posting.is_some_and(|posting| self.lines.withdraw(posting))
+    }
+}
+
+impl Service {
+    /// Lets a line move as far as it can. Returns how many messages have left it.
+    pub(crate) fn pump<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, mailbox: u64) -> (Guard<'a>, usize) {
+        for sent in 0..FROM_ONE_LINE {
+            let core = &mut *guard;
+            let next = core.next_in_line(mailbox).and_then(|payload| core.line_route(payload));
+            let Some(route) = next else {
+                let idle = core.lines.get(mailbox).map(Line::take_idle_senders);
+                let removed = core.remove_line(mailbox, false);
+                drop(guard);
+                self.contain(|| drop((idle, removed)));
+                return (self.core(), sent);
+            };
+            let moved;
+            (guard, moved) = (route.dispatch)(self, guard, mailbox);
+            if !moved {
+                return (guard, sent);
+            }
+            if let Some(line) = guard.lines.get(mailbox) {
+                line.note_room();
+            }
+        }
+        guard.lines.call(mailbox);
+        (guard, FROM_ONE_LINE)
+    }
+
+    /// Lets all lines move in which something may be able to, within a budget. True if there are more.
+    pub(crate) fn pump_called<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, now: Duration) -> (Guard<'a>, bool) {
+        guard.lines.retry(now);
+        let mut budget = self.settings.expiry_budget;
+        while budget > 0
+            && let Some(mailbox) = guard.lines.answer_call()
+        {
+            let sent;
+            (guard, sent) = self.pump(guard, mailbox);
+            budget = budget.saturating_sub(sent.max(1));
+            if sent > 0 {
+                guard.published.ask_to_publish();
+            }
+        }
+        let more = guard.lines.has_calls();
+        if !more {
+            guard.lines.called_at = None;
+        }
+        (guard, more)
+    }
+
+    /// Removes lines whose recipients have stopped, where nothing else tells.
+    fn look_after_lines<'a>(&'a self, mut guard: Guard<'a>) -> Guard<'a> {
+        let round = guard.lines.next_round(LOOKED_AT);
+        drop(guard);
+        let mut gone = Vec::new();
+        let mut there = Vec::new();
+        for (mailbox, anchor) in round {
+            let is_there = self.contain(|| anchor.is_there()).unwrap_or(false);
+            if is_there { there.push(mailbox) } else { gone.push(mailbox) }
+        }
+        let mut guard = self.core();
+        let removed: Vec<_> = gone.iter().filter_map(|mailbox| guard.remove_line(*mailbox, true)).collect();
+        for mailbox in there.into_iter().chain(gone) {
+            if guard.lines.get(mailbox).is_some() {
+                guard.lines.look_again(mailbox);
+            }
+        }
+        drop(guard);
+        self.contain(|| drop(removed));
+        self.core()
+    }
+
+    /// The time, for whom a panic of the clock is not to disturb.
+    fn read_clock(&self) -> Duration {
+        self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
+    }
+
+    /// A recipient has answered.
+    pub(crate) fn acknowledge(&self, mailbox: u64, answered: Answered) {
+        let mut core = self.core();
+        if let Answered::Token(key) = answered {
+            core.engine.finish(key, Ending::Delivered);
+        }
+        let publish = core.published.ask_to_publish();
+        let idle = core.lines.answer(mailbox, answered);
+        let removed = core.remove_line(mailbox, false);
+        drop(core);
+        let has_ended = removed.is_some();
+        self.contain(|| drop((idle, removed)));
+        if !has_ended {
+            self.ask_to_pump();
+        } else if publish {
+            self.driver.wake();
+        }
+    }
+
+    /// Has the driver let lines move that were called.
+    pub(crate) fn ask_to_pump(&self) {
+        if self.is_watched() {
+            let now = self.read_clock();
+            self.core().lines.called_at.get_or_insert(now);
+            self.expect(self.tick.round_down(now));
+        }
+        self.driver.wake();
+    }
+
+    /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
+    pub(crate) fn begin<M>(self: &Arc<Self>, key: Key, number: u64) -> Option<(M, Acknowledgement)>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let mut guard = self.core();
+        let core = &mut *guard;
+        if core.posting_of(key) != Some(number) {
+            return None;
+        }
+        let due = core.engine.begin(key)?;
+        let Lined { target, message, posting } = core.lanes.take::<Lined<M>>(due.payload)?;
+        let mailbox = posting?.mailbox;
+        let was_full = core.lines.get(mailbox).is_some_and(|line| line.is_full());
+        if was_full {
+            core.lines.call(mailbox);
+        }
+        drop(guard);
+        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered: Answered::Token(key) };
+        self.contain(|| drop(target));
+        self.contain(|| self.measure_lag(due.deadline));
+        if was_full {
+            self.ask_to_pump();
+        }
+        Some((message, acknowledgement))
+    }
+
+    /// The token of a message will never be handled: it is a dead letter, if the token still stands for it.
+    pub(crate) fn lose(&self, key: Key, number: u64, reason: DeadLetterReason) {
+        let mut guard = self.core();
+        let core = &mut *guard;
+        if core.posting_of(key) != Some(number) {
+            return;
+        }
+        let id = self.id_for_letter(core, key);
+        let Some(due) = core.engine.begin(key) else { return };
+        core.recall(key);
+        let lane = core.lanes.lane(due.payload.lane).map(|lane| (lane.unload, lane.message_type));
+        let unloaded =
+            lane.and_then(|(unload, message_type)| Some((unload(&mut core.lanes, due.payload)?, message_type)));
+        core.engine.finish(key, Ending::DeadLettered(reason));
+        core.published.ask_to_publish();
+        drop(guard);
+        if let Some((unloaded, message_type)) = unloaded {
+            match id {
+                Some(id) => {
+                    let message = self.open(unloaded.contents);
+                    self.bury(Lost { id, deadline: due.deadline, reason, message_type, message });
+                }
+                None => drop(self.contain(|| drop(unloaded.contents))),
+            }
+            self.contain(|| drop(unloaded.target));
+        }
+        self.ask_to_pump();
+    }
+}

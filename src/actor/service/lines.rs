@@ -1,0 +1,381 @@
+//! Lines: what is due for a recipient and may have to wait until that keeps up, in order; one line for each recipient.
+//!
+//! A line is there while something waits in it or is under way from it. Messages leave it one after the other (see
+//! `dispatch`), and whoever has to wait, waits in the line: the driver never does, and no other line.
+//!
+//! # How much is under way
+//!
+//! A token says itself when its message has been handled. A plain message would only as a request, and a request gives the
+//! message not back if there is no room for it, while a plain send says nothing of what becomes of it later. So the first
+//! message of a series goes as a request, and those behind it are plain sends by the same sender, until the mailbox is
+//! full for that. A mailbox is first in, first out: when the request has been answered, all before it have been taken,
+//! too, and the next series begins. What was sent behind the request is not known to have been handled until the next
+//! request is answered, and counts as under way as long.
+//!
+//! # Senders
+//!
+//! A sender has a slot of its own in a mailbox, so only one that was used before is told that there is no room. The one
+//! that is kept holds the recipient alive, and is kept only while something of ours is in its mailbox or its hands.
+
+use std::any::{Any, TypeId};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Message, Recipient, WeakRecipient};
+use rustc_hash::FxHashMap;
+
+use super::Core;
+use super::bell::Bell;
+use super::errand::Answered;
+use super::inbox::{Door, Escorting, OwnerCard};
+use super::lanes::{Payload, Route};
+use crate::engine::OwnerId;
+use crate::timing::Key;
+
+/// When a mailbox was full, how soon is tried again, at first and at most. An answer of the recipient comes before that,
+/// as a rule; not if others fill its mailbox.
+const RETRY_SOONEST: Duration = Duration::from_millis(1);
+const RETRY_LATEST: Duration = Duration::from_millis(128);
+
+/// A stay in a line or in a mailbox. One that is moved and comes back has another number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Posting {
+    pub(crate) mailbox: u64,
+    pub(crate) number: u64,
+}
+
+/// Keeps the place of a mailbox from being used again, and knows whether its actor is there.
+pub(crate) trait Anchor: Send + Sync {
+    /// To be asked where no lock is held: the address made for that may be the last.
+    fn is_there(&self) -> bool;
+}
+
+impl<M> Anchor for WeakRecipient<M>
+where
+    M: Message + Send,
+    M::Result: Send,
+{
+    fn is_there(&self) -> bool {
+        self.upgrade().is_some_and(|recipient| recipient.connected())
+    }
+}
+
+/// Something that is kept only to be dropped where code of the user may run.
+pub(crate) type Remains = Box<dyn Any + Send>;
+
+pub(crate) struct Line {
+    /// Where in the engine its messages queue.
+    pub(crate) queue: OwnerId,
+    /// The message that was out of the queue already when the mailbox was found full: it is next.
+    pub(crate) held: Option<(Key, u64)>,
+    /// Tokens in the mailbox, and handlers of their messages that run.
+    tokens: usize,
+    /// Plain messages put into the mailbox, and how many of those have been handled at least.
+    sent: u64,
+    handled: u64,
+    /// One of them is a request that was not answered yet.
+    pub(crate) has_request: bool,
+    /// Senders that were used, by type of the message.
+    senders: Vec<(TypeId, Remains)>,
+    anchor: Arc<dyn Anchor>,
+    is_called: bool,
+    /// When to try again, since its mailbox was full.
+    retry_at: Option<Duration>,
+    /// How long was waited for that last; zero once something has been sent again.
+    pause: Duration,
+}
+
+impl Line {
+    pub(crate) const fn under_way(&self) -> u64 {
+        self.tokens as u64 + self.sent - self.handled
+    }
+
+    /// Whether an answer will come that lets the line move on.
+    pub(crate) const fn expects_an_answer(&self) -> bool {
+        self.tokens > 0 || self.has_request
+    }
+
+    /// Whether it waits for room in the mailbox.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.retry_at.is_some()
+    }
+
+    /// Something has been sent: if there is no room again, it is tried again soon.
+    pub(crate) const fn note_room(&mut self) {
+        self.pause = Duration::ZERO;
+    }
+
+    /// A plain message is put into the mailbox; returns which one it is.
+    pub(crate) fn send_plain(&mut self) -> u64 {
+        self.sent += 1;
+        self.sent
+    }
+
+    /// It could not be.
+    pub(crate) fn unsend_plain(&mut self) {
+        self.sent = self.sent.saturating_sub(1).max(self.handled);
+    }
+
+    pub(crate) fn send_token(&mut self) {
+        self.tokens += 1;
+    }
+
+    /// A token is of no use any more.
+    pub(crate) fn take_token_back(&mut self) {
+        self.tokens = self.tokens.saturating_sub(1);
+    }
+
+    /// The sender for messages of type `M`, if one is kept.
+    pub(crate) fn take_sender<M>(&mut self) -> Option<Recipient<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let place = self.senders.iter().position(|(kind, _)| *kind == TypeId::of::<M>())?;
+        self.senders.swap_remove(place).1.downcast().ok().map(|sender| *sender)
+    }
+
+    /// The senders, if nothing is under way by them any more.
+    pub(crate) fn take_idle_senders(&mut self) -> Vec<(TypeId, Remains)> {
+        if self.expects_an_answer() { Vec::new() } else { std::mem::take(&mut self.senders) }
+    }
+
+    /// Keeps a sender that was used, unless nothing is under way any more.
+    pub(crate) fn keep_sender<M>(&mut self, sender: Recipient<M>) -> Result<(), Recipient<M>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        if !self.expects_an_answer() {
+            return Err(sender);
+        }
+        self.senders.push((TypeId::of::<M>(), Box::new(sender)));
+        Ok(())
+    }
+}
+
+/// All lines of one timer actor.
+pub(crate) struct Lines {
+    by_mailbox: FxHashMap<u64, Line>,
+    /// Lines in which something may be able to move.
+    called: Vec<u64>,
+    /// Since when the first of them has been.
+    pub(crate) called_at: Option<Duration>,
+    /// Lines whose mailbox was full, by the time to try again.
+    retries: BTreeSet<(Duration, u64)>,
+    /// All lines made, in the order in which they are looked at when others are made.
+    rounds: VecDeque<u64>,
+    postings: u64,
+    is_closed: bool,
+    bell: Arc<Bell>,
+    door: Arc<dyn Door>,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self {
+            by_mailbox: FxHashMap::default(),
+            called: Vec::new(),
+            called_at: None,
+            retries: BTreeSet::new(),
+            rounds: VecDeque::new(),
+            postings: 0,
+            is_closed: false,
+            bell: Arc::new(Bell::silent()),
+            door: Arc::new(NoDoor),
+        }
+    }
+}
+
+/// A line belongs to no actor.
+struct NoDoor;
+
+impl Door for NoDoor {
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    fn escort(&self, _: &Route) -> Option<Escorting> {
+        None
+    }
+}
+
+impl Lines {
+    pub(crate) fn get(&mut self, mailbox: u64) -> Option<&mut Line> {
+        self.by_mailbox.get_mut(&mailbox)
+    }
+
+    /// Whether all that waited has been given back, and nothing will be sent any more.
+    pub(crate) const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_mailbox.len()
+    }
+
+    /// A number that no posting has had.
+    pub(crate) const fn number(&mut self) -> u64 {
+        self.postings += 1;
+        self.postings
+    }
+
+    /// Something may be able to move in this line.
+    pub(crate) fn call(&mut self, mailbox: u64) {
+        if let Some(line) = self.by_mailbox.get_mut(&mailbox)
+            && !std::mem::replace(&mut line.is_called, true)
+        {
+            self.called.push(mailbox);
+        }
+    }
+
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.called.is_empty()
+    }
+
+    /// One of the lines that were called.
+    pub(crate) fn answer_call(&mut self) -> Option<u64> {
+        let mailbox = self.called.pop()?;
+        if let Some(line) = self.by_mailbox.get_mut(&mailbox) {
+            line.is_called = false;
+        }
+        Some(mailbox)
+    }
+
+    /// There was no room in the mailbox of this line.
+    pub(crate) fn note_full(&mut self, mailbox: u64, now: Duration) {
+        let Some(line) = self.by_mailbox.get_mut(&mailbox) else { return };
+        if line.retry_at.is_none() {
+            line.pause = (line.pause * 2).clamp(RETRY_SOONEST, RETRY_LATEST);
+            let time = now.saturating_add(line.pause);
+            line.retry_at = Some(time);
+            self.retries.insert((time, mailbox));
+        }
+    }
+
+    /// Calls lines whose mailbox was full, if it is time to.
+    pub(crate) fn retry(&mut self, now: Duration) {
+        while let Some((time, mailbox)) = self.retries.first().copied().filter(|(time, _)| *time <= now) {
+            self.retries.remove(&(time, mailbox));
+            if let Some(line) = self.by_mailbox.get_mut(&mailbox).filter(|line| line.retry_at == Some(time)) {
+                line.retry_at = None;
+                self.call(mailbox);
+            }
+        }
+    }
+
+    /// When to try again.
+    pub(crate) fn next_retry(&self) -> Option<Duration> {
+        self.retries.first().map(|(time, _)| *time)
+    }
+
+    fn forget_retry(&mut self, mailbox: u64, line: &Line) {
+        if let Some(time) = line.retry_at {
+            self.retries.remove(&(time, mailbox));
+        }
+    }
+
+    /// A stay has ended before the message was handled. True if something may move for it.
+    pub(crate) fn withdraw(&mut self, posting: Posting) -> bool {
+        let Some(line) = self.by_mailbox.get_mut(&posting.mailbox) else { return false };
+        match line.held {
+            Some((_, number)) if number == posting.number => line.held = None,
+            _ => line.take_token_back(),
+        }
+        self.call(posting.mailbox);
+        true
+    }
+
+    /// An answer has come. Returns senders that are not needed any more.
+    pub(crate) fn answer(&mut self, mailbox: u64, answered: Answered) -> Vec<(TypeId, Remains)> {
+        let Some(line) = self.by_mailbox.get_mut(&mailbox) else { return Vec::new() };
+        match answered {
+            Answered::Token(_) => line.take_token_back(),
+            Answered::Request(handled) => {
+                line.handled = handled;
+                line.has_request = false;
+            }
+        }
+        let idle = line.take_idle_senders();
+        self.call(mailbox);
+        idle
+    }
+
+    /// Nothing will be sent any more: takes all senders out.
+    pub(crate) fn close(&mut self) -> Vec<(TypeId, Remains)> {
+        self.is_closed = true;
+        self.by_mailbox.values_mut().flat_map(|line| std::mem::take(&mut line.senders)).collect()
+    }
+
+    /// The next few lines to look at: whether the recipient is still there is known only to whoever asks.
+    pub(crate) fn next_round(&mut self, how_many: usize) -> Vec<(u64, Arc<dyn Anchor>)> {
+        let mut looked_at = Vec::new();
+        while looked_at.len() < how_many
+            && let Some(mailbox) = self.rounds.pop_front()
+        {
+            if let Some(line) = self.by_mailbox.get(&mailbox) {
+                looked_at.push((mailbox, Arc::clone(&line.anchor)));
+            }
+        }
+        looked_at
+    }
+
+    /// Looks at the line again in a later round.
+    pub(crate) fn look_again(&mut self, mailbox: u64) {
+        self.rounds.push_back(mailbox);
+    }
+}
+
+impl Core {
+    /// The line for a mailbox, made if need be. `None` if there is no room for one.
+    pub(crate) fn line_for(&mut self, mailbox: u64, anchor: impl FnOnce() -> Arc<dyn Anchor>) -> Option<OwnerId> {
+        if let Some(line) = self.lines.by_mailbox.get(&mailbox) {
+            return Some(line.queue);
+        }
+        let card = OwnerCard::of_line(mailbox, &self.lines.bell, &self.lines.door);
+        let queue = self.engine.add_line(card).ok()?;
+        let line = Line {
+            queue,
+            held: None,
+            tokens: 0,
+            sent: 0,
+            handled: 0,
+            has_request: false,
+            senders: Vec::new(),
+            anchor: anchor(),
+            is_called: false,
+            retry_at: None,
+            pause: Duration::ZERO,
+        };
+        self.lines.by_mailbox.insert(mailbox, line);
+        self.lines.rounds.push_back(mailbox);
+        Some(queue)
+    }
+
+    /// The message that is next in a line.
+    pub(crate) fn next_in_line(&mut self, mailbox: u64) -> Option<Payload> {
+        let line = self.lines.by_mailbox.get(&mailbox)?;
+        match line.held {
+            Some((key, _)) => self.engine.payload(key),
+            None => self.engine.next_due(line.queue),
+        }
+    }
+
+    /// Removes a line if nothing waits in it and nothing is under way; also if all that is not known is whether the last
+    /// messages have been handled, and the recipient is gone.
+    pub(crate) fn remove_line(&mut self, mailbox: u64, is_gone: bool) -> Option<Line> {
+        let line = self.lines.by_mailbox.get(&mailbox)?;
+        let is_needed = line.held.is_some()
+            || line.expects_an_answer()
+            || (line.under_way() > 0 && !is_gone)
+            || self.engine.inbox_len(line.queue) > 0;
+        if is_needed {
+            return None;
+        }
+        self.engine.remove_line(line.queue);
+        let line = self.lines.by_mailbox.remove(&mailbox)?;
+        self.lines.forget_retry(mailbox, &line);
+        Some(line)
+    }
+}

@@ -1,0 +1,75 @@
+//! Ways to a recipient that take time: lines of messages that are due and not sent yet, messages whose place in a mailbox
+//! is taken by a token, and sends that may be refused.
+
+use super::accounts::{DeadLetterReason, Ending};
+use super::owners::OwnerId;
+use super::scheduler::{Engine, Handover};
+use super::timer::Stage;
+use crate::timing::Key;
+
+impl<P: Copy, O> Engine<P, O> {
+    /// Makes a line in which due messages for one recipient [queue](Self::queue_behind). It has no timers of its own.
+    ///
+    /// # Errors
+    /// Hands `card` back when 2³² − 1 owners and lines exist.
+    pub fn add_line(&mut self, card: O) -> Result<OwnerId, O> {
+        let line = self.add_owner(card)?;
+        self.lines += 1;
+        Ok(line)
+    }
+
+    /// Removes a line in which nobody queues.
+    pub fn remove_line(&mut self, line: OwnerId) -> Option<O> {
+        let card = self.remove_owner(line)?;
+        self.lines -= 1;
+        Some(card)
+    }
+
+    /// A timer in flight goes to its recipient by a token: until that is [handled](Self::begin) it can still be cancelled
+    /// and moved.
+    pub fn post(&mut self, key: Key) {
+        if let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::InFlight) {
+            timer.stage = Stage::Posted;
+        }
+    }
+
+    /// Whether a token stands for the timer's message.
+    pub fn is_posted(&self, key: Key) -> bool {
+        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Posted)
+    }
+
+    /// The token of a timer is handled: it is in flight until [`finish`](Self::finish).
+    pub fn begin(&mut self, key: Key) -> Option<Handover<P>> {
+        let deadline = self.wheel.deadline(key)?;
+        let timer = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Posted)?;
+        timer.stage = Stage::InFlight;
+        Some(Handover { key, deadline, payload: timer.payload })
+    }
+
+    /// A timer in flight is being handed over, which may be refused. It counts as delivered until
+    /// [`turn_back`](Self::turn_back) or [`refuse`](Self::refuse); [`arrive`](Self::arrive) makes that final.
+    pub fn depart(&mut self, key: Key) {
+        if self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight) {
+            self.accounts.end(Ending::Delivered);
+        }
+    }
+
+    /// A timer that [departed](Self::depart) was accepted.
+    pub fn arrive(&mut self, key: Key) {
+        self.forget(key, Ending::Delivered);
+    }
+
+    /// A timer that [departed](Self::depart) was refused for now: it is as if it had been [posted](Self::post).
+    pub fn turn_back(&mut self, key: Key) {
+        self.accounts.take_back();
+        if let Some(timer) = self.wheel.get_mut(key) {
+            timer.stage = Stage::Posted;
+        }
+    }
+
+    /// A timer that [departed](Self::depart) was refused for good.
+    pub fn refuse(&mut self, key: Key, reason: DeadLetterReason) {
+        self.forget(key, Ending::DeadLettered(reason));
+        self.accounts.bounce(reason);
+    }
+}
