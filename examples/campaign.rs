@@ -1,0 +1,120 @@
+//! A marketing campaign: an offer to every customer at nine o'clock, spread over ten minutes.
+//!
+//! All offers go to the timer actor in one batch, with one group and one jitter. Nine is a time of day, so they follow the
+//! wall clock. A second campaign, for ten o'clock, is called off at a quarter past nine: one request ends all of it.
+//! Customers who have unsubscribed meanwhile have stopped, and their offers become dead letters.
+//!
+//! ```sh
+//! cargo run --release --example campaign
+//! ```
+//!
+//! Runs in virtual time, and fails if somebody got a wrong offer, at a wrong time or twice, or if the offers came in a crowd.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{CancelGroup, Clock, ManualClock, ScheduleBatch, TimerActor, TimerFilter, TimerOptions};
+
+const CUSTOMERS: usize = 10_000;
+const UNSUBSCRIBED: usize = 100;
+const HOUR: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+const SPREAD: Duration = Duration::from_secs(600);
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Offer {
+    campaign: &'static str,
+}
+
+/// Who got which offer, and when.
+type Received = Arc<Mutex<Vec<(usize, &'static str, SystemTime)>>>;
+
+struct Customer {
+    number: usize,
+    clock: ManualClock,
+    received: Received,
+}
+
+impl Actor for Customer {
+    type Context = Context<Self>;
+}
+
+impl Handler<Offer> for Customer {
+    type Result = ();
+
+    fn handle(&mut self, offer: Offer, _: &mut Self::Context) {
+        if let Ok(mut received) = self.received.lock() {
+            received.push((self.number, offer.campaign, self.clock.wall()));
+        }
+    }
+}
+
+/// One offer to each, at the same time, give or take the spread.
+fn campaign(name: &'static str, at: SystemTime, customers: &[Addr<Customer>]) -> ScheduleBatch<Offer> {
+    let mut batch = ScheduleBatch::with_capacity(customers.len());
+    batch.options(TimerOptions::new().group(name).jitter(SPREAD));
+    for customer in customers {
+        batch.at(customer, at, Offer { campaign: name });
+    }
+    batch
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    System::new().block_on(async {
+        let midnight = SystemTime::UNIX_EPOCH + Duration::from_secs(20_000 * 86_400);
+        let (eight, nine, ten) = (midnight + 8 * HOUR, midnight + 9 * HOUR, midnight + 10 * HOUR);
+        let clock = ManualClock::starting_at(eight);
+        let timers = TimerActor::builder().name("campaigns").clock(clock.clone()).start()?;
+        let received = Received::default();
+        let customer = |number| Customer { number, clock: clock.clone(), received: Arc::clone(&received) }.start();
+        let mut customers: Vec<Addr<Customer>> = (0..CUSTOMERS).map(customer).collect();
+
+        for (name, at) in [("autumn sale", nine), ("last chance", ten)] {
+            let answers = timers.addr().send(campaign(name, at, &customers)).await?;
+            if let Some(refused) = answers.into_iter().find_map(Result::err) {
+                return Err(refused.to_string().into());
+            }
+        }
+        println!("08:00  {} offers wait for 09:00 to 09:10", timers.group_len("autumn sale"));
+
+        clock.advance(HOUR / 2).await;
+        customers.truncate(CUSTOMERS - UNSUBSCRIBED);
+        clock.advance(HOUR / 2).await;
+        for minute in 1..=10 {
+            clock.advance(MINUTE).await;
+            let next = timers.list(&TimerFilter::new().group("autumn sale").limit(1));
+            let next = next.first().map_or("none is left".to_owned(), |info| format!("next in {:?}", info.remaining));
+            println!("09:{minute:02}  {} to go, {next}", timers.group_len("autumn sale"));
+        }
+        clock.advance(5 * MINUTE).await;
+        let called_off = timers.addr().send(CancelGroup::new("last chance")).await?;
+        println!("09:15  {called_off} offers of the other campaign called off");
+        clock.advance(HOUR).await;
+
+        let mut received = received.lock().map_err(|_| "a customer panicked")?.clone();
+        let accounts = timers.inspect().accounts;
+        check(accounts.balance() && accounts.pending == 0, "every offer is accounted for")?;
+        check(called_off == CUSTOMERS, "the second campaign was called off as a whole")?;
+        check(accounts.recipient_stopped == UNSUBSCRIBED as u64, "who has unsubscribed gets nothing")?;
+        check(received.iter().all(|(_, campaign, _)| *campaign == "autumn sale"), "nobody got the other offer")?;
+        let in_time = |at: &SystemTime| (nine..=nine + SPREAD).contains(at);
+        check(received.iter().all(|(_, _, at)| in_time(at)), "all came between nine and ten past nine")?;
+        for minute in 0..10 {
+            let from = nine + minute * MINUTE;
+            let came = received.iter().filter(|(_, _, at)| (from..from + MINUTE).contains(at)).count();
+            check((800..1200).contains(&came), "each minute had about a tenth of the offers")?;
+        }
+        received.sort_unstable();
+        let numbers: Vec<usize> = received.iter().map(|(number, _, _)| *number).collect();
+        check(numbers == (0..CUSTOMERS - UNSUBSCRIBED).collect::<Vec<_>>(), "every customer got one offer")?;
+        println!("{} offers, one for each customer", received.len());
+        Ok(())
+    })
+}
+
+fn check(holds: bool, what: &str) -> Result<(), Box<dyn Error>> {
+    if holds { Ok(()) } else { Err(format!("it does not hold that {what}").into()) }
+}

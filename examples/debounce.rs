@@ -1,0 +1,123 @@
+//! Notes that are saved two seconds after the last keystroke: debounce by key.
+//!
+//! One editor holds many notes. Each keystroke starts the timer of its note again, which replaces the one before, since
+//! both have the note's name for a key. So a note is saved once for each burst of typing, with all that was typed, and
+//! typing in one note does not hold up another.
+//!
+//! ```sh
+//! cargo run --example debounce
+//! ```
+//!
+//! Runs in virtual time, and fails if a note was saved too early, too late, too often or incompletely.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{Clock, ManualClock, TimerActor, TimerContext, TimerOptions};
+
+const QUIET: Duration = Duration::from_secs(2);
+
+/// A keystroke in a note.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Typed {
+    note: &'static str,
+    character: char,
+}
+
+/// Nobody has typed in the note for some time.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Save(&'static str);
+
+/// What was saved so far: second, note and text.
+#[derive(Message)]
+#[rtype(result = "Vec<(u64, &'static str, String)>")]
+struct Saved;
+
+struct Editor {
+    clock: ManualClock,
+    notes: BTreeMap<&'static str, String>,
+    saved: Vec<(u64, &'static str, String)>,
+}
+
+impl Actor for Editor {
+    type Context = Context<Self>;
+}
+
+impl Handler<Typed> for Editor {
+    type Result = ();
+
+    fn handle(&mut self, Typed { note, character }: Typed, ctx: &mut Self::Context) {
+        self.notes.entry(note).or_default().push(character);
+        let by_note = TimerOptions::new().key(note);
+        if let Err(refused) = ctx.timer(by_note).after(QUIET, Save(note)) {
+            // No timer to be had: better save now than never.
+            self.handle(refused.into_message(), ctx);
+        }
+    }
+}
+
+impl Handler<Save> for Editor {
+    type Result = ();
+
+    fn handle(&mut self, Save(note): Save, _: &mut Self::Context) {
+        let text = self.notes.get(note).cloned().unwrap_or_default();
+        println!("{:>3} s  saved {note}: {text:?}", self.clock.now().as_secs());
+        self.saved.push((self.clock.now().as_secs(), note, text));
+    }
+}
+
+impl Handler<Saved> for Editor {
+    type Result = MessageResult<Saved>;
+
+    fn handle(&mut self, _: Saved, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.saved.clone())
+    }
+}
+
+/// Types one character a second.
+async fn type_in(editor: &Addr<Editor>, clock: &ManualClock, note: &'static str, text: &str) {
+    for character in text.chars() {
+        editor.do_send(Typed { note, character });
+        clock.advance(Duration::from_secs(1)).await;
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let timers = TimerActor::builder().clock(clock.clone()).install()?;
+        let editor = Editor { clock: clock.clone(), notes: BTreeMap::new(), saved: Vec::new() }.start();
+
+        type_in(&editor, &clock, "todo", "buy milk").await;
+        type_in(&editor, &clock, "diary", "rain").await;
+        clock.advance(Duration::from_secs(60)).await;
+        type_in(&editor, &clock, "todo", "!").await;
+        clock.advance(Duration::from_secs(60)).await;
+
+        let saved = editor.send(Saved).await?;
+        let expected = [
+            // The last keystroke of "buy milk" came at 7 s, that of "rain" at 11 s, and the late one at 72 s.
+            (9, "todo", "buy milk".to_owned()),
+            (13, "diary", "rain".to_owned()),
+            (74, "todo", "buy milk!".to_owned()),
+        ];
+        if saved != expected {
+            return Err(format!("saved {saved:?}, expected {expected:?}").into());
+        }
+        let accounts = timers.inspect().accounts;
+        println!(
+            "{} keystrokes, {} timers replaced, {} notes saved",
+            accounts.accepted,
+            accounts.cancelled,
+            saved.len()
+        );
+        if (accounts.accepted, accounts.cancelled, accounts.pending) != (13, 10, 0) {
+            return Err(format!("the books say {accounts:?}").into());
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,151 @@
+//! Sessions that expire half an hour after the last request.
+//!
+//! One actor holds all sessions. Each request of a user starts the user's timer again: it has the user's number for a
+//! key, and replaces the one before. A logout cancels by that key. Nobody keeps timer ids, and no session is looked at
+//! before its time has come.
+//!
+//! ```sh
+//! cargo run --example session_expiry
+//! ```
+//!
+//! Runs an afternoon in virtual time, and fails if a session ended at any other moment than it should.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{Clock, ManualClock, TimerActor, TimerContext, TimerOptions};
+
+const USERS: u64 = 500;
+const IDLE: Duration = Duration::from_secs(30 * 60);
+const AFTERNOON: Duration = Duration::from_secs(4 * 3600);
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Request {
+    user: u64,
+}
+
+/// Answers whether the user was logged in.
+#[derive(Message)]
+#[rtype(result = "bool")]
+struct Logout {
+    user: u64,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Expire {
+    user: u64,
+}
+
+/// When each session expired: the time, and the user.
+#[derive(Message)]
+#[rtype(result = "Vec<(Duration, u64)>")]
+struct Expired;
+
+struct Sessions {
+    clock: ManualClock,
+    /// Requests in the present session of each user.
+    open: BTreeMap<u64, u32>,
+    expired: Vec<(Duration, u64)>,
+}
+
+impl Actor for Sessions {
+    type Context = Context<Self>;
+}
+
+impl Handler<Request> for Sessions {
+    type Result = ();
+
+    fn handle(&mut self, Request { user }: Request, ctx: &mut Self::Context) {
+        *self.open.entry(user).or_default() += 1;
+        let refreshed = ctx.timer(TimerOptions::new().key(user)).after(IDLE, Expire { user });
+        if let Err(refused) = refreshed {
+            eprintln!("the session of {user} cannot be timed, so it ends: {refused}");
+            self.open.remove(&user);
+        }
+    }
+}
+
+impl Handler<Logout> for Sessions {
+    type Result = bool;
+
+    fn handle(&mut self, Logout { user }: Logout, ctx: &mut Self::Context) -> bool {
+        // The answer is exact: after `Cancelled` this session never expires, even if it was due already.
+        ctx.cancel_key(user).is_cancelled() && self.open.remove(&user).is_some()
+    }
+}
+
+impl Handler<Expire> for Sessions {
+    type Result = ();
+
+    fn handle(&mut self, Expire { user }: Expire, _: &mut Self::Context) {
+        self.open.remove(&user);
+        self.expired.push((self.clock.now(), user));
+    }
+}
+
+impl Handler<Expired> for Sessions {
+    type Result = MessageResult<Expired>;
+
+    fn handle(&mut self, _: Expired, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.expired.clone())
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let timers = TimerActor::builder().clock(clock.clone()).install()?;
+        let sessions = Sessions { clock: clock.clone(), open: BTreeMap::new(), expired: Vec::new() }.start();
+
+        // What should happen, kept by hand: when the session of each user ends.
+        let mut ends: BTreeMap<u64, Duration> = BTreeMap::new();
+        let mut expected = Vec::new();
+        let (mut requests, mut logouts) = (0, 0);
+        let mut random = Random(7);
+        while clock.now() < AFTERNOON {
+            clock.advance(Duration::from_millis(1 + random.below(10_000))).await;
+            let now = clock.now();
+            expected.extend(ends.extract_if(.., |_, end| *end <= now).map(|(user, end)| (end, user)));
+            let user = random.below(USERS);
+            if random.below(20) == 0 {
+                let was_open = sessions.send(Logout { user }).await?;
+                if was_open != ends.remove(&user).is_some() {
+                    return Err(format!("the logout of {user} at {now:?} answered {was_open}").into());
+                }
+                logouts += u32::from(was_open);
+            } else {
+                sessions.send(Request { user }).await?;
+                ends.insert(user, now + IDLE);
+                requests += 1;
+            }
+            if timers.inspect().pending() != ends.len() as u64 {
+                return Err(format!("{} timers for {} sessions", timers.inspect().pending(), ends.len()).into());
+            }
+        }
+        clock.advance(IDLE).await;
+        expected.extend(ends.into_iter().map(|(user, end)| (end, user)));
+
+        let mut expired = sessions.send(Expired).await?;
+        println!("{requests} requests of {USERS} users, {logouts} logouts, {} sessions expired", expired.len());
+        expired.sort_unstable();
+        expected.sort_unstable();
+        if expired != expected {
+            return Err("sessions expired at other times than they should".into());
+        }
+        Ok(())
+    })
+}
