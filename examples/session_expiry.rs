@@ -119,7 +119,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         while clock.now() < AFTERNOON {
             clock.advance(Duration::from_millis(1 + random.below(10_000))).await;
             let now = clock.now();
-            expected.extend(ends.extract_if(.., |_, end| *end <= now).map(|(user, end)| (end, user)));
+            expected.extend(ends.iter().filter(|(_, end)| **end <= now).map(|(user, end)| (*end, *user)));
+            ends.retain(|_, end| *end > now);
             let user = random.below(USERS);
             if random.below(20) == 0 {
                 let was_open = sessions.send(Logout { user }).await?;

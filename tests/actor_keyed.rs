@@ -90,6 +90,80 @@ fn o_55_the_old_message_is_suppressed_although_it_is_due() {
     });
 }
 
+/// O-55 with its repeating timers: the second tick 1 is due while the actor is busy, and never handled.
+#[test]
+fn o_55_a_repeating_timer_is_replaced_while_its_old_message_waits() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| ctx.timer(key("T").group("ticks")).at_fixed_rate(ms(10), Note("tick 1")).unwrap()).await;
+        world.run_to(11).await;
+        assert_eq!(log.take(), [("tick 1", 10)]);
+        assert_eq!((world.timers.group_len("ticks"), world.pending()), (1, 1), "labels stay from tick to tick");
+        run(&addr, move |_, ctx| {
+            let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
+            ctx.wait(slow.map(|(), _, ctx: &mut Context<_>| {
+                let old = ctx.timer_of_key("T").unwrap();
+                assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
+                ctx.timer(key("T")).at_fixed_rate(ms(10), Note("tick 2")).unwrap();
+            }));
+        })
+        .await;
+        world.run_to(21).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 1));
+        unblock.send(()).unwrap();
+        world.run_to(30).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 1));
+        world.run_to(31).await;
+        assert_eq!((log.take(), world.timers.group_len("ticks")), (vec![("tick 2", 31)], 0));
+        assert_eq!(run(&addr, |_, ctx| ctx.cancel_key("T")).await, CancelOutcome::Cancelled);
+        world.run_to(100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// The handler of a repeating timer replaces that very timer, or ends it by its key, and it does not come again.
+#[test]
+fn the_handler_of_a_repeating_timer_can_replace_it() {
+    for replaces in [true, false] {
+        in_virtual_time(
+            || TimerActor::builder().capacity(1),
+            |world| async move {
+                let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
+                    probe.on_start = Box::new(|ctx| {
+                        ctx.timer(key("T")).at_fixed_rate(ms(10), Note(1)).unwrap();
+                    });
+                    probe.hook = Box::new(move |name, ctx| {
+                        if *name == 1 && replaces {
+                            ctx.timer(key("T")).after(ms(15), Note(2)).unwrap();
+                        } else if *name == 1 {
+                            assert_eq!(ctx.cancel_key("T"), CancelOutcome::Cancelled);
+                        }
+                    });
+                });
+                world.run_to(100).await;
+                assert_eq!(log.take(), if replaces { vec![(1, 10), (2, 25)] } else { vec![(1, 10)] });
+                assert_eq!(world.pending(), 0);
+                drop(addr);
+            },
+        );
+    }
+}
+
+/// For a target, too: the repeating timer under the key ends with the one that comes in its place.
+#[test]
+fn a_repeating_timer_for_a_target_is_replaced() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.timers.timer(&addr, key("k")).with_fixed_delay(ms(10), Note(1)).unwrap();
+        world.run_to(25).await;
+        keyed(&world, Way::Message, &addr, 30, 2).await;
+        world.run_to(200).await;
+        assert_eq!(log.take(), [(1, 10), (1, 20), (2, 55)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
 /// The message of the old one is freed at once, by whatever kind of request it is replaced.
 #[test]
 fn the_message_that_is_replaced_is_freed_at_once() {

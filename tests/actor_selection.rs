@@ -194,6 +194,35 @@ fn a_group_is_counted_listed_and_cancelled_together() {
     });
 }
 
+/// Own timers end with their actor, and leave their groups then, not at their deadlines; those for it stay until they are
+/// due.
+#[test]
+fn when_an_actor_stops_its_own_timers_leave_their_groups() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u64>();
+        let payloads = census.clone();
+        run(&addr, move |_, ctx| {
+            (0..500u64).for_each(|key| {
+                ctx.timer(of("own").key(key)).after(ms(1_000_000), payloads.payload()).unwrap();
+            });
+        })
+        .await;
+        world.timers.timer(&addr, of("for it").key(1)).after(ms(1000), census.payload()).unwrap();
+        let actor = ActorId::from(&addr);
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.settle().await;
+        assert_eq!((world.timers.group_len("own"), world.timers.group_len("for it"), census.live()), (0, 1, 1));
+        assert!(world.timers.is_active(&actor, 1));
+        drop(addr);
+        world.run_to(1000).await;
+        assert_eq!((world.timers.group_len("for it"), census.live(), world.pending()), (0, 0, 0));
+        assert!(!world.timers.is_active(&actor, 1));
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.recipient_stopped), (500, 1));
+    });
+}
+
 #[test]
 fn a_filter_lets_through_what_fits_all_that_was_said() {
     in_virtual_time(TimerActor::builder, |world| async move {

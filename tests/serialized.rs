@@ -79,8 +79,8 @@ fn outcomes_and_states_are_words() {
     let words = [Cancelled, AlreadyDelivered, InProgress, NotFound].map(|outcome| through_json(&outcome));
     assert_eq!(words, ["cancelled", "already_delivered", "in_progress", "not_found"]);
     assert_eq!(through_json(&RescheduleOutcome::Rescheduled), "rescheduled");
-    let states = [TimerState::Waiting, TimerState::Due, TimerState::InFlight].map(|state| through_json(&state));
-    assert_eq!(states, ["waiting", "due", "in_flight"]);
+    let states = [TimerState::Waiting, TimerState::Due, TimerState::InFlight, TimerState::Between];
+    assert_eq!(states.map(|state| through_json(&state)), ["waiting", "due", "in_flight", "between"]);
     let accounts = Accounts { accepted: 3, delivered: 1, pending: 2, ..Accounts::default() };
     assert_eq!(through_json(&accounts)["accepted"], 3);
 }
@@ -95,6 +95,9 @@ fn what_is_known_of_a_timer_is_read_back() {
         let json = through_json(&info);
         assert_eq!(json["id"], json!(id));
         assert_eq!((&json["remaining"], &json["key"], &json["group"]), (&json!("1s250ms"), &json!(7), &json!("g")));
+        assert_eq!(json["period"], json!(null));
+        let repeats = world.timers.schedule_at_fixed_rate(&addr, ms(90_000), Note(2)).unwrap();
+        assert_eq!(through_json(&world.timers.get(repeats).unwrap())["period"], json!("1m30s"));
         assert_eq!(json["message_type"], json!(std::any::type_name::<Note<i32>>()));
     });
 }

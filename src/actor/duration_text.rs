@@ -34,6 +34,22 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
+/// A time that may be absent.
+pub(crate) mod option {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Text(#[serde(with = "super")] Duration);
+
+    pub(crate) fn serialize<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        time.map(Text).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<Text>::deserialize(deserializer)?.map(|Text(time)| time))
+    }
+}
+
 fn print(time: Duration) -> String {
     if time == Duration::MAX {
         return FOREVER.to_owned();

@@ -29,6 +29,7 @@ pub struct TimerInfo {
     /// The level of the wheel it waits on; `None` once it is due.
     pub level: Option<usize>,
     /// From one repetition to the next; `None` if it does not repeat, or follows a calendar.
+    #[cfg_attr(feature = "serde", serde(with = "duration_text::option"))]
     pub period: Option<Duration>,
     /// The type of its message.
     pub message_type: Cow<'static, str>,
