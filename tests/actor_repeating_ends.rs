@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetter, DeadLetterReason, Every, MessageSource, RescheduleOutcome, Target, TimerActor,
-    TimerContext, TimerId, TimerState,
+    TimerContext, TimerId, TimerOptions, TimerState,
 };
 use repeat_support::{Kind, times};
 use support::{
@@ -384,6 +384,33 @@ fn o_56_a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_foll
             assert_eq!((accounts.pending, accounts.cancelled), (1, 1));
         });
     }
+}
+
+/// A repetition waits, due already, behind a handler that starts its key again.
+#[test]
+fn o_55_a_periodic_timer_is_replaced_while_its_message_waits() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe::<u64>();
+        let start = |ctx: &mut Context<Probe<u64>>, name| {
+            ctx.timer(TimerOptions::new().key("T")).at_fixed_rate(ms(10), Note(name)).unwrap()
+        };
+        run(&addr, move |_, ctx| start(ctx, 1)).await;
+        world.run_to(11).await;
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        addr.do_send(support::Run(Box::new(move |_, ctx| {
+            let slow = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
+            ctx.wait(slow.map(move |(), _, ctx: &mut Context<Probe<u64>>| _ = start(ctx, 2)));
+        })));
+        world.run_to(21).await;
+        assert_eq!(log.take(), [(1, 10)], "the second one waits");
+        assert_eq!(world.pending(), 1);
+        unblock.send(()).unwrap();
+        world.run_to(30).await;
+        assert_eq!((log.len(), world.pending()), (0, 1));
+        world.run_to(31).await;
+        assert_eq!(log.take(), [(2, 31)]);
+        assert_eq!(world.pending(), 1);
+    });
 }
 
 #[test]

@@ -133,6 +133,36 @@ fn what_is_under_way_says_so_and_is_delivered_once() {
     });
 }
 
+/// A repeating timer of an actor whose mailbox never gets empty goes on, and its handler can end it.
+#[test]
+fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
+    System::new().block_on(async {
+        let mut actor = Flooded::new(|actor, ctx| {
+            let due = Due { delay: 10, index: 0 };
+            actor.ids.push(ctx.schedule_at_fixed_rate(ms(10), due).unwrap());
+        });
+        let delivered = actor.delivered();
+        let seen = Arc::clone(&delivered);
+        actor.on_due = Some(Box::new(move |actor, ctx| {
+            if seen.lock().unwrap().len() == 5 {
+                // It came through the mailbox, or the inbox was polled for once.
+                let outcome = ctx.cancel_timer(actor.ids[0]);
+                assert!(matches!(outcome, CancelOutcome::InProgress | CancelOutcome::Cancelled), "{outcome:?}");
+            }
+        }));
+        let flood = Flood::until(move || delivered.lock().unwrap().len() == 5);
+        let log = actor.run(&flood).await;
+        assert!(flood.ended_in_time(), "the flood does not stop it");
+        assert_eq!(log.len(), 5, "after the cancel none comes");
+        for (number, delivered) in (1..).zip(&log) {
+            assert!(delivered.passed >= ms(10) * number, "never early: {delivered:?}");
+        }
+        let accounts = settled(&Timers::current().unwrap()).await;
+        assert!(accounts.balance());
+        assert_eq!((accounts.delivered, accounts.pending), (5, 0));
+    });
+}
+
 #[test]
 fn a_restarted_actor_never_gets_what_was_under_way() {
     System::new().block_on(async {

@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler, Message};
 
+#[cfg(feature = "cron")]
+use super::cron::Cron;
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::every::Every;
 use super::id::TimerId;
@@ -195,6 +197,51 @@ where
         M::Result: Send,
     {
         self.timer(TimerOptions::new()).with_fixed_delay(every, message)
+    }
+
+    /// Delivers messages to this actor at the times that a cron expression names, on the wall clock: when that is stepped
+    /// the timer follows, and what it was stepped over is delivered once. No time is delivered twice.
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::{Cron, TimerContext};
+    ///
+    /// #[derive(Clone, Message)]
+    /// #[rtype(result = "()")]
+    /// struct CloseTheBooks;
+    ///
+    /// struct Ledger;
+    ///
+    /// impl Actor for Ledger {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let midnight = Cron::new("0 0 * * *").and_then(|cron| cron.in_time_zone("Europe/Berlin"));
+    ///         let _ = midnight.map(|midnight| ctx.schedule_cron(midnight, CloseTheBooks));
+    ///     }
+    /// }
+    /// # impl Handler<CloseTheBooks> for Ledger {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: CloseTheBooks, _: &mut Context<Self>) {}
+    /// # }
+    /// # System::new().block_on(async { Ledger.start(); });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more.
+    #[cfg(feature = "cron")]
+    fn schedule_cron<M>(
+        &mut self,
+        cron: Cron,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.timer(TimerOptions::new()).cron(cron, message)
     }
 
     /// Cancels a timer: one of this actor's, or any other whose id is known.

@@ -6,7 +6,7 @@
 //!    actor of the arbiter, `service/places` which owner this context is. `service/requests` fixes the deadline, stores
 //!    the message in a typed lane (`service/lanes`), gives the [engine](crate::engine) a timer for it and returns the
 //!    [`TimerId`] (`id`). A message for another actor takes the same way with a [`Target`] (`target`), as a request to
-//!    the [`TimerActor`] (`messages`, `periodic`, `batch`, `intake`) or directly (`timers`).
+//!    the [`TimerActor`] (`messages`, `periodic`, `cron`, `batch`, `intake`) or directly (`timers`).
 //! 2. The engine picks level and bucket. Only if the deadline is earlier than what the driver sleeps for is it woken.
 //! 3. The alarm rings (`service/driver`, on a `clock`, which sets an `alarm`). One bounded turn takes what is due out of the engine.
 //! 4. A message for a recipient is sent; one of the actor's own is shown to its `service/inbox`, which runs the handler.
@@ -28,6 +28,8 @@ mod builder;
 mod clock;
 mod config;
 mod context;
+#[cfg(feature = "cron")]
+mod cron;
 mod dead_letter;
 mod drain;
 #[cfg(feature = "serde")]
@@ -61,6 +63,8 @@ pub use builder::TimerActorBuilder;
 pub use clock::{Alarm, Clock, SystemClock};
 pub use config::TimerActorConfig;
 pub use context::TimerContext;
+#[cfg(feature = "cron")]
+pub use cron::{Cron, CronError, ScheduleCron};
 pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use drain::Drain;
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};

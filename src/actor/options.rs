@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler, Message};
 
+#[cfg(feature = "cron")]
+use super::cron::Cron;
 #[cfg(feature = "serde")]
 use super::duration_text;
 use super::error::ScheduleError;
@@ -196,6 +198,25 @@ where
         self.repeat(Course::fixed_delay(every), message.into())
     }
 
+    /// Delivers messages to this actor at the times that a cron expression names. Jitter moves all of them by the same time.
+    ///
+    /// # Errors
+    /// As [`schedule_cron`](crate::TimerContext::schedule_cron).
+    #[cfg(feature = "cron")]
+    pub fn cron<M>(
+        self,
+        cron: Cron,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.repeat(Course::Calendar(cron.into_calendar()), message.into())
+    }
+
     fn repeat<M>(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
         A: Handler<M>,
@@ -288,6 +309,19 @@ where
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
         self.repeat(Course::fixed_delay(every), message.into())
+    }
+
+    /// Delivers messages to the target at the times that a cron expression names. Jitter moves all of them by the same time.
+    ///
+    /// # Errors
+    /// As [`schedule_cron`](crate::Timers::schedule_cron).
+    #[cfg(feature = "cron")]
+    pub fn cron(
+        self,
+        cron: Cron,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
+        self.repeat(Course::Calendar(cron.into_calendar()), message.into())
     }
 
     fn repeat(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>> {

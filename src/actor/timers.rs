@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Message};
 
+#[cfg(feature = "cron")]
+use super::cron::Cron;
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::every::Every;
 use super::id::TimerId;
@@ -184,6 +186,25 @@ impl Timers {
         M::Result: Send,
     {
         self.timer(target, TimerOptions::new()).with_fixed_delay(every, message)
+    }
+
+    /// Delivers messages to `target` at the times that a cron expression names, on the wall clock: when that is stepped the
+    /// timer follows, and what it was stepped over is delivered once. No time is delivered twice.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more.
+    #[cfg(feature = "cron")]
+    pub fn schedule_cron<M>(
+        &self,
+        target: impl Into<Target<M>>,
+        cron: Cron,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        self.timer(target, TimerOptions::new()).cron(cron, message)
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.

@@ -58,6 +58,8 @@ use futures_util::task::AtomicWaker;
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::lines::Anchor;
+#[cfg(feature = "cron")]
+pub(crate) use self::repeating::Calendar;
 pub(crate) use self::repeating::Course;
 pub(crate) use self::requests::When;
 

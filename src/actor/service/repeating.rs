@@ -31,7 +31,7 @@ pub(crate) enum Course {
     /// So long after each delivery.
     FixedDelay { every: Every, waited: Duration },
     /// At times of day.
-    #[allow(dead_code)]
+    #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "only cron has times of day"))]
     Calendar(Calendar),
 }
 
