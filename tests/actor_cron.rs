@@ -257,6 +257,21 @@ fn steps_of_the_wall_clock_are_followed_and_what_they_skip_is_delivered_once() {
     }
 }
 
+/// Moved to an earlier time, a delivery takes the place of the one that it was.
+#[test]
+fn a_time_that_was_moved_forward_does_not_come_again() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world_at("2024-06-01T00:00:00Z");
+            let (addr, log) = world.probe();
+            let id = schedule(&world, way, &addr, Cron::new("0 * * * *").unwrap(), Note(1)).await.unwrap();
+            assert!(world.timers.reschedule_after(id, ms(50 * MINUTE)).is_rescheduled());
+            world.run_to(2 * HOUR).await;
+            assert_eq!(times(&log), [50 * MINUTE, 2 * HOUR], "{way:?}");
+        });
+    }
+}
+
 #[test]
 fn what_was_missed_is_skipped() {
     for way in Way::ALL {

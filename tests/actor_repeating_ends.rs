@@ -471,6 +471,25 @@ fn a_repetition_under_way_through_the_mailbox_is_the_last_after_a_cancel_and_mov
     });
 }
 
+/// The message that is in the mailbox stands for all that are missed while it lies there.
+#[test]
+fn what_is_missed_while_a_message_waits_in_a_mailbox_is_skipped() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), numbered()).await.unwrap();
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        world.run_to(45).await;
+        assert_eq!(log.len(), 0);
+        unblock.send(()).unwrap();
+        world.run_to(65).await;
+        assert_eq!(log.take(), [(1, 45), (2, 50), (3, 60)]);
+        drop(recluse);
+    });
+}
+
 #[test]
 fn a_source_that_panics_for_an_actor_without_addresses_ends_its_own_timer_alone() {
     in_virtual_time(TimerActor::builder, async |world| {
@@ -608,6 +627,14 @@ fn messages_and_sources_are_freed_with_their_timer() {
         assert_eq!(census.live(), 1);
         run(&addr, |_, ctx| ctx.stop()).await;
         world.settle().await;
+        assert_eq!((census.live(), world.pending()), (0, 0));
+        // What is replaced under its key is freed at once.
+        let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
+        for _ in 0..3 {
+            world.timers.timer(&target, key.clone()).at_fixed_rate(ms(10), source()).unwrap();
+            assert_eq!((census.live(), world.pending()), (1, 1));
+        }
+        assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);
         assert_eq!((census.live(), world.pending()), (0, 0));
         // The slots are used again.
         world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source()).unwrap();
