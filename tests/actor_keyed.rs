@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex};
 use actix::prelude::*;
 use actix_timers::{
     ActorId, CancelKey, CancelOutcome, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor, TimerContext,
-    TimerId, TimerKey, TimerOptions, TimerState,
+    TimerId, TimerKey, TimerOptions, TimerState, accept_tracked,
 };
 use support::{Census, Log, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
+
+accept_tracked!(Probe<u64>: Note<u64>);
 
 fn key(key: impl Into<TimerKey>) -> TimerOptions {
     TimerOptions::new().key(key)
@@ -161,6 +163,29 @@ fn a_repeating_timer_for_a_target_is_replaced() {
         world.run_to(200).await;
         assert_eq!(log.take(), [(1, 10), (1, 20), (2, 55)]);
         assert_eq!(world.pending(), 0);
+    });
+}
+
+/// Under tracked delivery a message can be replaced until its handler begins, although it is behind a token in the mailbox.
+#[test]
+fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        let target: Target<Note<u64>> = Target::tracked(&addr);
+        run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        let schedule = |name| world.timers.timer(&target, key("k")).after(ms(10), Note(name)).unwrap();
+        let first = schedule(1);
+        world.run_to(15).await;
+        assert_eq!(world.timers.get(first).unwrap().state, TimerState::Due);
+        schedule(2);
+        assert_eq!((world.timers.get(first), world.pending()), (None, 1));
+        assert!(world.timers.is_active(&addr, "k"), "all targets of one mailbox share its keys");
+        unblock.send(()).unwrap();
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(2, 25)]);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.delivered), (1, 1));
     });
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use actix_timers::engine::Accounts;
 use actix_timers::{
-    BuildError, CancelOutcome, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerActorConfig, TimerGroup, TimerId,
-    TimerInfo, TimerKey, TimerOptions, TimerState,
+    BuildError, CancelOutcome, MailboxPolicy, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerActorConfig,
+    TimerGroup, TimerId, TimerInfo, TimerKey, TimerOptions, TimerState,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -114,6 +114,11 @@ fn a_configuration_is_checked_like_a_builder() {
     assert_eq!((config.tick, config.wall_clock_check), (ms(10), Duration::MAX));
     through_json(&config);
     assert!(TimerActorBuilder::from(config).build().is_ok());
+    let text = r#"{ "mailbox_policy": { "wait": { "window": 4 } } }"#;
+    let config: TimerActorConfig = serde_json::from_str(text).unwrap();
+    assert_eq!(config.mailbox_policy, MailboxPolicy::Wait { window: 4 });
+    assert_eq!(through_json(&config)["mailbox_policy"], json!({ "wait": { "window": 4 } }));
+    assert_eq!(through_json(&MailboxPolicy::Drop), json!("drop"));
     let unknown = serde_json::from_str::<TimerActorConfig>(r#"{ "tik": "1ms" }"#).unwrap_err();
     assert!(unknown.to_string().contains("unknown field `tik`"), "{unknown}");
     for (text, expected) in [
@@ -152,7 +157,7 @@ fn a_configuration_sets_what_it_says() {
 
 #[test]
 fn times_for_machines_are_numbers() {
-    let tokens = [Token::Struct { name: "TimerActorConfig", len: 8 }, Token::Str("tick"), Token::Str("1ms")];
+    let tokens = [Token::Struct { name: "TimerActorConfig", len: 9 }, Token::Str("tick"), Token::Str("1ms")];
     assert_de_tokens_error::<serde_test::Compact<TimerActorConfig>>(
         &tokens,
         "invalid type: string \"1ms\", expected struct Duration",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::builder::TimerActorBuilder;
 #[cfg(feature = "serde")]
 use super::duration_text;
+use super::mailbox_policy::MailboxPolicy;
 
 /// The settings of a timer actor as a value: what [`TimerActorBuilder`] sets, without the clock.
 ///
@@ -40,6 +41,8 @@ pub struct TimerActorConfig {
     pub wheel_size: usize,
     /// See [`TimerActorBuilder::capacity`].
     pub capacity: usize,
+    /// See [`TimerActorBuilder::mailbox_policy`].
+    pub mailbox_policy: MailboxPolicy,
     /// See [`TimerActorBuilder::expiry_budget`].
     pub expiry_budget: usize,
     /// See [`TimerActorBuilder::intake_budget`].
@@ -59,6 +62,7 @@ impl Default for TimerActorConfig {
             tick: builder.tick,
             wheel_size: builder.wheel_size,
             capacity: builder.capacity,
+            mailbox_policy: builder.mailbox_policy,
             expiry_budget: builder.expiry_budget,
             intake_budget: builder.intake_budget,
             wall_clock_check: builder.wall_clock_check,
@@ -73,6 +77,7 @@ impl From<TimerActorConfig> for TimerActorBuilder {
             .tick(config.tick)
             .wheel_size(config.wheel_size)
             .capacity(config.capacity)
+            .mailbox_policy(config.mailbox_policy)
             .expiry_budget(config.expiry_budget)
             .intake_budget(config.intake_budget)
             .wall_clock_check(config.wall_clock_check);

@@ -9,6 +9,8 @@
 ///
 /// An actor's own timers wait in the timer actor and not in its mailbox, whatever the policy is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case", deny_unknown_fields))]
 #[non_exhaustive]
 pub enum MailboxPolicy {
     /// Messages go into the mailbox as soon as they are due, past its capacity if need be, as with `do_send`.

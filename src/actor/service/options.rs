@@ -6,7 +6,7 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
 use super::dispatch::Lined;
-use super::lanes::{Lanes, Parcel, Payload};
+use super::lanes::{Guard, Lanes, Parcel, Payload};
 use super::requests::{Admission, Moment, News, When};
 use super::{Core, Service};
 use crate::actor::error::ScheduleError;
@@ -125,16 +125,17 @@ impl Service {
         let mut core = self.core();
         let lane = lane(&mut core.lanes);
         let admitted = core.admit_with(&moment, whose, options, id, lane, stored, &mut news, &mut replaced);
-        drop(core);
-        self.discard_all(replaced);
+        self.discard_all(core, replaced);
         self.tell(news);
         self.answer(moment.delay, id, admitted)
     }
 
-    /// Drops messages of timers that have ended.
-    pub(super) fn discard_all(&self, messages: Vec<Payload>) {
+    /// Gives up the lock and drops messages of timers that have ended; the first, which mostly is the only one, in the same
+    /// step in which its timer has ended.
+    pub(super) fn discard_all<'a>(&'a self, core: Guard<'a>, messages: Vec<Payload>) {
+        let mut core = Some(core);
         for payload in messages {
-            self.discard(self.core(), payload);
+            self.discard(core.take().unwrap_or_else(|| self.core()), payload);
         }
     }
 

@@ -146,8 +146,7 @@ impl Service {
             }
             Err(Rejected { reason, stored }) => Err(Rejected { reason, stored: (work.source, stored) }),
         };
-        drop(core);
-        self.discard_all(replaced);
+        self.discard_all(core, replaced);
         self.tell(news);
         self.answer(moment.delay, id, admitted).map_err(|refused| refused.map(|(source, _)| source))
     }

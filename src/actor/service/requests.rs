@@ -253,8 +253,7 @@ impl Service {
                     (moment.delay, admitted)
                 })
                 .collect();
-            drop(core);
-            self.discard_all(replaced);
+            self.discard_all(core, replaced);
             self.tell(news);
             answers.extend(admitted.into_iter().map(|(delay, admitted)| {
                 self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message))
