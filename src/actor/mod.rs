@@ -54,6 +54,7 @@ mod target;
 pub mod testing;
 mod timer_actor;
 mod timers;
+mod trace;
 mod tracked;
 mod view;
 

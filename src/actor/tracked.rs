@@ -99,7 +99,9 @@ where
         A: Actor + Handler<M>,
     {
         self.close();
-        let Some((message, acknowledgement)) = self.service.begin::<M>(self.key, self.number) else { return };
+        let Some((message, acknowledgement, _delivering)) = self.service.begin::<M>(self.key, self.number) else {
+            return;
+        };
         let (answer, answered) = oneshot::channel();
         <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, Some(answer));
         drop(wait_for(answered, acknowledgement));

@@ -124,6 +124,7 @@ impl Service {
         drop(guard);
         drop(over);
         self.contain(|| drop(senders));
+        self.end_all_trails();
         if look {
             self.driver.wake();
         }

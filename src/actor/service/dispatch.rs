@@ -16,6 +16,7 @@ use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::mailbox_policy::MailboxPolicy;
 use crate::actor::target::Target;
+use crate::actor::trace::Delivering;
 use crate::actor::tracked::Tracked;
 use crate::engine::{DeadLetterReason, Ending, Handover};
 use crate::timing::{Key, Tick};
@@ -228,7 +229,7 @@ where
     let sent = service.contain(|| recipient.try_send(message)).unwrap_or(Ok(()));
     let now = service.read_clock();
     if sent.is_ok() {
-        service.contain(|| service.measure_lag(due.deadline));
+        let _ = service.contain(|| service.hand_over(due.key, due.deadline));
     }
     let mut guard = service.core();
     let core = &mut *guard;
@@ -296,7 +297,7 @@ where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    service.contain(|| service.measure_lag(due.deadline));
+    let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
     let answered = Answered::Request(position);
     let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, answered };
     let answer = service.contain(|| wait_for(recipient.send(message), acknowledgement)).flatten();
@@ -515,7 +516,7 @@ impl Service {
     }
 
     /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
-    pub(crate) fn begin<M>(self: &Arc<Self>, key: Key, number: u64) -> Option<(M, Acknowledgement)>
+    pub(crate) fn begin<M>(self: &Arc<Self>, key: Key, number: u64) -> Option<(M, Acknowledgement, Option<Delivering>)>
     where
         M: Message + Send + 'static,
         M::Result: Send,
@@ -535,11 +536,11 @@ impl Service {
         drop(guard);
         let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered: Answered::Token(key) };
         self.contain(|| drop(target));
-        self.contain(|| self.measure_lag(due.deadline));
+        let delivering = self.contain(|| self.hand_over(due.key, due.deadline));
         if was_full {
             self.ask_to_pump();
         }
-        Some((message, acknowledgement))
+        Some((message, acknowledgement, delivering))
     }
 
     /// The token of a message will never be handled: it is a dead letter, if the token still stands for it.

@@ -318,7 +318,7 @@ where
     let mut ids = ids.into_iter();
     for Posted { key, deadline, recipient, is_there, _target, message } in ready {
         // The clock may be the user's. Whatever it does, the rest of the run is sent.
-        service.contain(|| service.measure_lag(deadline));
+        let _delivering = service.contain(|| service.hand_over(key, deadline));
         let sent = match &recipient {
             // If a waker panics the message is in the mailbox all the same.
             Some(recipient) if is_there => service.contain(|| send(recipient, message)).unwrap_or(Ok(())),
@@ -358,7 +358,7 @@ where
 {
     let message = core.lanes.take::<M>(due.payload);
     drop(core);
-    service.measure_lag(due.deadline);
+    let _delivering = service.hand_over(due.key, due.deadline);
     if let Some(message) = message {
         <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
     }

@@ -75,6 +75,7 @@ use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
 use super::mailbox_policy::MailboxPolicy;
+use super::trace::Trails;
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report};
 use crate::timing::{Key, Tick, TickLength};
@@ -109,6 +110,8 @@ pub(crate) struct Service {
     /// Requests handled from the mailbox in this turn.
     pub(super) intake: AtomicUsize,
     pub(crate) subscribers: Subscribers,
+    /// The spans of pending timers, with the feature `tracing`.
+    pub(crate) trails: Trails,
     random: Random,
     ids: IdMaker,
     number: u32,
@@ -217,6 +220,7 @@ impl Service {
             settings,
             intake: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
+            trails: Trails::new(),
             ids: IdMaker::new(number),
             number,
             sleep: Sleep::not_yet(),

@@ -315,7 +315,9 @@ impl Service {
         let Rejected { reason, stored: message } = match admitted {
             Ok(key) => {
                 self.meters.schedule_delay.record(delay.as_secs_f64());
-                return Ok(id.unwrap_or_else(|| self.ids.id_of(key)));
+                let id = id.unwrap_or_else(|| self.ids.id_of(key));
+                self.begin_trail(key, id, delay);
+                return Ok(id);
             }
             Err(rejected) => rejected,
         };
@@ -331,17 +333,23 @@ impl Service {
     /// Cancels a timer of this service.
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
         let mut core = self.core();
-        let payload = match self.find(&core, id).and_then(|key| core.engine.cancel(key)) {
-            Ok(payload) => payload,
+        let (key, payload) = match self.find(&core, id).and_then(|key| Ok((key, core.engine.cancel(key)?))) {
+            Ok(found) => found,
             Err(reason) => return reason.into(),
         };
-        self.let_go(core, payload)
+        let outcome = self.let_go(core, payload);
+        self.end_trail(key);
+        outcome
     }
 
     /// Cancels a timer, and drops its message after unlocking.
     pub(super) fn stop(&self, mut core: Guard<'_>, key: Key) -> CancelOutcome {
         match core.engine.cancel(key) {
-            Ok(payload) => self.let_go(core, payload),
+            Ok(payload) => {
+                let outcome = self.let_go(core, payload);
+                self.end_trail(key);
+                outcome
+            }
             Err(reason) => reason.into(),
         }
     }

@@ -348,7 +348,7 @@ fn deliver<A, M>(
     service.tell(news);
     settled.leftovers.discard(service);
     let Some(message) = settled.message else { return };
-    service.measure_lag(settled.deadline);
+    let _delivering = service.hand_over(settled.key, settled.deadline);
     <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
     if settled.is_between {
         service.resume(settled.key, &settled.recurrence);
@@ -408,7 +408,7 @@ where
         let Settled { key, deadline, message, id, leftovers, .. } = settled;
         if let Some((recipient, message)) = recipient.as_ref().zip(message) {
             // The clock may be the user's. Whatever it does, the rest is sent.
-            service.contain(|| service.measure_lag(deadline));
+            let _delivering = service.contain(|| service.hand_over(key, deadline));
             // If a waker panics the message is in the mailbox all the same.
             let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
             if sent.is_err() {

@@ -13,6 +13,7 @@ use super::{Core, Service};
 use crate::actor::dead_letter::{DeadLetter, Particulars};
 use crate::actor::id::TimerId;
 use crate::actor::target::{place_in_memory, send};
+use crate::actor::trace;
 use crate::engine::DeadLetterReason;
 use crate::timing::{Key, Tick};
 
@@ -85,7 +86,7 @@ impl Service {
 
     /// Whether anybody wants to hear of dead letters.
     pub(crate) fn has_subscribers(&self) -> bool {
-        self.subscribers.any.load(Ordering::Acquire)
+        self.subscribers.any.load(Ordering::Acquire) || trace::reads_dead_letters()
     }
 
     /// The id of a pending timer whose message may get lost, if anybody wants to know.
@@ -104,6 +105,7 @@ impl Service {
         // The clock may be the user's.
         self.contain(|| {
             let Lost { id, deadline, reason, message_type, message } = lost;
+            trace::dead_letter(&self.name, id, reason, message_type);
             let (now, deadline) = (self.clock.now(), self.tick.time_of(deadline));
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
             let timer = self.name.clone();

@@ -1,0 +1,22 @@
+//! What a subscriber of `tracing` sees of timers (feature `tracing`); nothing at all without it.
+//!
+//! - An event `scheduled`, in the span of the call that schedules.
+//! - A span `timer`, from then to the end of the timer. It *follows from* the span of the call, and does not keep that
+//!   open: a timer may wait for months.
+//! - A span `deliver` in that, entered while the handler of an actor's own timer runs, or while the message is put into the
+//!   mailbox of a recipient, with the lateness.
+//! - An event `dead letter`, a warning.
+//!
+//! All of it has the target `actix_timers`, and all but the warning the level `DEBUG`.
+//!
+//! `on` and `off` have the same names: everything else is written once.
+
+#[cfg(not(feature = "tracing"))]
+mod off;
+#[cfg(feature = "tracing")]
+mod on;
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::{Delivering, Trails, dead_letter, reads_dead_letters};
+#[cfg(feature = "tracing")]
+pub(crate) use on::{Delivering, Trails, dead_letter, reads_dead_letters};
