@@ -144,3 +144,17 @@ fn whoever_waits_hears_of_it_when_the_timer_actor_stops() {
         assert!(drain(&timers, 1000).await.unwrap().is_empty(), "nor does one wait for what has stopped before");
     });
 }
+
+#[test]
+fn a_timer_that_is_never_due_is_not_waited_for() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        world.timers.schedule_after(&addr, Duration::MAX, Note(2)).unwrap();
+        let timers = world.timers.clone();
+        let draining = actix::spawn(async move { timers.drain_within(Duration::MAX).await });
+        world.run_to(20).await;
+        assert!(draining.is_finished());
+        assert_eq!((names(&draining.await.unwrap()), log.names()), (vec![2], vec![1]));
+    });
+}

@@ -5,21 +5,28 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use actix_timers::{CancelOutcome, TimerActor, TimerContext};
-use support::{Note, World, in_virtual_time, ms, run};
+use actix::prelude::{ActorContext, Addr};
+use actix_timers::{
+    CancelOutcome, DeadLetterReason, Every, MailboxPolicy, MessageSource, Target, TimerActor, TimerContext,
+    TimerOptions, Timers, accept_tracked,
+};
+use support::{Note, Probe, Run, World, count_panics, in_virtual_time, ms, panic_on_purpose, run};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
-use tracing::subscriber::with_default;
-use tracing::{Event, Subscriber, info, info_span};
+use tracing::subscriber::{Interest, with_default};
+use tracing::{Event, Metadata, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
+
+accept_tracked!(Probe<u32>: Note<u32>);
 
 #[derive(Debug, Clone)]
 struct Seen {
@@ -187,6 +194,7 @@ fn a_repeating_timer_is_one_span_with_many_deliveries() {
         assert_eq!(witness.story().named("deliver").len(), 5);
         assert_eq!(witness.story().open("timer"), 1);
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+        world.run_to(1000).await;
         assert_eq!(witness.story().open("timer"), 0);
     });
 }
@@ -207,31 +215,126 @@ fn a_dead_letter_is_a_warning() {
     });
 }
 
+/// Has timers end in some way, and looks whether their spans are closed when nothing is pending any more.
+fn spans_end(way: impl Fn(&World, &Addr<Probe<u32>>)) {
+    witnessed(all(), |world, witness| {
+        let (addr, _log) = world.probe();
+        way(&world, &addr);
+        async move {
+            world.run_to(200).await;
+            assert!(!witness.story().named("timer").is_empty());
+            drop(addr);
+            world.run_to(1000).await;
+            assert_eq!(world.pending(), 0);
+            assert_eq!(witness.story().open("timer"), 0);
+        }
+    });
+}
+
 #[test]
 fn spans_end_with_their_timers_whatever_way_those_end() {
+    // Cancelled, and in the place of another.
+    spans_end(|world, addr| {
+        let id = world.after(addr, 10, 1);
+        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+    });
+    spans_end(|world, addr| {
+        for name in 0..10 {
+            world.timers.timer(addr, TimerOptions::new().key("key")).after(ms(50), Note(name)).unwrap();
+        }
+    });
+    spans_end(|world, addr| {
+        world.timers.timer(addr, TimerOptions::new().group("group")).after(ms(50), Note(1)).unwrap();
+        world.timers.cancel_group("group");
+    });
+    // With their actor.
+    spans_end(|_, addr| {
+        addr.do_send(Run(Box::new(|_, ctx| {
+            ctx.schedule_after(Duration::from_secs(3600), Note(1)).unwrap();
+        })));
+        addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+    });
+}
+
+#[test]
+fn spans_end_however_messages_are_delivered_or_lost() {
+    let ways: [fn(&Addr<Probe<u32>>) -> Target<Note<u32>>; 4] = [
+        |addr| Target::from(addr),
+        |addr| Target::from(addr).window(1),
+        |addr| Target::from(addr).mailbox_policy(MailboxPolicy::Drop),
+        |addr| Target::tracked(addr),
+    ];
+    for target in ways {
+        spans_end(|world, addr| {
+            for name in 0..40 {
+                world.after(target(addr), 5, name);
+            }
+        });
+        spans_end(|world, addr| {
+            for name in 0..10 {
+                world.after(target(addr), 5, name);
+            }
+            addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+        });
+    }
+    spans_end(|world, addr| {
+        world.timers.schedule_at_fixed_rate(addr, Every::new(ms(5)).times(3), Note(1)).unwrap();
+    });
+    spans_end(|world, addr| {
+        count_panics();
+        let source = MessageSource::from_fn(|| -> Note<u32> {
+            panic_on_purpose();
+            Note(1)
+        });
+        world.timers.schedule_at_fixed_rate(addr, Every::new(ms(5)), source).unwrap();
+    });
+}
+
+#[test]
+fn a_drain_closes_all_spans() {
     witnessed(all(), |world, witness| async move {
         let (addr, _log) = world.probe();
-        let id = world.after(&addr, 10, 1);
-        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-        assert_eq!(witness.story().open("timer"), 0);
-        // Of those that end with their actor some are left until there are many.
-        run(&addr, |_, ctx| {
-            for name in 0..1500 {
-                ctx.schedule_after(Duration::from_secs(3600), Note(name)).unwrap();
-            }
-        })
-        .await;
-        drop(addr);
-        world.run_to(1000).await;
-        assert_eq!(world.pending(), 0);
-        let (other, _log) = world.probe();
-        for name in 0..3000 {
-            world.after(&other, 10_000, name);
+        for name in 0..10 {
+            world.after(&addr, 1000, name);
         }
-        let open = witness.story().open("timer");
-        assert!((3000..4500).contains(&open), "{open}");
+        assert_eq!(witness.story().open("timer"), 10);
         world.timers.drain();
         assert_eq!(witness.story().open("timer"), 0);
+    });
+}
+
+/// So may whoever filters, who is asked again each time.
+#[test]
+fn a_filter_may_use_timers() {
+    thread_local! {
+        static TIMERS: RefCell<Option<Timers>> = const { RefCell::new(None) };
+    }
+    struct Nosy;
+    impl<S: Subscriber> Layer<S> for Nosy {
+        fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+            Interest::sometimes()
+        }
+
+        fn enabled(&self, _: &Metadata<'_>, _: Context<'_, S>) -> bool {
+            TIMERS.with_borrow(|timers| timers.as_ref().map(Timers::inspect)).is_some()
+        }
+    }
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let _guard = tracing::subscriber::set_default(Registry::default().with(Nosy));
+        TIMERS.set(Some(world.timers.clone()));
+        world.after(&addr, 1, 1);
+        world.after(Target::tracked(&addr), 2, 2);
+        world.after(Target::from(&addr).window(1), 3, 3);
+        world.run_to(5).await;
+        assert_eq!(log.names(), [1, 2, 3]);
+        run(&addr, |_, ctx| ctx.stop()).await;
+        for target in [Target::from(&addr), Target::tracked(&addr)] {
+            world.after(target, 1, 4);
+        }
+        world.run_to(10).await;
+        assert_eq!(world.timers.inspect().accounts.dead_letters(DeadLetterReason::RecipientStopped), 2);
+        TIMERS.set(None);
     });
 }
 

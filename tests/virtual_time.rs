@@ -8,8 +8,8 @@ mod support;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, ManualClock, TimerActor, TimerContext, Timers, testing};
-use support::{Log, Note, Probe, StopWatch, WatchedClock, World, ms, paused, run};
+use actix_timers::{CancelOutcome, ManualClock, Target, TimerActor, TimerContext, Timers, testing};
+use support::{Log, Note, PATIENCE, Probe, StopWatch, WatchedClock, World, ms, paused, run};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -166,6 +166,29 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
         clock.hands.advance(ms(100)).await;
         let expected: Vec<(u32, u64)> = (1..=100).map(|name| (name, u64::from(name))).collect();
         assert_eq!(log.take(), expected);
+        arbiter.stop();
+    });
+}
+
+/// Of messages within a window it is not always known whether they have been handled. That is nothing to wait for.
+#[test]
+fn what_nobody_will_ever_tell_is_not_waited_for() {
+    System::new().block_on(async {
+        let clock = WatchedClock::new();
+        let arbiter = Arbiter::new();
+        let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
+        let probe = Probe::new(StopWatch::Manual(clock.clone()));
+        let log = probe.log.clone();
+        let here = probe.start();
+        for name in 0..3 {
+            there.schedule_after(Target::from(&here).window(3), ms(1), Note(name)).unwrap();
+        }
+        for name in 3..60 {
+            there.schedule_after(&here, ms(10 + u64::from(name)), Note(name)).unwrap();
+        }
+        // Each step would take a second if it were.
+        tokio::time::timeout(PATIENCE, clock.hands.advance(ms(100))).await.expect("time passes");
+        assert_eq!(log.names(), (0..60_u32).collect::<Vec<_>>());
         arbiter.stop();
     });
 }

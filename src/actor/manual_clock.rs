@@ -212,22 +212,30 @@ impl Future for ManualAlarm {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // A waker is foreign code: none is cloned or dropped while the hands are locked.
+        let waker = cx.waker().clone();
         let mut hands = self.clock.hands();
         if hands.now >= self.time {
             return Poll::Ready(());
         }
-        match hands.sleepers.iter_mut().find(|sleeper| sleeper.alarm == self.number) {
-            Some(sleeper) => sleeper.waker.clone_from(cx.waker()),
+        let earlier = match hands.sleepers.iter_mut().find(|sleeper| sleeper.alarm == self.number) {
+            Some(sleeper) => Some(std::mem::replace(&mut sleeper.waker, waker)),
             None => {
-                hands.sleepers.push(Sleeper { alarm: self.number, time: self.time, waker: cx.waker().clone() });
+                hands.sleepers.push(Sleeper { alarm: self.number, time: self.time, waker });
+                None
             }
-        }
+        };
+        drop(hands);
+        drop(earlier);
         Poll::Pending
     }
 }
 
 impl Drop for ManualAlarm {
     fn drop(&mut self) {
-        self.clock.hands().sleepers.retain(|sleeper| sleeper.alarm != self.number);
+        let mut hands = self.clock.hands();
+        let gone: Vec<Sleeper> = hands.sleepers.extract_if(.., |sleeper| sleeper.alarm == self.number).collect();
+        drop(hands);
+        drop(gone);
     }
 }

@@ -120,6 +120,8 @@ pub struct Engine<P, O> {
     pub(super) in_inboxes: usize,
     /// How many of the owners are lines.
     pub(super) lines: usize,
+    /// Timers that have ended, of those whose end is to be told.
+    told: Vec<Key>,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
@@ -139,6 +141,7 @@ impl<P: Copy, O> Engine<P, O> {
             accounts: Accounts::default(),
             in_inboxes: 0,
             lines: 0,
+            told: Vec::new(),
             now: 0,
             closed: false,
         }
@@ -383,6 +386,21 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.remove(id).map(|owner| owner.card)
     }
 
+    /// The end of a pending timer is to be [told](Self::told). False if there is no such timer.
+    pub fn tell_end(&mut self, key: Key) -> bool {
+        let timer = self.wheel.get_mut(key);
+        let is_pending = timer.is_some();
+        if let Some(timer) = timer {
+            timer.marks.set(Mark::Told);
+        }
+        is_pending
+    }
+
+    /// The timers that have ended since the last call, of those whose end was [to be told](Self::tell_end).
+    pub fn told(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.told)
+    }
+
     /// Refuses everything from now on.
     pub fn close(&mut self) {
         self.closed = true;
@@ -479,7 +497,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
         if timer.marks != Marks::NONE {
-            self.forget_aside(key.index(), timer.marks);
+            self.forget_aside(key, timer.marks);
         }
         let slot = key.index() as usize;
         if slot >= self.endings.len() {
@@ -491,7 +509,11 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Forgets what was kept aside for a timer that has ended.
     #[cold]
-    fn forget_aside(&mut self, slot: u32, marks: Marks) {
+    fn forget_aside(&mut self, key: Key, marks: Marks) {
+        let slot = key.index();
+        if marks.has(Mark::Told) {
+            self.told.push(key);
+        }
         if marks.has(Mark::WallTime) {
             self.wall_times.remove(slot);
         }

@@ -93,6 +93,8 @@ pub(crate) enum Mark {
     Recurrence = 4,
     /// Has a key or belongs to a group.
     Labels = 8,
+    /// Its end is to be told.
+    Told = 16,
 }
 
 /// A set of [`Mark`]s, in one byte.

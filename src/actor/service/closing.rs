@@ -58,6 +58,7 @@ impl Service {
 
     /// The driver has stopped: what is still pending can never be delivered.
     pub(crate) fn shut_down(&self) {
+        self.ask_who_traces();
         self.stopped.store(true, Ordering::Release);
         if let Some(watched) = self.watched.get() {
             watched.leave();

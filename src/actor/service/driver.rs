@@ -169,6 +169,7 @@ impl Service {
         let began = std::time::Instant::now();
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
+        self.ask_who_traces();
         let tick = self.tick.round_down(now);
         let arrivals = self.take_arrivals();
         let (mut guard, readings) = self.core_and_clocks(now);
@@ -230,8 +231,10 @@ impl Service {
         let sleep = self.until(&mut guard, next, publish, look);
         let armed = guard.armed;
         let over = self.wound_down(&mut guard, now);
+        let told = guard.engine.told();
         drop(guard);
         drop(over);
+        self.contain(|| self.end_trails(&told));
         // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
         if armed != NEVER {
             self.expect(armed);

@@ -78,7 +78,7 @@ impl Service {
         guard.escorts.insert(owner, escort);
         let sent = self.contain(|| send(self, guard, due)).flatten();
         if sent.is_some() {
-            let _ = self.hand_over(due.key, due.deadline);
+            let _ = self.contain(|| self.hand_over(due.key, due.deadline));
         }
         let mut guard = self.core();
         let under_way = guard.escorts.get_mut(&owner).filter(|escort| escort.key == due.key);

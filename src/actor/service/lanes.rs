@@ -20,6 +20,7 @@ use super::dispatch::{LineRoute, Lined, post_in_lines};
 use super::store::Store;
 use super::subscribers::Lost;
 use super::{Core, Service};
+use crate::actor::id::TimerId;
 use crate::actor::target::{Target, send};
 use crate::engine::{DeadLetterReason, Ending, Handover};
 use crate::timing::{Key, Tick};
@@ -286,6 +287,8 @@ where
     deadline: Tick,
     recipient: Option<Recipient<M>>,
     is_there: bool,
+    /// For a dead letter, if anybody wants to hear of them: a named timer loses its id when it ends.
+    id: Option<TimerId>,
     _target: Target<M>,
     message: M,
 }
@@ -302,21 +305,18 @@ where
     const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
     core.lanes.fetch(due.iter().map(|due| due.payload));
     let mut ready: Vec<Posted<M>> = Vec::with_capacity(due.len());
-    // Ids for dead letters, if anybody wants to hear of them: named timers lose theirs when they end.
-    let mut ids = Vec::new();
     for Handover { key, deadline, payload } in due.drain(..) {
         let Some(Parcel { target, message }) = core.lanes.take::<Parcel<M>>(payload) else { continue };
         let recipient = target.open();
         let is_there = recipient.as_ref().is_some_and(Recipient::connected);
-        ids.extend(service.id_for_letter(&core, key));
+        let id = service.id_for_letter(&core, key);
         core.engine.finish(key, if is_there { Ending::Delivered } else { Ending::DeadLettered(STOPPED) });
-        ready.push(Posted { key, deadline, recipient, is_there, _target: target, message });
+        ready.push(Posted { key, deadline, recipient, is_there, id, _target: target, message });
     }
     drop(core);
     let mut stopped_just_now = Vec::new();
     let mut letters = Vec::new();
-    let mut ids = ids.into_iter();
-    for Posted { key, deadline, recipient, is_there, _target, message } in ready {
+    for Posted { key, deadline, recipient, is_there, id, _target, message } in ready {
         // The clock may be the user's. Whatever it does, the rest of the run is sent.
         let _delivering = service.contain(|| service.hand_over(key, deadline));
         let sent = match &recipient {
@@ -327,7 +327,7 @@ where
         if is_there && sent.is_err() {
             stopped_just_now.push(key);
         }
-        match (ids.next(), sent) {
+        match (id, sent) {
             (Some(id), Err(message)) => letters.push(Lost {
                 id,
                 deadline,
@@ -358,7 +358,7 @@ where
 {
     let message = core.lanes.take::<M>(due.payload);
     drop(core);
-    let _delivering = service.hand_over(due.key, due.deadline);
+    let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
     if let Some(message) = message {
         <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
     }

@@ -211,8 +211,9 @@ impl Lines {
         self.is_closed
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.by_mailbox.len()
+    /// Lines in which something waits that is not in the engine's queues any more, or that wait for an answer.
+    pub(crate) fn waiting(&self) -> usize {
+        self.by_mailbox.values().filter(|line| line.held.is_some() || line.expects_an_answer()).count()
     }
 
     /// A number that no posting has had.

@@ -17,8 +17,8 @@
 //!    withdrawn; `errand`: how recipients answer.
 //! 7. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
 //! 8. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
-//! 8. `directory`: which service an id belongs to.
-//! 9. `unrest`: what is left to do at one moment, for tests in virtual time.
+//! 9. `directory`: which service an id belongs to.
+//! 10. `unrest`: what is left to do at one moment, for tests in virtual time.
 
 mod bell;
 pub(crate) mod closing;

@@ -333,23 +333,17 @@ impl Service {
     /// Cancels a timer of this service.
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
         let mut core = self.core();
-        let (key, payload) = match self.find(&core, id).and_then(|key| Ok((key, core.engine.cancel(key)?))) {
-            Ok(found) => found,
+        let payload = match self.find(&core, id).and_then(|key| core.engine.cancel(key)) {
+            Ok(payload) => payload,
             Err(reason) => return reason.into(),
         };
-        let outcome = self.let_go(core, payload);
-        self.end_trail(key);
-        outcome
+        self.let_go(core, payload)
     }
 
     /// Cancels a timer, and drops its message after unlocking.
     pub(super) fn stop(&self, mut core: Guard<'_>, key: Key) -> CancelOutcome {
         match core.engine.cancel(key) {
-            Ok(payload) => {
-                let outcome = self.let_go(core, payload);
-                self.end_trail(key);
-                outcome
-            }
+            Ok(payload) => self.let_go(core, payload),
             Err(reason) => reason.into(),
         }
     }

@@ -348,7 +348,7 @@ fn deliver<A, M>(
     service.tell(news);
     settled.leftovers.discard(service);
     let Some(message) = settled.message else { return };
-    let _delivering = service.hand_over(settled.key, settled.deadline);
+    let _delivering = service.contain(|| service.hand_over(settled.key, settled.deadline));
     <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
     if settled.is_between {
         service.resume(settled.key, &settled.recurrence);

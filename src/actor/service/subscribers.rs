@@ -22,6 +22,8 @@ use crate::timing::{Key, Tick};
 pub(crate) struct Subscribers {
     /// Whether there are any.
     any: AtomicBool,
+    /// Whether dead letters are traced, when last asked.
+    traced: AtomicBool,
     list: Mutex<Vec<Subscriber>>,
 }
 
@@ -86,7 +88,15 @@ impl Service {
 
     /// Whether anybody wants to hear of dead letters.
     pub(crate) fn has_subscribers(&self) -> bool {
-        self.subscribers.any.load(Ordering::Acquire) || trace::reads_dead_letters()
+        self.subscribers.any.load(Ordering::Acquire) || self.subscribers.traced.load(Ordering::Relaxed)
+    }
+
+    /// Asks whether dead letters are traced. To be called outside of the lock: whoever traces is asked, and that is foreign
+    /// code.
+    pub(crate) fn ask_who_traces(&self) {
+        if let Some(traced) = self.contain(trace::reads_dead_letters) {
+            self.subscribers.traced.store(traced, Ordering::Relaxed);
+        }
     }
 
     /// The id of a pending timer whose message may get lost, if anybody wants to know.

@@ -84,7 +84,7 @@ impl Service {
             accounts: core.engine.accounts(),
             next_wake,
             wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
-            waiting: core.engine.in_inboxes() + core.escorts.len() + core.lines.len(),
+            waiting: core.engine.in_inboxes() + core.escorts.len() + core.lines.waiting(),
             // An alarm of this thread that has not rung after so many turns will not before time passes: tokio's rings
             // only at its own milliseconds.
             driver: !sleeps

@@ -7,6 +7,10 @@ use tokio::sync::oneshot;
 
 use super::{Core, Service};
 use crate::actor::view::Returned;
+use crate::timing::LAST_TICK;
+
+/// A year. Where nothing is due sooner the driver has few turns, and each may look at all that is pending.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Somebody who waits for the end.
 pub(crate) struct WindDown {
@@ -48,8 +52,16 @@ impl Service {
         let accounts = core.engine.accounts();
         let in_wheel: usize = core.engine.level_stats().map(|stats| stats.entries).sum();
         let under_way = accounts.pending > in_wheel as u64;
-        let next = core.engine.next_expiration().map_or(Duration::MAX, |next| self.tick.time_of(next));
-        let is_over = |wind_down: &mut WindDown| now >= wind_down.until || (!under_way && next > wind_down.until);
+        let mut next = core.engine.next_expiration();
+        if next.is_some_and(|next| self.tick.time_of(next).saturating_sub(now) > FAR) {
+            // A bucket so far away begins long before what lies in it is due.
+            next = core.engine.unfinished().first().map(|(deadline, _)| *deadline);
+        }
+        // What is due at the end of time is never due.
+        let next = next.filter(|next| *next < LAST_TICK).map_or(Duration::MAX, |next| self.tick.time_of(next));
+        let is_over = |wind_down: &mut WindDown| {
+            now >= wind_down.until || (!under_way && (next > wind_down.until || next == Duration::MAX))
+        };
         core.wind_downs.extract_if(.., is_over).collect()
     }
 }

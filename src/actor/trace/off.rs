@@ -25,7 +25,7 @@ impl Service {
     pub(crate) fn begin_trail(&self, _: Key, _: TimerId, _: Duration) {}
 
     #[inline(always)]
-    pub(crate) fn end_trail(&self, _: Key) {}
+    pub(crate) fn end_trails(&self, _: &[Key]) {}
 
     #[inline(always)]
     pub(crate) fn end_all_trails(&self) {

@@ -15,24 +15,9 @@ use crate::actor::service::Service;
 use crate::engine::DeadLetterReason;
 use crate::timing::{Key, Tick};
 
-/// Timers looked up while the core's lock is held.
-const LOOKED_UP_AT_ONCE: usize = 256;
-
-/// The fewest spans that are worth a look for those whose timers have ended.
-const WORTH_A_SWEEP: usize = 1024;
-
-/// The spans of pending timers.
-///
-/// A timer that ends with its actor leaves its span behind. Whenever there are twice as many spans as were left by the last
-/// sweep, those are swept out.
+/// The spans of pending timers. The engine tells of those that have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Trails(Mutex<Kept>);
-
-#[derive(Debug, Default)]
-struct Kept {
-    spans: FxHashMap<Key, Span>,
-    left_by_sweep: usize,
-}
+pub(crate) struct Trails(Mutex<FxHashMap<Key, Span>>);
 
 /// Held while a message is handed over.
 pub(crate) type Delivering = Option<EnteredSpan>;
@@ -42,12 +27,12 @@ impl Trails {
         Self::default()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn spans(&self) -> MutexGuard<'_, FxHashMap<Key, Span>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remove(&self, key: Key) -> Option<Span> {
-        self.kept().spans.remove(&key)
+        self.spans().remove(&key)
     }
 }
 
@@ -74,29 +59,31 @@ impl Service {
             return;
         }
         span.follows_from(Span::current());
-        let mut kept = self.trails.kept();
-        let replaced = kept.spans.insert(key, span);
-        let is_much = kept.spans.len() > (2 * kept.left_by_sweep).max(WORTH_A_SWEEP);
-        drop(kept);
-        drop(replaced);
-        // It may have been delivered meanwhile, on another thread.
-        if self.message_type(key).is_none() {
-            self.end_trail(key);
-        }
-        if is_much {
-            self.sweep_trails();
+        self.keep_span(key, span);
+    }
+
+    /// Keeps the span of a timer until that has ended.
+    fn keep_span(&self, key: Key, span: Span) {
+        let earlier = self.trails.spans().insert(key, span);
+        drop(earlier);
+        // It may have ended already, on another thread.
+        let is_pending = self.core().engine.tell_end(key);
+        if !is_pending {
+            drop(self.trails.remove(key));
         }
     }
 
-    /// A timer has ended.
-    pub(crate) fn end_trail(&self, key: Key) {
-        drop(self.trails.remove(key));
+    /// Timers have ended: closes their spans.
+    pub(crate) fn end_trails(&self, ended: &[Key]) {
+        for key in ended {
+            drop(self.trails.remove(*key));
+        }
     }
 
     /// All timers have ended.
     pub(crate) fn end_all_trails(&self) {
-        let kept = std::mem::take(&mut *self.trails.kept());
-        drop(kept);
+        let spans = std::mem::take(&mut *self.trails.spans());
+        drop(spans);
     }
 
     /// Records how late a message is that is handed over now, and enters the span of its delivery.
@@ -105,14 +92,12 @@ impl Service {
         if !enabled!(target: "actix_timers", Level::DEBUG) {
             return None;
         }
-        let is_over = self.message_type(key).is_none();
-        let timer = match is_over {
-            true => self.trails.remove(key),
-            false => self.trails.kept().spans.get(&key).cloned(),
-        }?;
+        let timer = self.trails.remove(key)?;
         let lag = self.clock.now().saturating_sub(self.tick.time_of(deadline));
         let lag_seconds = lag.as_secs_f64();
-        Some(debug_span!(target: "actix_timers", parent: &timer, "deliver", lag_seconds).entered())
+        let delivery = debug_span!(target: "actix_timers", parent: &timer, "deliver", lag_seconds).entered();
+        self.keep_span(key, timer);
+        Some(delivery)
     }
 
     /// The type of a pending timer's message.
@@ -121,20 +106,6 @@ impl Service {
         core.engine.view(key)?;
         let lane = core.engine.payload(key).and_then(|payload| core.lanes.lane(payload.lane));
         Some(lane.map_or("", |lane| lane.message_type))
-    }
-
-    fn sweep_trails(&self) {
-        let keys: Vec<Key> = self.trails.kept().spans.keys().copied().collect();
-        let mut ended = Vec::new();
-        for keys in keys.chunks(LOOKED_UP_AT_ONCE) {
-            let core = self.core();
-            ended.extend(keys.iter().filter(|key| core.engine.view(**key).is_none()));
-        }
-        let mut kept = self.trails.kept();
-        let swept: Vec<Option<Span>> = ended.iter().map(|key| kept.spans.remove(key)).collect();
-        kept.left_by_sweep = kept.spans.len();
-        drop(kept);
-        drop(swept);
     }
 }
 
