@@ -256,9 +256,12 @@ fn spans_end_with_their_timers_whatever_way_those_end() {
     });
 }
 
+/// One of the ways to a probe.
+type Way = fn(&Addr<Probe<u32>>) -> Target<Note<u32>>;
+
 #[test]
 fn spans_end_however_messages_are_delivered_or_lost() {
-    let ways: [fn(&Addr<Probe<u32>>) -> Target<Note<u32>>; 4] = [
+    let ways: [Way; 4] = [
         |addr| Target::from(addr),
         |addr| Target::from(addr).window(1),
         |addr| Target::from(addr).mailbox_policy(MailboxPolicy::Drop),
