@@ -287,9 +287,89 @@ impl Run {
                 assert_eq!(self.engine.fail(timer.key, reason), None);
             }
             1 => self.break_off(timer),
+            2 if timer.owner.is_none() => {
+                self.engine.post(timer.key);
+                let at = self.book.position(timer.key).unwrap();
+                self.book.timers[at].is_making = false;
+                assert!(self.engine.is_posted(timer.key));
+            }
+            3 if timer.owner.is_none() => self.depart_repetition(timer),
+            4 => self.set_off(timer),
             _ => self.repeat(timer),
         }
         assert!(!self.engine.is_making(timer.key));
+    }
+
+    /// A handler runs whose end will be known; what is asked for meanwhile holds from then on.
+    fn set_off(&mut self, timer: Known) {
+        assert!(self.engine.set_off(timer.key));
+        assert!(!self.engine.set_off(timer.key), "once for each repetition");
+        let is_cancelled = self.stop_in_flight(timer.key);
+        let repeats =
+            timer.repeats.map(|repeats| Repeats { is_stopped: repeats.is_stopped || is_cancelled, ..repeats });
+        self.repeat(Known { repeats, ..timer });
+    }
+
+    /// Tries to cancel a timer in flight, sometimes.
+    fn stop_in_flight(&mut self, key: Key) -> bool {
+        let is_cancelled = self.rng.below(3) == 0;
+        if is_cancelled {
+            assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
+        }
+        is_cancelled
+    }
+
+    /// A repetition is sent in a way that may be refused: it counts as delivered, and the next as accepted, until it was.
+    fn depart_repetition(&mut self, timer: Known) {
+        let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
+        let now = at(self.now);
+        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, false);
+        self.engine.plan(timer.key, next);
+        let before = self.engine.accounts();
+        assert!(self.engine.depart_repetition(timer.key));
+        let after = self.engine.accounts();
+        assert!(after.balance());
+        let is_last = left == 1 || is_stopped;
+        assert_eq!((after.delivered, after.pending), (before.delivered + 1, before.pending - u64::from(is_last)));
+        assert!(!self.engine.depart_repetition(timer.key), "once for each repetition");
+        let is_cancelled = self.stop_in_flight(timer.key);
+        let position = self.book.position(timer.key).unwrap();
+        match self.rng.below(3) {
+            0 => {
+                let arrived = self.engine.arrive_repetition(timer.key, now);
+                if is_last || is_cancelled {
+                    assert_eq!(arrived, Repeated::Last(timer.sequence));
+                    self.book.end(timer.key, if is_last { Ending::Delivered } else { Ending::Cancelled });
+                    self.book.repeated += u64::from(!is_last);
+                    return;
+                }
+                let due = match rhythm {
+                    Rhythm::FixedRate { period, missed } => next_on_grid(due.min(now.time), period, missed, now.time),
+                    Rhythm::FixedDelay { period } => now.time + period,
+                    Rhythm::Calendar => unreachable!("nobody asked for one"),
+                };
+                self.book.repeated += 1;
+                let known = &mut self.book.timers[position];
+                known.repeats = Some(Repeats { rhythm, due, left: left - 1, is_stopped });
+                known.is_making = false;
+                self.wait_again(timer.key, due);
+                assert_eq!(arrived, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+            }
+            1 => {
+                self.engine.turn_back_repetition(timer.key);
+                let known = &mut self.book.timers[position];
+                known.is_making = false;
+                known.repeats = Some(Repeats { is_stopped: is_stopped || is_cancelled, ..timer.repeats.unwrap() });
+                assert!(self.engine.is_posted(timer.key));
+            }
+            _ => {
+                let reason = DeadLetterReason::RecipientStopped;
+                assert_eq!(self.engine.refuse_repetition(timer.key, reason), Some(timer.sequence));
+                self.book.end(timer.key, Ending::DeadLettered(reason));
+            }
+        }
+        assert_eq!(self.engine.arrive_repetition(timer.key, now), Repeated::Gone);
+        assert_eq!(self.engine.refuse_repetition(timer.key, DeadLetterReason::MailboxFull), None);
     }
 
     /// Hands the message of a timer over.
@@ -550,6 +630,10 @@ impl Run {
         assert_eq!(begun.map(|due| (due.deadline, due.payload)), posted.map(|timer| (timer.deadline, timer.sequence)));
         if begun.is_some() {
             let at = self.book.position(key).unwrap();
+            if self.book.timers[at].repeats.is_some() {
+                self.book.timers[at].is_making = true;
+                return;
+            }
             self.book.timers[at].state = TimerState::InFlight;
             self.finish(key);
         }
@@ -878,4 +962,39 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
     }
     assert_eq!(order, [(2, 1000), (3, 1000), (4, 5000), (1, 6000)]);
     assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
+}
+
+/// What was asked for while a repetition was tried holds for the next attempt, and its books are those of a last one.
+#[test]
+fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
+    for (is_closed, is_cancelled) in [(false, true), (true, false)] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(0, 10, None, 1).unwrap();
+        let rhythm = Rhythm::FixedDelay { period: Duration::from_millis(10) };
+        assert!(engine.set_recurrence(key, Recurrence::new(rhythm, Duration::from_millis(10))));
+        assert!(matches!(engine.expire(10, None, &mut 9), Due::Recipient(_)));
+        let plan = |engine: &mut Engine<u8, ()>| {
+            let next = engine.recurrence(key).unwrap().after_this(at(10), false);
+            engine.plan(key, next);
+            assert!(engine.depart_repetition(key));
+            let accounts = engine.accounts();
+            assert!(accounts.balance());
+            (accounts.accepted, accounts.delivered, accounts.pending)
+        };
+        assert_eq!(plan(&mut engine), (2, 1, 1));
+        if is_cancelled {
+            assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
+        }
+        engine.turn_back_repetition(key);
+        assert_eq!((engine.accounts().accepted, engine.accounts().pending), (1, 1));
+        if is_closed {
+            engine.close();
+        }
+        assert!(engine.begin(key).is_some() && engine.is_making(key));
+        assert_eq!(plan(&mut engine), (1, 1, 0));
+        assert_eq!(engine.arrive_repetition(key, at(10)), Repeated::Last(1));
+        assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
+        let accounts = engine.accounts();
+        assert_eq!((accounts.accepted, accounts.delivered, accounts.cancelled, accounts.pending), (1, 1, 0, 0));
+    }
 }

@@ -49,7 +49,8 @@ where
     M: Message + Send,
     M::Result: Send;
 
-/// Deliver messages with a fixed delay: each so long after the one before was delivered. The first delay counts from
+/// Deliver messages with a fixed delay: each so long after the one before was delivered; if the target is
+/// [tracked](Target::tracked), after the end of its handler. The first delay counts from
 /// [`new`](Self::new).
 ///
 /// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the

@@ -6,8 +6,8 @@ use actix::Message;
 
 /// Where the messages of a repeating timer come from: copies of one, or what a closure makes.
 ///
-/// A message that is `Clone` can be given as it is. A message is made when it is due, on the thread that delivers it, and
-/// must not take long. If the code for it panics its timer ends, and nothing else: the message counts as a dead letter with
+/// A message that is `Clone` can be given as it is. A message is made when it is due, on the thread that delivers it (under
+/// tracked delivery that of the recipient), and must not take long. If the code for it panics its timer ends, and nothing else: the message counts as a dead letter with
 /// the reason `source_panicked`.
 ///
 /// ```

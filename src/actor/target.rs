@@ -143,8 +143,8 @@ where
     /// cancelled even when it is due and lies, as it were, in the mailbox. The delivery is acknowledged when the handler
     /// ends. See [`Tracked`].
     ///
-    /// For timers that are due once. One that repeats sends its messages as such, at once: mailbox policies do not apply to
-    /// them, and a tracked target counts as stopped.
+    /// A timer that repeats never has two repetitions under way then, and a fixed delay counts from the acknowledgement. A
+    /// message of it is made when its handler is about to begin, on the thread of the recipient.
     ///
     /// ```
     /// use actix::prelude::*;

@@ -171,7 +171,8 @@ impl Timers {
         self.timer(target, TimerOptions::new()).at_fixed_rate(every, message)
     }
 
-    /// Delivers messages to `target` with a fixed delay: each so long after the one before was delivered.
+    /// Delivers messages to `target` with a fixed delay: each so long after the one before was delivered; if the
+    /// target is [tracked](Target::tracked), after the end of its handler.
     ///
     /// # Errors
     /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).

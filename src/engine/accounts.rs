@@ -134,6 +134,14 @@ impl Accounts {
         self.pending += 1;
     }
 
+    /// A repetition was not delivered after all, and none is accepted in its place.
+    pub(crate) fn take_repetition_back(&mut self) {
+        let (Some(delivered), Some(accepted)) = (self.delivered.checked_sub(1), self.accepted.checked_sub(1)) else {
+            return;
+        };
+        (self.delivered, self.accepted) = (delivered, accepted);
+    }
+
     fn count(&mut self, ending: Ending) {
         match ending {
             Ending::Delivered => self.delivered += 1,

@@ -4,7 +4,7 @@
 use super::accounts::{DeadLetterReason, Ending};
 use super::owners::OwnerId;
 use super::scheduler::{Engine, Handover};
-use super::timer::Stage;
+use super::timer::{Mark, Stage, Timer};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
@@ -25,10 +25,11 @@ impl<P: Copy, O> Engine<P, O> {
         Some(card)
     }
 
-    /// A timer in flight goes to its recipient by a token: until that is [handled](Self::begin) it can still be cancelled
-    /// and moved.
+    /// A timer in flight, or one whose message is to be made, goes to its recipient by a token: until that is
+    /// [handled](Self::begin) it can still be cancelled and moved.
     pub fn post(&mut self, key: Key) {
-        if let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::InFlight) {
+        let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
+        if let Some(timer) = self.wheel.get_mut(key).filter(under_way) {
             timer.stage = Stage::Posted;
         }
     }
@@ -38,11 +39,12 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Posted)
     }
 
-    /// The token of a timer is handled: it is in flight until [`finish`](Self::finish).
+    /// The token of a timer is handled: it is in flight until [`finish`](Self::finish). If it repeats, its message is to be
+    /// made first.
     pub fn begin(&mut self, key: Key) -> Option<Handover<P>> {
         let deadline = self.wheel.deadline(key)?;
         let timer = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Posted)?;
-        timer.stage = Stage::InFlight;
+        timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
         Some(Handover { key, deadline, payload: timer.payload })
     }
 

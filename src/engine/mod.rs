@@ -44,6 +44,7 @@
 //! ```
 
 mod accounts;
+mod departing;
 mod group;
 mod handover;
 mod key;

@@ -202,6 +202,16 @@ impl Recurrence {
         self.asked = Some(next);
     }
 
+    /// What was asked for during an earlier attempt to hand the present repetition over is what is planned now.
+    pub(super) fn settle_plan(&mut self) {
+        self.planned = self.asked.take().or(self.planned);
+    }
+
+    /// Whether nothing is planned to come after the present repetition.
+    pub(super) fn ends_with_this(&self) -> bool {
+        self.is_last() || matches!(self.planned, None | Some(Next::Never))
+    }
+
     /// The present repetition has been delivered: what comes next.
     pub(super) fn advance(&mut self) -> Next {
         let next = self.asked.take().or(self.planned.take()).unwrap_or(Next::Never);

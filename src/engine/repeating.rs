@@ -84,21 +84,32 @@ impl<P: Copy, O> Engine<P, O> {
     /// The message of a timer is handed over now: it counts as delivered, and what was [planned](Self::plan) comes next,
     /// accepted whatever the capacity. Nothing comes next once the engine is closed.
     pub fn repeat(&mut self, key: Key, now: Now) -> Repeated<P> {
-        let under_way = self.wheel.get(key).is_some_and(|timer| matches!(timer.stage, Stage::Making | Stage::InFlight));
-        let is_closed = self.closed;
-        let Some(recurrence) = self.recurrence_mut(key).filter(|_| under_way) else { return Repeated::Gone };
-        let next = if is_closed { Next::Never } else { recurrence.advance() };
-        match next {
-            Next::Never => match self.end(key, Ending::Delivered) {
+        match self.take_next(key) {
+            None => Repeated::Gone,
+            Some(Next::Never) => match self.end(key, Ending::Delivered) {
                 Some(payload) => Repeated::Last(payload),
                 None => Repeated::Gone,
             },
-            Next::At { due, wall } => {
+            Some(next) => {
                 self.accounts.repeat();
-                Repeated::Armed(self.arm(key, due, wall, now))
+                self.set_next(key, next, now)
             }
-            Next::AfterHandler => {
-                self.accounts.repeat();
+        }
+    }
+
+    /// What comes after a repetition that is under way, now that it is over; `None` if none is under way.
+    pub(super) fn take_next(&mut self, key: Key) -> Option<Next> {
+        let under_way = self.wheel.get(key).is_some_and(|timer| matches!(timer.stage, Stage::Making | Stage::InFlight));
+        let is_closed = self.closed;
+        let recurrence = self.recurrence_mut(key).filter(|_| under_way)?;
+        Some(if is_closed { Next::Never } else { recurrence.advance() })
+    }
+
+    /// Another repetition comes, which is accounted for already.
+    pub(super) fn set_next(&mut self, key: Key, next: Next, now: Now) -> Repeated<P> {
+        match next {
+            Next::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
+            Next::AfterHandler | Next::Never => {
                 self.forget_wall_time(key);
                 if let Some(timer) = self.wheel.get_mut(key) {
                     timer.stage = Stage::Between;
@@ -177,7 +188,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    fn recurrence_mut(&mut self, key: Key) -> Option<&mut Recurrence> {
+    pub(super) fn recurrence_mut(&mut self, key: Key) -> Option<&mut Recurrence> {
         self.wheel.get(key).filter(|timer| timer.marks.has(Mark::Recurrence))?;
         self.recurrences.get_mut(key.index())
     }

@@ -43,7 +43,8 @@ pub(crate) enum Stage {
     Posted,
     /// It repeats, and its message is being made.
     Making,
-    /// On its way to its recipient. If it repeats: through the mailbox of its owner.
+    /// On its way to its recipient. If it repeats: through the mailbox of its owner, in a handler under tracked delivery, or in
+    /// a send that may be refused.
     InFlight,
     /// It repeats, its message was handed over, and its next deadline is not known yet.
     Between,

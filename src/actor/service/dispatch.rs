@@ -10,7 +10,7 @@ use actix::prelude::SendError;
 use actix::{Message, Recipient};
 
 use super::errand::{Acknowledgement, Answered, wait_for};
-use super::lanes::{Guard, Lanes, Payload};
+use super::lanes::{Contents, Guard, Lanes, Payload};
 use super::lines::{Line, Posting};
 use super::subscribers::Lost;
 use super::{Core, Service};
@@ -21,7 +21,7 @@ use crate::actor::tracked::Tracked;
 use crate::engine::{DeadLetterReason, Ending, Handover};
 use crate::timing::{Key, Tick};
 
-const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
+pub(super) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
 
 /// Messages that leave one line before others have their turn.
 const FROM_ONE_LINE: usize = 64;
@@ -42,32 +42,85 @@ where
     pub(crate) posting: Option<Posting>,
 }
 
+/// What is stored for a timer whose messages take their way through a line.
+pub(super) trait InLine: Send + Sized + 'static {
+    type Message: Message<Result: Send> + Send + 'static;
+
+    /// What becomes of a message for whose token there is no room, and which is to be dropped then, if not the end of its
+    /// timer.
+    const MISS: Option<Miss>;
+
+    fn target(&self) -> Option<&Target<Self::Message>>;
+
+    fn posting(&mut self) -> &mut Option<Posting>;
+
+    /// Ends a timer for whose recipient nobody can stand in line.
+    fn bury<'a>(service: &'a Service, guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a>;
+
+    /// Sends the message itself; see [`Dispatch`].
+    fn send_plain<'a>(
+        service: &'a Arc<Service>,
+        guard: Guard<'a>,
+        mailbox: u64,
+        due: Handover<Payload>,
+        policy: MailboxPolicy,
+    ) -> (Guard<'a>, bool);
+}
+
+/// Drops a message for whose token there is no room, after unlocking.
+pub(super) type Miss = fn(&Service, Guard<'_>, Handover<Payload>);
+
 /// What can be done with messages in a line; compiled for their type.
 #[derive(Clone, Copy)]
 pub(crate) struct LineRoute {
     dispatch: Dispatch,
     posting: fn(&mut Lanes, Payload) -> Option<&mut Option<Posting>>,
+    miss: Option<Miss>,
 }
 
 /// Sends the message that is next in a line, unlocking meanwhile. False if it has to wait.
 type Dispatch = for<'a> fn(&'a Arc<Service>, Guard<'a>, u64) -> (Guard<'a>, bool);
 
 impl LineRoute {
-    pub(crate) fn of<M>() -> Self
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
-        Self { dispatch: dispatch::<M>, posting: posting::<M> }
+    pub(super) fn of<S: InLine>() -> Self {
+        Self { dispatch: dispatch::<S>, posting: posting::<S>, miss: S::MISS }
     }
 }
 
-fn posting<M>(lanes: &mut Lanes, payload: Payload) -> Option<&mut Option<Posting>>
+fn posting<S: InLine>(lanes: &mut Lanes, payload: Payload) -> Option<&mut Option<Posting>> {
+    lanes.stored_mut::<S>(payload).map(S::posting)
+}
+
+impl<M> InLine for Lined<M>
 where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    lanes.stored_mut::<Lined<M>>(payload).map(|lined| &mut lined.posting)
+    type Message = M;
+
+    const MISS: Option<Miss> = None;
+
+    fn target(&self) -> Option<&Target<M>> {
+        Some(&self.target)
+    }
+
+    fn posting(&mut self) -> &mut Option<Posting> {
+        &mut self.posting
+    }
+
+    fn bury<'a>(service: &'a Service, guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a> {
+        bury_at_once::<M>(service, guard, due)
+    }
+
+    fn send_plain<'a>(
+        service: &'a Arc<Service>,
+        guard: Guard<'a>,
+        mailbox: u64,
+        due: Handover<Payload>,
+        policy: MailboxPolicy,
+    ) -> (Guard<'a>, bool) {
+        send_plain::<M>(service, guard, mailbox, due, policy)
+    }
 }
 
 /// What is to be dropped, and told, where no lock is held.
@@ -86,18 +139,14 @@ impl<T> Aftermath<T> {
 }
 
 /// Queues what is due in the lines of its recipients, and lets the lines move.
-pub(crate) fn post_in_lines<'a, M>(
+pub(super) fn post_in_lines<'a, S: InLine>(
     service: &'a Arc<Service>,
     mut core: Guard<'a>,
     due: &mut Vec<Handover<Payload>>,
-) -> Guard<'a>
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
+) -> Guard<'a> {
     for handover in due.drain(..) {
-        let Some(lined) = core.lanes.stored::<Lined<M>>(handover.payload) else { continue };
-        let (mailbox, target) = (lined.target.mailbox(), lined.target.clone());
+        let Some(target) = core.lanes.stored::<S>(handover.payload).and_then(S::target).cloned() else { continue };
+        let mailbox = target.mailbox();
         let is_new = core.lines.get(mailbox).is_none();
         // Without a mailbox there is nobody to stand in line for.
         let queue = if mailbox == 0 { None } else { core.line_for(mailbox, || target.anchor()) };
@@ -106,7 +155,7 @@ where
                 core.engine.queue_behind(handover.key, queue);
                 core = service.pump(core, mailbox).0;
             }
-            None => core = bury_at_once::<M>(service, core, handover),
+            None => core = S::bury(service, core, handover),
         }
         drop(core);
         service.contain(|| drop(target));
@@ -151,16 +200,12 @@ fn aftermath<M: Send + 'static, T>(
 }
 
 /// See [`Dispatch`].
-fn dispatch<'a, M>(service: &'a Arc<Service>, mut guard: Guard<'a>, mailbox: u64) -> (Guard<'a>, bool)
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
+fn dispatch<'a, S: InLine>(service: &'a Arc<Service>, mut guard: Guard<'a>, mailbox: u64) -> (Guard<'a>, bool) {
     let core = &mut *guard;
     let Some(payload) = core.next_in_line(mailbox) else { return (guard, false) };
-    let Some(lined) = core.lanes.stored::<Lined<M>>(payload) else { return (guard, false) };
-    let policy = lined.target.policy().unwrap_or(service.settings.mailbox_policy);
-    let is_tracked = lined.target.is_tracked();
+    let Some(target) = core.lanes.stored::<S>(payload).and_then(S::target) else { return (guard, false) };
+    let policy = target.policy().unwrap_or(service.settings.mailbox_policy);
+    let is_tracked = target.is_tracked();
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
     // If no answer is on its way nobody would ever tell that the window is open again.
     if let MailboxPolicy::Wait { window } = policy
@@ -175,9 +220,9 @@ where
     };
     let Some(due) = due else { return (guard, false) };
     if is_tracked {
-        send_token::<M>(service, guard, mailbox, due, policy)
+        send_token::<S>(service, guard, mailbox, due, policy)
     } else {
-        send_plain::<M>(service, guard, mailbox, due, policy)
+        S::send_plain(service, guard, mailbox, due, policy)
     }
 }
 
@@ -285,7 +330,7 @@ where
 
 /// Sends a message as a request, which is always accepted unless the mailbox was closed meanwhile: true if it was, and the
 /// message is lost.
-fn send_request<M>(
+pub(super) fn send_request<M>(
     service: &Arc<Service>,
     mailbox: u64,
     position: u64,
@@ -306,30 +351,26 @@ where
     failed && !recipient.connected()
 }
 
-fn send_token<'a, M>(
+fn send_token<'a, S: InLine>(
     service: &'a Arc<Service>,
     mut guard: Guard<'a>,
     mailbox: u64,
     due: Handover<Payload>,
     policy: MailboxPolicy,
-) -> (Guard<'a>, bool)
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
+) -> (Guard<'a>, bool) {
     let core = &mut *guard;
     let number = core.lines.number();
-    let Some(lined) = core.lanes.stored_mut::<Lined<M>>(due.payload) else { return (guard, true) };
-    lined.posting = Some(Posting { mailbox, number });
-    let target = lined.target.clone();
+    let Some(stored) = core.lanes.stored_mut::<S>(due.payload) else { return (guard, true) };
+    *stored.posting() = Some(Posting { mailbox, number });
+    let Some(target) = stored.target().cloned() else { return (guard, true) };
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
     line.send_token();
     core.engine.post(due.key);
     let asks_for_room = policy != MailboxPolicy::Unbounded;
-    let kept = if asks_for_room { line.take_sender::<Tracked<M>>() } else { None };
+    let kept = if asks_for_room { line.take_sender::<Tracked<S::Message>>() } else { None };
     let recipient = kept.or_else(|| target.open_tracked());
     drop(guard);
-    let token = Tracked::<M>::new(Arc::clone(service), due.key, number);
+    let token = Tracked::<S::Message>::new(Arc::clone(service), due.key, number);
     let refused = match &recipient {
         Some(recipient) if recipient.connected() => service.contain(|| recipient.try_send(token)).and_then(Result::err),
         _ => {
@@ -370,7 +411,7 @@ impl Core {
     }
 
     /// The number under which a message is out of its line.
-    fn posting_of(&mut self, key: Key) -> Option<u64> {
+    pub(super) fn posting_of(&mut self, key: Key) -> Option<u64> {
         if !self.engine.is_posted(key) {
             return None;
         }
@@ -380,7 +421,7 @@ impl Core {
     }
 
     /// The message stays the next of its line until there is room for it.
-    fn hold(&mut self, mailbox: u64, key: Key, number: u64, now: Duration) {
+    pub(super) fn hold(&mut self, mailbox: u64, key: Key, number: u64, now: Duration) {
         if let Some(line) = self.lines.get(mailbox) {
             line.held = Some((key, number));
         }
@@ -388,7 +429,7 @@ impl Core {
     }
 
     /// Keeps a sender if it is still of use, and hands it back otherwise.
-    fn keep_sender<M>(&mut self, mailbox: u64, sender: Recipient<M>) -> Option<Recipient<M>>
+    pub(super) fn keep_sender<M>(&mut self, mailbox: u64, sender: Recipient<M>) -> Option<Recipient<M>>
     where
         M: Message + Send + 'static,
         M::Result: Send,
@@ -482,22 +523,26 @@ impl Service {
     }
 
     /// The time, for whom a panic of the clock is not to disturb.
-    fn read_clock(&self) -> Duration {
+    pub(super) fn read_clock(&self) -> Duration {
         self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
     }
 
     /// A recipient has answered.
     pub(crate) fn acknowledge(&self, mailbox: u64, answered: Answered) {
         let mut core = self.core();
-        if let Answered::Token(key) = answered {
-            core.engine.finish(key, Ending::Delivered);
-        }
+        let landed = match answered {
+            Answered::Token(key) => Some((key, core.land_repetition(key, Ending::Delivered))),
+            Answered::Request(_) => None,
+        };
         let publish = core.published.ask_to_publish();
         let idle = core.lines.answer(mailbox, answered);
         let removed = core.remove_line(mailbox, false);
         drop(core);
         let has_ended = removed.is_some();
         self.contain(|| drop((idle, removed)));
+        if let Some((key, landed)) = landed {
+            self.contain(|| self.after_landing(key, landed));
+        }
         if !has_ended {
             self.ask_to_pump();
         } else if publish {
@@ -527,6 +572,9 @@ impl Service {
             return None;
         }
         let due = core.engine.begin(key)?;
+        if core.engine.is_making(key) {
+            return self.begin_repetition(guard, due);
+        }
         let Lined { target, message, posting } = core.lanes.take::<Lined<M>>(due.payload)?;
         let mailbox = posting?.mailbox;
         let was_full = core.lines.get(mailbox).is_some_and(|line| line.is_full());
@@ -553,16 +601,26 @@ impl Service {
         let id = self.id_for_letter(core, key);
         let Some(due) = core.engine.begin(key) else { return };
         core.recall(key);
+        let miss = core.line_route(due.payload).and_then(|route| route.miss);
+        if let Some(miss) = miss.filter(|_| reason == DeadLetterReason::MailboxFull) {
+            miss(self, guard, due);
+            self.ask_to_pump();
+            return;
+        }
         let lane = core.lanes.lane(due.payload.lane).map(|lane| (lane.unload, lane.message_type));
         let unloaded =
             lane.and_then(|(unload, message_type)| Some((unload(&mut core.lanes, due.payload)?, message_type)));
-        core.engine.finish(key, Ending::DeadLettered(reason));
+        core.engine.fail(key, Ending::DeadLettered(reason));
         core.published.ask_to_publish();
         drop(guard);
         if let Some((unloaded, message_type)) = unloaded {
             match id {
                 Some(id) => {
-                    let message = self.open(unloaded.contents);
+                    let message = match unloaded.contents {
+                        Contents::Message(message) => Some(message),
+                        // None is made for whom there is nobody.
+                        Contents::Source(source) => self.contain(|| drop(source)).and(None),
+                    };
                     self.bury(Lost { id, deadline: due.deadline, reason, message_type, message });
                 }
                 None => drop(self.contain(|| drop(unloaded.contents))),

@@ -16,7 +16,7 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Handler, Message, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
-use super::dispatch::{LineRoute, Lined, post_in_lines};
+use super::dispatch::{InLine, LineRoute, Lined, post_in_lines};
 use super::store::Store;
 use super::subscribers::Lost;
 use super::{Core, Service};
@@ -166,12 +166,17 @@ impl Lanes {
             Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new(target))))
         };
         let lane = self.find_or_make::<Lined<M>, fn(Lined<M>)>(unload, type_name::<M>(), || Route::Recipient {
-            post: post_in_lines::<M>,
+            post: post_in_lines::<Lined<M>>,
             mailbox: |lanes, payload| lanes.stored::<Lined<M>>(payload).map(|lined| lined.target.mailbox()),
-            line: Some(LineRoute::of::<M>()),
+            line: Some(LineRoute::of::<Lined<M>>()),
         });
+        self.discard_in_line::<Lined<M>>(lane)
+    }
+
+    /// What leaves this lane may have a place in a line.
+    pub(super) fn discard_in_line<S: InLine>(&mut self, lane: u32) -> u32 {
         if let Some(lane) = self.lanes.get_mut(lane as usize) {
-            lane.discard = discard_lined::<M>;
+            lane.discard = discard_in_line::<S>;
         }
         lane
     }
@@ -262,19 +267,15 @@ fn discard<S: 'static>(_: &Service, mut core: Guard<'_>, payload: Payload) {
     drop(stored);
 }
 
-fn discard_lined<M>(service: &Service, mut core: Guard<'_>, payload: Payload)
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
-    let lined = core.lanes.take::<Lined<M>>(payload);
-    let posting = lined.as_ref().and_then(|lined| lined.posting);
+fn discard_in_line<S: InLine>(service: &Service, mut core: Guard<'_>, payload: Payload) {
+    let mut stored = core.lanes.take::<S>(payload);
+    let posting = stored.as_mut().and_then(|stored| *stored.posting());
     let makes_room = posting.is_some_and(|posting| core.lines.withdraw(posting));
     drop(core);
     if makes_room {
         service.ask_to_pump();
     }
-    drop(lined);
+    drop(stored);
 }
 
 /// A message that is to be sent, with what is kept only to be dropped where code of the user may run.

@@ -29,6 +29,7 @@ pub(crate) mod errand;
 mod escort;
 pub(crate) mod inbox;
 mod lanes;
+mod lined_series;
 mod lines;
 mod lookout;
 mod options;

@@ -107,7 +107,9 @@ impl Service {
         M::Result: Send,
     {
         let whose = Whose::recipient(&target);
-        self.place_series(course, options, whose, id, Lanes::of_series::<M>, (Some(target), source))
+        let is_lined = target.is_lined(self.settings.mailbox_policy);
+        let lane = if is_lined { Lanes::of_lined_series::<M> } else { Lanes::of_series::<M> };
+        self.place_series(course, options, whose, id, lane, (Some(target), source))
     }
 
     fn place_series<M>(
@@ -128,7 +130,7 @@ impl Service {
             Err(impossible) => return Err(impossible.with(source)),
         };
         let moment = Moment { deadline: recurrence.deadline(self.tick, moment.deadline), ..moment };
-        let work = Work { source, calendar };
+        let work = Work { source, calendar, ready: None };
         let (mut news, mut replaced) = (News::default(), Vec::new());
         let mut core = self.core();
         let lane = lane(&mut core.lanes);
@@ -252,7 +254,8 @@ impl Core {
             self.engine.finish(key, ending);
             return Landed::Ended(payload);
         }
-        // What is set already was set to a time of day; where the monotonic clock stands does not matter for that.
+        // What is planned already was found when the message was made. Should it be past, it is due at once, by whatever
+        // clock.
         match self.engine.repeat(key, Now { time: Duration::ZERO, wall: None }) {
             Repeated::Gone => Landed::Nothing,
             Repeated::Last(payload) => Landed::Ended(payload),

@@ -16,6 +16,7 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Handler, Message, Recipient, WeakAddr};
 
 use super::lanes::{Contents, ContextRoute, Guard, Handling, Lanes, Payload, Route, Unloaded, request};
+use super::lines::Posting;
 use super::repeating::Calendar;
 use super::requests::News;
 use super::subscribers::Lost;
@@ -36,15 +37,19 @@ where
     M::Result: Send,
 {
     /// None if the messages are for the owner itself.
-    target: Option<Target<M>>,
+    pub(super) target: Option<Target<M>>,
+    /// Its token in the mailbox, or its place as the next of its line.
+    pub(super) posting: Option<Posting>,
     /// Out while a message is made.
-    work: Option<Work<M>>,
+    pub(super) work: Option<Work<M>>,
 }
 
 /// What makes the messages of a timer, and finds its times of day if it has some.
 pub(super) struct Work<M> {
     pub(super) source: MessageSource<M>,
     pub(super) calendar: Option<Calendar>,
+    /// A message that was made and for which there was no room.
+    pub(super) ready: Option<M>,
 }
 
 impl<M> Series<M>
@@ -54,11 +59,18 @@ where
 {
     /// What makes the messages is still to be [put in](Self::put_in).
     pub(super) const fn new(target: Option<Target<M>>) -> Self {
-        Self { target, work: None }
+        Self { target, posting: None, work: None }
     }
 
     pub(super) fn put_in(&mut self, work: Work<M>) {
         self.work = Some(work);
+    }
+
+    /// There was no room for a message that was made.
+    pub(super) fn keep(&mut self, message: M) {
+        if let Some(work) = &mut self.work {
+            work.ready = Some(message);
+        }
     }
 
     fn put_back(&mut self, work: &mut Option<Work<M>>) {
@@ -68,8 +80,8 @@ where
 
 /// Which way a message takes to where it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// The handler is run here.
+pub(super) enum Way {
+    /// The handler is run here, and it will be known when it is done.
     Handler,
     /// The mailbox of its owner; it will be known when the handler is done.
     Escort,
@@ -78,7 +90,7 @@ enum Way {
 }
 
 /// A repetition that is due, and what makes its message.
-struct Begun<M>
+pub(super) struct Begun<M>
 where
     M: Message + Send,
     M::Result: Send,
@@ -91,27 +103,27 @@ where
 }
 
 /// A repetition whose message was to be made, and what comes next.
-struct Made<M>
+pub(super) struct Made<M>
 where
     M: Message + Send,
     M::Result: Send,
 {
-    due: Handover<Payload>,
+    pub(super) due: Handover<Payload>,
     recurrence: Recurrence,
-    result: Result<Ready<M>, Ending>,
+    pub(super) result: Result<Ready<M>, Ending>,
     work: Option<Work<M>>,
-    id: Option<TimerId>,
+    pub(super) id: Option<TimerId>,
 }
 
 /// A message, and what comes after it.
-struct Ready<M> {
+pub(super) struct Ready<M> {
     message: M,
     next: Next,
-    now: Now,
+    pub(super) now: Now,
 }
 
 /// A repetition on which the books are closed.
-struct Settled<M>
+pub(super) struct Settled<M>
 where
     M: Message + Send,
     M::Result: Send,
@@ -120,24 +132,24 @@ where
     deadline: Tick,
     recurrence: Recurrence,
     /// What is to be handed over, if anything is.
-    message: Option<M>,
+    pub(super) message: Option<M>,
     /// The next repetition is counted from the end of the handler.
     is_between: bool,
-    id: Option<TimerId>,
-    leftovers: Leftovers<M>,
+    pub(super) id: Option<TimerId>,
+    pub(super) leftovers: Leftovers<M>,
 }
 
 /// What is kept only to be dropped where code of the user may run.
-struct Leftovers<M>
+pub(super) struct Leftovers<M>
 where
     M: Message + Send,
     M::Result: Send,
 {
-    message: Option<M>,
-    work: Option<Work<M>>,
-    series: Option<Series<M>>,
+    pub(super) message: Option<M>,
+    pub(super) work: Option<Work<M>>,
+    pub(super) series: Option<Series<M>>,
     /// The timer ended without its message, and somebody wants to hear of it.
-    lost: Option<Lost>,
+    pub(super) lost: Option<Lost>,
 }
 
 impl<M> Leftovers<M>
@@ -146,7 +158,7 @@ where
     M::Result: Send,
 {
     /// Drops each on its own, so that a panic of one does not come on top of a panic of another.
-    fn discard(self, service: &Service) {
+    pub(super) fn discard(self, service: &Service) {
         let Self { message, work, series, lost } = self;
         lost.into_iter().for_each(|lost| service.bury(lost));
         service.contain(|| drop(message));
@@ -161,7 +173,7 @@ where
     M::Result: Send,
 {
     /// Takes out what makes the message of a timer that is due; none if the timer was cancelled.
-    fn take(service: &Service, core: &mut Core, due: Handover<Payload>) -> Option<Self> {
+    pub(super) fn take(service: &Service, core: &mut Core, due: Handover<Payload>) -> Option<Self> {
         let id = service.id_for_letter(core, due.key);
         let recurrence = *core.engine.recurrence(due.key)?;
         let series = core.lanes.stored_mut::<Series<M>>(due.payload)?;
@@ -170,14 +182,14 @@ where
     }
 
     /// Makes the message.
-    fn make(self, service: &Service, way: Way) -> Made<M> {
+    pub(super) fn make(self, service: &Service, way: Way) -> Made<M> {
         let Self { due, recurrence, mut work, id } = self;
         let made = service.contain(|| {
             let now = service.now_for(&recurrence);
             if recurrence.is_over(now) {
                 return Err(Ending::Cancelled);
             }
-            let message = work.source.next_message();
+            let message = work.ready.take().unwrap_or_else(|| work.source.next_message());
             Ok(Ready { message, next: work.after_this(&recurrence, now, way), now })
         });
         let result = made.unwrap_or(Err(Ending::DeadLettered(PANICKED)));
@@ -185,7 +197,7 @@ where
     }
 
     /// Makes none.
-    fn give_up(self, ending: Ending) -> Made<M> {
+    pub(super) fn give_up(self, ending: Ending) -> Made<M> {
         let Self { due, recurrence, work, id } = self;
         Made { due, recurrence, result: Err(ending), work: Some(work), id }
     }
@@ -214,7 +226,7 @@ where
     M::Result: Send,
 {
     /// Closes the books on this repetition and sets the next one, unless the timer was cancelled meanwhile.
-    fn settle(self, core: &mut Core, news: &mut News) -> Settled<M> {
+    pub(super) fn settle(self, core: &mut Core, news: &mut News) -> Settled<M> {
         let Self { due, recurrence, result, mut work, id } = self;
         let (mut message, mut unused, mut series, mut lost, mut is_between) = (None, None, None, None, false);
         match result {
@@ -237,14 +249,21 @@ where
                     series.put_back(&mut work);
                 }
             }
-            Err(ending) => (series, lost) = end_series(core, due, ending, id),
+            Err(ending) => {
+                (series, lost) = end_series(core, due, ending, id);
+                let ready = work.as_mut().and_then(|work| work.ready.take());
+                match (&mut lost, ready) {
+                    (Some(lost), Some(ready)) => lost.message = Some(Box::new(ready)),
+                    (_, ready) => unused = ready,
+                }
+            }
         }
         let leftovers = Leftovers { message: unused, work, series, lost };
         Settled { key: due.key, deadline: due.deadline, recurrence, message, is_between, id, leftovers }
     }
 
     /// Plans what comes after this repetition, which is in flight until it has landed.
-    fn send_off(self, core: &mut Core) -> (Option<M>, Leftovers<M>) {
+    pub(super) fn send_off(self, core: &mut Core) -> (Option<M>, Leftovers<M>) {
         let Self { due, result, mut work, id, .. } = self;
         let (mut message, mut unused, mut series, mut lost) = (None, None, None, None);
         match result {
@@ -263,7 +282,7 @@ where
 }
 
 /// Ends a timer whose message was not made.
-fn end_series<M>(
+pub(super) fn end_series<M>(
     core: &mut Core,
     due: Handover<Payload>,
     ending: Ending,
@@ -281,7 +300,12 @@ where
     (core.lanes.take(payload), lost)
 }
 
-fn letter<M: Send + 'static>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Lost {
+pub(super) fn letter<M: Send + 'static>(
+    id: TimerId,
+    deadline: Tick,
+    reason: DeadLetterReason,
+    message: Option<M>,
+) -> Lost {
     let message = message.map(|message| Box::new(message) as Box<dyn Any + Send>);
     Lost { id, deadline, reason, message_type: type_name::<M>(), message }
 }
@@ -316,13 +340,16 @@ impl Lanes {
 }
 
 /// The message of a timer that never ran is the next one of the series.
-fn unload<M>(lanes: &mut Lanes, payload: Payload) -> Option<Unloaded>
+pub(super) fn unload<M>(lanes: &mut Lanes, payload: Payload) -> Option<Unloaded>
 where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    let Series { target, work } = lanes.take::<Series<M>>(payload)?;
-    let mut source = work?.source;
+    let Series { target, work, .. } = lanes.take::<Series<M>>(payload)?;
+    let Work { mut source, ready, .. } = work?;
+    if let Some(message) = ready {
+        return Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new((target, source)))));
+    }
     Some(Unloaded::new(Contents::Source(Box::new(move || Box::new(source.next_message()))), Some(Box::new(target))))
 }
 
