@@ -121,7 +121,7 @@ async fn sent(service: Data<Service>) -> HttpResponse {
 }
 
 async fn scrape(service: Data<Service>) -> HttpResponse {
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(service.metrics.render())
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(actix_timers::scrape(|| service.metrics.render()))
 }
 
 fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {

@@ -45,8 +45,10 @@ async fn answer(listener: TcpListener, recorder: PrometheusHandle) -> std::io::R
         .await
 }
 
+/// Numbers that belong together.
 async fn scrape(recorder: web::Data<PrometheusHandle>) -> impl Responder {
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(recorder.render())
+    let page = actix_timers::scrape(|| recorder.render());
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page)
 }
 
 /// A histogram keeps every sample until this.

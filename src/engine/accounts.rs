@@ -72,7 +72,7 @@ pub struct Accounts {
     pub rescheduled: u64,
     /// Requests refused because of the capacity.
     pub refused_capacity: u64,
-    /// Requests refused because the service is closed.
+    /// Requests refused because the service is closed, or the actor they came from has stopped.
     pub refused_closed: u64,
 }
 

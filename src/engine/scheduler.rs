@@ -181,6 +181,7 @@ impl<P: Copy, O> Engine<P, O> {
             return Err(Refused { refusal: Refusal::Capacity, payload });
         }
         if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
+            self.accounts.refused_closed += 1;
             return Err(Refused { refusal: Refusal::OwnerEnded, payload });
         }
         let key = self.wheel.insert(self.now, deadline, Timer::new(payload)).map_err(|timer| {

@@ -64,6 +64,7 @@ catalogue! {
     BUILD_INFO = gauge("actix_timers_build_info", Unit::Count, &["version"], "Always 1; the label tells the version of actix-timers");
     TICK = gauge("actix_timers_tick_seconds", Unit::Seconds, &[], "Length of a tick: the resolution of deadlines");
     WHEEL_SIZE = gauge("actix_timers_wheel_size", Unit::Count, &[], "Buckets in one turn of a level");
+    CAPACITY = gauge("actix_timers_capacity", Unit::Count, &[], "Timers that may be pending at a time");
     HORIZON = gauge("actix_timers_horizon_seconds", Unit::Seconds, &[], "What one turn of the topmost level covers");
     PENDING = gauge("actix_timers_pending", Unit::Count, &[], "Timers that have not ended yet");
     WHEEL_DEPTH = gauge("actix_timers_wheel_depth", Unit::Count, &[], "Levels that exist now");
@@ -77,10 +78,11 @@ catalogue! {
     SCHEDULED = counter("actix_timers_scheduled_total", &[], "Timers accepted");
     RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Deadlines moved");
     CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, those included that ended with their actor");
-    REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests refused: capacity, or stopped");
+    REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests refused: capacity, stopped, duplicate_id, or invalid (a period of zero, or never due)");
     DELIVERED = counter("actix_timers_delivered_total", &[], "Messages handed over");
     DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over");
     RETURNED = counter("actix_timers_returned_total", &[], "Timers given back by a drain");
+    RETRIES = counter("actix_timers_retries_total", &[], "Times a recipient was tried again whose mailbox had been full");
     CASCADES = counter("actix_timers_cascades_total", &["from_level"], "Buckets of this level spread over the level below");
     CASCADED = counter("actix_timers_cascaded_entries_total", &["from_level"], "Timers moved from this level to the level below");
     WAKEUPS = counter("actix_timers_wakeups_total", &["reason"], "Times the driver ran: its alarm rang, it was called, or it was late and the watch stood in");

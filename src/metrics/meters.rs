@@ -1,8 +1,8 @@
 //! The handles of one timer actor, and how they are fed.
 //!
 //! Histograms are recorded when something happens. Counters and gauges are published from the books of the engine, all
-//! at once and at most every [`PUBLISH_EVERY`]: an operation costs nothing for them, and what is published together was
-//! true at one moment, so that the books balance.
+//! together, at most every [`PUBLISH_EVERY`] and at every [`scrape`](crate::scrape): an operation costs nothing for them, and
+//! what is published together was true at one moment, so that the books balance.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use super::catalogue::{self as names, CATALOGUE, Kind};
+use super::tally::{Level, Tally};
 use crate::engine::{Accounts, DeadLetterReason, EngineConfig};
 use crate::timing::LevelStats;
 
@@ -33,6 +34,7 @@ pub(crate) struct Published {
     last: Option<Duration>,
     stale: bool,
     hurried: bool,
+    reports: u64,
 }
 
 impl Published {
@@ -44,6 +46,18 @@ impl Published {
     /// From now on the driver is told of everything that happens.
     pub(crate) fn hurry(&mut self) {
         self.hurried = true;
+    }
+
+    /// A number for the next report: those that are published in the wrong order are told apart by it.
+    pub(crate) const fn number(&mut self) -> u64 {
+        self.reports += 1;
+        self.reports
+    }
+
+    /// It was due, and could not be done: says when it is to be tried again.
+    pub(crate) const fn put_off(&mut self, now: Duration) -> Option<Duration> {
+        self.stale = true;
+        Some(now.saturating_add(PUBLISH_EVERY))
     }
 
     /// Whether to publish now, and if not, when.
@@ -64,6 +78,9 @@ impl Published {
 /// What is published, taken at one moment.
 #[derive(Debug)]
 pub(crate) struct Report {
+    pub(crate) number: u64,
+    /// How often a mailbox that was full was tried again.
+    pub(crate) retries: u64,
     pub(crate) accounts: Accounts,
     pub(crate) levels: Vec<LevelStats>,
     pub(crate) horizon: Duration,
@@ -83,21 +100,37 @@ pub(crate) struct Meters {
     alarms: Counter,
     calls: Counter,
     watches: Counter,
-    scheduled: Counter,
-    rescheduled: Counter,
-    cancelled: Counter,
-    refused_capacity: Counter,
-    refused_stopped: Counter,
-    delivered: Counter,
-    dead_letters: [Counter; DeadLetterReason::ALL.len()],
-    returned: Counter,
-    pending: Gauge,
+    pub(crate) refused_duplicate: Counter,
+    pub(crate) refused_invalid: Counter,
+    board: Mutex<Board>,
+}
+
+/// What is published, and what was published last.
+struct Board {
+    number: u64,
+    books: Books,
+    rescheduled: Tally,
+    refused_capacity: Tally,
+    refused_stopped: Tally,
+    retries: Tally,
     wheel_depth: Gauge,
     horizon: Gauge,
     delay_queue: Gauge,
     next_expiration: Gauge,
     oldest_overdue: Gauge,
-    levels: Mutex<Vec<LevelMeters>>,
+    levels: Vec<LevelMeters>,
+}
+
+/// The accounts, which are in balance whenever they are published.
+struct Books {
+    scheduled: Tally,
+    delivered: Tally,
+    cancelled: Tally,
+    dead_letters: [Tally; DeadLetterReason::ALL.len()],
+    returned: Tally,
+    pending: Level,
+    /// What outcomes are ahead of what the engine has counted.
+    ahead: u64,
 }
 
 struct LevelMeters {
@@ -105,8 +138,8 @@ struct LevelMeters {
     occupied: Gauge,
     buckets: Gauge,
     fullest: Gauge,
-    cascades: Counter,
-    cascaded: Counter,
+    cascades: Tally,
+    cascaded: Tally,
 }
 
 impl Meters {
@@ -115,11 +148,13 @@ impl Meters {
         describe();
         let timer_label = || ("timer", timer.to_string());
         let plain_counter = |name: &'static str| counter!(name, &[timer_label()]);
+        let tally = |name: &'static str| Tally::new(plain_counter(name));
         let plain_gauge = |name: &'static str| gauge!(name, &[timer_label()]);
         let reason = |name: &'static str, reason: &str| counter!(name, &[timer_label(), ("reason", reason.to_owned())]);
         gauge!(names::BUILD_INFO.name, &[timer_label(), ("version", env!("CARGO_PKG_VERSION").to_owned())]).set(1.0);
         plain_gauge(names::TICK.name).set(config.tick.length().as_secs_f64());
         plain_gauge(names::WHEEL_SIZE.name).set(config.wheel_size.get() as f64);
+        plain_gauge(names::CAPACITY.name).set(config.capacity as f64);
         Self {
             timer: Arc::clone(timer),
             delivery_lag: histogram!(names::DELIVERY_LAG.name, &[timer_label()]),
@@ -129,21 +164,31 @@ impl Meters {
             alarms: reason(names::WAKEUPS.name, "alarm"),
             calls: reason(names::WAKEUPS.name, "call"),
             watches: reason(names::WAKEUPS.name, "watch"),
-            scheduled: plain_counter(names::SCHEDULED.name),
-            rescheduled: plain_counter(names::RESCHEDULED.name),
-            cancelled: plain_counter(names::CANCELLED.name),
-            refused_capacity: reason(names::REJECTED.name, "capacity"),
-            refused_stopped: reason(names::REJECTED.name, "stopped"),
-            delivered: plain_counter(names::DELIVERED.name),
-            dead_letters: DeadLetterReason::ALL.map(|why| reason(names::DEAD_LETTERS.name, why.as_str())),
-            returned: plain_counter(names::RETURNED.name),
-            pending: plain_gauge(names::PENDING.name),
-            wheel_depth: plain_gauge(names::WHEEL_DEPTH.name),
-            horizon: plain_gauge(names::HORIZON.name),
-            delay_queue: plain_gauge(names::DELAY_QUEUE.name),
-            next_expiration: plain_gauge(names::NEXT_EXPIRATION.name),
-            oldest_overdue: plain_gauge(names::OLDEST_OVERDUE.name),
-            levels: Mutex::new(vec![LevelMeters::register(timer, 0)]),
+            refused_duplicate: reason(names::REJECTED.name, "duplicate_id"),
+            refused_invalid: reason(names::REJECTED.name, "invalid"),
+            board: Mutex::new(Board {
+                number: 0,
+                books: Books {
+                    scheduled: tally(names::SCHEDULED.name),
+                    delivered: tally(names::DELIVERED.name),
+                    cancelled: tally(names::CANCELLED.name),
+                    dead_letters: DeadLetterReason::ALL
+                        .map(|why| Tally::new(reason(names::DEAD_LETTERS.name, why.as_str()))),
+                    returned: tally(names::RETURNED.name),
+                    pending: Level::new(plain_gauge(names::PENDING.name)),
+                    ahead: 0,
+                },
+                rescheduled: tally(names::RESCHEDULED.name),
+                refused_capacity: Tally::new(reason(names::REJECTED.name, "capacity")),
+                refused_stopped: Tally::new(reason(names::REJECTED.name, "stopped")),
+                retries: tally(names::RETRIES.name),
+                wheel_depth: plain_gauge(names::WHEEL_DEPTH.name),
+                horizon: plain_gauge(names::HORIZON.name),
+                delay_queue: plain_gauge(names::DELAY_QUEUE.name),
+                next_expiration: plain_gauge(names::NEXT_EXPIRATION.name),
+                oldest_overdue: plain_gauge(names::OLDEST_OVERDUE.name),
+                levels: vec![LevelMeters::register(timer, 0)],
+            }),
         }
     }
 
@@ -160,33 +205,50 @@ impl Meters {
         self.advance_duration.record(took.as_secs_f64());
     }
 
+    /// Publishes a report, unless a later one was published before it.
     pub(crate) fn publish(&self, report: &Report) {
-        let accounts = &report.accounts;
-        self.scheduled.absolute(accounts.accepted);
-        self.rescheduled.absolute(accounts.rescheduled);
-        self.cancelled.absolute(accounts.cancelled);
-        self.refused_capacity.absolute(accounts.refused_capacity);
-        self.refused_stopped.absolute(accounts.refused_closed);
-        self.delivered.absolute(accounts.delivered);
-        for (counter, reason) in self.dead_letters.iter().zip(DeadLetterReason::ALL) {
-            counter.absolute(accounts.dead_letters(reason));
+        let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        if report.number > board.number {
+            board.publish(report, &self.timer);
         }
-        self.returned.absolute(accounts.returned);
-        self.pending.set(accounts.pending as f64);
+    }
+}
+
+impl Board {
+    fn publish(&mut self, report: &Report, timer: &Arc<str>) {
+        self.number = report.number;
+        self.books.publish(&report.accounts);
+        self.rescheduled.show(report.accounts.rescheduled);
+        self.refused_capacity.show(report.accounts.refused_capacity);
+        self.refused_stopped.show(report.accounts.refused_closed);
+        self.retries.show(report.retries);
         self.wheel_depth.set(report.levels.len() as f64);
         self.horizon.set(report.horizon.as_secs_f64());
         self.delay_queue.set(report.queued_buckets as f64);
         self.next_expiration.set(report.until_next.as_secs_f64());
         self.oldest_overdue.set(report.overdue.as_secs_f64());
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         for stats in &report.levels {
-            if stats.level == levels.len() {
-                levels.push(LevelMeters::register(&self.timer, stats.level));
+            if stats.level == self.levels.len() {
+                self.levels.push(LevelMeters::register(timer, stats.level));
             }
-            if let Some(level) = levels.get(stats.level) {
+            if let Some(level) = self.levels.get_mut(stats.level) {
                 level.publish(stats);
             }
         }
+    }
+}
+
+impl Books {
+    /// What an outcome is ahead was accepted once more for it, so that the books balance.
+    fn publish(&mut self, accounts: &Accounts) {
+        self.ahead += self.delivered.show(accounts.delivered);
+        self.ahead += self.cancelled.show(accounts.cancelled);
+        for (tally, reason) in self.dead_letters.iter_mut().zip(DeadLetterReason::ALL) {
+            self.ahead += tally.show(accounts.dead_letters(reason));
+        }
+        self.ahead += self.returned.show(accounts.returned);
+        self.scheduled.show(accounts.accepted + self.ahead);
+        self.pending.show(accounts.pending);
     }
 }
 
@@ -198,18 +260,18 @@ impl LevelMeters {
             occupied: gauge!(names::LEVEL_OCCUPIED.name, &labels("level")),
             buckets: gauge!(names::LEVEL_BUCKETS.name, &labels("level")),
             fullest: gauge!(names::LEVEL_FULLEST.name, &labels("level")),
-            cascades: counter!(names::CASCADES.name, &labels("from_level")),
-            cascaded: counter!(names::CASCADED.name, &labels("from_level")),
+            cascades: Tally::new(counter!(names::CASCADES.name, &labels("from_level"))),
+            cascaded: Tally::new(counter!(names::CASCADED.name, &labels("from_level"))),
         }
     }
 
-    fn publish(&self, stats: &LevelStats) {
+    fn publish(&mut self, stats: &LevelStats) {
         self.entries.set(stats.entries as f64);
         self.occupied.set(stats.occupied as f64);
         self.buckets.set(stats.buckets as f64);
         self.fullest.set(stats.fullest as f64);
-        self.cascades.absolute(stats.cascades);
-        self.cascaded.absolute(stats.cascaded);
+        self.cascades.show(stats.cascades);
+        self.cascaded.show(stats.cascaded);
     }
 }
 
@@ -226,6 +288,18 @@ fn describe() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_put_off_is_due_later() {
+        let mut published = Published::default();
+        let ms = Duration::from_millis;
+        published.ask_to_publish();
+        assert_eq!(published.is_due(ms(5)), Ok(()));
+        let later = ms(5) + PUBLISH_EVERY;
+        assert_eq!(published.put_off(ms(5)), Some(later));
+        assert_eq!(published.is_due(ms(6)), Err(Some(later)));
+        assert_eq!(published.is_due(later), Ok(()));
+    }
 
     #[test]
     fn nothing_is_published_unless_something_happened_and_not_too_often() {

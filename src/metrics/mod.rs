@@ -1,7 +1,8 @@
 //! Metrics: what operators see of a timer actor.
 //!
 //! 1. `catalogue`: every metric with kind, unit, labels and help. The only place that spells a name.
-//! 2. `meters`: the handles of one timer actor, made once, and how they are fed.
+//! 2. `meters`: the handles of one timer actor, made once, and how they are fed; `tally`: counters that keep the books.
+//! 3. `gate`: keeps scrapes and publications apart; see [`scrape`](crate::scrape).
 //!
 //! The crate calls only the `metrics` facade: the application installs a recorder, **before** the first timer actor
 //! starts, or the handles stay silent. Histograms need their buckets from the application, too; here is how with
@@ -20,7 +21,9 @@
 //! ```
 
 mod catalogue;
+pub(crate) mod gate;
 mod meters;
+mod tally;
 
 pub use catalogue::{
     CATALOGUE, DURATION_BUCKETS, Kind, LAG_BUCKETS, Metric, SCHEDULE_DELAY_BUCKETS, histogram_buckets,

@@ -66,9 +66,7 @@ impl Service {
         let ending = Ending::DeadLettered(DeadLetterReason::ServiceStopped);
         let lost = self.empty(ending, |core, key, deadline| (self.id_for_letter(core, key), deadline));
         let withdrawn = self.withdraw_all(ending);
-        let now = self.clock.now();
-        let report = self.report(&self.core(), now);
-        self.meters.publish(&report);
+        self.publish();
         let reason = DeadLetterReason::ServiceStopped;
         for ((id, deadline), message_type, unloaded) in lost {
             let Unloaded { contents, target } = unloaded;

@@ -20,7 +20,7 @@ use super::lanes::{Guard, Payload};
 use super::{Core, NEVER, Service, places};
 use crate::actor::clock::Alarm;
 use crate::engine::{Due, Handover, OwnerId};
-use crate::metrics::Wakeup;
+use crate::metrics::{Wakeup, gate};
 use crate::timing::Tick;
 
 /// Steps of the wall clock smaller than this are left to the check that each timer gets when it is due.
@@ -224,7 +224,11 @@ impl Service {
             guard.published.ask_to_publish();
         }
         let (report, publish) = match guard.published.is_due(now) {
-            Ok(()) => (Some(self.report(&guard, now)), None),
+            Ok(()) => match gate::try_enter() {
+                Some(pass) => (Some((pass, self.report(&mut guard, now))), None),
+                // A scrape goes on, which has published by itself.
+                None => (None, guard.published.put_off(now)),
+            },
             Err(later) => (None, later),
         };
         let look = (!steady).then(|| now.saturating_add(self.settings.wall_clock_check));
@@ -233,6 +237,10 @@ impl Service {
         let over = self.wound_down(&mut guard, now);
         let told = guard.engine.told();
         drop(guard);
+        // Before anything foreign runs, which may scrape.
+        if let Some((_pass, report)) = report {
+            self.meters.publish(&report);
+        }
         drop(over);
         self.contain(|| self.end_trails(&told));
         // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
@@ -240,9 +248,6 @@ impl Service {
             self.expect(armed);
         }
         Self::wake_all(wakers);
-        if let Some(report) = report {
-            self.meters.publish(&report);
-        }
         self.meters.turned(began.elapsed());
         if more { Turn::More } else { Turn::Sleep(sleep) }
     }

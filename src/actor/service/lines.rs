@@ -167,6 +167,8 @@ pub(crate) struct Lines {
     /// All lines made, in the order in which they are looked at when others are made.
     rounds: VecDeque<u64>,
     postings: u64,
+    /// How often a mailbox that was full was tried again.
+    tried_again: u64,
     is_closed: bool,
     bell: Arc<Bell>,
     door: Arc<dyn Door>,
@@ -181,6 +183,7 @@ impl Default for Lines {
             retries: BTreeSet::new(),
             rounds: VecDeque::new(),
             postings: 0,
+            tried_again: 0,
             is_closed: false,
             bell: Arc::new(Bell::silent()),
             door: Arc::new(NoDoor),
@@ -261,9 +264,15 @@ impl Lines {
             self.retries.remove(&(time, mailbox));
             if let Some(line) = self.by_mailbox.get_mut(&mailbox).filter(|line| line.retry_at == Some(time)) {
                 line.retry_at = None;
+                self.tried_again += 1;
                 self.call(mailbox);
             }
         }
+    }
+
+    /// How often a mailbox that was full was tried again.
+    pub(crate) const fn retries(&self) -> u64 {
+        self.tried_again
     }
 
     /// When to try again.

@@ -78,7 +78,7 @@ use super::id::IdMaker;
 use super::mailbox_policy::MailboxPolicy;
 use super::trace::Trails;
 use crate::engine::{Engine, EngineConfig, OwnerId};
-use crate::metrics::{Meters, Published, Report};
+use crate::metrics::{Meters, Published, Report, gate};
 use crate::timing::{Key, Tick, TickLength};
 
 /// "No alarm is set."
@@ -283,9 +283,20 @@ impl Service {
         full
     }
 
-    pub(crate) fn report(&self, core: &Core, now: Duration) -> Report {
+    /// Publishes what is true now; see [`scrape`](crate::scrape).
+    pub(crate) fn publish(&self) {
+        // The clock may be the user's; if it panics, nothing is said to be late.
+        let now = self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO);
+        let _pass = gate::enter();
+        let report = self.report(&mut self.core(), now);
+        self.meters.publish(&report);
+    }
+
+    pub(crate) fn report(&self, core: &mut Core, now: Duration) -> Report {
         let next = core.engine.next_expiration().map(|tick| self.tick.time_of(tick));
         Report {
+            number: core.published.number(),
+            retries: core.lines.retries(),
             accounts: core.engine.accounts(),
             levels: core.engine.level_stats().collect(),
             horizon: self.tick.time_of(core.engine.horizon()),

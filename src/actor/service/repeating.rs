@@ -127,7 +127,10 @@ impl Service {
     {
         let (moment, recurrence, calendar) = match self.begin_course(course, options) {
             Ok(begun) => begun,
-            Err(impossible) => return Err(impossible.with(source)),
+            Err(impossible) => {
+                self.meters.refused_invalid.increment(1);
+                return Err(impossible.with(source));
+            }
         };
         let moment = Moment { deadline: recurrence.deadline(self.tick, moment.deadline), ..moment };
         let work = Work { source, calendar, ready: None };

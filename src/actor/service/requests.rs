@@ -322,7 +322,10 @@ impl Service {
             Err(rejected) => rejected,
         };
         Err(match reason {
-            Rejection::Duplicate(id) => ScheduleError::DuplicateId { id, message },
+            Rejection::Duplicate(id) => {
+                self.meters.refused_duplicate.increment(1);
+                ScheduleError::DuplicateId { id, message }
+            }
             Rejection::Refused(Refusal::Capacity) => {
                 ScheduleError::CapacityReached { capacity: self.settings.engine.capacity, message }
             }

@@ -168,8 +168,7 @@ impl Service {
             self.driver.wake();
         }
         if self.is_stopped() {
-            let report = self.report(&self.core(), now);
-            self.meters.publish(&report);
+            self.publish();
             return IDLE;
         }
         if matches!(turn, Some(Turn::More)) {

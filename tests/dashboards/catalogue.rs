@@ -1,0 +1,108 @@
+//! Every metric and every label that a dashboard or a rule names is there.
+
+use actix_timers::metrics::{CATALOGUE, Kind};
+use promql_parser::label::Matchers;
+use promql_parser::parser::{self, Expr, VectorSelector};
+
+use crate::files;
+
+/// Of Prometheus itself.
+const NOT_OURS: [&str; 1] = ["up"];
+const OF_THE_SCRAPE: [&str; 2] = ["job", "instance"];
+
+/// All selectors of an expression, and whether each is looked at as a rate.
+fn selectors<'a>(expression: &'a Expr, as_rate: bool, found: &mut Vec<(&'a VectorSelector, bool)>) {
+    let mut all = |parts: &[&'a Expr], as_rate| parts.iter().for_each(|part| selectors(part, as_rate, found));
+    match expression {
+        Expr::Aggregate(part) => all(&[&*part.expr], as_rate),
+        Expr::Unary(part) => all(&[&*part.expr], as_rate),
+        Expr::Paren(part) => all(&[&*part.expr], as_rate),
+        Expr::Subquery(part) => all(&[&*part.expr], as_rate),
+        Expr::Binary(part) => all(&[&*part.lhs, &*part.rhs], as_rate),
+        Expr::Call(call) => {
+            let as_rate = as_rate || matches!(call.func.name, "rate" | "increase" | "resets");
+            call.args.args.iter().for_each(|part| selectors(part, as_rate, found));
+        }
+        Expr::VectorSelector(selector) => found.push((selector, as_rate)),
+        Expr::MatrixSelector(matrix) => found.push((&matrix.vs, as_rate)),
+        Expr::NumberLiteral(_) | Expr::StringLiteral(_) | Expr::Extension(_) => {}
+    }
+}
+
+fn parsed(expression: &str) -> Expr {
+    parser::parse(expression).unwrap_or_else(|wrong| panic!("{expression}: {wrong}"))
+}
+
+/// Whether the counters in it may stand outside of a rate: books are added up.
+fn check(place: &str, expression: &str, may_add_up: bool, must_select: &[&str]) {
+    let expression = parsed(expression);
+    let mut found = Vec::new();
+    selectors(&expression, false, &mut found);
+    assert!(!found.is_empty(), "{place}: {expression}");
+    for (selector, as_rate) in found {
+        let name = selector.name.as_deref().unwrap_or_else(|| panic!("{place}: a selector without a name"));
+        let labels = &selector.matchers;
+        let names: Vec<&str> = labels.matchers.iter().map(|matcher| matcher.name.as_str()).collect();
+        for label in must_select {
+            assert!(names.contains(label), "{place}: {name} is not selected by {label}");
+        }
+        if !NOT_OURS.contains(&name) {
+            check_selector(place, name, labels, as_rate || may_add_up);
+        }
+    }
+}
+
+fn check_selector(place: &str, name: &str, labels: &Matchers, as_rate: bool) {
+    if name.contains(':') {
+        let recorded = files::rules("record");
+        assert!(recorded.iter().any(|(rule, _)| rule == name), "{place}: {name} is not recorded");
+        return;
+    }
+    let series = |name: &str, kind: Kind| match kind {
+        Kind::Histogram(_) => ["bucket", "sum", "count"].map(|part| format!("{name}_{part}")).to_vec(),
+        Kind::Gauge | Kind::Counter => vec![name.to_owned()],
+    };
+    let metric = CATALOGUE.iter().find(|metric| series(metric.name, metric.kind).iter().any(|series| series == name));
+    let metric = metric.unwrap_or_else(|| panic!("{place}: {name} is not in the catalogue"));
+    assert!(as_rate || metric.kind == Kind::Gauge, "{place}: {name} is a counter, and not in a rate");
+    for matcher in &labels.matchers {
+        let label = matcher.name.as_str();
+        let is_known = label == "timer" || OF_THE_SCRAPE.contains(&label) || metric.labels.contains(&label);
+        assert!(is_known, "{place}: {name} has no label {label}");
+    }
+}
+
+#[test]
+fn every_expression_of_the_dashboards_is_of_the_catalogue() {
+    for name in files::DASHBOARDS {
+        for (title, expression) in files::expressions(&files::dashboard(name)) {
+            check(&title, &files::filled_in(&expression), false, &["job", "instance", "timer"]);
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_of_the_catalogue() {
+    let (recorded, alerts) = (files::rules("record"), files::rules("alert"));
+    assert_eq!((recorded.len(), alerts.len()), (7, 9));
+    for (name, expression) in recorded.into_iter().chain(alerts) {
+        check(&name, &expression, name == "actix_timers:accounts:drift" || name == "ActixTimersDown", &[]);
+    }
+}
+
+/// Words in the texts that look like a metric are one, and every metric is explained.
+#[test]
+fn the_catalogue_and_the_docs_agree() {
+    let operations = files::read("docs/operations.md");
+    for metric in CATALOGUE {
+        let short = metric.name.strip_prefix("actix_timers_").unwrap();
+        assert!(operations.contains(&format!("`{short}`")), "docs/operations.md does not explain {short}");
+    }
+    for file in ["README.md", "docs/operations.md", "docs/semantics.md", "dashboards/README.md"] {
+        let text = files::read(file);
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
+        for word in text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_")) {
+            assert!(CATALOGUE.iter().any(|metric| word == metric.name), "{file} names {word}");
+        }
+    }
+}
