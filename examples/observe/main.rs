@@ -82,7 +82,7 @@ impl Actor for Shop {
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.run_interval(LOT_EVERY, |shop, ctx| {
             (0..ORDERS_IN_A_LOT).for_each(|_| shop.ask(0, ctx));
-            (0..ORDERS_IN_A_LOT / 10).for_each(|_| shop.remind(&ctx.address()));
+            (0..ORDERS_IN_A_LOT / 10).for_each(|_| shop.remind(ctx.address()));
         });
     }
 }
@@ -92,7 +92,8 @@ impl Handler<Answer> for Shop {
 
     fn handle(&mut self, answer: Answer, _: &mut Context<Self>) {
         if let Some(timeout) = answer.timeout {
-            self.timers.cancel(timeout);
+            // Too late if it was due already.
+            let _ = self.timers.cancel(timeout);
         }
     }
 }
@@ -104,7 +105,7 @@ impl Handler<NotAnswered> for Shop {
         let pause = Duration::from_millis(500 << attempt.min(6));
         let options = TimerOptions::new().jitter(pause / 2);
         let again = TryAgain { attempt: attempt + 1 };
-        let _ = self.timers.timer(&ctx.address(), options).after(pause, again);
+        let _ = self.timers.timer(ctx.address(), options).after(pause, again);
     }
 }
 
