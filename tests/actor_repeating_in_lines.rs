@@ -733,12 +733,19 @@ fn what_counts_as_delivered_was_handled_once_however_often_there_is_no_room() {
             })
             .collect();
         eventually(|| timers.inspect().accounts.delivered > 2000).await;
+        let mut cancelled = Vec::new();
         for round in 0..400 {
             let id = ids[random.index_of(&ids)];
-            match random.below(4) {
-                0 => assert_ne!(timers.cancel(id), CancelOutcome::AlreadyDelivered),
-                _ => assert_ne!(timers.reschedule_after(id, ms(random.below(3))), RescheduleOutcome::AlreadyDelivered),
-            }
+            // One that was cancelled while a repetition was under way has ended with that.
+            let may_be_over = cancelled.contains(&id);
+            let is_delivered = match random.below(4) {
+                0 => {
+                    cancelled.push(id);
+                    timers.cancel(id) == CancelOutcome::AlreadyDelivered
+                }
+                _ => timers.reschedule_after(id, ms(random.below(3))) == RescheduleOutcome::AlreadyDelivered,
+            };
+            assert!(may_be_over || !is_delivered);
             assert!(timers.inspect().accounts.balance());
             if round % 8 == 0 {
                 tokio::task::yield_now().await;
