@@ -30,6 +30,7 @@ struct Number {
 impl Drop for Number {
     fn drop(&mut self) {
         if self.is_slow {
+            // Long enough for the watch to step in, if it did.
             std::thread::sleep(LONG);
         }
     }
@@ -111,6 +112,7 @@ impl HistogramFn for SlowLags {
     fn record(&self, _: f64) {
         let number = self.recorded.fetch_add(1, Ordering::SeqCst) + 1;
         if number == self.slow.load(Ordering::SeqCst) {
+            // As above: while this message is being handed over.
             std::thread::sleep(LONG);
         }
     }
