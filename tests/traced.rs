@@ -8,7 +8,7 @@ mod support;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use actix::prelude::{ActorContext, Addr};
@@ -121,8 +121,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
     }
 }
 
+/// One test at a time: who is interested in a span or event is cached for the process, and while there is a single
+/// subscriber only the thread that comes first is asked, also one that has none.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a test in both kinds of virtual time, each with a witness of its own.
 fn witnessed<F: Future<Output = ()>>(most: LevelFilter, test: impl Fn(World, Witness) -> F) {
+    let _alone = alone();
     // The two worlds are worlds of their own: a witness sees one of them.
     let witnesses = [Witness::default(), Witness::default()];
     let number = std::cell::Cell::new(0);
@@ -322,6 +330,7 @@ fn a_filter_may_use_timers() {
             TIMERS.with_borrow(|timers| timers.as_ref().map(Timers::inspect)).is_some()
         }
     }
+    let _alone = alone();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let _guard = tracing::subscriber::set_default(Registry::default().with(Nosy));
@@ -358,6 +367,7 @@ fn a_subscriber_may_use_timers() {
             let _ = self.0.inspect();
         }
     }
+    let _alone = alone();
     support::paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, log) = world.probe();
