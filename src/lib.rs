@@ -6,6 +6,8 @@
 
 #[cfg(feature = "actix")]
 mod actor;
+#[cfg(feature = "durable")]
+pub mod durable;
 pub mod engine;
 #[cfg(feature = "actix")]
 pub mod metrics;
