@@ -1,167 +1,78 @@
 //! Something to look at: an endless load, and its metrics for Prometheus.
 //!
 //! ```sh
-//! cargo run --release --example observe -- 127.0.0.1:9464
+//! cargo run --release --example observe
 //! ```
 //!
 //! A shop asks another service for each order, with a timeout that mostly is cancelled by the answer; what was not answered
-//! is tried again later, and reminders are set for minutes, hours and days ahead. `dashboards/README.md` tells how to point
-//! a Prometheus at it. Ctrl-C ends it.
+//! is tried again later, and reminders are set for minutes, hours and days ahead. With `--incident` something goes wrong
+//! every other minute, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Ctrl-C
+//! ends it.
+//!
+//! In the order of reading: `shop` and `clerk`, the actors; `incident`, what goes wrong; `page`, the endpoint for
+//! Prometheus; `args`, what the user says.
 
-use std::time::Duration;
+mod args;
+mod clerk;
+mod incident;
+mod page;
+mod shop;
+
+use std::error::Error;
+use std::process::ExitCode;
 
 use actix::prelude::*;
-use actix_timers::{Target, TimerActor, TimerId, TimerOptions, Timers};
-use actix_web::{App, HttpResponse, HttpServer, Responder, web};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use actix_timers::TimerActor;
+use actix_web::{App, HttpServer, web};
 
-const ADDRESS: &str = "127.0.0.1:9464";
-/// The shop opens orders in small lots.
-const LOT_EVERY: Duration = Duration::from_millis(20);
-const ORDERS_IN_A_LOT: u64 = 40;
-/// One order in so many is not answered in time.
-const UNANSWERED: u64 = 50;
-const TIMEOUT: Duration = Duration::from_secs(2);
-const REMINDERS: [Duration; 4] = [
-    Duration::from_secs(20),
-    Duration::from_secs(10 * 60),
-    Duration::from_secs(6 * 3600),
-    Duration::from_secs(7 * 24 * 3600),
-];
+use crate::args::{Options, Request};
+use crate::shop::Shop;
 
-/// Some answer has come for the order whose timeout this is.
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Answer {
-    timeout: Option<TimerId>,
-}
+/// Some hours of the load would fit in, a minute of the incident `overload` does not.
+const CAPACITY: usize = 250_000;
+/// A request that is under way at the end may take so many seconds more.
+const GRACE: u64 = 1;
 
-#[derive(Message)]
-#[rtype(result = "()")]
-struct NotAnswered {
-    attempt: u32,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct TryAgain {
-    attempt: u32,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Remind;
-
-struct Shop {
-    timers: Timers,
-    orders: u64,
-    reminded: u64,
-}
-
-impl Shop {
-    /// Asks for an answer, and sets a timeout in case that none comes. A refusal shows in the metrics.
-    fn ask(&mut self, attempt: u32, ctx: &mut Context<Self>) {
-        let me = ctx.address();
-        let timeout = self.timers.schedule_after(&me, TIMEOUT, NotAnswered { attempt }).ok();
-        self.orders += 1;
-        if !self.orders.is_multiple_of(UNANSWERED) {
-            let soon = TimerOptions::new().jitter(Duration::from_millis(300));
-            let _ = self.timers.timer(&me, soon).after(Duration::from_millis(5), Answer { timeout });
+fn main() -> ExitCode {
+    let options = match args::parse(std::env::args().skip(1)) {
+        Ok(Request::Help) => {
+            print!("{}", args::help());
+            return ExitCode::SUCCESS;
         }
-    }
-
-    fn remind(&self, customer: impl Into<Target<Remind>>) {
-        let ahead = REMINDERS[self.orders as usize / 3 % REMINDERS.len()];
-        let _ = self.timers.timer(customer, TimerOptions::new().jitter(ahead)).after(ahead, Remind);
-    }
+        Ok(Request::Run(options)) => options,
+        Err(wrong) => return give_up(&format!("{wrong}; see --help")),
+    };
+    System::new().block_on(run(options)).map_or_else(|wrong| give_up(&wrong.to_string()), |()| ExitCode::SUCCESS)
 }
 
-impl Actor for Shop {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Context<Self>) {
-        ctx.run_interval(LOT_EVERY, |shop, ctx| {
-            (0..ORDERS_IN_A_LOT).for_each(|_| shop.ask(0, ctx));
-            (0..ORDERS_IN_A_LOT / 10).for_each(|_| shop.remind(ctx.address()));
-        });
-    }
+fn give_up(why: &str) -> ExitCode {
+    eprintln!("observe: {why}");
+    ExitCode::FAILURE
 }
 
-impl Handler<Answer> for Shop {
-    type Result = ();
-
-    fn handle(&mut self, answer: Answer, _: &mut Context<Self>) {
-        if let Some(timeout) = answer.timeout {
-            // Too late if it was due already.
-            let _ = self.timers.cancel(timeout);
-        }
-    }
-}
-
-impl Handler<NotAnswered> for Shop {
-    type Result = ();
-
-    fn handle(&mut self, NotAnswered { attempt }: NotAnswered, ctx: &mut Context<Self>) {
-        let pause = Duration::from_millis(500 << attempt.min(6));
-        let options = TimerOptions::new().jitter(pause / 2);
-        let again = TryAgain { attempt: attempt + 1 };
-        let _ = self.timers.timer(ctx.address(), options).after(pause, again);
-    }
-}
-
-impl Handler<TryAgain> for Shop {
-    type Result = ();
-
-    fn handle(&mut self, TryAgain { attempt }: TryAgain, ctx: &mut Context<Self>) {
-        self.ask(attempt, ctx);
-    }
-}
-
-impl Handler<Remind> for Shop {
-    type Result = ();
-
-    fn handle(&mut self, _: Remind, _: &mut Context<Self>) {
-        self.reminded += 1;
-    }
-}
-
-/// Books that balance, and gauges of now.
-async fn scrape(recorder: web::Data<PrometheusHandle>) -> impl Responder {
-    let page = actix_timers::scrape(|| recorder.render());
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page)
-}
-
-/// A histogram keeps every sample until this.
-async fn keep_up(recorder: PrometheusHandle) {
-    loop {
-        actix_web::rt::time::sleep(Duration::from_secs(5)).await;
-        recorder.run_upkeep();
-    }
-}
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| ADDRESS.to_owned());
-    System::new().block_on(run(&address))
-}
-
-async fn run(address: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let mut builder = PrometheusBuilder::new();
-    for (name, buckets) in actix_timers::metrics::histogram_buckets() {
-        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
-    }
-    let recorder = builder.install_recorder()?;
-    actix_web::rt::spawn(keep_up(recorder.clone()));
-    let timers = TimerActor::builder().name("shop").capacity(1_000_000).start()?;
-    let shop = Shop { timers: timers.clone(), orders: 0, reminded: 0 }.start();
-
-    let data = web::Data::new(recorder);
-    let server = HttpServer::new(move || App::new().app_data(data.clone()).route("/metrics", web::get().to(scrape)))
-        .workers(1)
-        .bind(address)
-        .map_err(|wrong| format!("{address}: {wrong}"))?;
+async fn run(options: Options) -> Result<(), Box<dyn Error>> {
+    // The recorder has to be there before the timer actor, which takes the one that it finds.
+    let recorder = page::install_recorder()?;
+    let served = web::Data::new(recorder.clone());
+    let server =
+        HttpServer::new(move || App::new().app_data(served.clone()).route("/metrics", web::get().to(page::metrics)))
+            .workers(1)
+            .shutdown_timeout(GRACE)
+            .bind(&options.address)
+            .map_err(|wrong| format!("cannot listen at {}: {wrong}; say another address", options.address))?;
     for bound in server.addrs() {
         println!("metrics at http://{bound}/metrics; Ctrl-C ends this");
     }
+
+    actix_web::rt::spawn(page::keep_up(recorder));
+    let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
+    let shop = Shop::open(&timers);
+    if let Some(incident) = options.incident {
+        println!("incident: {incident}, every other minute");
+        actix_web::rt::spawn(incident.again_and_again(timers.clone(), shop.clone()));
+    }
+
+    // Until Ctrl-C.
     server.run().await?;
     drop(shop);
     println!("{} timers come back unfinished", timers.drain().len());

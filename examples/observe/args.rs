@@ -1,0 +1,62 @@
+//! The command line.
+
+use crate::incident::Incident;
+
+const ADDRESS: &str = "127.0.0.1:9464";
+
+/// What the user wants.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Request {
+    Help,
+    Run(Options),
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Options {
+    /// Where to listen: host and port.
+    pub(crate) address: String,
+    pub(crate) incident: Option<Incident>,
+}
+
+pub(crate) fn help() -> String {
+    let incident = |incident: &Incident| format!("  {:<18} {}\n", incident.name(), incident.story());
+    format!(
+        "\
+An endless load on a timer actor, to be observed.
+
+Usage: observe [ADDRESS] [--incident NAME]
+
+  ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics ({ADDRESS} unless said otherwise;
+                     0.0.0.0:9464 to be reached from other machines and containers)
+  --incident NAME    a minute of calm, then a minute of one of those below, again and again
+  --help             show this
+
+Incidents:
+
+{}",
+        Incident::ALL.iter().map(incident).collect::<String>()
+    )
+}
+
+/// Reads the arguments that follow the program's name.
+///
+/// # Errors
+/// Says which argument is wrong and why.
+pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, String> {
+    let (mut address, mut incident) = (None, None);
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(Request::Help),
+            "--incident" => {
+                let name = arguments.next().ok_or("--incident needs a name")?;
+                let found = Incident::ALL.into_iter().find(|incident| incident.name() == name);
+                incident = Some(found.ok_or_else(|| format!("there is no incident '{name}'"))?);
+            }
+            option if option.starts_with('-') => return Err(format!("unknown option '{option}'")),
+            _ if address.is_some() => return Err(format!("one address is enough: '{argument}'")),
+            _ => address = Some(argument),
+        }
+    }
+    Ok(Request::Run(Options { address: address.unwrap_or_else(|| ADDRESS.to_owned()), incident }))
+}

@@ -1,0 +1,206 @@
+//! The load: timeouts that mostly are cancelled, retries, work for others, reminders near and far.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{MailboxPolicy, Target, TimerId, TimerOptions, Timers};
+
+use crate::clerk::{Clerk, Pause, Ship, Show};
+
+/// The shop opens orders in small lots.
+const LOT_EVERY: Duration = Duration::from_millis(20);
+const ORDERS_IN_A_LOT: u64 = 40;
+/// One order in so many is not answered in time.
+const UNANSWERED: u64 = 50;
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// One answer in so many is followed by work for the warehouse, and one by another price on the board.
+const SHIPPED: u64 = 4;
+const SHOWN: u64 = 10;
+/// One order in so many brings a reminder.
+const REMINDED: u64 = 10;
+const REMINDERS: [Duration; 4] = [
+    Duration::from_secs(20),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(6 * 3600),
+    Duration::from_secs(7 * 24 * 3600),
+];
+/// So many customers are to be reminded in hours or days; when there are more, the first have paid.
+const DEBTORS: usize = 20_000;
+
+/// Some answer has come for the order whose timeout this is.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Answer {
+    timeout: Option<TimerId>,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct NotAnswered {
+    attempt: u32,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct TryAgain {
+    attempt: u32,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Remind;
+
+/// Something that blocks the thread, as no handler should.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Block(pub(crate) Duration);
+
+/// Those who work for the shop are to take a pause.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct Strike(pub(crate) Duration);
+
+pub(crate) struct Shop {
+    timers: Timers,
+    warehouse: Addr<Clerk>,
+    /// What the warehouse cannot take yet waits, in order.
+    shipments: Target<Ship>,
+    board: Addr<Clerk>,
+    /// What the board cannot take is not worth waiting for.
+    prices: Target<Show>,
+    debtors: VecDeque<TimerId>,
+    orders: u64,
+    answers: u64,
+    reminded: u64,
+}
+
+impl Shop {
+    pub(crate) fn open(timers: &Timers) -> Addr<Self> {
+        let [warehouse, board] = [(); 2].map(|()| Clerk::default().start());
+        let shop = Self {
+            timers: timers.clone(),
+            shipments: Target::from(&warehouse).mailbox_policy(MailboxPolicy::Wait { window: 64 }),
+            prices: Target::from(&board).mailbox_policy(MailboxPolicy::Drop),
+            warehouse,
+            board,
+            debtors: VecDeque::new(),
+            orders: 0,
+            answers: 0,
+            reminded: 0,
+        };
+        shop.start()
+    }
+
+    /// Asks for an answer, and sets a timeout in case that none comes. A refusal shows in the metrics.
+    fn ask(&mut self, attempt: u32, ctx: &mut Context<Self>) {
+        let me = ctx.address();
+        let timeout = self.timers.schedule_after(&me, TIMEOUT, NotAnswered { attempt }).ok();
+        self.orders += 1;
+        if !self.orders.is_multiple_of(UNANSWERED) {
+            let soon = TimerOptions::new().jitter(Duration::from_millis(300));
+            let _ = self.timers.timer(&me, soon).after(Duration::from_millis(5), Answer { timeout });
+        }
+        if self.orders.is_multiple_of(REMINDED) {
+            self.remind(me);
+        }
+    }
+
+    fn remind(&mut self, customer: impl Into<Target<Remind>>) {
+        let kind = (self.orders / REMINDED) as usize % REMINDERS.len();
+        let ahead = REMINDERS[kind];
+        let reminder = self.timers.timer(customer, TimerOptions::new().jitter(ahead)).after(ahead, Remind);
+        if let (Ok(id), true) = (reminder, kind >= REMINDERS.len() / 2) {
+            self.debtors.push_back(id);
+        }
+    }
+
+    /// The last customer is given another day, and some have paid.
+    fn settle(&mut self) {
+        if let Some(lucky) = self.debtors.back() {
+            let _ = self.timers.reschedule_after(*lucky, Duration::from_secs(24 * 3600));
+        }
+        while self.debtors.len() > DEBTORS {
+            self.debtors.pop_front().map(|paid| self.timers.cancel(paid));
+        }
+    }
+
+    fn answered(&mut self) {
+        let later = || TimerOptions::new().jitter(Duration::from_millis(200));
+        self.answers += 1;
+        if self.answers.is_multiple_of(SHIPPED) {
+            let _ = self.timers.timer(self.shipments.clone(), later()).after(Duration::from_millis(50), Ship);
+        }
+        if self.answers.is_multiple_of(SHOWN) {
+            let _ = self.timers.timer(self.prices.clone(), later()).after(Duration::from_millis(50), Show);
+        }
+    }
+}
+
+impl Actor for Shop {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_interval(LOT_EVERY, |shop, ctx| {
+            (0..ORDERS_IN_A_LOT).for_each(|_| shop.ask(0, ctx));
+            shop.settle();
+        });
+    }
+}
+
+impl Handler<Answer> for Shop {
+    type Result = ();
+
+    fn handle(&mut self, answer: Answer, _: &mut Context<Self>) {
+        if let Some(timeout) = answer.timeout {
+            // Too late if it was due already.
+            let _ = self.timers.cancel(timeout);
+        }
+        self.answered();
+    }
+}
+
+impl Handler<NotAnswered> for Shop {
+    type Result = ();
+
+    fn handle(&mut self, NotAnswered { attempt }: NotAnswered, ctx: &mut Context<Self>) {
+        let pause = Duration::from_millis(500 << attempt.min(6));
+        let options = TimerOptions::new().jitter(pause / 2);
+        let again = TryAgain { attempt: attempt.saturating_add(1) };
+        let _ = self.timers.timer(ctx.address(), options).after(pause, again);
+    }
+}
+
+impl Handler<TryAgain> for Shop {
+    type Result = ();
+
+    fn handle(&mut self, TryAgain { attempt }: TryAgain, ctx: &mut Context<Self>) {
+        self.ask(attempt, ctx);
+    }
+}
+
+impl Handler<Remind> for Shop {
+    type Result = ();
+
+    fn handle(&mut self, _: Remind, _: &mut Context<Self>) {
+        self.reminded += 1;
+    }
+}
+
+impl Handler<Block> for Shop {
+    type Result = ();
+
+    fn handle(&mut self, Block(time): Block, _: &mut Context<Self>) {
+        std::thread::sleep(time);
+    }
+}
+
+impl Handler<Strike> for Shop {
+    type Result = ();
+
+    fn handle(&mut self, Strike(time): Strike, _: &mut Context<Self>) {
+        for clerk in [&self.warehouse, &self.board] {
+            clerk.do_send(Pause(time));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The example `observe`: what is said to it, and that its incidents are what they are called.
+#![cfg(feature = "actix")]
+#![allow(clippy::unwrap_used)]
+
+#[path = "../examples/observe/args.rs"]
+mod args;
+#[path = "../examples/observe/clerk.rs"]
+mod clerk;
+#[path = "../examples/observe/incident.rs"]
+#[allow(dead_code)]
+mod incident;
+#[path = "../examples/observe/shop.rs"]
+#[allow(dead_code)]
+mod shop;
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{TimerActor, Timers};
+
+use crate::args::{Options, Request};
+use crate::incident::Incident;
+use crate::shop::Shop;
+
+fn parse(arguments: &[&str]) -> Result<Request, String> {
+    args::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+}
+
+#[test]
+fn it_serves_where_it_is_told_to() {
+    let run = |address: &str, incident| Ok(Request::Run(Options { address: address.to_owned(), incident }));
+    assert_eq!(parse(&[]), run("127.0.0.1:9464", None));
+    assert_eq!(parse(&["0.0.0.0:1"]), run("0.0.0.0:1", None));
+    assert_eq!(parse(&["--incident", "burst", "[::1]:0"]), run("[::1]:0", Some(Incident::Burst)));
+    assert_eq!(parse(&["--incident", "none", "--help"]), Err("there is no incident 'none'".to_owned()));
+    assert_eq!(parse(&["--help"]), Ok(Request::Help));
+    assert!(["--incident", "--what", "-x"].iter().all(|wrong| parse(&[wrong]).is_err()));
+    assert!(parse(&["one", "two"]).is_err());
+}
+
+#[test]
+fn every_incident_is_offered() {
+    for incident in Incident::ALL {
+        assert!(args::help().contains(incident.name()), "{incident}");
+        assert!(parse(&["--incident", incident.name()]).is_ok());
+    }
+}
+
+/// Calls `check` when the incident has been going on for five seconds, in virtual time.
+fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let timers = TimerActor::builder().capacity(capacity).start().unwrap();
+        let shop = Shop::open(&timers);
+        let going_on = actix::spawn(incident.again_and_again(timers.clone(), shop));
+        tokio::time::sleep(incident::CALM).await;
+        let calm = timers.inspect().accounts;
+        assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: before it, all is well");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        check(&timers);
+        going_on.abort();
+    });
+}
+
+#[test]
+fn a_stuck_recipient_makes_some_messages_wait_and_others_be_dropped() {
+    during(Incident::StuckRecipient, 100_000, |timers| {
+        let seen = timers.inspect();
+        assert!(seen.accounts.mailbox_full > 0);
+        let in_buckets: usize = seen.wheel.levels.iter().map(|level| level.stats.entries).sum();
+        assert!(seen.pending() > in_buckets as u64 + 100, "they are due, and wait");
+    });
+}
+
+#[test]
+fn a_stopped_recipient_leaves_dead_letters() {
+    during(Incident::StoppedRecipient, 100_000, |timers| assert!(timers.inspect().accounts.recipient_stopped > 0));
+}
+
+#[test]
+fn a_burst_fills_one_bucket() {
+    during(Incident::Burst, 250_000, |timers| {
+        let fullest = timers.inspect().wheel.levels.iter().map(|level| level.stats.fullest).max();
+        assert!(fullest > Some(50_000), "{fullest:?}");
+    });
+}
+
+#[test]
+fn an_overload_is_refused() {
+    during(Incident::Overload, 50_000, |timers| assert!(timers.inspect().accounts.refused_capacity > 0));
+}
