@@ -7,28 +7,39 @@
 //! - [`Change`] and [`Outcome`]: what can happen to a record, and what came of it.
 //! - [`TimerStore`]: commit, load, look up.
 //! - [`StoreError`]: what can go wrong, and what that means for what was committed.
+//!
+//! Two keep records: [`MemoryStore`] (`memory`) until the process ends, with faults on demand, and the embedded one on disk.
+
+mod memory;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
-use super::record::{Progress, Record};
+use super::record::{Progress, Record, Repeat, Rhythm};
+
+pub use memory::{HeldCommits, Kept, MemoryDisk, MemoryStore};
 
 /// What can be done to the timers of a shard.
 ///
-/// `at` names the time at which the record is known to be due (its `progress.due`); with `None` the store looks for it.
+/// `at` names the time at which the pending record is known to be due (its `progress.due`); with `None` the store looks for
+/// it. If nothing pending lies where `at` says the answer is [`Outcome::Missing`].
+///
+/// A key belongs to its timer while that is pending or set aside, so that a repeated request finds it then, too.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
     /// Keeps a new timer. Answers [`Outcome::Created`], [`Outcome::Exists`] or [`Outcome::Replaced`].
     Put {
-        /// The timer.
+        /// The timer. Its id is [fresh](DurableId::fresh), and of the shard of the commit: stores do not look whether they
+        /// have it already.
         record: Arc<Record>,
-        /// What happens if another pending one has its key.
+        /// What happens if another one has its key.
         on_key: OnKey,
     },
-    /// Removes a pending timer, because it was cancelled or is complete. Answers [`Outcome::Removed`] or [`Outcome::Missing`].
+    /// Removes a timer, because it was cancelled or is complete: a pending one, or, with no `at`, one that was set aside.
+    /// Answers [`Outcome::Removed`] or [`Outcome::Missing`].
     Remove {
         /// Which.
         id: DurableId,
@@ -54,7 +65,8 @@ pub enum Change {
         number: u64,
     },
     /// Puts a copy of a pending timer among the dead letters, and removes the timer or, if `then` says so, lets it go on.
-    /// Answers [`Outcome::Moved`] if it goes on, else [`Outcome::Removed`]; or [`Outcome::Missing`].
+    /// A timer has one dead letter at most: that of one that repeats takes the place of an earlier one. Answers
+    /// [`Outcome::Moved`] if it goes on, else [`Outcome::Removed`]; or [`Outcome::Missing`].
     Bury {
         /// Which.
         id: DurableId,
@@ -67,8 +79,9 @@ pub enum Change {
         /// How a timer that repeats goes on.
         then: Option<Progress>,
     },
-    /// Makes a dead letter a pending timer again: due at `due`, attempt 1, no repetition to follow. Answers [`Outcome::Moved`],
-    /// or [`Outcome::Missing`] if there is no such dead letter or its timer is pending (as one that repeats may be).
+    /// Makes a dead letter a pending timer again: due at `due`, attempt 1, no repetition to follow, with its key if no other
+    /// timer has that by now. Answers [`Outcome::Moved`], or [`Outcome::Missing`] if there is no such dead letter or its timer
+    /// is pending or set aside (as one that repeats may be).
     Revive {
         /// Which.
         id: DurableId,
@@ -92,15 +105,15 @@ pub enum Change {
         /// Which.
         id: DurableId,
     },
-    /// Promises that nothing pending is due before this, so that loading need not look there. A later change that puts
-    /// something there takes the promise back by itself. Answers [`Outcome::Done`].
+    /// Promises that nothing pending is due before this, so that loading need not look there. A change of the same commit or
+    /// a later one that puts something there takes the promise back by itself. Answers [`Outcome::Done`].
     Advance {
         /// No pending timer is due before it.
         to: DueTime,
     },
 }
 
-/// What happens to a new timer whose key another pending timer has.
+/// What happens to a new timer whose key another timer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnKey {
     /// The other one stays, and the new one is not kept.
@@ -124,7 +137,7 @@ pub struct Claim {
 pub enum Outcome {
     /// The timer is new.
     Created,
-    /// A pending timer has the key: this one. Nothing was changed.
+    /// This timer has the key. Nothing was changed.
     Exists(DurableId),
     /// The timer has taken the place of this one.
     Replaced(DurableId),
@@ -210,6 +223,9 @@ pub struct Counts {
     /// Dead letters.
     pub dead: u64,
 }
+
+/// The largest record, in bytes of payload, names and key together, that the stores of this crate take.
+pub const LARGEST_RECORD: usize = 1 << 20;
 
 /// What can go wrong in a store.
 #[derive(Debug, thiserror::Error)]
@@ -316,13 +332,24 @@ pub trait TimerStore: Send + 'static {
         Ok(None)
     }
 
+    /// Whether a record can be kept at all. Who gathers the requests of several callers asks it before, for each: in a
+    /// commit one record that is too large refuses the whole group.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`].
+    fn admits(&self, record: &Record) -> Result<(), StoreError> {
+        let _ = record;
+        Ok(())
+    }
+
     /// Makes all changes or none, in their order, each seeing those before it. When it answers they are on disk.
     ///
     /// The outcomes are those of the changes, in their order.
     ///
     /// # Errors
     /// [`StoreError::Refused`] if nothing was kept and the next commit may do better; [`StoreError::Failed`] if it is not
-    /// known what was kept, and from then on always; [`StoreError::Fenced`]; [`StoreError::TooLarge`] if a record is.
+    /// known what was kept, and from then on always; [`StoreError::Fenced`], also for a new record of another shard;
+    /// [`StoreError::TooLarge`] if a record is, and nothing was kept.
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError>;
 
     /// Records of a part after a position (exclusive), due up to `until` (inclusive), at most `limit`, in order.
@@ -338,13 +365,13 @@ pub trait TimerStore: Send + 'static {
         limit: usize,
     ) -> Result<Page, StoreError>;
 
-    /// The record with this id, wherever it is.
+    /// The record with this id, wherever it is; of a timer that goes on while a repetition of it is a dead letter the former.
     ///
     /// # Errors
     /// If it cannot be read.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
-    /// The pending timer that has this key.
+    /// The timer that has this key, pending or set aside.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -364,4 +391,20 @@ pub trait TimerStore: Send + 'static {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
     }
+}
+
+/// Refuses a record that is larger than `limit`.
+fn admit(record: &Record, limit: usize) -> Result<(), StoreError> {
+    let size = record_size(record);
+    if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
+}
+
+/// The bytes of a record that its user decides about: payload, names, key.
+fn record_size(record: &Record) -> usize {
+    let repeat = match &record.repeat {
+        Some(Repeat { rhythm: Rhythm::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
+        _ => 0,
+    };
+    let key = record.key.as_ref().map_or(0, |key| key.len());
+    record.payload.len() + record.route.len() + record.message_type.len() + key + repeat
 }
