@@ -383,15 +383,20 @@ pub trait TimerStore: Send + 'static {
     /// If it cannot be asked.
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError>;
 
-    /// Copies everything that was committed into a new directory, which can be opened as a store itself.
+    /// Gets ready to copy all that is committed until now into a new directory, which can be opened as a store itself.
+    ///
+    /// What it answers makes the copy, and may be called on any thread. Commits go on meanwhile, and are not in the copy.
     ///
     /// # Errors
     /// [`StoreError::Unsupported`] if the store has backups of its own; else if it cannot be read or written.
-    fn back_up(&mut self, directory: &Path) -> Result<(), StoreError> {
+    fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
     }
 }
+
+/// A copy of a store that is about to be made: see [`TimerStore::back_up`].
+pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 /// Refuses a record that is larger than `limit`.
 fn admit(record: &Record, limit: usize) -> Result<(), StoreError> {
