@@ -4,6 +4,8 @@
 
 #[path = "dashboards/catalogue.rs"]
 mod catalogue;
+#[path = "dashboards/demo.rs"]
+mod demo;
 #[path = "dashboards/files.rs"]
 mod files;
 #[path = "dashboards/lint.rs"]

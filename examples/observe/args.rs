@@ -28,7 +28,7 @@ Usage: observe [ADDRESS] [--incident NAME]
 
   ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics ({ADDRESS} unless said otherwise;
                      0.0.0.0:9464 to be reached from other machines and containers)
-  --incident NAME    a minute of calm, then a minute of one of those below, again and again
+  --incident NAME    a minute of calm, then six of one of those below, again and again
   --help             show this
 
 Incidents:

@@ -10,8 +10,9 @@ use actix_web::rt::time::{interval, sleep};
 use crate::clerk::{Clerk, Ship};
 use crate::shop::{Block, Remind, Shop, Strike};
 
-pub(crate) const CALM: Duration = Duration::from_secs(60);
-const LASTS: Duration = Duration::from_secs(60);
+const CALM: Duration = Duration::from_secs(60);
+/// Long enough for alerts that wait for five minutes.
+const LASTS: Duration = Duration::from_secs(6 * 60);
 const STEP: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +57,16 @@ impl Incident {
     pub(crate) async fn again_and_again(self, timers: Timers, shop: Addr<Shop>) {
         loop {
             sleep(CALM).await;
-            self.begin(&timers, &shop);
-            let mut steps = interval(STEP);
-            for _ in 0..LASTS.as_millis() / STEP.as_millis() {
-                steps.tick().await;
-                self.go_on(&timers, &shop);
-            }
+            self.happen(&timers, &shop).await;
+        }
+    }
+
+    pub(crate) async fn happen(self, timers: &Timers, shop: &Addr<Shop>) {
+        self.begin(timers, shop);
+        let mut steps = interval(STEP);
+        for _ in 0..LASTS.as_millis() / STEP.as_millis() {
+            steps.tick().await;
+            self.go_on(timers, shop);
         }
     }
 
@@ -69,7 +74,7 @@ impl Incident {
     fn begin(self, timers: &Timers, shop: &Addr<Shop>) {
         match self {
             Self::StuckRecipient => shop.do_send(Strike(LASTS)),
-            Self::Burst => remind(150_000, LASTS / 2, timers, shop),
+            Self::Burst => remind(150_000, CALM, timers, shop),
             Self::StoppedRecipient | Self::BlockedThread | Self::Overload => {}
         }
     }

@@ -6,26 +6,29 @@
 //!
 //! A shop asks another service for each order, with a timeout that mostly is cancelled by the answer; what was not answered
 //! is tried again later, and reminders are set for minutes, hours and days ahead. With `--incident` something goes wrong
-//! every other minute, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Ctrl-C
+//! after each minute of calm, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Ctrl-C
 //! ends it.
 //!
-//! In the order of reading: `shop` and `clerk`, the actors; `incident`, what goes wrong; `page`, the endpoint for
-//! Prometheus; `args`, what the user says.
+//! In the order of reading: `shop` and `clerk`, the actors; `incident`, what goes wrong; `page` and
+//! `snapshot`, what is served; `args`, what the user says.
 
 mod args;
 mod clerk;
 mod incident;
 mod page;
 mod shop;
+mod snapshot;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use actix::prelude::*;
 use actix_timers::TimerActor;
 use actix_web::{App, HttpServer, web};
 
 use crate::args::{Options, Request};
+use crate::page::Pages;
 use crate::shop::Shop;
 
 /// Some hours of the load would fit in, a minute of the incident `overload` does not.
@@ -53,22 +56,26 @@ fn give_up(why: &str) -> ExitCode {
 async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     // The recorder has to be there before the timer actor, which takes the one that it finds.
     let recorder = page::install_recorder()?;
-    let served = web::Data::new(recorder.clone());
-    let server =
-        HttpServer::new(move || App::new().app_data(served.clone()).route("/metrics", web::get().to(page::metrics)))
-            .workers(1)
-            .shutdown_timeout(GRACE)
-            .bind(&options.address)
-            .map_err(|wrong| format!("cannot listen at {}: {wrong}; say another address", options.address))?;
+    let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
+    let pages = Pages { recorder: recorder.clone(), timers: timers.clone(), counted: Mutex::default() };
+    let pages = web::Data::new(pages);
+    let routes = move || {
+        let app = App::new().app_data(pages.clone());
+        app.route("/metrics", web::get().to(page::metrics)).route("/snapshot", web::get().to(page::counted))
+    };
+    let server = HttpServer::new(routes)
+        .workers(1)
+        .shutdown_timeout(GRACE)
+        .bind(&options.address)
+        .map_err(|wrong| format!("cannot listen at {}: {wrong}; say another address", options.address))?;
     for bound in server.addrs() {
         println!("metrics at http://{bound}/metrics; Ctrl-C ends this");
     }
 
     actix_web::rt::spawn(page::keep_up(recorder));
-    let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
     let shop = Shop::open(&timers);
     if let Some(incident) = options.incident {
-        println!("incident: {incident}, every other minute");
+        println!("incident: {incident}, after each minute of calm");
         actix_web::rt::spawn(incident.again_and_again(timers.clone(), shop.clone()));
     }
 

@@ -1,9 +1,20 @@
-//! The page of metrics, for Prometheus.
+//! What is served: the metrics for Prometheus, and beside them what the timer actor itself counts.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use actix_timers::Timers;
 use actix_web::{HttpResponse, Responder, web};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+use crate::snapshot;
+
+pub(crate) struct Pages {
+    pub(crate) recorder: PrometheusHandle,
+    pub(crate) timers: Timers,
+    /// What the timer actor counted at the last scrape.
+    pub(crate) counted: Mutex<String>,
+}
 
 pub(crate) fn install_recorder() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
@@ -14,9 +25,17 @@ pub(crate) fn install_recorder() -> Result<PrometheusHandle, BuildError> {
 }
 
 /// Books that balance, and gauges of now.
-pub(crate) async fn metrics(recorder: web::Data<PrometheusHandle>) -> impl Responder {
-    let page = actix_timers::scrape(|| recorder.render());
+pub(crate) async fn metrics(pages: web::Data<Pages>) -> impl Responder {
+    let (seen, page) = actix_timers::scrape(|| (pages.timers.inspect(), pages.recorder.render()));
+    *pages.counted.lock().unwrap_or_else(PoisonError::into_inner) = snapshot::lines(&seen);
     HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page)
+}
+
+/// The same as the timer actor counts it, at the last scrape. The load does not stand still for that: now and then
+/// something has happened between the two.
+pub(crate) async fn counted(pages: web::Data<Pages>) -> impl Responder {
+    let counted = pages.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    HttpResponse::Ok().content_type("text/plain").body(counted)
 }
 
 /// A histogram keeps every sample until this.

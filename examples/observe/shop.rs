@@ -15,7 +15,7 @@ const ORDERS_IN_A_LOT: u64 = 40;
 const UNANSWERED: u64 = 50;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// One answer in so many is followed by work for the warehouse, and one by another price on the board.
-const SHIPPED: u64 = 4;
+const SHIPPED: u64 = 8;
 const SHOWN: u64 = 10;
 /// One order in so many brings a reminder.
 const REMINDED: u64 = 10;

@@ -75,8 +75,14 @@ fn check_selector(place: &str, name: &str, labels: &Matchers, as_rate: bool) {
 #[test]
 fn every_expression_of_the_dashboards_is_of_the_catalogue() {
     for name in files::DASHBOARDS {
-        for (title, expression) in files::expressions(&files::dashboard(name)) {
-            check(&title, &files::filled_in(&expression), false, &["job", "instance", "timer"]);
+        let dashboard = files::dashboard(name);
+        for (title, expression) in files::expressions(&dashboard) {
+            check(&title, &files::filled_in(&expression, files::ANY), false, &["job", "instance", "timer"]);
+        }
+        let around = files::around_the_panels(&dashboard);
+        assert_eq!(around.len(), 4, "{name}: restarts, jobs, instances, timer actors");
+        for (title, expression) in around {
+            check(&title, &files::filled_in(&expression, files::ANY), false, &[]);
         }
     }
 }

@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
 pub(crate) const DASHBOARDS: [&str; 2] = ["actix-timers-overview.json", "actix-timers-wheel.json"];
+
+/// As a value in a selector.
+pub(crate) const ANY: &str = ".+";
 
 pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -35,25 +39,54 @@ pub(crate) fn expressions(dashboard: &Value) -> Vec<(String, String)> {
     panels(dashboard).iter().flat_map(of_panel).collect()
 }
 
-/// Grafana's variables as Grafana fills them in when all is selected.
-pub(crate) fn filled_in(expression: &str) -> String {
-    let filled = expression.replace("$__rate_interval", "1m");
-    ["$job", "$instance", "$timer"].iter().fold(filled, |text, variable| text.replace(variable, ".+"))
+/// What a dashboard asks for beside its panels: marks of restarts, and the values of its variables.
+pub(crate) fn around_the_panels(dashboard: &Value) -> Vec<(String, String)> {
+    let named = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let marks = dashboard["annotations"]["list"].as_array().unwrap().iter();
+    let marks = marks.map(|mark| (named(mark), mark["expr"].as_str().unwrap().to_owned()));
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let selector = |variable: &Value| {
+        let values = variable["query"]["query"].as_str()?.strip_prefix("label_values(")?;
+        Some((named(variable), values.rsplit_once(',')?.0.to_owned()))
+    };
+    marks.chain(variables.filter_map(selector)).collect()
+}
+
+/// An expression as Grafana fills in its variables when this job is chosen, and all of it.
+pub(crate) fn filled_in(expression: &str, job: &str) -> String {
+    let filled = expression.replace("$__rate_interval", "1m").replace("$job", job);
+    ["$instance", "$timer"].iter().fold(filled, |text, variable| text.replace(variable, ANY))
+}
+
+/// All files in a folder and in those below it.
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+}
+
+/// A YAML file of one document.
+pub(crate) fn yaml(name: &str) -> Value {
+    let documents = Yaml::load_from_str(&read(name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+    assert_eq!(documents.len(), 1, "{name}");
+    json(&documents[0])
+}
+
+fn json(yaml: &Yaml) -> Value {
+    match yaml {
+        Yaml::Sequence(list) => list.iter().map(json).collect(),
+        Yaml::Mapping(map) => map.iter().map(|(key, value)| (key.as_str().unwrap().to_owned(), json(value))).collect(),
+        Yaml::Value(Scalar::String(text)) => text.as_ref().into(),
+        Yaml::Value(Scalar::Boolean(flag)) => (*flag).into(),
+        Yaml::Value(Scalar::Integer(number)) => (*number).into(),
+        other => panic!("not expected here: {other:?}"),
+    }
 }
 
 /// Names and expressions of the rules: those that record, or the alerts.
 pub(crate) fn rules(kind: &str) -> Vec<(String, String)> {
-    let text = read("dashboards/actix-timers.rules.yml");
-    let mut rules = Vec::new();
-    for part in text.split("      - ").skip(1) {
-        let Some(rest) = part.strip_prefix(&format!("{kind}: ")) else { continue };
-        let (name, rest) = rest.split_once('\n').unwrap();
-        let expression = rest.trim_start().strip_prefix("expr: ").unwrap();
-        let end = expression.find("\n        for:").unwrap_or(expression.len());
-        let expression = expression[..end].trim();
-        let expression = expression.strip_prefix("|-").unwrap_or(expression).trim();
-        let quoted = expression.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
-        rules.push((name.to_owned(), quoted.unwrap_or(expression).to_owned()));
-    }
-    rules
+    let file = yaml("dashboards/actix-timers.rules.yml");
+    let groups = file["groups"].as_array().unwrap();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let name_and_expression = |rule: &Value| Some((rule[kind].as_str()?.to_owned(), rule["expr"].as_str()?.to_owned()));
+    rules.filter_map(name_and_expression).collect()
 }

@@ -1,7 +1,9 @@
-//! Against a Prometheus that scrapes a running program: everything that is drawn and recorded has data.
+//! Against a Prometheus that scrapes the large examples: all that is drawn and recorded has data, and it is true.
 //!
-//! `.ci/dashboards` starts both, and tells the address in `ACTIX_TIMERS_PROMETHEUS`. Without it nothing is checked here.
+//! `.ci/dashboards` starts them all, and tells where Prometheus and the example `observe` listen in
+//! `ACTIX_TIMERS_PROMETHEUS` and `ACTIX_TIMERS_OBSERVE`. Without these nothing is checked here.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -14,23 +16,50 @@ use crate::files;
 /// Rates need several scrapes, and recorded series an evaluation more. Longer only on a machine that is very busy.
 const PATIENCE: Duration = Duration::from_secs(100);
 
+/// Each by itself has data for everything.
+const JOBS: [&str; 2] = ["departures", "observe"];
+
+/// Where something listens, if it was started.
+fn started(variable: &str) -> Option<String> {
+    let address = std::env::var(variable).ok();
+    if address.is_none() {
+        println!("skipped: no {variable}; see .ci/dashboards");
+    }
+    address
+}
+
+/// Prometheus scrapes once a second.
+fn until_the_next_scrape() {
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+fn get(address: &str, path: &str) -> Result<String, String> {
+    let mut stream = TcpStream::connect(address).map_err(|wrong| wrong.to_string())?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").map_err(|wrong| wrong.to_string())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(|wrong| wrong.to_string())?;
+    let (_, body) = answer.split_once("\r\n\r\n").ok_or_else(|| answer.clone())?;
+    Ok(body.to_owned())
+}
+
 fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// The finite values that an expression has now.
-fn finite_values(prometheus: &str, expression: &str) -> Result<usize, String> {
-    let mut stream = TcpStream::connect(prometheus).map_err(|wrong| wrong.to_string())?;
-    let path = format!("/api/v1/query?query={}", encoded(expression));
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {prometheus}\r\n\r\n").map_err(|wrong| wrong.to_string())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).map_err(|wrong| wrong.to_string())?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    let body: Value = serde_json::from_str(body).map_err(|wrong| format!("{wrong}: {answer}"))?;
+/// Labels, the name among them, and value of all series that an expression has now.
+fn query(prometheus: &str, expression: &str) -> Result<Vec<(Labels, f64)>, String> {
+    let body = get(prometheus, &format!("/api/v1/query?query={}", encoded(expression)))?;
+    let body: Value = serde_json::from_str(&body).map_err(|wrong| format!("{wrong}: {body}"))?;
     let series = body["data"]["result"].as_array().ok_or_else(|| body.to_string())?;
-    let value = |series: &Value| series["value"][1].as_str()?.parse::<f64>().ok();
-    Ok(series.iter().filter_map(value).filter(|value| value.is_finite()).count())
+    let one = |series: &Value| {
+        let labels = series["metric"].as_object()?.iter();
+        let labels = labels.map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        Some((labels.collect::<Option<_>>()?, series["value"][1].as_str()?.parse().ok()?))
+    };
+    Ok(series.iter().filter_map(one).collect())
 }
+
+type Labels = BTreeMap<String, String>;
 
 /// What an alert compares: quiet as it should be, it has no data itself.
 fn compared(expression: &Expr, found: &mut Vec<String>) {
@@ -45,29 +74,94 @@ fn compared(expression: &Expr, found: &mut Vec<String>) {
     }
 }
 
+fn parts(name: String, expression: &str) -> Vec<(String, String)> {
+    let mut parts = Vec::new();
+    compared(&parser::parse(expression).unwrap(), &mut parts);
+    parts.into_iter().map(|part| (name.clone(), part)).collect()
+}
+
+/// Everything that is asked of a Prometheus, and by whom.
+fn expressions() -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for (name, job) in files::DASHBOARDS.iter().flat_map(|name| JOBS.map(|job| (name, job))) {
+        let dashboard = files::dashboard(name);
+        for (title, expression) in files::expressions(&dashboard) {
+            all.push((format!("{name}, {title}, {job}"), files::filled_in(&expression, job)));
+        }
+        for (title, expression) in files::around_the_panels(&dashboard) {
+            all.extend(parts(format!("{name}, {title}, {job}"), &files::filled_in(&expression, job)));
+        }
+    }
+    all.extend(files::rules("record"));
+    all.extend(files::rules("alert").into_iter().flat_map(|(name, expression)| parts(name, &expression)));
+    all
+}
+
 #[test]
 fn every_expression_has_finite_data() {
-    let Ok(prometheus) = std::env::var("ACTIX_TIMERS_PROMETHEUS") else {
-        println!("skipped: no ACTIX_TIMERS_PROMETHEUS; see .ci/dashboards");
-        return;
+    let Some(prometheus) = started("ACTIX_TIMERS_PROMETHEUS") else { return };
+    let has_data = |(_, expression): &(String, String)| {
+        query(&prometheus, expression).is_ok_and(|series| series.iter().any(|(_, value)| value.is_finite()))
     };
-    let mut missing: Vec<(String, String)> = Vec::new();
-    for name in files::DASHBOARDS {
-        let all = files::expressions(&files::dashboard(name));
-        missing.extend(all.into_iter().map(|(title, expression)| (title, files::filled_in(&expression))));
-    }
-    missing.extend(files::rules("record"));
-    for (alert, expression) in files::rules("alert") {
-        let mut parts = Vec::new();
-        compared(&parser::parse(&expression).unwrap(), &mut parts);
-        missing.extend(parts.into_iter().map(|part| (alert.clone(), part)));
-    }
+    let mut missing = expressions();
     let (all, began) = (missing.len(), Instant::now());
-    while !missing.is_empty() {
-        missing.retain(|(_, expression)| !matches!(finite_values(&prometheus, expression), Ok(1..)));
-        assert!(missing.is_empty() || began.elapsed() < PATIENCE, "without data: {missing:#?}");
-        // The next scrape is a second away.
-        std::thread::sleep(Duration::from_secs(u64::from(!missing.is_empty())));
+    loop {
+        missing.retain(|expression| !has_data(expression));
+        if missing.is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "without data: {missing:#?}");
+        until_the_next_scrape();
     }
     println!("{all} expressions have finite data");
+}
+
+/// Name, labels and value in a line like `name{label="value"} 7`.
+fn parsed(line: &str) -> (Labels, f64) {
+    let (series, value) = line.rsplit_once(' ').unwrap();
+    let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap();
+    let labels = labels.split(',').map(|label| label.split_once('=').unwrap());
+    let labels = labels.map(|(label, value)| (label.to_owned(), value.trim_matches('"').to_owned()));
+    (labels.chain([("__name__".to_owned(), name.to_owned())]).collect(), value.parse().unwrap())
+}
+
+/// The first line of the snapshot that Prometheus does not say as well; none if they agree.
+fn disagreement(prometheus: &str, snapshot: &str) -> Option<String> {
+    let scraped = match query(prometheus, r#"{__name__=~"actix_timers_.+",job="observe"}"#) {
+        Ok(scraped) => scraped,
+        Err(wrong) => return Some(wrong),
+    };
+    let of_the_scrape = ["job", "instance"];
+    let labels = |labels: Labels| labels.into_iter().filter(|(label, _)| !of_the_scrape.contains(&label.as_str()));
+    let scraped: BTreeMap<Labels, f64> =
+        scraped.into_iter().map(|(series, value)| (labels(series).collect(), value)).collect();
+    let differs = |line: &&str| {
+        let (series, value) = parsed(line);
+        scraped.get(&series) != Some(&value)
+    };
+    snapshot.lines().find(differs).map(|line| format!("{line}, and not {:?}", scraped.get(&parsed(line).0)))
+}
+
+/// The snapshot is taken at a scrape, but the load goes on meanwhile: they need not agree each time.
+#[test]
+fn the_gauges_agree_with_the_snapshot_of_the_wheel() {
+    const TIMES: usize = 3;
+    let (Some(prometheus), Some(observe)) = (started("ACTIX_TIMERS_PROMETHEUS"), started("ACTIX_TIMERS_OBSERVE"))
+    else {
+        return;
+    };
+    let began = Instant::now();
+    let (mut agreed, mut looked) = (0, 0);
+    while agreed < TIMES {
+        until_the_next_scrape();
+        looked += 1;
+        let snapshot = get(&observe, "/snapshot").unwrap();
+        match disagreement(&prometheus, &snapshot) {
+            None if snapshot.lines().count() > 20 => agreed += 1,
+            wrong => {
+                assert!(began.elapsed() < PATIENCE, "agreed {agreed} times of {looked}; last: {wrong:?} {snapshot}")
+            }
+        }
+    }
+    println!("the gauges agreed with the snapshot {agreed} times of {looked}");
 }

@@ -1,0 +1,35 @@
+//! What the timer actor itself counts, in the words of its metrics: to be compared with those.
+
+use std::fmt::Write;
+
+use actix_timers::Inspection;
+
+/// One line a series, as on the page of the metrics.
+pub(crate) fn lines(seen: &Inspection) -> String {
+    let mut lines = String::new();
+    let mut line = |name: &str, label: &str, value: u64| {
+        // Nothing can go wrong when text is added to a text.
+        let _ = writeln!(lines, "actix_timers_{name}{{timer=\"{}\"{label}}} {value}", seen.name);
+    };
+    let accounts = &seen.accounts;
+    line("scheduled_total", "", accounts.accepted);
+    line("rescheduled_total", "", accounts.rescheduled);
+    line("delivered_total", "", accounts.delivered);
+    line("cancelled_total", "", accounts.cancelled);
+    line("returned_total", "", accounts.returned);
+    line("pending", "", accounts.pending);
+    line("wheel_depth", "", seen.wheel_depth() as u64);
+    line("delay_queue_length", "", seen.wheel.queued_buckets as u64);
+    for level in &seen.wheel.levels {
+        let stats = level.stats;
+        let label = format!(",level=\"{}\"", stats.level);
+        line("level_entries", &label, stats.entries as u64);
+        line("level_buckets_occupied", &label, stats.occupied as u64);
+        line("level_buckets", &label, stats.buckets as u64);
+        line("level_bucket_entries_max", &label, stats.fullest as u64);
+        let label = format!(",from_level=\"{}\"", stats.level);
+        line("cascades_total", &label, stats.cascades);
+        line("cascaded_entries_total", &label, stats.cascaded);
+    }
+    lines
+}
