@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-use super::catalogue::{self as names, CATALOGUE, Kind};
+use super::catalogue::{self as names, Part};
 use super::tally::{Level, Tally};
 use crate::engine::{Accounts, DeadLetterReason, EngineConfig};
 use crate::timing::LevelStats;
@@ -145,7 +145,7 @@ struct LevelMeters {
 impl Meters {
     /// Registers everything for the timer actor `timer`, so that all of it is there, as zero, from the first scrape.
     pub(crate) fn register(timer: &Arc<str>, config: &EngineConfig) -> Self {
-        describe();
+        names::describe(Part::Timers);
         let timer_label = || ("timer", timer.to_string());
         let plain_counter = |name: &'static str| counter!(name, &[timer_label()]);
         let tally = |name: &'static str| Tally::new(plain_counter(name));
@@ -272,16 +272,6 @@ impl LevelMeters {
         self.fullest.set(stats.fullest as f64);
         self.cascades.show(stats.cascades);
         self.cascaded.show(stats.cascaded);
-    }
-}
-
-fn describe() {
-    for metric in CATALOGUE {
-        match metric.kind {
-            Kind::Gauge => metrics::describe_gauge!(metric.name, metric.unit, metric.help),
-            Kind::Counter => metrics::describe_counter!(metric.name, metric.unit, metric.help),
-            Kind::Histogram(_) => metrics::describe_histogram!(metric.name, metric.unit, metric.help),
-        }
     }
 }
 

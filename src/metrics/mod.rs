@@ -26,6 +26,7 @@ mod meters;
 mod tally;
 
 pub use catalogue::{
-    CATALOGUE, DURATION_BUCKETS, Kind, LAG_BUCKETS, Metric, SCHEDULE_DELAY_BUCKETS, histogram_buckets,
+    CATALOGUE, DURABLE_LAG_BUCKETS, DURATION_BUCKETS, GROUP_BUCKETS, Kind, LAG_BUCKETS, Metric, Part,
+    SCHEDULE_DELAY_BUCKETS, WRITE_BUCKETS, histogram_buckets,
 };
 pub(crate) use meters::{Meters, Published, Report, Wakeup};
