@@ -2,7 +2,8 @@
 //!
 //! 1. `catalogue`: every metric with kind, unit, labels and help. The only place that spells a name.
 //! 2. `meters`: the handles of one timer actor, made once, and how they are fed; `tally`: counters that keep the books.
-//! 3. `gate`: keeps scrapes and publications apart; see [`scrape`](crate::scrape).
+//! 3. `durable`: the same for durable timers.
+//! 4. `gate`: keeps scrapes and publications apart; see [`scrape`](crate::scrape).
 //!
 //! The crate calls only the `metrics` facade: the application installs a recorder, **before** the first timer actor
 //! starts, or the handles stay silent. Histograms need their buckets from the application, too; here is how with
@@ -21,6 +22,9 @@
 //! ```
 
 mod catalogue;
+#[cfg(feature = "durable")]
+#[allow(dead_code, reason = "fed by the journal of durable timers, which follows")]
+mod durable;
 pub(crate) mod gate;
 mod meters;
 mod tally;
@@ -29,4 +33,7 @@ pub use catalogue::{
     CATALOGUE, DURABLE_LAG_BUCKETS, DURATION_BUCKETS, GROUP_BUCKETS, Kind, LAG_BUCKETS, Metric, Part,
     SCHEDULE_DELAY_BUCKETS, WRITE_BUCKETS, histogram_buckets,
 };
+#[cfg(feature = "durable")]
+#[allow(unused_imports, reason = "used by the journal of durable timers, which follows")]
+pub(crate) use durable::{DurableBooks, DurableMeters, DurableReport, Ending, StoreOp};
 pub(crate) use meters::{Meters, Published, Report, Wakeup};
