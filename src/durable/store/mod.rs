@@ -8,8 +8,11 @@
 //! - [`TimerStore`]: commit, load, look up.
 //! - [`StoreError`]: what can go wrong, and what that means for what was committed.
 //!
-//! Two keep records: [`MemoryStore`] (`memory`) until the process ends, with faults on demand, and the embedded one on disk.
+//! Two keep records: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`) until the process ends, with faults
+//! on demand. How a record is written as bytes: [`codec`].
 
+pub mod codec;
+mod embedded;
 mod memory;
 
 use std::path::{Path, PathBuf};
@@ -19,6 +22,7 @@ use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::{Progress, Record, Repeat, Rhythm};
 
+pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
 pub use memory::{HeldCommits, Kept, MemoryDisk, MemoryStore};
 
 /// What can be done to the timers of a shard.
@@ -226,6 +230,8 @@ pub struct Counts {
 
 /// The largest record, in bytes of payload, names and key together, that the stores of this crate take.
 pub const LARGEST_RECORD: usize = 1 << 20;
+/// The longest idempotency key, in bytes, that they take.
+pub const LONGEST_KEY: usize = 1024;
 
 /// What can go wrong in a store.
 #[derive(Debug, thiserror::Error)]
@@ -286,6 +292,16 @@ pub enum StoreError {
         /// How large it may be.
         limit: usize,
     },
+    /// An idempotency key is longer than the store takes.
+    #[error(
+        "an idempotency key of {size} bytes is longer than the {limit} bytes that the store takes: use a digest of it"
+    )]
+    KeyTooLong {
+        /// How long it is.
+        size: usize,
+        /// How long it may be.
+        limit: usize,
+    },
     /// The store cannot do that.
     #[error("this store has no {0}")]
     Unsupported(&'static str),
@@ -336,7 +352,7 @@ pub trait TimerStore: Send + 'static {
     /// commit one record that is too large refuses the whole group.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`].
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let _ = record;
         Ok(())
@@ -349,7 +365,7 @@ pub trait TimerStore: Send + 'static {
     /// # Errors
     /// [`StoreError::Refused`] if nothing was kept and the next commit may do better; [`StoreError::Failed`] if it is not
     /// known what was kept, and from then on always; [`StoreError::Fenced`], also for a new record of another shard;
-    /// [`StoreError::TooLarge`] if a record is, and nothing was kept.
+    /// what [`admits`](Self::admits) says of a new record. After the latter two nothing was kept.
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError>;
 
     /// Records of a part after a position (exclusive), due up to `until` (inclusive), at most `limit`, in order.
@@ -388,20 +404,40 @@ pub trait TimerStore: Send + 'static {
     /// What it answers makes the copy, and may be called on any thread. Commits go on meanwhile, and are not in the copy.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if the store has backups of its own; else if it cannot be read or written.
+    /// [`StoreError::Unsupported`] if the store has backups of its own; else if it cannot be read.
     fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
     }
 }
 
-/// A copy of a store that is about to be made: see [`TimerStore::back_up`].
+/// A copy of a store that is about to be made: see [`TimerStore::back_up`]. It blocks; disk space of what is removed
+/// meanwhile is not given back before it ends.
 pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
-/// Refuses a record that is larger than `limit`.
-fn admit(record: &Record, limit: usize) -> Result<(), StoreError> {
+/// Refuses a commit with a record that cannot be kept, or of another shard.
+fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Result<(), StoreError> {
+    for change in changes {
+        if let Change::Put { record, .. } = change {
+            store.admits(record)?;
+            if record.id.shard() != fence.shard {
+                return Err(StoreError::Fenced { shard: record.id.shard() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a record that cannot be kept.
+fn admit(record: &Record) -> Result<(), StoreError> {
     let size = record_size(record);
-    if size > limit { Err(StoreError::TooLarge { size, limit }) } else { Ok(()) }
+    if size > LARGEST_RECORD {
+        return Err(StoreError::TooLarge { size, limit: LARGEST_RECORD });
+    }
+    match &record.key {
+        Some(key) if key.len() > LONGEST_KEY => Err(StoreError::KeyTooLong { size: key.len(), limit: LONGEST_KEY }),
+        _ => Ok(()),
+    }
 }
 
 /// The bytes of a record that its user decides about: payload, names, key.

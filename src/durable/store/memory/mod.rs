@@ -9,9 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use shard::Shard;
 
-use super::{
-    Change, Counts, Fence, Found, LARGEST_RECORD, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
-};
+use super::{Change, Counts, Fence, Found, Lease, Outcome, Page, Part, Position, StoreError, TimerStore};
 use crate::durable::{DueTime, DurableId, Record};
 
 /// Keeps durable timers as long as its [`MemoryDisk`] lives: for tests, and for whoever wants the interface of durable
@@ -194,21 +192,14 @@ impl TimerStore for MemoryStore {
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        super::admit(record, LARGEST_RECORD)
+        super::admit(record)
     }
 
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
         if self.has_failed {
             return Err(failed());
         }
-        for change in changes {
-            if let Change::Put { record, .. } = change {
-                self.admits(record)?;
-                if record.id.shard() != fence.shard {
-                    return Err(StoreError::Fenced { shard: record.id.shard() });
-                }
-            }
-        }
+        super::admit_all(self, fence, changes)?;
         let mut state = self.state()?;
         state.waiting += 1;
         while state.holds > 0 && state.life == self.life {

@@ -1,0 +1,75 @@
+//! The stores that must keep the contract, and how each is opened, closed, and cut off.
+
+use std::fs;
+use std::path::Path;
+
+use actix_timers::durable::TimerStore;
+use actix_timers::durable::store::{EmbeddedStore, MemoryDisk, MemoryStore};
+use tempfile::TempDir;
+
+/// A place where a store keeps its records, beyond the store itself.
+pub(crate) trait Subject {
+    type Store: TimerStore;
+
+    fn new() -> Self;
+
+    fn open(&self) -> Self::Store;
+
+    /// Ends the life of a store without closing it, and answers the place as the next life finds it.
+    fn crash(self, store: Self::Store) -> Self;
+}
+
+pub(crate) struct InMemory(MemoryDisk);
+
+impl Subject for InMemory {
+    type Store = MemoryStore;
+
+    fn new() -> Self {
+        Self(MemoryDisk::new())
+    }
+
+    fn open(&self) -> MemoryStore {
+        self.0.open()
+    }
+
+    fn crash(self, store: MemoryStore) -> Self {
+        self.0.cut_off();
+        drop(store);
+        self
+    }
+}
+
+pub(crate) struct Embedded(TempDir);
+
+impl Subject for Embedded {
+    type Store = EmbeddedStore;
+
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn open(&self) -> EmbeddedStore {
+        // Test machines may have little room.
+        EmbeddedStore::options().reserve(0).open(self.0.path()).unwrap()
+    }
+
+    fn crash(self, store: EmbeddedStore) -> Self {
+        let copy = tempfile::tempdir().unwrap();
+        copy_directory(self.0.path(), copy.path());
+        drop(store);
+        Self(copy)
+    }
+}
+
+pub(crate) fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
