@@ -71,6 +71,12 @@ impl DueTime {
         Self(self.0.saturating_add(millis)).min(Self::MAX)
     }
 
+    /// As much earlier as `delay` says, in whole milliseconds; at least [`MIN`](Self::MIN).
+    #[must_use]
+    pub fn saturating_sub(self, delay: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
+    }
+
     /// How long after `earlier` it is; zero if it is before.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -114,5 +120,7 @@ mod tests {
         assert_eq!(DueTime::MIN.saturating_add(Duration::MAX), DueTime::MAX);
         assert_eq!(DueTime::MIN.saturating_add(Duration::from_nanos(1)).as_millis(), 1);
         assert_eq!(DueTime::MIN.saturating_since(DueTime::MAX), Duration::ZERO);
+        assert_eq!(DueTime::MAX.saturating_sub(Duration::MAX), DueTime::MIN);
+        assert_eq!(DueTime::MAX.saturating_sub(Duration::from_millis(1)).as_millis(), DueTime::MAX.0 - 1);
     }
 }

@@ -35,7 +35,7 @@ enum Host {
 trait Turn: Send {
     fn commit(&mut self, now: Reading, requests: &mut VecDeque<Request>, outbox: &mut Outbox);
     fn tend(&mut self, now: Reading) -> bool;
-    fn is_closed(&self) -> bool;
+    fn is_over(&self) -> bool;
 }
 
 impl<H: Horizon> Turn for Ledger<H> {
@@ -47,8 +47,8 @@ impl<H: Horizon> Turn for Ledger<H> {
         Self::tend(self, now)
     }
 
-    fn is_closed(&self) -> bool {
-        Self::is_closed(self)
+    fn is_over(&self) -> bool {
+        Self::is_over(self)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::request::{Answer, Answered, Cancellation, Scheduled};
-use crate::durable::store::BackUp;
+use super::request::{Answer, Answered, Cancellation, Request, Scheduled};
+use crate::durable::store::{BackUp, StoreError};
 
 /// Answers of one turn, and copies that are to be made.
 #[derive(Default)]
@@ -25,6 +25,11 @@ impl Outbox {
 
     pub(super) fn put<T: Send + 'static>(&mut self, answer: Answer<T>, answered: Answered<T>) {
         self.others.push(Box::new(move || answer.give(answered)));
+    }
+
+    pub(super) fn refuse(&mut self, request: Request, error: &Arc<StoreError>) {
+        let error = Arc::clone(error);
+        self.others.push(Box::new(move || request.refuse(&error)));
     }
 
     /// A copy is made, and then `answer` given.

@@ -244,6 +244,21 @@ impl Request {
         matches!(self, Self::Claim { .. } | Self::Ended { .. } | Self::LookAgain | Self::Close { .. })
     }
 
+    /// Whether a caller wants something to be kept.
+    pub(super) const fn is_change(&self) -> bool {
+        match self {
+            Self::Schedule { .. }
+            | Self::Cancel { .. }
+            | Self::Reschedule { .. }
+            | Self::Revive { .. }
+            | Self::Discard { .. } => true,
+            Self::Get { .. } | Self::FindKey { .. } | Self::List { .. } | Self::Counts { .. } | Self::BackUp { .. } => {
+                false
+            }
+            Self::Claim { .. } | Self::Ended { .. } | Self::LookAgain | Self::Close { .. } => false,
+        }
+    }
+
     /// Answers it with an error. What has no answer is dropped.
     pub(crate) fn refuse(self, error: &Arc<StoreError>) {
         let error = || Arc::clone(error);

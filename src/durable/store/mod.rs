@@ -195,6 +195,13 @@ pub struct Position {
     pub id: DurableId,
 }
 
+impl Position {
+    /// Where a record lies.
+    pub fn of(record: &Record) -> Self {
+        Self { due: record.progress.due, id: record.id }
+    }
+}
+
 /// A record as it was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {

@@ -1,0 +1,222 @@
+//! Which records are in memory: those of the near future, as many as are allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::frontier::Frontier;
+use super::health::{Health, Trouble};
+use super::note::Note;
+use super::repeat;
+use super::settling::Settlement;
+use super::table::{State, Turn};
+use super::{Horizon, Ledger, Reading};
+use crate::durable::due_time::DueTime;
+use crate::durable::id::DurableId;
+use crate::durable::record::Record;
+use crate::durable::store::{Change, Page, Part, Position};
+
+/// Records of a page, which is loaded at a time.
+pub(super) const PAGE: usize = 256;
+/// Records that are loaded in one turn: in between requests are served.
+const TURN: usize = 4096;
+/// While so much waits to be written nothing is loaded, since that may add to it.
+const UNSETTLED: usize = 16_384;
+/// What cannot be armed is tried again after this.
+const ARM_AGAIN: Duration = Duration::from_secs(1);
+
+impl<H: Horizon> Ledger<H> {
+    /// Arms what is new in the near future, loads what comes next, and goes on with the recovery. Says whether there is more
+    /// to do at once: a [`commit`](Self::commit), perhaps without requests, and then this again.
+    pub(crate) fn tend(&mut self, now: Reading) -> bool {
+        if self.health.lost().is_some() {
+            return false;
+        }
+        let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
+        if may_read && self.settling.len() < UNSETTLED && self.recover(now) {
+            self.load(now);
+        }
+        self.evict();
+        let is_armed = self.arm();
+        self.look_again(now, is_armed);
+        let reads = self.load_trouble.is_none() && self.settling.len() < UNSETTLED;
+        let has_more = reads && (self.is_filling || self.recovery.is_under_way());
+        has_more || matches!(self.health, Health::Well) && self.settling.len() > 0
+    }
+
+    /// A record was kept or moved: it is taken into memory if it belongs there.
+    pub(super) fn admit(&mut self, record: Arc<Record>) {
+        self.cursor = self.cursor.min(record.progress.due);
+        if self.frontier.covers(record.progress.due) {
+            self.take_in(record);
+        }
+    }
+
+    /// Takes a record into memory, if this build knows what to do with it.
+    fn take_in(&mut self, record: Arc<Record>) {
+        let (id, at) = (record.id, Some(record.progress.due));
+        if !self.is_known(&record) {
+            self.note_parked(&record);
+            return self.settle_later(Change::Park { id, at }, Settlement::Parked);
+        }
+        self.sequence = self.sequence.max(record.sequence);
+        self.to_arm.push(Turn::of(&record));
+        self.table.insert(record);
+    }
+
+    pub(super) fn is_known(&self, record: &Record) -> bool {
+        (self.knows)(&record.route, &record.message_type) && repeat::can_follow(record)
+    }
+
+    /// Takes a record out of memory.
+    pub(super) fn forget(&mut self, id: DurableId) {
+        if let Some(entry) = self.table.remove(id)
+            && let State::Pending { handle: Some(handle), .. } = entry.state
+        {
+            self.horizon.disarm(handle);
+        }
+    }
+
+    /// A pending record may have rung in vain: it is armed once more.
+    pub(super) fn arm_again(&mut self, id: DurableId) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        if let State::Pending { handle, is_changing } = &mut entry.state {
+            *is_changing = false;
+            if let Some(handle) = handle.take() {
+                self.horizon.disarm(handle);
+            }
+            self.to_arm.push(Turn::of(&entry.record));
+        }
+    }
+
+    fn load(&mut self, now: Reading) {
+        let until = now.wall.saturating_add(self.config.horizon);
+        if !self.is_filling {
+            let half = self.config.horizon / 2 + Duration::from_millis(1);
+            let is_near = !self.frontier.covers(now.wall.saturating_add(half));
+            self.is_filling = is_near && self.table.len() <= self.config.loaded / 2;
+        }
+        let mut loaded = 0;
+        while self.is_filling && loaded < TURN {
+            let room = self.config.loaded.max(1).saturating_sub(self.table.len());
+            if room == 0 {
+                self.is_filling = false;
+                return self.leave_incomplete();
+            }
+            let until = until.max(self.frontier.bound());
+            let position = self.frontier.position();
+            let Some(page) = self.read(now, Part::Pending, position, until, room.min(PAGE)) else { return };
+            loaded += PAGE;
+            self.frontier = page.next.map_or(Frontier::at(until), Frontier::within);
+            self.is_filling = page.next.is_some();
+            for found in page.found {
+                self.take_loaded(found.record);
+            }
+            self.recovery_goes_on();
+        }
+    }
+
+    /// There is no room for the rest of a millisecond. If little of it was loaded that is left to the next time, so that all
+    /// of it comes in the order of the requests.
+    fn leave_incomplete(&mut self) {
+        let Some(due) = self.frontier.incomplete() else { return };
+        let of_it: Vec<_> = self.to_arm.iter().filter(|turn| turn.due == due).map(|turn| turn.id).collect();
+        if of_it.len() < self.config.loaded / 2 {
+            of_it.into_iter().for_each(|id| self.leave_on_disk(id, due));
+        }
+    }
+
+    fn take_loaded(&mut self, record: Arc<Record>) {
+        if !self.table.contains(record.id) {
+            let record = self.recovery.renumbered(record);
+            self.count_recovered(&record);
+            self.take_in(record);
+        }
+    }
+
+    /// Loads a page; none if that cannot be done now.
+    pub(super) fn read(
+        &mut self,
+        now: Reading,
+        part: Part,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Option<Page> {
+        match self.store.load(part, self.config.shard, after, until, limit) {
+            Ok(page) => {
+                self.load_trouble = None;
+                for damaged in &page.damaged {
+                    self.note(Note::Damaged(*damaged));
+                }
+                Some(page)
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                if self.load_trouble.is_none() {
+                    self.note(Note::CannotRead(Arc::clone(&error)));
+                }
+                self.load_trouble = Some(Trouble::after(self.load_trouble.as_ref(), error, now.time));
+                None
+            }
+        }
+    }
+
+    /// Takes out what is due last while there is too much.
+    fn evict(&mut self) {
+        while self.table.len() > self.config.loaded.max(1) {
+            let Some(last) = self.table.last() else { return };
+            self.leave_on_disk(last.id, last.due);
+        }
+    }
+
+    /// Takes a pending record out of memory that is to be loaded again.
+    fn leave_on_disk(&mut self, id: DurableId, due: DueTime) {
+        self.forget(id);
+        self.frontier.draw_back(due);
+        self.uncount_recovered(due);
+    }
+
+    /// Arms what is new, in order. Of a millisecond that is not completely loaded yet nothing is armed before the rest is
+    /// there. Says whether that could be done.
+    fn arm(&mut self) -> bool {
+        if self.to_arm.is_empty() {
+            return true;
+        }
+        self.to_arm.sort_unstable();
+        self.to_arm.dedup();
+        let mut is_armed = true;
+        let mut later = Vec::new();
+        for turn in self.to_arm.drain(..) {
+            let Some(entry) = self.table.get_mut(turn.id).filter(|entry| entry.record.progress.due == turn.due) else {
+                continue;
+            };
+            let State::Pending { handle: handle @ None, .. } = &mut entry.state else { continue };
+            if self.is_filling && self.load_trouble.is_none() && self.frontier.incomplete() == Some(turn.due) {
+                later.push(turn);
+                continue;
+            }
+            *handle = self.horizon.arm(&entry.record);
+            if handle.is_none() {
+                is_armed = false;
+                later.push(turn);
+            }
+        }
+        self.to_arm = later;
+        is_armed
+    }
+
+    /// Asks to be called when there will be something to do without a request.
+    fn look_again(&mut self, now: Reading, is_armed: bool) {
+        let tries = self.health.trouble().filter(|_| self.settling.len() > 0).into_iter().chain(&self.load_trouble);
+        let pauses = tries.map(|trouble| trouble.again.saturating_sub(now.time));
+        if let Some(pause) = pauses.chain((!is_armed).then_some(ARM_AGAIN)).min() {
+            self.horizon.look_again_after(pause);
+        }
+        // Half of the horizon before it is used up.
+        let at = self.frontier.bound().saturating_sub(self.config.horizon / 2);
+        if !self.is_filling && at > now.wall && self.looks_again_at != Some(at) {
+            self.looks_again_at = Some(at);
+            self.horizon.look_again_at(at);
+        }
+    }
+}

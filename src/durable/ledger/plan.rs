@@ -1,0 +1,210 @@
+//! What a request changes, as far as that can be said before it is written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::group::{Group, Step};
+use super::health::Health;
+use super::repeat;
+use super::request::{Answer, Answered, Cancellation, Request, Rescheduling, Scheduled, Verdict};
+use super::settling::Settlement;
+use super::table::State;
+use super::{Horizon, Ledger, Outbox, Reading};
+use crate::durable::due_time::DueTime;
+use crate::durable::id::DurableId;
+use crate::durable::record::{Progress, Record};
+use crate::durable::store::{Change, Claim, OnKey, Part, StoreError};
+
+/// Bytes of payload in one commit.
+const GROUP_BYTES: usize = 4 << 20;
+
+impl<H: Horizon> Ledger<H> {
+    /// Takes requests from the front of the queue, as many as go into one commit.
+    pub(super) fn plan(
+        &mut self,
+        now: Reading,
+        requests: &mut VecDeque<Request>,
+        group: &mut Group,
+        outbox: &mut Outbox,
+    ) {
+        let mut bytes = 0;
+        for _ in 0..self.config.group.max(1) {
+            if bytes > GROUP_BYTES || group.closing.is_some() {
+                return;
+            }
+            let Some(request) = requests.pop_front() else { return };
+            if let Request::Schedule { record, .. } = &request {
+                bytes += record.payload.len();
+            }
+            match (self.health.lost(), self.health.end()) {
+                (Some(error), _) => outbox.refuse(request, error),
+                (None, Some(error)) if request.is_change() => outbox.refuse(request, error),
+                _ => self.plan_one(now, request, group, outbox),
+            }
+        }
+    }
+
+    fn plan_one(&mut self, now: Reading, request: Request, group: &mut Group, outbox: &mut Outbox) {
+        match request {
+            Request::Schedule { record, on_key, answer } => {
+                self.plan_schedule(now, record, on_key, answer, group, outbox);
+            }
+            Request::Cancel { id, answer } => match self.begin_change(id) {
+                Some(at) => group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, answer })),
+                None => outbox.cancel(answer, Ok(Cancellation::InProgress)),
+            },
+            Request::Reschedule { id, due, answer } => match self.plan_reschedule(id, due, group) {
+                Ok(change) => group.wanted.push((change, Step::Reschedule { id, answer })),
+                Err(answered) => outbox.put(answer, answered),
+            },
+            Request::Revive { id, answer } => {
+                group.wanted.push((Change::Revive { id, due: now.wall }, Step::Revive { answer }));
+            }
+            Request::Discard { id, answer } => group.wanted.push((Change::Discard { id }, Step::Discard { answer })),
+            Request::Get { .. }
+            | Request::FindKey { .. }
+            | Request::List { .. }
+            | Request::Counts { .. }
+            | Request::BackUp { .. } => group.queries.push(request),
+            Request::Claim { ids, answer } => self.plan_claim(now, &ids, answer, outbox),
+            Request::Ended { id, progress, verdict } => self.plan_ending(now, id, progress, verdict),
+            Request::LookAgain => {}
+            Request::Close { answer } => group.closing = Some(answer),
+        }
+    }
+
+    fn plan_schedule(
+        &mut self,
+        now: Reading,
+        mut record: Arc<Record>,
+        on_key: OnKey,
+        answer: Answer<Scheduled>,
+        group: &mut Group,
+        outbox: &mut Outbox,
+    ) {
+        let shard = record.id.shard();
+        let is_ours = shard == self.config.shard;
+        let admitted = if is_ours { self.store.admits(&record) } else { Err(StoreError::Fenced { shard }) };
+        if let Err(error) = admitted {
+            return outbox.schedule(answer, Err(Arc::new(error)));
+        }
+        Arc::make_mut(&mut record).sequence = self.next_sequence(now);
+        let step = Step::Schedule { record: Arc::clone(&record), answer };
+        group.wanted.push((Change::Put { record, on_key }, step));
+    }
+
+    /// Later requests have larger numbers, also if the clock goes back; and those of a later life have, if it did not.
+    fn next_sequence(&mut self, now: Reading) -> u64 {
+        let of_now = now.wall.as_millis() << (u64::BITS - DueTime::BITS);
+        self.sequence = self.sequence.saturating_add(1).max(of_now);
+        self.sequence
+    }
+
+    /// A caller is about to change a timer: it is not delivered until that is decided. Answers where it lies, if that is
+    /// certain; none if it is being delivered.
+    fn begin_change(&mut self, id: DurableId) -> Option<Option<DueTime>> {
+        let Some(entry) = self.table.get_mut(id) else { return Some(None) };
+        match &mut entry.state {
+            State::Pending { is_changing, .. } => {
+                let is_certain = !std::mem::replace(is_changing, true);
+                Some(is_certain.then_some(entry.record.progress.due))
+            }
+            State::InFlight(_) | State::Ending => None,
+        }
+    }
+
+    fn plan_reschedule(
+        &mut self,
+        id: DurableId,
+        due: DueTime,
+        group: &mut Group,
+    ) -> Result<Change, Answered<Rescheduling>> {
+        let Some(at) = self.begin_change(id) else { return Err(Ok(Rescheduling::InProgress)) };
+        let found = self.progress_of(id, group).map_err(|error| Err(Arc::new(error)))?;
+        let (progress, part) = found.ok_or(Ok(Rescheduling::NotFound))?;
+        if part == Part::Parked {
+            // Should it still not be known, it is set aside again when it is loaded.
+            group.wanted.push((Change::Unpark { id }, Step::Aside));
+        }
+        Ok(Change::Move { id, at, to: Progress { due, nominal: due, ..progress } })
+    }
+
+    /// How far a timer has come that is pending or was set aside.
+    fn progress_of(&mut self, id: DurableId, group: &Group) -> Result<Option<(Progress, Part)>, StoreError> {
+        if let Some(entry) = self.table.get(id) {
+            return Ok(Some((entry.record.progress, Part::Pending)));
+        }
+        if let Some(found) = self.store.get(id)?.filter(|found| found.part != Part::Dead) {
+            return Ok(Some((found.record.progress, found.part)));
+        }
+        // Asked for in this very group.
+        Ok(group.wanted.iter().rev().find_map(|(change, _)| match change {
+            Change::Put { record, .. } if record.id == id => Some((record.progress, Part::Pending)),
+            _ => None,
+        }))
+    }
+
+    fn plan_claim(&mut self, now: Reading, ids: &[DurableId], answer: Answer<Vec<Arc<Record>>>, outbox: &mut Outbox) {
+        let number = self.table.next_claim();
+        let mut cleared = Vec::with_capacity(ids.len());
+        for &id in ids {
+            let Some(entry) = self.table.get_mut(id) else { continue };
+            if !matches!(entry.state, State::Pending { is_changing: false, .. }) {
+                continue;
+            }
+            if entry.record.progress.due <= now.wall {
+                entry.state = State::InFlight(number);
+                cleared.push(Arc::clone(&entry.record));
+            } else {
+                // It was moved, or the clock was.
+                self.arm_again(id);
+            }
+        }
+        if cleared.is_empty() {
+            return outbox.put(answer, Ok(cleared));
+        }
+        self.table.open_claim(number, cleared.len());
+        let member = |record: &Arc<Record>| (record.id, record.progress.due, record.progress.attempt);
+        let claim = Change::Claim(Claim { number, members: cleared.iter().map(member).collect() });
+        if matches!(self.health, Health::Well) {
+            self.settling.push(claim, Settlement::Claim { cleared, answer });
+        } else {
+            // Nobody knows how long it would have to wait.
+            self.settle_later(claim, Settlement::Claim { cleared: Vec::new(), answer: Answer::Nobody });
+            outbox.put(answer, Ok(cleared));
+        }
+    }
+
+    fn plan_ending(&mut self, now: Reading, id: DurableId, progress: Progress, verdict: Verdict) {
+        let Some(entry) = self.table.get(id).filter(|entry| entry.record.progress == progress) else { return };
+        let needs_no_claim = matches!(verdict, Verdict::Undelivered { .. } | Verdict::Park);
+        let is_meant = match entry.state {
+            State::InFlight(_) => true,
+            State::Pending { is_changing, .. } => needs_no_claim && !is_changing,
+            State::Ending => false,
+        };
+        if !is_meant {
+            return;
+        }
+        let change = repeat::change_after(&entry.record, verdict, now.wall);
+        if let Some(handle) = self.table.end(id) {
+            self.horizon.disarm(handle);
+        }
+        self.settle_later(change, Settlement::Ended(id));
+        self.end_claims();
+    }
+
+    /// Forgets claims whose deliveries have all ended.
+    pub(super) fn end_claims(&mut self) {
+        while let Some(number) = self.table.next_ended_claim() {
+            self.settle_later(Change::EndClaim { number }, Settlement::EndClaim);
+        }
+    }
+
+    /// To be written with the next commit; in vain if there will be none.
+    pub(super) fn settle_later(&mut self, change: Change, settlement: Settlement) {
+        if self.health.end().is_none() {
+            self.settling.push(change, settlement);
+        }
+    }
+}

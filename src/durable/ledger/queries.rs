@@ -1,0 +1,62 @@
+//! Requests that change nothing: answered from the store, after the group that they came with is written.
+
+use std::sync::Arc;
+
+use super::request::{Answered, Query, Request, Seen};
+use super::{Horizon, Ledger, Outbox, frontier};
+use crate::durable::id::DurableId;
+use crate::durable::store::{Page, Position, StoreError};
+
+/// Records that one request looks at, at most.
+const LOOKED_AT: usize = 4096;
+const PAGE: usize = 256;
+
+impl<H: Horizon> Ledger<H> {
+    pub(super) fn look_up(&mut self, request: Request, outbox: &mut Outbox) {
+        let shard = self.config.shard;
+        match request {
+            Request::Get { id, answer } => outbox.put(answer, self.see(id)),
+            Request::FindKey { key, answer } => {
+                outbox.put(answer, self.store.find_key(shard, &key).map_err(Arc::new));
+            }
+            Request::List { query, answer } => outbox.put(answer, self.list(&query).map_err(Arc::new)),
+            Request::Counts { answer } => outbox.put(answer, self.store.counts(shard).map_err(Arc::new)),
+            Request::BackUp { directory, answer } => match self.store.back_up(&directory) {
+                Ok(copy) => outbox.copy(answer, copy),
+                Err(error) => outbox.put(answer, Err(Arc::new(error))),
+            },
+            _ => debug_assert!(false, "not a query"),
+        }
+    }
+
+    fn see(&mut self, id: DurableId) -> Answered<Option<Seen>> {
+        let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+        let found = self.store.get(id).map_err(Arc::new)?;
+        Ok(found.map(|found| Seen { found, in_progress }))
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+        let limit = query.limit.max(1);
+        let mut listed = Page { next: query.after.max(frontier::start_of(query.from)), ..Page::default() };
+        let mut looked_at = 0;
+        while listed.found.len() < limit && looked_at < LOOKED_AT {
+            let page = self.store.load(query.part, self.config.shard, listed.next, query.until, PAGE)?;
+            looked_at += PAGE;
+            listed.damaged.extend(page.damaged);
+            listed.next = page.next;
+            for found in page.found {
+                if listed.found.len() == limit {
+                    listed.next = listed.found.last().map(|last| Position::of(&last.record));
+                    return Ok(listed);
+                }
+                if query.route.as_ref().is_none_or(|route| *route == found.record.route) {
+                    listed.found.push(found);
+                }
+            }
+            if listed.next.is_none() {
+                break;
+            }
+        }
+        Ok(listed)
+    }
+}

@@ -1,0 +1,166 @@
+//! What the last life left: deliveries that had begun, what is overdue, and what was set aside and is known by now.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::loading::PAGE;
+use super::note::Note;
+use super::settling::Settlement;
+use super::{Horizon, Ledger, Reading};
+use crate::durable::due_time::DueTime;
+use crate::durable::id::DurableId;
+use crate::durable::record::{Progress, Record};
+use crate::durable::store::{Change, Claim, Part, Position};
+
+/// A long recovery says how far it is after so many.
+const SAY_EVERY: u64 = 100_000;
+
+pub(super) struct Recovery {
+    stage: Stage,
+    /// What was interrupted, with its next number, as long as that is not written.
+    renumbered: FxHashMap<DurableId, Progress>,
+    /// Where to look for what was set aside and is known by now. None: everywhere was looked.
+    aside: Option<Aside>,
+    overdue: u64,
+}
+
+enum Stage {
+    /// Nothing was done yet.
+    Begun(Vec<Claim>),
+    /// What was interrupted is about to be written.
+    Renumbering,
+    /// What is overdue at this time is being loaded.
+    Loading(DueTime),
+    /// It is in memory.
+    Done,
+}
+
+#[derive(Clone, Copy)]
+enum Aside {
+    FromStart,
+    After(Position),
+}
+
+impl Recovery {
+    pub(super) fn from(interrupted: Vec<Claim>) -> Self {
+        let stage = Stage::Begun(interrupted);
+        Self { stage, renumbered: FxHashMap::default(), aside: Some(Aside::FromStart), overdue: 0 }
+    }
+
+    /// Whether there is something to do for it besides loading.
+    pub(super) const fn is_under_way(&self) -> bool {
+        matches!(self.stage, Stage::Begun(_) | Stage::Renumbering) || self.aside.is_some()
+    }
+
+    pub(super) fn is_renumbered(&mut self, id: DurableId) {
+        self.renumbered.remove(&id);
+    }
+
+    /// The record with the number of its next attempt, if that could not be written yet.
+    pub(super) fn renumbered(&self, record: Arc<Record>) -> Arc<Record> {
+        match self.renumbered.get(&record.id) {
+            Some(&progress) if is_next(record.progress, progress) => Arc::new(Record { progress, ..(*record).clone() }),
+            _ => record,
+        }
+    }
+}
+
+fn is_next(progress: Progress, next: Progress) -> bool {
+    Progress { attempt: next.attempt, ..progress } == next && next.attempt == progress.attempt.saturating_add(1)
+}
+
+impl<H: Horizon> Ledger<H> {
+    /// Goes on with it. Says whether it is time to load.
+    pub(super) fn recover(&mut self, now: Reading) -> bool {
+        match &mut self.recovery.stage {
+            Stage::Begun(claims) => {
+                let claims = std::mem::take(claims);
+                let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
+                let pending = self.store.counts(self.config.shard).map_or(0, |counts| counts.pending);
+                if pending > 0 {
+                    self.note(Note::Recovering { pending, interrupted });
+                }
+                claims.into_iter().for_each(|claim| self.renumber(claim));
+                self.recovery.stage = Stage::Renumbering;
+                false
+            }
+            Stage::Renumbering => {
+                self.recovery.stage = Stage::Loading(now.wall);
+                true
+            }
+            Stage::Loading(_) | Stage::Done => {
+                self.take_back(now);
+                true
+            }
+        }
+    }
+
+    /// Whatever of this claim is still pending has been tried once, perhaps.
+    fn renumber(&mut self, claim: Claim) {
+        for (id, due, attempt) in claim.members {
+            let found = match self.store.get(id) {
+                Ok(found) => found.filter(|found| found.part == Part::Pending),
+                // The claim is kept for the next life.
+                Err(error) => return self.note(Note::CannotRead(Arc::new(error))),
+            };
+            let progress = found.map(|found| found.record.progress);
+            let Some(progress) = progress.filter(|at| at.due == due && at.attempt == attempt) else { continue };
+            let to = Progress { attempt: attempt.saturating_add(1), ..progress };
+            self.recovery.renumbered.insert(id, to);
+            self.settle_later(Change::Move { id, at: Some(due), to }, Settlement::Renumbered(id));
+        }
+        self.settle_later(Change::EndClaim { number: claim.number }, Settlement::EndClaim);
+    }
+
+    /// Looks at a page of what was set aside.
+    fn take_back(&mut self, now: Reading) {
+        let after = match self.recovery.aside {
+            None => return,
+            Some(Aside::FromStart) => None,
+            Some(Aside::After(position)) => Some(position),
+        };
+        let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, PAGE) else { return };
+        for found in page.found {
+            if self.is_known(&found.record) {
+                self.settle_later(Change::Unpark { id: found.record.id }, Settlement::Unparked);
+            }
+        }
+        self.recovery.aside = page.next.map(Aside::After);
+    }
+
+    /// A record was loaded.
+    pub(super) fn count_recovered(&mut self, record: &Record) {
+        if let Stage::Loading(since) = self.recovery.stage
+            && record.progress.due <= since
+        {
+            self.recovery.overdue += 1;
+            self.books.recovered += 1;
+            if self.recovery.overdue.is_multiple_of(SAY_EVERY) {
+                self.note(Note::RecoveringStill { overdue: self.recovery.overdue });
+            }
+        }
+    }
+
+    /// One was taken out of memory that is to be loaded again.
+    pub(super) fn uncount_recovered(&mut self, due: DueTime) {
+        if let Stage::Loading(since) = self.recovery.stage
+            && due <= since
+        {
+            self.recovery.overdue = self.recovery.overdue.saturating_sub(1);
+            self.books.recovered = self.books.recovered.saturating_sub(1);
+        }
+    }
+
+    /// A page was loaded.
+    pub(super) fn recovery_goes_on(&mut self) {
+        if let Stage::Loading(since) = self.recovery.stage
+            && self.frontier.is_complete_at(since)
+        {
+            self.recovery.stage = Stage::Done;
+            if self.recovery.overdue > 0 {
+                self.note(Note::Recovered { overdue: self.recovery.overdue });
+            }
+        }
+    }
+}

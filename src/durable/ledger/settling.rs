@@ -1,0 +1,70 @@
+//! Changes of the ledger's own, which wait to be written: they are kept until they are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::request::Answer;
+use crate::durable::id::DurableId;
+use crate::durable::record::Record;
+use crate::durable::store::Change;
+
+/// What is to be done when a change of the ledger's own is written.
+pub(super) enum Settlement {
+    /// These may be delivered.
+    Claim {
+        /// As they are to be delivered.
+        cleared: Vec<Arc<Record>>,
+        /// To the dispatcher.
+        answer: Answer<Vec<Arc<Record>>>,
+    },
+    /// Nothing.
+    EndClaim,
+    /// What comes after the delivery of a record in the table is decided.
+    Ended(DurableId),
+    /// A record that is not in the table is set aside.
+    Parked,
+    /// A record that was set aside is pending again.
+    Unparked,
+    /// The delivery of the last life that was interrupted has its number.
+    Renumbered(DurableId),
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(super) struct Settling {
+    queue: VecDeque<(Change, Settlement)>,
+    parks: usize,
+}
+
+impl Settling {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Records that are pending in the store, and not in the table, because they are about to be set aside.
+    pub(super) const fn parks(&self) -> usize {
+        self.parks
+    }
+
+    pub(super) fn push(&mut self, change: Change, settlement: Settlement) {
+        self.parks += usize::from(matches!(settlement, Settlement::Parked));
+        self.queue.push_back((change, settlement));
+    }
+
+    /// The first so many.
+    pub(super) fn take(&mut self, count: usize) -> impl Iterator<Item = (Change, Settlement)> {
+        self.queue.drain(..count.min(self.queue.len()))
+    }
+
+    /// One that was taken is written.
+    pub(super) const fn written(&mut self, settlement: &Settlement) {
+        if matches!(settlement, Settlement::Parked) {
+            self.parks -= 1;
+        }
+    }
+
+    /// Those that were taken were not written. In their order, from the last to the first.
+    pub(super) fn put_back(&mut self, change: Change, settlement: Settlement) {
+        self.queue.push_front((change, settlement));
+    }
+}

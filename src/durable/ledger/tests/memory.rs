@@ -1,0 +1,147 @@
+//! What is in memory is bounded, whatever there is on disk.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::world::{Random, World, at, complete};
+use crate::durable::DurableId;
+use crate::durable::ledger::{Answer, Cancellation, Request, Rescheduling};
+use crate::durable::store::OnKey;
+
+/// So many of what a release build does.
+const fn scaled(count: u64) -> u64 {
+    if cfg!(debug_assertions) { count / 50 } else { count }
+}
+
+/// `turn` asserts that no more is in memory than is allowed.
+#[test]
+fn a_million_overdue_at_start_come_in_order_with_bounded_memory_and_none_is_lost() {
+    let count = scaled(1_000_000);
+    let mut world = World::holding(1000);
+    let mut random = Random(3);
+    let mut expected = vec![];
+    for _ in 0..count / 500 {
+        let requests = (0..500).map(|_| {
+            // Some due times are crowded, more than fit into memory.
+            let due = if random.once_in(4) { 70_000 } else { 65_000 + random.below(10_000) };
+            let record = Arc::new(world.record(due));
+            expected.push((due, expected.len(), record.id));
+            Request::Schedule { record, on_key: OnKey::KeepExisting, answer: Answer::Nobody }
+        });
+        let requests = requests.collect();
+        world.turn(requests);
+    }
+    expected.sort_unstable();
+    world.crash();
+    world.pass(100_000);
+    world.reopen_quietly();
+    world.look();
+    let mut delivered = vec![];
+    loop {
+        let rung = world.rung();
+        if rung.is_empty() {
+            break;
+        }
+        let ids: Vec<_> = rung.iter().map(|record| record.id).collect();
+        for ids in ids.chunks(256) {
+            let cleared = world.claim(ids);
+            delivered.extend(cleared.iter().map(|record| (record.progress.due.as_millis(), record.id)));
+            world.turn(cleared.iter().map(|record| complete(record)).collect());
+        }
+    }
+    let expected: Vec<_> = expected.into_iter().map(|(due, _, id)| (due, id)).collect();
+    assert_eq!(delivered.len(), expected.len());
+    assert!(delivered.is_sorted_by_key(|(due, _)| *due));
+    // Within a millisecond that does not fit into memory the order is that of the pieces.
+    let in_order = |all: &[(u64, DurableId)]| all.iter().filter(|(due, _)| *due != 70_000).copied().collect::<Vec<_>>();
+    assert!(in_order(&delivered) == in_order(&expected));
+    assert!(delivered.into_iter().collect::<BTreeSet<_>>() == expected.into_iter().collect());
+    assert_eq!(world.books().recovered, count);
+    assert_eq!(world.counts().pending, 0);
+}
+
+#[test]
+fn what_is_due_in_one_millisecond_comes_in_the_order_of_requests_over_many_pages() {
+    let mut world = World::new();
+    let ids: Vec<_> = (0..5000).map(|_| world.schedule(120_000)).collect();
+    assert_eq!(world.loaded(), 0, "beyond the horizon");
+    let delivered: Vec<_> = world.run_to(120_000).into_iter().map(|(_, id, _)| id).collect();
+    assert!(delivered == ids);
+}
+
+#[test]
+fn what_is_beyond_the_horizon_is_loaded_window_by_window() {
+    let mut world = World::new();
+    let expected: Vec<_> = (0..2000).map(|step| (step * 1000, world.schedule(step * 1000), 1)).collect();
+    assert!(world.loaded() <= 61);
+    let mut delivered = vec![];
+    for step in 0..2000 {
+        delivered.extend(world.run_to(step * 1000));
+        assert!(world.loaded() <= 61, "{} at {step}", world.loaded());
+    }
+    assert_eq!(delivered, expected);
+}
+
+#[test]
+fn what_comes_earlier_drives_out_what_is_due_last() {
+    let mut world = World::holding(10);
+    let late: Vec<_> = (0..10).map(|due| world.schedule(1000 + due)).collect();
+    assert_eq!(world.loaded(), 10);
+    let early: Vec<_> = (0..10).map(|due| world.schedule(500 + due)).collect();
+    assert_eq!(world.loaded(), 10);
+    assert_eq!(world.cancel(late[0]).unwrap(), Cancellation::Cancelled);
+    assert_eq!(world.reschedule(late[9], 2).unwrap(), Rescheduling::Rescheduled);
+    let delivered: Vec<_> = world.run_to(10_000).into_iter().map(|(when, id, _)| (when, id)).collect();
+    let mut expected = vec![(2, late[9])];
+    expected.extend(early.into_iter().enumerate().map(|(nth, id)| (500 + nth as u64, id)));
+    expected.extend(late[1..9].iter().enumerate().map(|(nth, id)| (1001 + nth as u64, *id)));
+    assert_eq!(delivered, expected);
+}
+
+#[test]
+fn one_that_has_rung_and_was_driven_out_comes_again() {
+    let mut world = World::holding(2);
+    let [first, second] = [10, 20].map(|due| world.schedule(due));
+    world.pass(30);
+    assert_eq!(world.rung().len(), 2);
+    let third = world.schedule(5);
+    assert_eq!(world.claim(&[second]).len(), 0, "it is not in memory");
+    let delivered: Vec<_> = world.run_to(30).into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(delivered, [third, second], "with room again");
+    assert_eq!(world.claim(&[first]).len(), 1);
+}
+
+#[test]
+fn what_cannot_be_armed_is_tried_again() {
+    let mut world = World::new();
+    world.bell.get().is_full = true;
+    let id = world.schedule(0);
+    assert!(world.rung().is_empty());
+    assert!(world.bell.get().look_after.is_some());
+    world.bell.get().is_full = false;
+    world.pass(1000);
+    world.look();
+    assert_eq!(world.run_to(1000), [(1000, id, 1)]);
+}
+
+#[test]
+fn the_promise_about_what_is_due_first_holds_over_every_crash() {
+    let mut world = World::new();
+    let mut expected = BTreeSet::new();
+    let mut random = Random(11);
+    let mut delivered = BTreeSet::new();
+    for _ in 0..300 {
+        let now = world.wall.as_millis();
+        for _ in 0..random.below(4) {
+            expected.insert(world.schedule((now + random.below(200_000)).saturating_sub(20_000)));
+        }
+        delivered.extend(world.run_to(now + random.below(30_000)).into_iter().map(|(_, id, _)| id));
+        if random.once_in(3) {
+            world.crash();
+        }
+    }
+    let end = world.wall.as_millis() + 200_000;
+    delivered.extend(world.run_to(end).into_iter().map(|(_, id, _)| id));
+    assert!(delivered == expected, "{} of {}", delivered.len(), expected.len());
+    assert!(world.ledger.cursor > at(end - 300_000), "{} is far behind {end}", world.ledger.cursor);
+}

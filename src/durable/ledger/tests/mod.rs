@@ -1,0 +1,8 @@
+//! The ledger on a disk in memory.
+
+mod faults;
+mod life;
+mod memory;
+mod race;
+mod scenarios;
+pub(crate) mod world;
