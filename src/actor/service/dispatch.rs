@@ -2,7 +2,6 @@
 //!
 //! All of it runs while the caller has the [turn](super::Service::claim_turn), so that no two threads send from one line.
 
-use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,12 +188,8 @@ fn aftermath<M: Send + 'static, T>(
     message: Option<M>,
     remains: T,
 ) -> Aftermath<(Option<M>, T)> {
-    let message_type = type_name::<M>();
     match id {
-        Some(id) => {
-            let message = message.map(|message| Box::new(message) as _);
-            Aftermath { lost: Some(Lost { id, deadline, reason, message_type, message }), remains: (None, remains) }
-        }
+        Some(id) => Aftermath { lost: Some(Lost::of(id, deadline, reason, message)), remains: (None, remains) },
         None => Aftermath { lost: None, remains: (message, remains) },
     }
 }

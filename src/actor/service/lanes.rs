@@ -329,13 +329,7 @@ where
             stopped_just_now.push(key);
         }
         match (id, sent) {
-            (Some(id), Err(message)) => letters.push(Lost {
-                id,
-                deadline,
-                reason: STOPPED,
-                message_type: type_name::<M>(),
-                message: Some(Box::new(message)),
-            }),
+            (Some(id), Err(message)) => letters.push(Lost::of(id, deadline, STOPPED, Some(message))),
             (_, sent) => drop(service.contain(|| drop(sent))),
         }
         service.contain(|| drop((recipient, _target)));

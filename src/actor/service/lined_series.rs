@@ -15,7 +15,8 @@ use super::errand::{Acknowledgement, Answered};
 use super::lanes::{Guard, Lanes, Payload, Route};
 use super::lines::{Line, Posting};
 use super::requests::News;
-use super::series::{Begun, Leftovers, Made, Series, Settled, Way, end_series, letter, unload};
+use super::series::{Begun, Leftovers, Made, Series, Settled, Way, end_series, unload};
+use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::id::TimerId;
 use crate::actor::mailbox_policy::MailboxPolicy;
@@ -163,7 +164,7 @@ where
     }
     let spare = guard.keep_sender(mailbox, recipient);
     drop(guard);
-    let lost = id.filter(|_| is_lost).map(|id| letter::<M>(id, due.deadline, STOPPED, None));
+    let lost = id.filter(|_| is_lost).map(|id| Lost::of::<M>(id, due.deadline, STOPPED, None));
     lost.into_iter().for_each(|lost| service.bury(lost));
     service.contain(|| drop(spare));
     service.core()
@@ -354,7 +355,7 @@ impl Service {
         lost: Option<(DeadLetterReason, M)>,
     ) {
         match (id, lost) {
-            (Some(id), Some((reason, message))) => self.bury(letter(id, due.deadline, reason, Some(message))),
+            (Some(id), Some((reason, message))) => self.bury(Lost::of(id, due.deadline, reason, Some(message))),
             (_, lost) => drop(self.contain(|| drop(lost))),
         }
     }

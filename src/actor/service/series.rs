@@ -8,7 +8,7 @@
 //!    ([`Settled`]). If the timer was cancelled meanwhile nothing is handed over;
 //! 4. outside of it the message is handed over.
 
-use std::any::{Any, type_name};
+use std::any::type_name;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -294,20 +294,10 @@ where
 {
     let Some(payload) = core.engine.fail(due.key, ending) else { return (None, None) };
     let lost = match (ending, id) {
-        (Ending::DeadLettered(reason), Some(id)) => Some(letter::<M>(id, due.deadline, reason, None)),
+        (Ending::DeadLettered(reason), Some(id)) => Some(Lost::of::<M>(id, due.deadline, reason, None)),
         _ => None,
     };
     (core.lanes.take(payload), lost)
-}
-
-pub(super) fn letter<M: Send + 'static>(
-    id: TimerId,
-    deadline: Tick,
-    reason: DeadLetterReason,
-    message: Option<M>,
-) -> Lost {
-    let message = message.map(|message| Box::new(message) as Box<dyn Any + Send>);
-    Lost { id, deadline, reason, message_type: type_name::<M>(), message }
 }
 
 impl Lanes {
@@ -442,7 +432,7 @@ where
                 stopped_just_now.push(key);
             }
             match (id, sent) {
-                (Some(id), Err(message)) => letters.push(letter(id, deadline, STOPPED, Some(message))),
+                (Some(id), Err(message)) => letters.push(Lost::of(id, deadline, STOPPED, Some(message))),
                 (_, sent) => drop(service.contain(|| drop(sent))),
             }
         }

@@ -3,7 +3,7 @@
 //! Dead letters are counted by the engine whether or not anybody listens. Without subscribers that is all: one flag is
 //! read where a message is lost, and nothing is looked up or kept.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -41,6 +41,19 @@ pub(crate) struct Lost {
     pub(crate) message_type: &'static str,
     /// None if it was on its way already.
     pub(crate) message: Option<Box<dyn Any + Send>>,
+}
+
+impl Lost {
+    /// A message whose type is known here.
+    pub(super) fn of<M: Send + 'static>(
+        id: TimerId,
+        deadline: Tick,
+        reason: DeadLetterReason,
+        message: Option<M>,
+    ) -> Self {
+        let message = message.map(|message| Box::new(message) as Box<dyn Any + Send>);
+        Self { id, deadline, reason, message_type: type_name::<M>(), message }
+    }
 }
 
 impl Subscribers {
