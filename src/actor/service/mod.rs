@@ -9,7 +9,7 @@
 //! 1. `requests`: schedule, cancel, reschedule, look; `options`: schedule with options; `random`: what jitter is made of;
 //!    `selection`: many timers at a time.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
-//! 3. `repeating`: timers that repeat; `series`: how their messages are made.
+//! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
 //! 4. `driver`: the alarm, and what one turn does.
 //! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
@@ -39,6 +39,7 @@ mod repeating;
 mod requests;
 mod selection;
 mod series;
+mod series_ways;
 mod spare;
 mod store;
 mod subscribers;

@@ -1,4 +1,4 @@
-//! Series: what is stored for a repeating timer, and how its messages are made and handed over.
+//! Series: what is stored for a repeating timer, and how its messages are made. How they leave is in `series_ways`.
 //!
 //! To make a message is code of the user. So each goes through four steps, whichever way it takes:
 //!
@@ -8,14 +8,11 @@
 //!    ([`Settled`]). If the timer was cancelled meanwhile nothing is handed over;
 //! 4. outside of it the message is handed over.
 
-use std::any::type_name;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, Message, Recipient, WeakAddr};
+use actix::Message;
 
-use super::lanes::{Contents, ContextRoute, Guard, Handling, Lanes, Payload, Route, Unloaded, request};
+use super::lanes::Payload;
 use super::lines::Posting;
 use super::repeating::Calendar;
 use super::requests::News;
@@ -23,11 +20,10 @@ use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::id::TimerId;
 use crate::actor::source::MessageSource;
-use crate::actor::target::{Target, send};
+use crate::actor::target::Target;
 use crate::engine::{DeadLetterReason, Ending, Handover, Next, Now, Recurrence, Repeated};
 use crate::timing::{Key, Tick};
 
-const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
 
 /// What is stored for a repeating timer.
@@ -128,13 +124,13 @@ where
     M: Message + Send,
     M::Result: Send,
 {
-    key: Key,
-    deadline: Tick,
-    recurrence: Recurrence,
+    pub(super) key: Key,
+    pub(super) deadline: Tick,
+    pub(super) recurrence: Recurrence,
     /// What is to be handed over, if anything is.
     pub(super) message: Option<M>,
     /// The next repetition is counted from the end of the handler.
-    is_between: bool,
+    pub(super) is_between: bool,
     pub(super) id: Option<TimerId>,
     pub(super) leftovers: Leftovers<M>,
 }
@@ -298,158 +294,4 @@ where
         _ => None,
     };
     (core.lanes.take(payload), lost)
-}
-
-impl Lanes {
-    /// The lane for series of messages of type `M` that an actor of type `A` schedules for itself.
-    pub(super) fn of_own_series<A, M>(&mut self) -> u32
-    where
-        A: Actor + Handler<M>,
-        A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
-        let route = ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> };
-        self.find_or_make::<Series<M>, fn(A, Series<M>)>(unload::<M>, type_name::<M>(), || {
-            Route::Context(Box::new(route))
-        })
-    }
-
-    /// The lane for series of messages of type `M` to recipients.
-    pub(super) fn of_series<M>(&mut self) -> u32
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
-        self.find_or_make::<Series<M>, fn(Series<M>)>(unload::<M>, type_name::<M>(), || Route::Recipient {
-            post: post::<M>,
-            mailbox: |lanes, payload| lanes.stored::<Series<M>>(payload)?.target.as_ref().map(Target::mailbox),
-            line: None,
-        })
-    }
-}
-
-/// The message of a timer that never ran is the next one of the series.
-pub(super) fn unload<M>(lanes: &mut Lanes, payload: Payload) -> Option<Unloaded>
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
-    let Series { target, work, .. } = lanes.take::<Series<M>>(payload)?;
-    let Work { mut source, ready, .. } = work?;
-    if let Some(message) = ready {
-        return Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new((target, source)))));
-    }
-    Some(Unloaded::new(Contents::Source(Box::new(move || Box::new(source.next_message()))), Some(Box::new(target))))
-}
-
-/// Runs the handler of the owner.
-fn deliver<A, M>(
-    service: &Service,
-    mut core: Guard<'_>,
-    due: Handover<Payload>,
-    actor: &mut A,
-    ctx: &mut <A as Actor>::Context,
-) where
-    A: Actor + Handler<M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
-    let Some(begun) = Begun::<M>::take(service, &mut core, due) else { return };
-    drop(core);
-    let made = begun.make(service, Way::Handler);
-    let mut news = News::default();
-    let mut core = service.core();
-    let settled = made.settle(&mut core, &mut news);
-    drop(core);
-    service.tell(news);
-    settled.leftovers.discard(service);
-    let Some(message) = settled.message else { return };
-    let _delivering = service.contain(|| service.hand_over(settled.key, settled.deadline));
-    <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
-    if settled.is_between {
-        service.resume(settled.key, &settled.recurrence);
-    }
-}
-
-/// Sends a message to its owner through the mailbox.
-fn escort<A, M>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, addr: &WeakAddr<A>) -> Option<Handling>
-where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
-    let begun = Begun::<M>::take(service, &mut core, due)?;
-    drop(core);
-    let made = begun.make(service, Way::Escort);
-    let mut core = service.core();
-    let (message, leftovers) = made.send_off(&mut core);
-    drop(core);
-    leftovers.discard(service);
-    request(addr, message?)
-}
-
-/// Sends messages to their recipients. The books are closed before they can be seen, and all are made ready before the
-/// first is sent, as in `lanes::post`.
-fn post<'a, M>(service: &'a Arc<Service>, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
-    let mut begun = Vec::with_capacity(due.len());
-    for due in due.drain(..) {
-        let target = core.lanes.stored::<Series<M>>(due.payload).and_then(|series| series.target.clone());
-        begun.extend(Begun::<M>::take(service, &mut core, due).map(|begun| (begun, target)));
-    }
-    drop(core);
-    let mut made = Vec::with_capacity(begun.len());
-    for (begun, target) in begun {
-        let recipient = target.as_ref().and_then(Target::open).filter(Recipient::connected);
-        let one = match &recipient {
-            Some(_) => begun.make(service, Way::Post),
-            None => begun.give_up(Ending::DeadLettered(STOPPED)),
-        };
-        made.push((one, recipient, target));
-    }
-    let mut news = News::default();
-    let mut core = service.core();
-    let settled: Vec<_> = made
-        .into_iter()
-        .map(|(made, recipient, target)| (made.settle(&mut core, &mut news), recipient, target))
-        .collect();
-    drop(core);
-    service.tell(news);
-    let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
-    for (settled, recipient, target) in settled {
-        let Settled { key, deadline, message, id, leftovers, .. } = settled;
-        if let Some((recipient, message)) = recipient.as_ref().zip(message) {
-            // The clock may be the user's. Whatever it does, the rest is sent.
-            let _delivering = service.contain(|| service.hand_over(key, deadline));
-            // If a waker panics the message is in the mailbox all the same.
-            let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
-            if sent.is_err() {
-                stopped_just_now.push(key);
-            }
-            match (id, sent) {
-                (Some(id), Err(message)) => letters.push(Lost::of(id, deadline, STOPPED, Some(message))),
-                (_, sent) => drop(service.contain(|| drop(sent))),
-            }
-        }
-        service.contain(|| drop((recipient, target)));
-        leftovers.discard(service);
-    }
-    let mut core = service.core();
-    for key in stopped_just_now {
-        if let Some(payload) = core.engine.break_off(key, STOPPED) {
-            service.discard(core, payload);
-            core = service.core();
-        }
-    }
-    if letters.is_empty() {
-        return core;
-    }
-    drop(core);
-    letters.into_iter().for_each(|lost| service.bury(lost));
-    service.core()
 }
