@@ -10,7 +10,7 @@
 //!    `selection`: many timers at a time.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
 //! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
-//! 4. `driver`: the alarm, and what one turn does.
+//! 4. `driver`: the alarm, and what one turn does; `strays`: actors that have stopped.
 //! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
 //! 6. `lines`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
@@ -42,6 +42,7 @@ mod series;
 mod series_ways;
 mod spare;
 mod store;
+mod strays;
 mod subscribers;
 mod sync;
 pub(crate) mod unrest;
