@@ -150,7 +150,7 @@ fn fire() {
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
     world.act(|owner, ctx| owner.counted_schedule(ctx));
     let sum = counted_delivery(&mut world, &clock);
-    assert_eq!(sum, (0..TIMERS as u64).sum());
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 #[inline(never)]

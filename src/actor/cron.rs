@@ -102,6 +102,12 @@ impl Cron {
         Some(next.timestamp().into())
     }
 
+    /// Expression and zone, as they can be kept and made a `Cron` again; nothing if the zone has no name.
+    #[cfg(feature = "durable")]
+    pub(crate) fn to_kept(&self) -> Option<(String, String)> {
+        Some((self.expression.as_str().to_owned(), self.zone.iana_name()?.to_owned()))
+    }
+
     pub(crate) fn into_calendar(self) -> Calendar {
         Box::new(move |after| self.next_after(after))
     }

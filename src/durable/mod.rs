@@ -1,25 +1,58 @@
-//! Timers that survive their process: the store they are kept in, and what stands around it.
+//! Timers that survive their process.
 //!
-//! Read in this order:
+//! [`DurableTimers`] is where to start; what is promised, and what not, is told in `docs/durability.md`.
+//!
+//! Read the code in this order:
 //!
 //! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`) and [`Record`] (`record`): what is kept of a timer.
 //! 2. [`TimerStore`] (`store`): the narrow trait behind which the records lie, and the changes it commits.
 //! 3. `ledger`: the one place that decides; `journal`: where it lives, and the way to it.
+//! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for an actor that lives now.
+//! 5. `horizon`: the near future in the wheel; `dispatcher`: from a record that is due to a handler that has ended, in `lines`.
+//! 6. [`DurableTimers`] (`timers`, set up by `builder`): what can be asked, with `request`, `options`, `key` and `scheduling`; as
+//!    `messages`, and from a `context`. `view`: what can be seen, `error`: what can go wrong.
 //!
-//! Nothing in here reads a clock: times of day are arguments.
+//! Stores and ledger know nothing of actix, and read no clock: times of day are arguments.
 
-#[allow(dead_code, reason = "used by the API, which follows")]
+mod builder;
 mod calendar;
+mod context;
+mod dispatcher;
 mod due_time;
+mod envelope;
+mod error;
+mod horizon;
 mod id;
-#[allow(dead_code, reason = "used by the API, which follows")]
 mod journal;
-#[allow(dead_code, reason = "used by the API, which follows")]
+mod key;
 mod ledger;
+mod lines;
+mod message;
+mod messages;
+mod options;
 mod record;
+mod request;
+mod routes;
+mod scheduling;
 pub mod store;
+mod timers;
+mod trace;
+mod view;
 
+pub use builder::DurableTimersBuilder;
+pub use context::DurableContext;
+pub use dispatcher::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
+pub use envelope::{Durable, HandlerError};
+pub use error::{DurableBuildError, DurableError, NotScheduled};
 pub use id::{DurableId, ParseDurableIdError};
+pub use message::{DecodeError, DurableMessage, EncodeError};
+pub use messages::{CancelDurable, GetDurable, ListDurable};
+pub use options::DurableOptions;
 pub use record::{Missed, Progress, Record, Repeat, RetryPolicy, Rhythm};
-pub use store::{StoreError, TimerStore};
+pub use request::Schedule;
+pub use routes::RouteOptions;
+pub use scheduling::{Scheduled, Scheduling};
+pub use store::{EmbeddedStore, MemoryStore, StoreError, TimerStore};
+pub use timers::DurableTimers;
+pub use view::{DurableFilter, DurableInfo, DurablePage, DurableState, PageEnd};

@@ -72,7 +72,7 @@ use self::lanes::{Guard, Lanes, Payload};
 use self::lines::Lines;
 use self::random::Random;
 use self::subscribers::Subscribers;
-use self::unrest::Sleep;
+use self::unrest::{Outside, Sleep};
 use self::watch::Watched;
 use self::wind_down::WindDown;
 use super::clock::Clock;
@@ -119,6 +119,7 @@ pub(crate) struct Service {
     ids: IdMaker,
     number: u32,
     sleep: Sleep,
+    outside: Outside,
     /// The thread the driver runs on, once it runs.
     thread: OnceLock<ThreadId>,
     /// The driver has stopped: nothing will ever be delivered again.
@@ -227,6 +228,7 @@ impl Service {
             ids: IdMaker::new(number),
             number,
             sleep: Sleep::not_yet(),
+            outside: Outside::default(),
             thread: OnceLock::new(),
             stopped: AtomicBool::new(false),
             watched: OnceLock::new(),

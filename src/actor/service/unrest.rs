@@ -1,7 +1,9 @@
 //! What a service has left to do at one moment; see `settling`.
 
+#[cfg(feature = "durable")]
+use std::sync::Arc;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Service;
@@ -46,6 +48,27 @@ fn nanos(time: Option<Duration>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
 }
 
+/// What others do with what a service has delivered to them, and what virtual time has to wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Outside {
+    /// Steps done.
+    steps: AtomicU64,
+    /// Under way on other threads.
+    working: AtomicUsize,
+}
+
+/// As long as this lives, something is under way on another thread.
+#[cfg(feature = "durable")]
+pub(crate) struct Working(Arc<Service>);
+
+#[cfg(feature = "durable")]
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.stir();
+        self.0.outside.working.fetch_sub(1, Ordering::Release);
+    }
+}
+
 /// What is left to do now. As long as it changes, something happens.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unrest {
@@ -53,6 +76,10 @@ pub(crate) struct Unrest {
     accounts: Accounts,
     next_wake: Option<Tick>,
     wakeups: u64,
+    /// What was done outside.
+    steps: u64,
+    /// Something is under way outside.
+    outside: bool,
     /// Messages that are due and wait for their actors.
     waiting: usize,
     /// The driver has something to do now.
@@ -65,7 +92,7 @@ impl Unrest {
     /// Whether it stays like that however long one waits: nothing is left to do, or actors of this thread do not take what
     /// is theirs although they had turns to.
     pub(crate) const fn may_last(&self) -> bool {
-        !self.driver && (self.waiting == 0 || self.here)
+        !self.driver && !self.outside && (self.waiting == 0 || self.here)
     }
 }
 
@@ -84,6 +111,8 @@ impl Service {
             accounts: core.engine.accounts(),
             next_wake,
             wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
+            steps: self.outside.steps.load(Ordering::Acquire),
+            outside: self.outside.working.load(Ordering::Acquire) > 0,
             waiting: core.engine.in_inboxes() + core.escorts.len() + core.lines.waiting(),
             // An alarm of this thread that has not rung after so many turns will not before time passes: tokio's rings
             // only at its own milliseconds.
@@ -95,6 +124,19 @@ impl Service {
                 || !core.away.is_empty(),
             here,
         }
+    }
+
+    /// Something was done outside.
+    #[cfg(feature = "durable")]
+    pub(crate) fn stir(&self) {
+        self.outside.steps.fetch_add(1, Ordering::Release);
+    }
+
+    /// Something goes on on another thread until what this returns is dropped.
+    #[cfg(feature = "durable")]
+    pub(crate) fn working(self: &Arc<Self>) -> Working {
+        self.outside.working.fetch_add(1, Ordering::Release);
+        Working(Arc::clone(self))
     }
 
     /// Whether its driver runs on this thread.

@@ -1,0 +1,56 @@
+//! The near future of the ledger, in the wheel of a timer actor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+
+use super::dispatcher::{Due, DurableTimerActor, LookAgain};
+use super::due_time::DueTime;
+use super::ledger::Horizon;
+use super::record::Record;
+use crate::{Target, TimerId, Timers};
+
+/// Tells a [`DurableTimerActor`] what is due, by timers set to times of day.
+pub(super) struct WheelHorizon {
+    timers: Timers,
+    due: Target<Due>,
+    look_again: Target<LookAgain>,
+    at: Option<TimerId>,
+    after: Option<TimerId>,
+}
+
+impl WheelHorizon {
+    pub(super) fn new(timers: Timers, actor: &Addr<DurableTimerActor>) -> Self {
+        Self { timers, due: Target::from(actor), look_again: Target::from(actor), at: None, after: None }
+    }
+
+    fn replace(timers: &Timers, old: Option<TimerId>) {
+        if let Some(old) = old {
+            let _ = timers.cancel(old);
+        }
+    }
+}
+
+impl Horizon for WheelHorizon {
+    type Handle = TimerId;
+
+    fn arm(&mut self, record: &Arc<Record>) -> Option<TimerId> {
+        self.timers.schedule_at(&self.due, record.progress.due, Due(Arc::clone(record))).ok()
+    }
+
+    fn disarm(&mut self, handle: TimerId) {
+        // It may have rung.
+        let _ = self.timers.cancel(handle);
+    }
+
+    fn look_again_at(&mut self, due: DueTime) {
+        Self::replace(&self.timers, self.at.take());
+        self.at = self.timers.schedule_at(&self.look_again, due, LookAgain).ok();
+    }
+
+    fn look_again_after(&mut self, delay: Duration) {
+        Self::replace(&self.timers, self.after.take());
+        self.after = self.timers.schedule_after(&self.look_again, delay, LookAgain).ok();
+    }
+}

@@ -1,0 +1,37 @@
+//! What durable timers say to `tracing`, with that feature.
+
+use super::id::DurableId;
+use super::message::DecodeError;
+use super::record::Record;
+
+#[cfg(feature = "tracing")]
+pub(super) fn undecodable(record: &Record, error: &DecodeError) {
+    tracing::warn!(
+        target: "actix_timers",
+        id = tracing::field::display(record.id),
+        route = &*record.route,
+        message_type = &*record.message_type,
+        version = record.message_version,
+        error = tracing::field::display(error),
+        "set aside: the message of a durable timer cannot be read"
+    );
+}
+
+#[cfg(feature = "tracing")]
+pub(super) fn buried(route: &str, id: DurableId, attempt: u32, reason: &str) {
+    tracing::warn!(target: "actix_timers", id = tracing::field::display(id), route, attempt, reason, "durable dead letter");
+}
+
+#[cfg(feature = "tracing")]
+pub(super) fn route_without_recipient(route: &str) {
+    tracing::warn!(target: "actix_timers", route, "nobody is there to get the messages of a route: they wait");
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) const fn undecodable(_: &Record, _: &DecodeError) {}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) const fn buried(_: &str, _: DurableId, _: u32, _: &str) {}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) const fn route_without_recipient(_: &str) {}
