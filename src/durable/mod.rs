@@ -23,8 +23,10 @@ mod envelope;
 mod error;
 mod horizon;
 mod id;
+#[allow(dead_code, reason = "used by the metrics, which follow")]
 mod journal;
 mod key;
+#[allow(dead_code, reason = "used by the metrics, which follow")]
 mod ledger;
 mod lines;
 mod message;

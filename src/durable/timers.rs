@@ -17,14 +17,14 @@ use super::error::DurableError;
 use super::id::DurableId;
 use super::journal::Journal;
 use super::key;
-use super::ledger::{self, Answered, Cancellation, Query, Request, Rescheduling};
+use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Rescheduling};
 use super::message::DurableMessage;
 use super::options::DurableOptions;
 use super::record::{Progress, Record};
 use super::request::{Schedule, later};
 use super::routes::Routes;
 use super::scheduling::{Scheduled, Scheduling};
-use super::store::{Counts, Found, OnKey, Page, Part, StoreError};
+use super::store::{Counts, OnKey, Part, StoreError};
 use super::view::{DurableFilter, DurableInfo, DurablePage, PageEnd};
 #[cfg(feature = "cron")]
 use crate::Cron;
@@ -471,12 +471,12 @@ fn refused(error: Arc<StoreError>) -> DurableError {
     if matches!(*error, StoreError::Closed) { DurableError::Closed } else { DurableError::Store(error) }
 }
 
-fn listed(filter: &DurableFilter, page: &Page) -> DurablePage {
-    let timers = page.found.iter().filter(|found: &&Found| filter.matches(&found.record));
+fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
+    let seen = listed.seen.iter().filter(|seen| filter.matches(&seen.found.record));
     DurablePage {
-        timers: timers.map(|found| DurableInfo::of_found(found, false)).collect(),
-        next: page.next.map(PageEnd),
-        damaged: page.damaged.len() as u64,
+        timers: seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)).collect(),
+        next: listed.next.map(PageEnd),
+        damaged: listed.damaged,
     }
 }
 

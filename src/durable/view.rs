@@ -207,7 +207,7 @@ pub struct DurablePage {
     /// For [`DurableFilter::after`], to get the next page. There is none after the last.
     pub next: Option<PageEnd>,
     /// Timers that lie there and cannot be read, because the store is damaged in those places.
-    pub damaged: u64,
+    pub damaged: usize,
 }
 
 /// Shows the number of timers; they may be many.

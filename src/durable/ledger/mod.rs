@@ -66,8 +66,7 @@ use table::{Table, Turn};
 pub(crate) use horizon::Horizon;
 pub(crate) use note::Note;
 pub(crate) use outbox::Outbox;
-#[allow(unused_imports, reason = "used by the API, which follows")]
-pub(crate) use request::{Answer, Answered, Cancellation, Query, Request, Rescheduling, Scheduled, Seen, Verdict};
+pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request, Rescheduling, Scheduled, Verdict};
 
 /// How a ledger works.
 #[derive(Debug, Clone)]

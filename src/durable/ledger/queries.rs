@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::request::{Answered, Query, Request, Seen};
+use super::request::{Answered, Listed, Query, Request, Seen};
 use super::{Horizon, Ledger, Outbox, frontier};
 use crate::durable::id::DurableId;
-use crate::durable::store::{Page, Position, StoreError};
+use crate::durable::store::{Found, Part, Position, StoreError};
 
 /// Records that one request looks at, at most.
 const LOOKED_AT: usize = 4096;
@@ -30,27 +30,31 @@ impl<H: Horizon> Ledger<H> {
     }
 
     fn see(&mut self, id: DurableId) -> Answered<Option<Seen>> {
-        let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
         let found = self.store.get(id).map_err(Arc::new)?;
-        Ok(found.map(|found| Seen { found, in_progress }))
+        Ok(found.map(|found| Seen { in_progress: self.is_in_progress(&found), found }))
     }
 
-    fn list(&mut self, query: &Query) -> Result<Page, StoreError> {
+    fn is_in_progress(&self, found: &Found) -> bool {
+        found.part == Part::Pending && self.table.get(found.record.id).is_some_and(|entry| !entry.state.is_pending())
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Listed, StoreError> {
         let limit = query.limit.max(1);
-        let mut listed = Page { next: query.after.max(frontier::start_of(query.from)), ..Page::default() };
+        let mut listed = Listed { next: query.after.max(frontier::start_of(query.from)), ..Listed::default() };
         let mut looked_at = 0;
-        while listed.found.len() < limit && looked_at < LOOKED_AT {
+        while listed.seen.len() < limit && looked_at < LOOKED_AT {
             let page = self.store.load(query.part, self.config.shard, listed.next, query.until, PAGE)?;
             looked_at += PAGE;
-            listed.damaged.extend(page.damaged);
+            listed.damaged += page.damaged.len();
             listed.next = page.next;
             for found in page.found {
-                if listed.found.len() == limit {
-                    listed.next = listed.found.last().map(|last| Position::of(&last.record));
+                if listed.seen.len() == limit {
+                    listed.next = listed.seen.last().map(|last| Position::of(&last.found.record));
                     return Ok(listed);
                 }
                 if query.route.as_ref().is_none_or(|route| *route == found.record.route) {
-                    listed.found.push(found);
+                    let in_progress = self.is_in_progress(&found);
+                    listed.seen.push(Seen { found, in_progress });
                 }
             }
             if listed.next.is_none() {

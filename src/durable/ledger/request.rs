@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
 use crate::durable::record::{Progress, Record};
-use crate::durable::store::{Counts, Found, OnKey, Page, Part, Position, StoreError};
+use crate::durable::store::{Counts, Found, OnKey, Part, Position, StoreError};
 
 /// An answer, or what is wrong with the store. All requests of a group that was not kept get the same error.
 pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
@@ -75,7 +75,7 @@ pub(crate) enum Request {
         /// Which.
         query: Query,
         /// May be short or empty, and still have a `next`: a request looks at so many records and no more.
-        answer: Answer<Page>,
+        answer: Answer<Listed>,
     },
     /// How many timers there are.
     Counts {
@@ -187,6 +187,17 @@ pub(crate) struct Seen {
     pub(crate) found: Found,
     /// Whether it is being delivered.
     pub(crate) in_progress: bool,
+}
+
+/// What came of [`Request::List`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Listed {
+    /// The timers, in order of their due times.
+    pub(crate) seen: Vec<Seen>,
+    /// Where to go on; none if there is nothing more up to the time that was asked for.
+    pub(crate) next: Option<Position>,
+    /// Records that cannot be read.
+    pub(crate) damaged: usize,
 }
 
 /// Which timers to list.

@@ -101,8 +101,8 @@ fn what_failed_for_good_is_a_dead_letter_that_can_be_revived_or_discarded() {
     }
     assert_eq!(world.run_to(100_000), []);
     let dead = world.ask(|answer| Request::List { query: everything(Part::Dead), answer }).unwrap();
-    assert_eq!(dead.found.len(), 2);
-    assert_eq!(dead.found[0].grave.as_ref().unwrap().0.as_ref(), "no such customer");
+    assert_eq!(dead.seen.len(), 2);
+    assert_eq!(dead.seen[0].found.grave.as_ref().unwrap().0.as_ref(), "no such customer");
     world.restart();
     assert!(world.ask(|answer| Request::Revive { id: ids[0], answer }).unwrap());
     assert!(!world.ask(|answer| Request::Revive { id: ids[0], answer }).unwrap());
@@ -165,7 +165,7 @@ fn what_this_build_does_not_know_is_set_aside_kept_and_delivered_by_one_that_kno
     let (seen, query) = (world.ask(|answer| Request::Get { id: ids[1], answer }), everything(Part::Parked));
     assert_eq!(seen.unwrap().unwrap().found.part, Part::Parked);
     let page = world.ask(|answer| Request::List { query, answer }).unwrap();
-    assert_eq!(page.found.len(), 100);
+    assert_eq!(page.seen.len(), 100);
     world.unknown = &[];
     world.restart();
     let mut delivered: Vec<_> = world.run_to(40_000).into_iter().map(|(_, id, attempt)| (id, attempt)).collect();
@@ -278,8 +278,8 @@ fn lists_go_by_route_and_due_range_page_by_page() {
         let mut dues = vec![];
         loop {
             let page = world.ask(|answer| Request::List { query: query.clone(), answer }).unwrap();
-            assert!(page.found.len() <= limit);
-            dues.extend(page.found.iter().map(|found| found.record.progress.due.as_millis() - 1_000_000));
+            assert!(page.seen.len() <= limit);
+            dues.extend(page.seen.iter().map(|seen| seen.found.record.progress.due.as_millis() - 1_000_000));
             query.after = page.next;
             if page.next.is_none() {
                 break;
