@@ -1,0 +1,255 @@
+//! What the tests of durable timers share: lives of a process on a manual clock, a medium that outlives them, and an actor that
+//! writes down what it gets.
+//!
+//! A *life* is one actix system with everything in it. It ends cleanly (`timers.stop()`), or by a crash ([`Medium::crash`]): what
+//! was not acknowledged on the medium by then never reaches it. Times are milliseconds since the start of the test.
+
+// Each user needs another part of this.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::durable::store::MemoryDisk;
+use actix_timers::durable::{
+    Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError, RetryPolicy,
+    RouteOptions, TimerStore,
+};
+use actix_timers::{Clock, ManualClock};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+/// The route of most tests.
+pub(crate) const ROUTE: &str = "diary";
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The wall clock at a time of the test.
+pub(crate) fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + ms(millis)
+}
+
+/// The time of the test that a wall clock shows; 0 if that is before it.
+pub(crate) fn millis(wall: SystemTime) -> u64 {
+    u64::try_from(wall.duration_since(at(0)).unwrap_or_default().as_millis()).unwrap()
+}
+
+/// A new system whose wall clock shows a time of the test.
+pub(crate) fn life<T>(start: u64, test: impl AsyncFnOnce(ManualClock) -> T) -> T {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(test(ManualClock::starting_at(at(start))))
+}
+
+/// Lets time pass from event to event.
+pub(crate) async fn run_to(clock: &ManualClock, time: u64) {
+    clock.advance(at(time).duration_since(clock.wall()).expect("time does not go back")).await;
+}
+
+/// What outlives a process.
+pub(crate) trait Medium {
+    type Store: TimerStore;
+    /// A store on what is there.
+    fn open(&self) -> Self::Store;
+    /// The process dies: whatever it still has in mind does not reach the medium.
+    fn crash(&mut self);
+}
+
+impl Medium for MemoryDisk {
+    type Store = actix_timers::durable::MemoryStore;
+
+    fn open(&self) -> Self::Store {
+        Self::open(self)
+    }
+
+    fn crash(&mut self) {
+        self.cut_off();
+    }
+}
+
+/// A directory with an embedded store.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: PathBuf,
+    /// The present directory; what a crash left is in another one.
+    lives: u32,
+}
+
+impl Files {
+    /// An empty one, in the directory for what tests leave behind.
+    pub(crate) fn new(test: &str) -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).unwrap();
+        Self { root, lives: 0 }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root.join(self.lives.to_string())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+impl Medium for Files {
+    type Store = EmbeddedStore;
+
+    fn open(&self) -> EmbeddedStore {
+        EmbeddedStore::open(self.directory()).unwrap()
+    }
+
+    /// The next life finds the files as they are now. What the process still does to them does not matter any more.
+    fn crash(&mut self) {
+        let dying = self.directory();
+        self.lives += 1;
+        copy(&dying, &self.directory());
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+/// A message with a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note(pub(crate) u32);
+
+impl DurableMessage for Note {
+    const NAME: &'static str = "note";
+}
+
+/// What a handler does with one delivery.
+pub(crate) enum Act {
+    Succeed,
+    Fail,
+    FailForGood,
+    Panic,
+    /// It never answers.
+    Hang,
+    /// It answers when told to.
+    Wait(oneshot::Receiver<()>),
+}
+
+/// What was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// When.
+    pub(crate) time: u64,
+    pub(crate) note: u32,
+    pub(crate) attempt: u32,
+    pub(crate) repetition: u64,
+    pub(crate) id: DurableId,
+    /// When it was to be due by itself.
+    pub(crate) due: u64,
+}
+
+/// What was delivered in all lives of a test, and what handlers are to do. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Diary {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    script: Arc<Mutex<HashMap<u32, VecDeque<Act>>>>,
+}
+
+impl Diary {
+    /// What the handler of this note does next. Without a script it succeeds.
+    pub(crate) fn script(&self, note: u32, acts: impl IntoIterator<Item = Act>) {
+        self.script.lock().unwrap().entry(note).or_default().extend(acts);
+    }
+
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.entries.lock().unwrap().clone()
+    }
+
+    /// Times and notes.
+    pub(crate) fn deliveries(&self) -> Vec<(u64, u32)> {
+        self.entries().iter().map(|entry| (entry.time, entry.note)).collect()
+    }
+
+    /// Times, notes and attempts.
+    pub(crate) fn attempts(&self) -> Vec<(u64, u32, u32)> {
+        self.entries().iter().map(|entry| (entry.time, entry.note, entry.attempt)).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.lock().unwrap().len()
+    }
+
+    /// An actor that writes into it.
+    pub(crate) fn writer(&self, clock: &ManualClock) -> Addr<Writer> {
+        Writer { diary: self.clone(), clock: clock.clone() }.start()
+    }
+
+    /// Durable timers on a medium, with the route [`ROUTE`] to an actor that writes into this.
+    pub(crate) fn timers<M: Medium>(&self, medium: &M, clock: &ManualClock) -> DurableTimers {
+        self.builder(medium, clock).start().unwrap()
+    }
+
+    pub(crate) fn builder<M: Medium>(&self, medium: &M, clock: &ManualClock) -> DurableTimersBuilder {
+        DurableTimers::builder(medium.open()).clock(clock.clone()).route_with::<Note>(
+            ROUTE,
+            self.writer(clock),
+            RouteOptions::new().retry(quick()),
+        )
+    }
+}
+
+/// Three attempts, after 100 and 200 ms, without jitter; 1 s for a handler.
+pub(crate) fn quick() -> RetryPolicy {
+    RetryPolicy::default().attempts(3).first_delay(ms(100)).jitter_percent(0).timeout(ms(1000))
+}
+
+pub(crate) struct Writer {
+    diary: Diary,
+    clock: ManualClock,
+}
+
+impl Actor for Writer {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Writer {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, durable: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        let note = durable.message.0;
+        self.diary.entries.lock().unwrap().push(Entry {
+            time: millis(self.clock.wall()),
+            note,
+            attempt: durable.attempt,
+            repetition: durable.repetition,
+            id: durable.id,
+            due: millis(durable.due.to_system_time()),
+        });
+        let act = self.diary.script.lock().unwrap().get_mut(&note).and_then(VecDeque::pop_front);
+        match act.unwrap_or(Act::Succeed) {
+            Act::Succeed => Box::pin(async { Ok(()) }),
+            Act::Fail => Box::pin(async { Err(HandlerError::new("not now")) }),
+            Act::FailForGood => Box::pin(async { Err(HandlerError::permanent("never")) }),
+            Act::Panic => panic!("as the script says"),
+            Act::Hang => Box::pin(std::future::pending()),
+            Act::Wait(told) => Box::pin(async move { Ok(told.await?) }),
+        }
+    }
+}
+
+/// A message comes when the handler of the one before has ended.
+pub(crate) fn one_by_one() -> RouteOptions {
+    RouteOptions::new().window(1).retry(quick())
+}
