@@ -1,10 +1,12 @@
-//! The whole way of an actor's own timers: its context, the books, the engine, and for what fires the inbox and the
-//! handler. Messages carry 32 bytes.
+//! The whole way of an actor's own timers, and of those that are sent to it as a recipient: context or request, the books, the
+//! engine, and for what fires the inbox and the handler. Messages carry 32 bytes. The same again with a recorder of metrics
+//! installed, that of Prometheus.
 
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{ManualClock, TimerActor, TimerActorBuilder, TimerContext, TimerId};
+use actix_timers::{ManualClock, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::sync::oneshot;
 
 use crate::Operation;
@@ -19,6 +21,11 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("context stop", "counted_cancel", stop),
         operation("context churn", "counted_replace", churn),
         operation("context fire", "counted_delivery", fire),
+        operation("recipient fire", "counted_delivery", send),
+        operation("recorded start", "counted_schedule", || recorded(start)),
+        operation("recorded stop", "counted_cancel", || recorded(stop)),
+        operation("recorded fire", "counted_delivery", || recorded(fire)),
+        operation("recorded recipient fire", "counted_delivery", || recorded(send)),
     ]
 }
 
@@ -96,6 +103,7 @@ impl Handler<Note> for Owner {
 /// A system with one actor.
 struct World {
     runner: SystemRunner,
+    timers: Timers,
     owner: Addr<Owner>,
     all_received: oneshot::Receiver<u64>,
 }
@@ -104,17 +112,31 @@ impl World {
     fn new(builder: TimerActorBuilder) -> Self {
         let runner = System::new();
         let (sender, all_received) = oneshot::channel();
-        let owner = runner.block_on(async {
-            builder.install().unwrap();
+        let (timers, owner) = runner.block_on(async {
+            let timers = builder.install().unwrap();
             let ids = Vec::with_capacity(TIMERS);
-            Owner { random: Random::new(1), ids, received: 0, sum: 0, all_received: Some(sender) }.start()
+            let all_received = Some(sender);
+            (timers, Owner { random: Random::new(1), ids, received: 0, sum: 0, all_received }.start())
         });
-        Self { runner, owner, all_received }
+        Self { runner, timers, owner, all_received }
     }
 
     fn act(&self, work: fn(&mut Owner, &mut Context<Owner>)) {
         self.runner.block_on(self.owner.send(Do(work))).unwrap();
     }
+}
+
+/// Does it with metrics that are recorded. Each operation has a process to itself, which had no recorder before.
+fn recorded(work: fn()) {
+    let mut builder = PrometheusBuilder::new();
+    for (name, buckets) in actix_timers::metrics::histogram_buckets() {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).unwrap();
+    }
+    let handle = builder.install_recorder().unwrap();
+    work();
+    let page = actix_timers::scrape(|| handle.render());
+    let scheduled = page.lines().find(|line| line.starts_with("actix_timers_scheduled_total{"));
+    assert!(scheduled.is_some_and(|line| line.ends_with(&format!(" {TIMERS}"))), "{page}");
 }
 
 /// Schedules all, with an actor and a timer actor that never had any.
@@ -151,6 +173,18 @@ fn fire() {
     world.act(|owner, ctx| owner.counted_schedule(ctx));
     let sum = counted_delivery(&mut world, &clock);
     assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+/// The same for messages that are sent to it as a recipient.
+fn send() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    let mut random = Random::new(1);
+    for number in 0..TIMERS as u64 {
+        world.timers.schedule_after(&world.owner, random.delay(), Note([number; 4])).unwrap();
+    }
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum());
 }
 
 #[inline(never)]
