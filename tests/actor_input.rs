@@ -152,6 +152,8 @@ fn any_builder_values_work_or_get_an_error() {
     for every in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         let expected = every.is_zero().then_some(BuildError::Zero("wall_clock_check"));
         check(expected, move || TimerActor::builder().wall_clock_check(every));
+        let expected = every.is_zero().then_some(BuildError::Zero("stuck_after"));
+        check(expected, move || TimerActor::builder().stuck_after(every));
     }
     for name in ["", "with \"quotes\"\nand lines", "ünïcödé"] {
         check(None, move || TimerActor::builder().name(name));

@@ -42,6 +42,7 @@ pub struct TimerActorBuilder {
     pub(super) intake_budget: usize,
     pub(super) wall_clock_check: Duration,
     pub(super) mailbox_policy: MailboxPolicy,
+    pub(super) stuck_after: Duration,
     clock: Option<Box<dyn Clock>>,
     watched: bool,
     pub(super) jitter_seed: Option<u64>,
@@ -58,6 +59,7 @@ impl Default for TimerActorBuilder {
             intake_budget: 256,
             wall_clock_check: Duration::from_secs(10),
             mailbox_policy: MailboxPolicy::Unbounded,
+            stuck_after: Duration::from_secs(10),
             clock: None,
             watched: true,
             jitter_seed: None,
@@ -123,6 +125,14 @@ impl TimerActorBuilder {
         self
     }
 
+    /// How long a message that is due may wait until its recipient takes it before somebody should know. The metrics are
+    /// published then and, with the feature `tracing`, there is a warning; and again whenever the time has doubled. 10 s
+    /// unless said otherwise; `Duration::MAX` for never. To be raised where recipients are meant to be behind for long.
+    pub fn stuck_after(mut self, time: Duration) -> Self {
+        self.stuck_after = time;
+        self
+    }
+
     /// The clock. [`SystemClock`] unless said otherwise.
     pub fn clock<C: Clock>(mut self, clock: C) -> Self {
         self.watched = TypeId::of::<C>() == TypeId::of::<SystemClock>();
@@ -150,8 +160,10 @@ impl TimerActorBuilder {
                 return Err(BuildError::Zero(name));
             }
         }
-        if self.wall_clock_check.is_zero() {
-            return Err(BuildError::Zero("wall_clock_check"));
+        for (value, name) in [(self.wall_clock_check, "wall_clock_check"), (self.stuck_after, "stuck_after")] {
+            if value.is_zero() {
+                return Err(BuildError::Zero(name));
+            }
         }
         if self.capacity > MAX_CAPACITY {
             return Err(BuildError::Capacity(self.capacity));
@@ -163,6 +175,7 @@ impl TimerActorBuilder {
             intake_budget: self.intake_budget,
             wall_clock_check: self.wall_clock_check,
             mailbox_policy: self.mailbox_policy,
+            stuck_after: self.stuck_after,
             watched: self.watched,
             jitter_seed: self.jitter_seed,
         };

@@ -50,6 +50,9 @@ pub struct TimerActorConfig {
     /// See [`TimerActorBuilder::wall_clock_check`].
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub wall_clock_check: Duration,
+    /// See [`TimerActorBuilder::stuck_after`].
+    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
+    pub stuck_after: Duration,
     /// See [`TimerActorBuilder::jitter_seed`].
     pub jitter_seed: Option<u64>,
 }
@@ -66,6 +69,7 @@ impl Default for TimerActorConfig {
             expiry_budget: builder.expiry_budget,
             intake_budget: builder.intake_budget,
             wall_clock_check: builder.wall_clock_check,
+            stuck_after: builder.stuck_after,
             jitter_seed: builder.jitter_seed,
         }
     }
@@ -80,7 +84,8 @@ impl From<TimerActorConfig> for TimerActorBuilder {
             .mailbox_policy(config.mailbox_policy)
             .expiry_budget(config.expiry_budget)
             .intake_budget(config.intake_budget)
-            .wall_clock_check(config.wall_clock_check);
+            .wall_clock_check(config.wall_clock_check)
+            .stuck_after(config.stuck_after);
         builder.name = config.name;
         builder.jitter_seed = config.jitter_seed;
         builder

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -141,7 +140,7 @@ impl Handler<SubscribeDeadLetters> for TimerActor {
         self.take_in(1, ctx);
         self.service().subscribe(&recipient);
         // It may be the last address of its actor.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(recipient)));
+        self.service().contain(|| drop(recipient));
     }
 }
 

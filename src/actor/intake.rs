@@ -3,7 +3,6 @@
 //! The requests behind the batch have to stay behind it, so the actor waits (`ctx.wait`) until all of it is taken in. actix
 //! polls nothing else of the actor meanwhile, the driver included. So the driver's turn is taken between two parts.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Polling, Poll};
@@ -65,7 +64,7 @@ where
 {
     fn drop(&mut self) {
         for entry in self.entries.by_ref() {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(entry)));
+            self.service.contain(|| drop(entry));
         }
         std::mem::take(&mut self.answers).discard();
     }

@@ -3,7 +3,7 @@
 use crate::timing::{Arena, Chunks, Key, List, Spot};
 
 /// Names one owner. Never used again after the owner has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(pub(crate) Key);
 
 /// One owner: its timers, and the inbox of those that are due.

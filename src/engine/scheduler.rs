@@ -450,7 +450,8 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    fn first_due(&self, owner: OwnerId) -> Option<Key> {
+    /// The first message in an owner's inbox.
+    pub fn first_due(&self, owner: OwnerId) -> Option<Key> {
         self.wheel.first_held(&self.owners.get(owner)?.inbox)
     }
 

@@ -108,6 +108,7 @@ catalogue! {
     DELAY_QUEUE = gauge("actix_timers_delay_queue_length", Unit::Count, &[], "Buckets that wait for their expiration");
     NEXT_EXPIRATION = gauge("actix_timers_next_expiration_seconds", Unit::Seconds, &[], "Time until the next bucket expires; 0 if it is overdue, or if there is none");
     OLDEST_OVERDUE = gauge("actix_timers_oldest_overdue_seconds", Unit::Seconds, &[], "Time since the expiration of the first bucket that is overdue; 0 if none is");
+    OLDEST_WAITING = gauge("actix_timers_oldest_waiting_seconds", Unit::Seconds, &[], "Time for which a message that is due has waited for its recipient to take it; 0 if none does");
     SCHEDULED = counter("actix_timers_scheduled_total", &[], "Timers accepted");
     RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Deadlines moved");
     CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, those included that ended with their actor");

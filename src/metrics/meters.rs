@@ -89,6 +89,8 @@ pub(crate) struct Report {
     pub(crate) until_next: Duration,
     /// Time since the expiration of what is overdue.
     pub(crate) overdue: Duration,
+    /// Time for which something that is due has waited for its recipient.
+    pub(crate) waited: Duration,
 }
 
 pub(crate) struct Meters {
@@ -118,6 +120,7 @@ struct Board {
     delay_queue: Gauge,
     next_expiration: Gauge,
     oldest_overdue: Gauge,
+    oldest_waiting: Gauge,
     levels: Vec<LevelMeters>,
 }
 
@@ -187,6 +190,7 @@ impl Meters {
                 delay_queue: plain_gauge(names::DELAY_QUEUE.name),
                 next_expiration: plain_gauge(names::NEXT_EXPIRATION.name),
                 oldest_overdue: plain_gauge(names::OLDEST_OVERDUE.name),
+                oldest_waiting: plain_gauge(names::OLDEST_WAITING.name),
                 levels: vec![LevelMeters::register(timer, 0)],
             }),
         }
@@ -227,6 +231,7 @@ impl Board {
         self.delay_queue.set(report.queued_buckets as f64);
         self.next_expiration.set(report.until_next.as_secs_f64());
         self.oldest_overdue.set(report.overdue.as_secs_f64());
+        self.oldest_waiting.set(report.waited.as_secs_f64());
         for stats in &report.levels {
             if stats.level == self.levels.len() {
                 self.levels.push(LevelMeters::register(timer, stats.level));

@@ -77,6 +77,7 @@ impl Service {
             self.contain(|| drop(target));
         }
         withdrawn.into_iter().for_each(|lost| self.bury(lost));
+        self.warn_for_the_last_time();
     }
 
     /// Takes back all messages that are under way through the mailboxes of their owners. The messages are gone with that;

@@ -359,7 +359,7 @@ fn send_token<'a, S: InLine>(
     *stored.posting() = Some(Posting { mailbox, number });
     let Some(target) = stored.target().cloned() else { return (guard, true) };
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
-    line.send_token();
+    line.send_token(due.key, number);
     core.engine.post(due.key);
     let asks_for_room = policy != MailboxPolicy::Unbounded;
     let kept = if asks_for_room { line.take_sender::<Tracked<S::Message>>() } else { None };
@@ -455,6 +455,7 @@ impl Service {
             let core = &mut *guard;
             let next = core.next_in_line(mailbox).and_then(|payload| core.line_route(payload));
             let Some(route) = next else {
+                core.note_waiting_in_line(mailbox);
                 let idle = core.lines.get(mailbox).map(Line::take_idle_senders);
                 let removed = core.remove_line(mailbox, false);
                 drop(guard);
@@ -464,6 +465,7 @@ impl Service {
             let moved;
             (guard, moved) = (route.dispatch)(self, guard, mailbox);
             if !moved {
+                guard.note_waiting_in_line(mailbox);
                 return (guard, sent);
             }
             if let Some(line) = guard.lines.get(mailbox) {
@@ -471,6 +473,7 @@ impl Service {
             }
         }
         guard.lines.call(mailbox);
+        guard.note_waiting_in_line(mailbox);
         (guard, FROM_ONE_LINE)
     }
 
@@ -568,14 +571,11 @@ impl Service {
         }
         let due = core.engine.begin(key)?;
         if core.engine.is_making(key) {
-            return self.begin_repetition(guard, due);
+            return self.begin_repetition(guard, due, number);
         }
         let Lined { target, message, posting } = core.lanes.take::<Lined<M>>(due.payload)?;
         let mailbox = posting?.mailbox;
-        let was_full = core.lines.get(mailbox).is_some_and(|line| line.is_full());
-        if was_full {
-            core.lines.call(mailbox);
-        }
+        let was_full = core.lines.pass_token(mailbox, number);
         drop(guard);
         let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered: Answered::Token(key) };
         self.contain(|| drop(target));

@@ -172,6 +172,7 @@ impl Service {
         for (owner, key) in arrivals {
             guard = self.meet(guard, owner, key);
         }
+        self.note_lateness(&mut guard, now, hand);
         let wall = self.watch_wall_clock(&mut guard, readings);
         let mut budget = self.settings.expiry_budget;
         let mut wakers = Vec::new();
@@ -211,6 +212,7 @@ impl Service {
         if hand == Hand::Driver {
             guard = self.look_after_strays(guard, now);
         }
+        let see_to_laggards = self.look_after_laggards(&mut guard, now);
         let more = exhausted || more_in_lines || (hand == Hand::Driver && !guard.ended.is_empty());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
@@ -224,11 +226,13 @@ impl Service {
             },
             Err(later) => (None, later),
         };
-        let look = (!steady).then(|| now.saturating_add(self.settings.wall_clock_check));
-        let sleep = self.until(&mut guard, next, publish, look);
+        let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
+        let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check));
+        let sleep = self.until(&mut guard, next, [publish, look, see_to_laggards]);
         let armed = guard.armed;
         let over = self.wound_down(&mut guard, now);
         let told = guard.engine.told();
+        let warnings = self.warnings(&mut guard, now);
         drop(guard);
         // Before anything foreign runs, which may scrape.
         if let Some((_pass, report)) = report {
@@ -236,6 +240,7 @@ impl Service {
         }
         drop(over);
         self.contain(|| self.end_trails(&told));
+        self.warn(warnings);
         // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
         if armed != NEVER {
             self.expect(armed);
@@ -249,9 +254,13 @@ impl Service {
     fn call_inbox(&self, core: &mut Core, owner: OwnerId, now: Duration, hand: Hand) -> Option<Waker> {
         let card = core.engine.owner_mut(owner)?;
         let waker = if card.bell.ring() { card.waker.clone() } else { None };
-        if card.away {
+        let (is_away, is_watched) = (card.away, card.watched);
+        if !card.lags {
+            core.note_waiting(owner);
+        }
+        if is_away {
             core.away.push(owner);
-        } else if !card.watched && self.is_watched() {
+        } else if !is_watched && self.is_watched() {
             // A driver that runs lets inboxes run, too. Only what the watch brings is stuck already.
             let oldest = core.engine.oldest_due(owner).filter(|_| hand == Hand::Watch);
             core.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
@@ -259,21 +268,14 @@ impl Service {
         waker
     }
 
-    /// How long the driver may sleep, if the wall clock is to be looked at by `look`.
-    fn until(
-        &self,
-        core: &mut Core,
-        next: Option<Tick>,
-        publish: Option<Duration>,
-        look: Option<Duration>,
-    ) -> Option<Duration> {
+    /// How long the driver may sleep, if the next tick that matters is `next`, and others want it to look at some time.
+    fn until(&self, core: &mut Core, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
         core.armed = next.unwrap_or(NEVER);
-        let watch = look.filter(|_| core.engine.wall_timers() > 0);
         let strays = (!core.strays.is_empty()).then_some(core.strays_at);
         let wind_down = core.wind_down_at();
         let retry = core.lines.next_retry();
         let next = next.map(|tick| self.tick.time_of(tick));
-        let first = [next, publish, watch, strays, wind_down, retry].into_iter().flatten().min();
+        let first = [next, strays, wind_down, retry].into_iter().chain(looks).flatten().min();
         // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }
@@ -309,6 +311,7 @@ impl Service {
         let is_off = |offset: i128| offset + step < least || offset > most + step;
         let stepped = core.wall_offset.is_some_and(is_off);
         if stepped {
+            core.warnings.note_step(before, least - core.wall_offset.unwrap_or(least));
             core.engine.follow_wall_clock(self.tick.round_down(before), wall);
         }
         if stepped || core.wall_offset.is_none() {

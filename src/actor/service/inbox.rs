@@ -63,6 +63,8 @@ pub(crate) struct OwnerCard {
     pub(crate) watched: bool,
     /// The inbox has taken something since the watch looked.
     pub(crate) moved: bool,
+    /// It is listed among the `laggards`.
+    pub(crate) lags: bool,
     /// The place of its mailbox in memory; see `places`.
     pub(crate) mailbox: u64,
     pub(crate) door: Arc<dyn Door>,
@@ -80,6 +82,7 @@ impl OwnerCard {
             ended: false,
             watched: false,
             moved: false,
+            lags: false,
             mailbox,
             door: Arc::clone(door),
         }
@@ -149,6 +152,7 @@ impl Inbox {
             ended: false,
             watched: false,
             moved: false,
+            lags: false,
             mailbox,
             door: Arc::new(ActorDoor(ctx.address().downgrade())),
         };

@@ -319,6 +319,7 @@ impl Service {
         self: &Arc<Self>,
         mut guard: Guard<'_>,
         due: Handover<Payload>,
+        number: u64,
     ) -> Option<(M, Acknowledgement, Option<Delivering>)>
     where
         M: Message + Send + 'static,
@@ -327,10 +328,7 @@ impl Service {
         let core = &mut *guard;
         let mailbox = core.lanes.stored_mut::<Series<M>>(due.payload)?.posting.take()?.mailbox;
         let begun = Begun::<M>::take(self, core, due);
-        let was_full = core.lines.get(mailbox).is_some_and(|line| line.is_full());
-        if was_full {
-            core.lines.call(mailbox);
-        }
+        let was_full = core.lines.pass_token(mailbox, number);
         drop(guard);
         // From here on the token is given back by this, whatever becomes of the message.
         let answered = Answered::Token(due.key);

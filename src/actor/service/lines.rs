@@ -71,6 +71,9 @@ pub(crate) struct Line {
     pub(crate) held: Option<(Key, u64)>,
     /// Tokens in the mailbox, and handlers of their messages that run.
     tokens: usize,
+    /// The messages that tokens in the mailbox were sent for, and their numbers, in that order; also those that were
+    /// withdrawn since.
+    sent_for: VecDeque<(Key, u64)>,
     /// Plain messages put into the mailbox, and how many of those have been handled at least.
     sent: u64,
     handled: u64,
@@ -117,13 +120,30 @@ impl Line {
         self.sent = self.sent.saturating_sub(1).max(self.handled);
     }
 
-    pub(crate) fn send_token(&mut self) {
+    /// A token is put into the mailbox for a message.
+    pub(crate) fn send_token(&mut self, key: Key, number: u64) {
         self.tokens += 1;
+        self.sent_for.push_back((key, number));
+    }
+
+    /// The message that the first token in the mailbox was sent for, and its number.
+    pub(crate) fn first_token(&self) -> Option<(Key, u64)> {
+        self.sent_for.front().copied()
+    }
+
+    /// The token of this number is not in the mailbox any more, and none that was sent before it.
+    pub(crate) fn forget_tokens_to(&mut self, number: u64) {
+        while self.sent_for.front().is_some_and(|(_, first)| *first <= number) {
+            self.sent_for.pop_front();
+        }
     }
 
     /// A token is of no use any more.
     pub(crate) fn take_token_back(&mut self) {
         self.tokens = self.tokens.saturating_sub(1);
+        if self.tokens == 0 {
+            self.sent_for.clear();
+        }
     }
 
     /// The sender for messages of type `M`, if one is kept.
@@ -232,6 +252,17 @@ impl Lines {
         {
             self.called.push(mailbox);
         }
+    }
+
+    /// The token of this number is handled. True if there is room now in a mailbox that was full.
+    pub(crate) fn pass_token(&mut self, mailbox: u64, number: u64) -> bool {
+        let Some(line) = self.by_mailbox.get_mut(&mailbox) else { return false };
+        line.forget_tokens_to(number);
+        let was_full = line.is_full();
+        if was_full {
+            self.call(mailbox);
+        }
+        was_full
     }
 
     pub(crate) fn has_calls(&self) -> bool {
@@ -349,6 +380,7 @@ impl Core {
             queue,
             held: None,
             tokens: 0,
+            sent_for: VecDeque::new(),
             sent: 0,
             handled: 0,
             has_request: false,

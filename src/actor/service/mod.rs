@@ -15,10 +15,11 @@
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
 //! 6. `lines`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
 //!    withdrawn; `errand`: how recipients answer.
-//! 7. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
-//! 8. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
-//! 9. `directory`: which service an id belongs to.
-//! 10. `unrest`: what is left to do at one moment, for tests in virtual time.
+//! 7. `laggards`: recipients that let what is due wait, and since when.
+//! 8. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
+//! 9. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
+//! 10. `directory`: which service an id belongs to.
+//! 11. `unrest`: what is left to do at one moment, for tests in virtual time.
 
 mod bell;
 pub(crate) mod closing;
@@ -26,8 +27,9 @@ pub(crate) mod directory;
 mod dispatch;
 pub(crate) mod driver;
 pub(crate) mod errand;
-mod escort;
+pub(crate) mod escort;
 pub(crate) mod inbox;
+pub(crate) mod laggards;
 mod lanes;
 mod lined_series;
 mod lines;
@@ -49,6 +51,7 @@ pub(crate) mod unrest;
 mod watch;
 mod wind_down;
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -68,6 +71,7 @@ pub(crate) use self::requests::When;
 
 use self::escort::Escort;
 use self::inbox::OwnerCard;
+use self::laggards::Laggards;
 use self::lanes::{Guard, Lanes, Payload};
 use self::lines::Lines;
 use self::random::Random;
@@ -78,7 +82,7 @@ use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
 use super::mailbox_policy::MailboxPolicy;
-use super::trace::Trails;
+use super::trace::{Panics, Trails, Warnings};
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report, gate};
 use crate::timing::{Key, Tick, TickLength};
@@ -96,6 +100,8 @@ pub(crate) struct Settings {
     pub(crate) wall_clock_check: Duration,
     /// For targets that have none of their own.
     pub(crate) mailbox_policy: MailboxPolicy,
+    /// How long something may wait for its recipient before somebody should know.
+    pub(crate) stuck_after: Duration,
     /// Runs on the real clock, so that the watch can help.
     pub(crate) watched: bool,
     /// What jitter begins with; chance decides if none is given.
@@ -115,6 +121,8 @@ pub(crate) struct Service {
     pub(crate) subscribers: Subscribers,
     /// The spans of pending timers, with the feature `tracing`.
     pub(crate) trails: Trails,
+    /// Panics of user code that were caught, with the feature `tracing`.
+    pub(crate) panics: Panics,
     random: Random,
     ids: IdMaker,
     number: u32,
@@ -139,6 +147,10 @@ pub(crate) struct Core {
     pub(crate) lanes: Lanes,
     /// What waits until its recipient keeps up.
     pub(crate) lines: Lines,
+    /// Who lets something wait.
+    pub(crate) laggards: Laggards,
+    /// What users are to be warned of, with the feature `tracing`.
+    pub(crate) warnings: Warnings,
     /// Owners by the place of their mailbox in memory.
     pub(crate) mailboxes: FxHashMap<u64, OwnerId>,
     /// The tick the driver sleeps until, or is told to look at.
@@ -225,6 +237,7 @@ impl Service {
             intake: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
             trails: Trails::new(),
+            panics: Panics::new(),
             ids: IdMaker::new(number),
             number,
             sleep: Sleep::not_yet(),
@@ -238,6 +251,8 @@ impl Service {
                 engine,
                 lanes: Lanes::default(),
                 lines: Lines::default(),
+                laggards: Laggards::default(),
+                warnings: Warnings::new(),
                 mailboxes: FxHashMap::default(),
                 armed: NEVER,
                 driven: Duration::ZERO,
@@ -307,6 +322,7 @@ impl Service {
             queued_buckets: core.engine.queued_buckets(),
             until_next: next.map_or(Duration::ZERO, |next| next.saturating_sub(now)),
             overdue: next.map_or(Duration::ZERO, |next| now.saturating_sub(next)),
+            waited: self.waited(core, now),
         }
     }
 
@@ -319,7 +335,19 @@ impl Service {
     /// Runs code of the user that must not take the service down with it.
     pub(crate) fn contain<R>(&self, user_code: impl FnOnce() -> R) -> Option<R> {
         // The panic hook has reported it already; nothing of ours was in use.
-        catch_unwind(AssertUnwindSafe(user_code)).ok()
+        catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| self.note_panic(panic)).ok()
+    }
+
+    /// Remembers a panic of user code that was caught.
+    #[cold]
+    fn note_panic(&self, panic: Box<dyn Any + Send>) {
+        if self.panics.note(&*panic) {
+            self.driver.wake();
+        }
+        // What it carries is the user's, too.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
     }
 
     /// Wakes all of them; outside of the lock, since a waker is foreign code.

@@ -446,7 +446,7 @@ impl Service {
         }
     }
 
-    pub(super) fn id_of(&self, core: &Core, key: Key) -> TimerId {
+    pub(crate) fn id_of(&self, core: &Core, key: Key) -> TimerId {
         let named = core.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
         named.unwrap_or_else(|| self.ids.id_of(key))
     }
@@ -492,5 +492,58 @@ impl Service {
             key: core.engine.key_of(key).cloned(),
             group: core.engine.group_of(key).cloned(),
         })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use actix::prelude::*;
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::When;
+    use crate::actor::{ScheduleError, Target, TimerActor, TimerId};
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    /// Requests make ids of their own, so this cannot be done from outside.
+    #[test]
+    fn an_id_that_a_pending_timer_has_is_refused_and_counted() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        System::new().block_on(async {
+            let timers = metrics::with_local_recorder(&recorder, || TimerActor::builder().start()).unwrap();
+            let bell = Bell.start();
+            let id = TimerId::fresh();
+            let schedule = || {
+                let hour = When::after(Duration::from_secs(3600));
+                timers.service().schedule_for(hour, Some(id), Target::from(&bell), Ring)
+            };
+            assert_eq!(schedule().ok(), Some(id));
+            let refused = || {
+                assert!(matches!(schedule(), Err(ScheduleError::DuplicateId { id: known, .. }) if known == id));
+                let page = recorder.handle().render();
+                let rejected = page.lines().find(|line| line.contains("reason=\"duplicate_id\""));
+                rejected.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            };
+            assert_eq!([refused(), refused()], [Some(1), Some(2)]);
+            assert!(timers.cancel(id).is_cancelled());
+            assert!(schedule().is_ok(), "one that has ended does not count");
+        });
     }
 }

@@ -167,6 +167,7 @@ impl Service {
             // It has to set its alarm anew, and may have found the turn taken.
             self.driver.wake();
         }
+        let see_to_laggards = self.see_to_laggards();
         if self.is_stopped() {
             self.publish();
             return IDLE;
@@ -176,7 +177,24 @@ impl Service {
         }
         let core = self.core();
         let waiting = core.waiting.front().map(|(since, _)| *since);
-        self.missing(&core).into_iter().chain(waiting).map(|time| watched.at(time)).min().unwrap_or(IDLE)
+        self.missing(&core)
+            .into_iter()
+            .chain(waiting)
+            .chain(see_to_laggards)
+            .map(|time| watched.at(time))
+            .min()
+            .unwrap_or(IDLE)
+    }
+
+    /// Looks in the driver's place whether somebody is stuck, and says when to look again.
+    fn see_to_laggards(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let mut core = self.core();
+        let again = self.look_after_laggards(&mut core, now);
+        let warnings = self.warnings(&mut core, now);
+        drop(core);
+        self.warn(warnings);
+        again
     }
 
     /// Does its part while the driver has no turn: messages that the driver is just sending must not be overtaken.

@@ -7,16 +7,22 @@
 //!   mailbox of a recipient, with the lateness.
 //! - An event `dead letter`, a warning.
 //!
-//! All of it has the target `actix_timers`, and all but the warning the level `DEBUG`.
+//! - `warnings`: what an operator should know, at most one of each kind in ten seconds.
 //!
-//! `on` and `off` have the same names: everything else is written once.
+//! All of it has the target `actix_timers`, and all but the warnings the level `DEBUG`.
+//!
+//! `on` with `warnings`, and `off`, have the same names: everything else is written once.
 
 #[cfg(not(feature = "tracing"))]
 mod off;
 #[cfg(feature = "tracing")]
 mod on;
+#[cfg(feature = "tracing")]
+mod warnings;
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Delivering, Trails, dead_letter, reads_dead_letters};
+pub(crate) use off::{Delivering, Panics, Trails, Warnings, dead_letter, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub(crate) use on::{Delivering, Trails, dead_letter, reads_dead_letters};
+#[cfg(feature = "tracing")]
+pub(crate) use warnings::{Panics, Warnings};

@@ -1,9 +1,12 @@
 //! Nothing is traced, and nothing is kept for it.
 
+use std::any::Any;
 use std::time::Duration;
 
 use crate::actor::id::TimerId;
-use crate::actor::service::Service;
+use crate::actor::service::escort::Hand;
+use crate::actor::service::laggards::Longest;
+use crate::actor::service::{Core, Service};
 use crate::engine::DeadLetterReason;
 use crate::timing::{Key, Tick};
 
@@ -14,6 +17,38 @@ pub(crate) struct Trails;
 impl Trails {
     pub(crate) const fn new() -> Self {
         Self
+    }
+}
+
+/// What users are to be warned of: nothing.
+#[derive(Debug)]
+pub(crate) struct Warnings;
+
+impl Warnings {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_step(&mut self, _: Duration, _: i128) {}
+}
+
+/// What is to be told: nothing.
+pub(crate) struct Warned;
+
+/// Panics of user code that were caught: the panic hook has reported them.
+#[derive(Debug)]
+pub(crate) struct Panics;
+
+impl Panics {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+
+    /// False: nobody will tell.
+    #[inline(always)]
+    pub(crate) fn note(&self, _: &(dyn Any + Send)) -> bool {
+        false
     }
 }
 
@@ -30,6 +65,26 @@ impl Service {
     #[inline(always)]
     pub(crate) fn end_all_trails(&self) {
         let Trails = &self.trails;
+    }
+
+    #[inline(always)]
+    pub(crate) fn note_lateness(&self, _: &mut Core, _: Duration, _: Hand) {}
+
+    #[inline(always)]
+    pub(crate) fn note_stuck(&self, _: &mut Core, _: Longest, _: Duration) {}
+
+    #[inline(always)]
+    pub(crate) fn warnings(&self, core: &mut Core, _: Duration) -> Warned {
+        let Warnings = core.warnings;
+        Warned
+    }
+
+    #[inline(always)]
+    pub(crate) fn warn(&self, _: Warned) {}
+
+    #[inline(always)]
+    pub(crate) fn warn_for_the_last_time(&self) {
+        let Panics = self.panics;
     }
 
     /// Records how late a message is that is handed over now.
