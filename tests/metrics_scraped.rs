@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
+use actix_timers::metrics::{CATALOGUE, Kind, Part};
 use actix_timers::{
-    Every, ManualClock, MessageSource, ScheduleError, TimerActor, TimerActorBuilder, TimerId, Timers, scrape,
+    Every, MailboxPolicy, ManualClock, MessageSource, ScheduleError, Target, TimerActor, TimerActorBuilder,
+    TimerContext, TimerId, Timers, scrape,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -57,14 +59,14 @@ fn balanced(page: &str) -> u64 {
     accepted as u64
 }
 
-/// Threads that schedule, cancel and move timers as fast as they can while the driver delivers, until somebody who scrapes
-/// without a pause has seen enough.
+/// Threads that schedule and cancel a million timers as fast as they can while the driver delivers, and somebody who scrapes
+/// without a pause.
 #[test]
-fn the_books_balance_while_other_threads_schedule_cancel_and_deliver() {
-    const SCRAPES: u64 = 300;
+fn the_books_balance_while_a_million_timers_are_scheduled_cancelled_and_delivered() {
+    const TIMERS: u64 = 1_000_000;
     const PENDING: usize = 1_000;
     let (recorder, handle) = recorder();
-    let (enough, accepted) = (AtomicBool::new(false), AtomicU64::new(0));
+    let accepted = AtomicU64::new(0);
     System::new().block_on(async {
         let [own, lasting, short] = [(); 3].map(|()| Arbiter::new());
         let settings = TimerActor::builder().name("busy").capacity(50_000);
@@ -80,7 +82,7 @@ fn the_books_balance_while_other_threads_schedule_cancel_and_deliver() {
                         id
                     };
                     let mut pending: Vec<TimerId> = Vec::new();
-                    while !enough.load(Ordering::Relaxed) {
+                    while accepted.load(Ordering::Relaxed) < TIMERS {
                         // Due at once, so that the driver is never out of work.
                         schedule(&bell, Duration::ZERO);
                         schedule(&mortal, Duration::ZERO);
@@ -92,24 +94,24 @@ fn the_books_balance_while_other_threads_schedule_cancel_and_deliver() {
                 });
             }
             threads.spawn(|| {
-                let mut before = 0;
-                for number in 0..SCRAPES {
-                    if number == SCRAPES / 2 {
+                let (mut before, mut known, mut scrapes) = (0, 0, 0);
+                while known < TIMERS {
+                    if before > TIMERS / 2 {
                         // From now on there are dead letters, too.
                         short.stop();
                     }
-                    let known = accepted.load(Ordering::Relaxed);
+                    known = accepted.load(Ordering::Relaxed);
                     let now = balanced(&scrape(|| handle.render()));
                     assert!(now >= before, "counters only grow");
                     assert!(now >= known, "what had happened before the scrape is in it");
-                    before = now;
+                    (before, scrapes) = (now, scrapes + 1);
                 }
-                enough.store(true, Ordering::Relaxed);
+                println!("{scrapes} scrapes");
             });
         });
         timers.drain();
         let page = scrape(|| handle.render());
-        balanced(&page);
+        assert!(balanced(&page) >= TIMERS);
         for name in ["scheduled_total", "cancelled_total", "delivered_total", "dead_letters_total", "returned_total"] {
             assert!(sum(&page, name, "") > 0.0, "{name}");
         }
@@ -158,22 +160,157 @@ fn the_books_balance_while_timer_actors_start_and_stop() {
     });
 }
 
+/// A scrape while a timer actor that is being drained still delivers.
+#[test]
+fn the_books_balance_during_a_drain() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
+        let bell = Bell.start();
+        for minutes in 1..=10 {
+            timers.schedule_after(&bell, Duration::from_secs(60) * minutes, Ring).unwrap();
+        }
+        let draining = actix::spawn({
+            let timers = timers.clone();
+            async move { timers.drain_within(Duration::from_secs(5 * 60 + 30)).await.len() }
+        });
+        for delivered in 1..=5 {
+            clock.advance(Duration::from_secs(60)).await;
+            let page = scrape(|| handle.render());
+            assert_eq!(balanced(&page), 10);
+            assert_eq!(sum(&page, "delivered_total", ""), f64::from(delivered));
+        }
+        clock.advance(Duration::from_secs(30)).await;
+        assert_eq!(draining.await.unwrap(), 5);
+        let page = scrape(|| handle.render());
+        assert_eq!(balanced(&page), 10);
+        assert_eq!(["returned_total", "pending"].map(|name| sum(&page, name, "")), [5.0, 0.0]);
+    });
+}
+
 #[test]
 fn timer_actors_are_told_apart_by_name_and_add_up_if_they_have_the_same() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let bell = Bell.start();
         let one = install(&recorder, TimerActor::builder().name("one"));
-        let two = [(); 2].map(|()| install(&recorder, TimerActor::builder().name("two")));
+        let two = [100, 200].map(|room| install(&recorder, TimerActor::builder().name("two").capacity(room)));
         for timers in [&one, &two[0], &two[1]] {
             timers.schedule_after(&bell, HOUR, Ring).unwrap();
         }
-        let page = scrape(|| handle.render());
+        let page = metrics::with_local_recorder(&recorder, || scrape(|| handle.render()));
         balanced(&page);
         for (name, timers) in [("timer=\"one\"", 1.0), ("timer=\"two\"", 2.0)] {
             assert_eq!(sum(&page, "pending", name), timers, "{name}");
             assert_eq!(sum(&page, "scheduled_total", name), timers, "{name}");
         }
+        assert_eq!(sum(&page, "capacity", "timer=\"two\""), 200.0, "that of the last to start");
+        assert_eq!(sum(&page, "level_entries", "timer=\"two\""), 1.0, "that of the last to publish");
+    });
+}
+
+fn gauges_in_ms<const N: usize>(page: &str, names: [&str; N]) -> [f64; N] {
+    names.map(|name| (sum(page, name, "") * 1e3).round())
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Wait(tokio::sync::oneshot::Receiver<()>);
+
+impl Handler<Wait> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, Wait(waiting): Wait, ctx: &mut Context<Self>) {
+        ctx.schedule_after(Duration::from_secs(1), Ring).unwrap();
+        ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
+    }
+}
+
+/// The driver has done its part: nothing is overdue. But an actor waits, and lets its own message wait.
+#[test]
+fn what_waits_for_its_recipient_is_seen() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        // The one of this arbiter, for the timers of contexts.
+        let settings = TimerActor::builder().clock(clock.clone());
+        let _timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
+        let seen = || {
+            gauges_in_ms(&scrape(|| handle.render()), ["oldest_overdue_seconds", "oldest_waiting_seconds", "pending"])
+        };
+        let (answer, waiting) = tokio::sync::oneshot::channel();
+        let bell = Bell.start();
+        bell.send(Wait(waiting)).await.unwrap();
+        assert_eq!(seen(), [0.0, 0.0, 1_000.0]);
+        clock.advance(Duration::from_secs(31)).await;
+        assert_eq!(seen(), [0.0, 30_000.0, 1_000.0]);
+        drop(answer);
+        clock.settle().await;
+        assert_eq!(seen(), [0.0, 0.0, 0.0]);
+    });
+}
+
+/// A mailbox that stays full is tried again after 1 ms, 2 ms, 4 ms and so on, at last every 128 ms.
+#[test]
+fn every_retry_is_counted() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
+        let (answer, waiting) = tokio::sync::oneshot::channel();
+        let bell = Bell.start();
+        bell.send(Wait(waiting)).await.unwrap();
+        // More than the mailbox has room for, which is 16, and one for the sender.
+        for _ in 0..20 {
+            let target = Target::from(&bell).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+            timers.schedule_after(target, Duration::ZERO, Ring).unwrap();
+        }
+        clock.settle().await;
+        let retries = || sum(&scrape(|| handle.render()), "retries_total", "");
+        assert_eq!(retries(), 0.0);
+        clock.advance(Duration::from_millis(1)).await;
+        assert_eq!(retries(), 1.0);
+        clock.advance(Duration::from_millis(254)).await;
+        assert_eq!(retries(), 8.0, "at 1, 3, 7, 15, 31, 63, 127 and 255 ms");
+        clock.advance(Duration::from_millis(10 * 128)).await;
+        assert_eq!(retries(), 18.0);
+        drop(answer);
+        clock.advance(Duration::from_secs(60)).await;
+        assert_eq!(retries(), 19.0, "one more was set already, and found room");
+        assert_eq!(sum(&scrape(|| handle.render()), "pending", ""), 0.0);
+    });
+}
+
+/// From the first scrape on there is everything, with zeros; but the series of a level come with the level.
+#[test]
+fn everything_is_there_from_the_start_and_levels_when_they_are_made() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let timers = install(&recorder, TimerActor::builder().name("new"));
+        // Before the driver has had its first turn, and without a publication.
+        let page = handle.render();
+        for metric in CATALOGUE.iter().filter(|metric| metric.part == Part::Timers) {
+            let is_there = page.lines().any(|line| line.starts_with(&format!("{}{{", metric.name)));
+            // An exporter shows a histogram when it has a value.
+            assert!(is_there || matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
+        }
+        // What comes later is registered with whichever recorder there is then.
+        let scraped = || metrics::with_local_recorder(&recorder, || scrape(|| handle.render()));
+        let levels = |page: &str| [0, 1, 2].map(|level| page.matches(&format!("level=\"{level}\"")).count());
+        assert_eq!(levels(&page), [6, 0, 0]);
+        let bell = Bell.start();
+        timers.schedule_after(&bell, Duration::from_millis(10), Ring).unwrap();
+        assert_eq!(levels(&scraped()), [6, 0, 0]);
+        // A turn of level 0 is 256 ms long.
+        timers.schedule_after(&bell, Duration::from_secs(10), Ring).unwrap();
+        let page = scraped();
+        assert_eq!(levels(&page), [6, 6, 0]);
+        assert_eq!(sum(&page, "cascades_total", "from_level=\"1\""), 0.0);
+        timers.drain();
+        let page = scraped();
+        assert_eq!(levels(&page), [6, 6, 0], "a level stays");
+        assert_eq!(sum(&page, "level_entries", ""), 0.0);
     });
 }
 
@@ -187,10 +324,7 @@ fn gauges_are_of_now() {
         let bell = Bell.start();
         timers.schedule_after(&bell, Duration::from_secs(60), Ring).unwrap();
         // In milliseconds.
-        let seen = || {
-            let page = scrape(|| handle.render());
-            ["next_expiration_seconds", "oldest_overdue_seconds"].map(|name| (sum(&page, name, "") * 1e3).round())
-        };
+        let seen = || gauges_in_ms(&scrape(|| handle.render()), ["next_expiration_seconds", "oldest_overdue_seconds"]);
         let first = seen();
         assert!(first[0] > 0.0 && first[0] <= 60_000.0 && first[1] == 0.0, "{first:?}");
         // Nobody polls the driver here: it hears of none of this.
