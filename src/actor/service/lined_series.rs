@@ -10,11 +10,11 @@ use std::time::Duration;
 use actix::prelude::SendError;
 use actix::{Message, Recipient};
 
+use super::admission::News;
 use super::dispatch::{InLine, LineRoute, Miss, STOPPED, post_in_lines, send_request};
 use super::errand::{Acknowledgement, Answered};
 use super::lanes::{Guard, Lanes, Payload, Route};
 use super::lines::{Line, Posting};
-use super::requests::News;
 use super::series::{Begun, Leftovers, Made, Series, Settled, Way, end_series};
 use super::series_ways::unload;
 use super::subscribers::Lost;

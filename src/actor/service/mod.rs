@@ -6,8 +6,8 @@
 //!
 //! In reading order:
 //!
-//! 1. `requests`: schedule, cancel, reschedule, look; `options`: schedule with options; `random`: what jitter is made of;
-//!    `selection`: many timers at a time.
+//! 1. `requests`: schedule, cancel, reschedule, look; `moment`: when a message is wanted; `admission`: how a timer is taken
+//!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
 //! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
 //! 4. `driver`: the alarm, and what one turn does; `strays`: actors that have stopped.
@@ -21,6 +21,7 @@
 //! 10. `directory`: which service an id belongs to.
 //! 11. `unrest`: what is left to do at one moment, for tests in virtual time.
 
+mod admission;
 mod bell;
 pub(crate) mod closing;
 pub(crate) mod directory;
@@ -34,6 +35,7 @@ mod lanes;
 mod lined_series;
 mod lines;
 mod lookout;
+mod moment;
 mod options;
 pub(crate) mod places;
 mod random;
@@ -64,10 +66,10 @@ use futures_util::task::AtomicWaker;
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::lines::Anchor;
+pub(crate) use self::moment::When;
 #[cfg(feature = "cron")]
 pub(crate) use self::repeating::Calendar;
 pub(crate) use self::repeating::Course;
-pub(crate) use self::requests::When;
 
 use self::escort::Escort;
 use self::inbox::OwnerCard;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
+use super::admission::{Admission, News};
 use super::dispatch::Lined;
 use super::lanes::{Guard, Lanes, Parcel, Payload};
-use super::requests::{Admission, Moment, News, When};
+use super::moment::{Moment, When};
 use super::{Core, Service};
 use crate::actor::error::ScheduleError;
 use crate::actor::id::TimerId;

@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
+use super::admission::{News, Rejected};
 use super::lanes::{Lanes, Payload};
+use super::moment::{Moment, When};
 use super::options::Whose;
-use super::requests::{Moment, News, Rejected, When};
 use super::series::{Series, Work};
 use super::{Core, Service};
 use crate::actor::error::ScheduleError;

@@ -1,14 +1,15 @@
 //! What may be asked of a service: schedule, cancel, move, look.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
+use super::admission::{Admission, News, Rejected, Rejection};
 use super::dispatch::Lined;
-use super::inbox::OwnerCard;
 use super::lanes::{Guard, Lanes, Parcel, Payload};
+use super::moment::When;
 use super::options::Whose;
 use super::{Core, Service};
 use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
@@ -16,164 +17,11 @@ use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
 use crate::actor::view::{Inspection, TimerInfo};
-use crate::engine::{Ending, Engine, Next, NotPending, OwnerId, Recurrence, Refusal, Refused};
-use crate::timing::{Key, Tick};
-
-/// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
-/// have become so full that its cascade has to begin early.
-const LOOK_EVERY: u64 = 4096;
+use crate::engine::{Ending, Next, NotPending, OwnerId, Recurrence, Refusal};
+use crate::timing::Key;
 
 /// Timers of a batch taken in while the lock is held: some microseconds' worth.
 const ADMITTED_AT_ONCE: usize = 64;
-
-/// When a message is wanted.
-pub(crate) enum When {
-    /// After a delay that began so long ago.
-    After { delay: Duration, waited: Duration },
-    /// At a time of day.
-    At(SystemTime),
-}
-
-impl When {
-    pub(crate) const fn after(delay: Duration) -> Self {
-        Self::After { delay, waited: Duration::ZERO }
-    }
-}
-
-/// A deadline in ticks, with the tick in which it was asked for.
-pub(super) struct Moment {
-    pub(super) now: Tick,
-    pub(super) deadline: Tick,
-    /// What the deadline is rounded from.
-    pub(super) due: Duration,
-    /// The time of day, as a duration since the Unix epoch.
-    pub(super) wall: Option<Duration>,
-    /// How far away it is.
-    pub(super) delay: Duration,
-}
-
-/// When a message is wanted, on the clock of the service.
-pub(super) struct Wanted {
-    pub(super) time: Duration,
-    /// The time of day, as a duration since the Unix epoch.
-    pub(super) wall: Option<Duration>,
-    /// How far away it is.
-    delay: Duration,
-}
-
-/// What others have to be told of once the lock is given up.
-#[derive(Default)]
-pub(super) struct News {
-    /// The driver has to look.
-    pub(super) look: bool,
-    /// The tick of a timer that is due before all that was known.
-    pub(super) first: Option<Tick>,
-}
-
-/// What was not taken in, and why.
-pub(super) struct Rejected<S> {
-    pub(super) reason: Rejection,
-    pub(super) stored: S,
-}
-
-pub(super) type Admission<S> = Result<Key, Rejected<S>>;
-
-pub(super) enum Rejection {
-    Duplicate(TimerId),
-    Refused(Refusal),
-}
-
-impl Core {
-    /// Takes a timer in with its message.
-    pub(super) fn admit<S: Send + 'static>(
-        &mut self,
-        moment: &Moment,
-        owner: Option<OwnerId>,
-        id: Option<TimerId>,
-        lane: u32,
-        stored: S,
-        news: &mut News,
-    ) -> Admission<S> {
-        self.admit_by(moment, id, lane, stored, news, |engine, payload| {
-            engine.schedule(moment.now, moment.deadline, owner, payload)
-        })
-    }
-
-    /// Takes a timer in with its message, in the way given.
-    #[inline(always)]
-    pub(super) fn admit_by<S: Send + 'static>(
-        &mut self,
-        moment: &Moment,
-        id: Option<TimerId>,
-        lane: u32,
-        stored: S,
-        news: &mut News,
-        schedule: impl FnOnce(&mut Engine<Payload, OwnerCard>, Payload) -> Result<Key, Refused<Payload>>,
-    ) -> Admission<S> {
-        let name = id.map(|id| id.as_uuid().as_u128());
-        if let Some((id, name)) = id.zip(name)
-            && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
-        {
-            return Err(Rejected { reason: Rejection::Duplicate(id), stored });
-        }
-        // Whether it is taken in or refused, there is something new to publish.
-        news.look |= self.published.ask_to_publish();
-        let unset = Payload { lane, slot: u32::MAX };
-        let key = match schedule(&mut self.engine, unset) {
-            Ok(key) => key,
-            Err(refused) => return Err(Rejected { reason: Rejection::Refused(refused.refusal), stored }),
-        };
-        match self.lanes.put(lane, stored) {
-            Ok(payload) => self.engine.set_payload(key, payload),
-            Err(stored) => {
-                let _ = self.engine.cancel(key);
-                return Err(Rejected { reason: Rejection::Refused(Refusal::Capacity), stored });
-            }
-        }
-        if let Some(wall) = moment.wall {
-            self.engine.set_wall_time(key, wall);
-        }
-        if let Some(name) = name {
-            self.engine.set_name(key, name);
-        }
-        if self.is_first(moment.deadline) {
-            news.first = Some(moment.deadline);
-        }
-        news.look |= news.first.is_some()
-            || self.engine.accounts().accepted.is_multiple_of(LOOK_EVERY)
-            || (moment.wall.is_some() && self.wall_offset.is_none());
-        Ok(key)
-    }
-}
-
-impl Core {
-    /// Takes a timer in whose message takes its way through a line.
-    fn admit_lined<M>(
-        &mut self,
-        moment: &Moment,
-        options: Option<&TimerOptions>,
-        parcel: Parcel<M>,
-        news: &mut News,
-        replaced: &mut Vec<Payload>,
-    ) -> Admission<Parcel<M>>
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
-        let lane = Lanes::of_lines::<M>(&mut self.lanes);
-        let whose = Whose::recipient(&parcel.target);
-        let Parcel { target, message } = parcel;
-        let lined = Lined { target, message, posting: None };
-        let admitted = match options {
-            Some(options) => self.admit_with(moment, whose, options, None, lane, lined, news, replaced),
-            None => self.admit(moment, None, None, lane, lined, news),
-        };
-        admitted.map_err(|rejected| {
-            let Rejected { reason, stored: Lined { target, message, .. } } = rejected;
-            Rejected { reason, stored: Parcel { target, message } }
-        })
-    }
-}
 
 impl Service {
     /// Schedules a message of an actor to itself.
@@ -449,32 +297,6 @@ impl Service {
     pub(crate) fn id_of(&self, core: &Core, key: Key) -> TimerId {
         let named = core.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
         named.unwrap_or_else(|| self.ids.id_of(key))
-    }
-
-    pub(super) fn moment_at(&self, now: Duration, when: When) -> Moment {
-        self.moment_of(now, &self.wanted(now, when))
-    }
-
-    #[inline(always)]
-    pub(super) fn wanted(&self, now: Duration, when: When) -> Wanted {
-        match when {
-            When::After { delay, waited } => {
-                Wanted { time: now.saturating_sub(waited).saturating_add(delay), wall: None, delay }
-            }
-            When::At(at) => {
-                let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
-                let wall = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                Wanted { time: now.saturating_add(delay), wall: Some(wall), delay }
-            }
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn moment_of(&self, now: Duration, wanted: &Wanted) -> Moment {
-        let tick = self.tick.round_down(now);
-        // What is due already does not wait for the next tick.
-        let deadline = if wanted.time <= now { tick } else { self.tick.round_up(wanted.time) };
-        Moment { now: tick, deadline, due: wanted.time, wall: wanted.wall, delay: wanted.delay }
     }
 
     pub(super) fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {

@@ -12,10 +12,10 @@ use std::time::SystemTime;
 
 use actix::Message;
 
+use super::admission::News;
 use super::lanes::Payload;
 use super::lines::Posting;
 use super::repeating::Calendar;
-use super::requests::News;
 use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::id::TimerId;

@@ -8,8 +8,8 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Handler, Message, Recipient, WeakAddr};
 
 use super::Service;
+use super::admission::News;
 use super::lanes::{Contents, ContextRoute, Guard, Handling, Lanes, Payload, Route, Unloaded, request};
-use super::requests::News;
 use super::series::{Begun, Series, Settled, Way, Work};
 use super::subscribers::Lost;
 use crate::actor::target::{Target, send};
