@@ -184,7 +184,7 @@ fn send() {
         world.timers.schedule_after(&world.owner, random.delay(), Note([number; 4])).unwrap();
     }
     let sum = counted_delivery(&mut world, &clock);
-    assert_eq!(sum, (0..TIMERS as u64).sum());
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
 #[inline(never)]
