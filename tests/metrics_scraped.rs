@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::metrics::{CATALOGUE, Kind, Part};
 use actix_timers::{
     Every, MailboxPolicy, ManualClock, MessageSource, ScheduleError, Target, TimerActor, TimerActorBuilder,
     TimerContext, TimerId, Timers, scrape,
@@ -195,18 +194,16 @@ fn timer_actors_are_told_apart_by_name_and_add_up_if_they_have_the_same() {
     System::new().block_on(async {
         let bell = Bell.start();
         let one = install(&recorder, TimerActor::builder().name("one"));
-        let two = [100, 200].map(|room| install(&recorder, TimerActor::builder().name("two").capacity(room)));
+        let two = [(); 2].map(|()| install(&recorder, TimerActor::builder().name("two")));
         for timers in [&one, &two[0], &two[1]] {
             timers.schedule_after(&bell, HOUR, Ring).unwrap();
         }
-        let page = metrics::with_local_recorder(&recorder, || scrape(|| handle.render()));
+        let page = scrape(|| handle.render());
         balanced(&page);
         for (name, timers) in [("timer=\"one\"", 1.0), ("timer=\"two\"", 2.0)] {
             assert_eq!(sum(&page, "pending", name), timers, "{name}");
             assert_eq!(sum(&page, "scheduled_total", name), timers, "{name}");
         }
-        assert_eq!(sum(&page, "capacity", "timer=\"two\""), 200.0, "that of the last to start");
-        assert_eq!(sum(&page, "level_entries", "timer=\"two\""), 1.0, "that of the last to publish");
     });
 }
 
@@ -279,38 +276,6 @@ fn every_retry_is_counted() {
         clock.advance(Duration::from_secs(60)).await;
         assert_eq!(retries(), 19.0, "one more was set already, and found room");
         assert_eq!(sum(&scrape(|| handle.render()), "pending", ""), 0.0);
-    });
-}
-
-/// From the first scrape on there is everything, with zeros; but the series of a level come with the level.
-#[test]
-fn everything_is_there_from_the_start_and_levels_when_they_are_made() {
-    let (recorder, handle) = recorder();
-    System::new().block_on(async {
-        let timers = install(&recorder, TimerActor::builder().name("new"));
-        // Before the driver has had its first turn, and without a publication.
-        let page = handle.render();
-        for metric in CATALOGUE.iter().filter(|metric| metric.part == Part::Timers) {
-            let is_there = page.lines().any(|line| line.starts_with(&format!("{}{{", metric.name)));
-            // An exporter shows a histogram when it has a value.
-            assert!(is_there || matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
-        }
-        // What comes later is registered with whichever recorder there is then.
-        let scraped = || metrics::with_local_recorder(&recorder, || scrape(|| handle.render()));
-        let levels = |page: &str| [0, 1, 2].map(|level| page.matches(&format!("level=\"{level}\"")).count());
-        assert_eq!(levels(&page), [6, 0, 0]);
-        let bell = Bell.start();
-        timers.schedule_after(&bell, Duration::from_millis(10), Ring).unwrap();
-        assert_eq!(levels(&scraped()), [6, 0, 0]);
-        // A turn of level 0 is 256 ms long.
-        timers.schedule_after(&bell, Duration::from_secs(10), Ring).unwrap();
-        let page = scraped();
-        assert_eq!(levels(&page), [6, 6, 0]);
-        assert_eq!(sum(&page, "cascades_total", "from_level=\"1\""), 0.0);
-        timers.drain();
-        let page = scraped();
-        assert_eq!(levels(&page), [6, 6, 0], "a level stays");
-        assert_eq!(sum(&page, "level_entries", ""), 0.0);
     });
 }
 
