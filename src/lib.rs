@@ -23,6 +23,11 @@ pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, Tim
 #[doc = include_str!("../docs/migration.md")]
 struct Migration;
 
+/// The code in the guide to durable timers is compiled and run.
+#[cfg(all(doctest, feature = "durable"))]
+#[doc = include_str!("../docs/durability.md")]
+struct Durability;
+
 /// For [`accept_tracked!`], which must not depend on what its user has imported.
 #[cfg(feature = "actix")]
 #[doc(hidden)]
