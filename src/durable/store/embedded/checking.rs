@@ -17,11 +17,11 @@ use crate::durable::{DueTime, DurableId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Some rows cannot be read: a checksum does not fit. With an id if it is known whose.
+    /// Something cannot be read: a checksum does not fit, or a part is missing.
     Damaged {
         /// What is kept there.
         what: &'static str,
-        /// The timer.
+        /// The timer, if it is known which.
         id: Option<DurableId>,
     },
     /// What leads to a timer by its id or key does not.
@@ -57,10 +57,10 @@ pub enum Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damaged { what, id: Some(id) } => write!(f, "damaged: {what} of {id} cannot be read"),
-            Self::Damaged { what, id: None } => write!(f, "damaged: some of the {what} cannot be read"),
+            Self::Damaged { id: Some(id), .. } => write!(f, "damaged: the timer {id} cannot be read"),
+            Self::Damaged { what, id: None } => write!(f, "damaged: some {what} cannot be read"),
             Self::Lost { what, id } => write!(f, "lost: {what} does not lead to {id}"),
-            Self::Stale { what, id } => write!(f, "stale: {what} leads to {id}, which is not there"),
+            Self::Stale { what, id } => write!(f, "stale: {what} leads to {id}, which is not there or cannot be read"),
             Self::Miscounted { shard, kept, counted } => write!(
                 f,
                 "miscounted: shard {shard} says {} pending, {} parked, {} dead, and has {}, {}, {}",
@@ -75,7 +75,7 @@ impl fmt::Display for Finding {
 
 /// So many rows at a time.
 const STEP: usize = 1000;
-const RECORD: &str = "the record";
+const RECORD: &str = "timers";
 const INDEX: &str = "the index";
 const KEY: &str = "its key";
 
@@ -97,7 +97,7 @@ impl EmbeddedStore {
             if let Some(shard) = read_key_of_state(&key) {
                 match ShardState::read(&row) {
                     Ok(state) => shards.push((shard, state)),
-                    Err(_) => findings.push(Finding::Damaged { what: "the state of a shard", id: None }),
+                    Err(_) => findings.push(Finding::Damaged { what: "states of shards", id: None }),
                 }
                 return Ok(());
             }
@@ -110,7 +110,7 @@ impl EmbeddedStore {
             match claim {
                 Ok(_) => Ok(()),
                 Err(ReadError::Damaged) => {
-                    findings.push(Finding::Damaged { what: "a claim", id: None });
+                    findings.push(Finding::Damaged { what: "claims", id: None });
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -164,7 +164,7 @@ impl EmbeddedStore {
         each_row(engine, Space::Index, findings, |key, row, findings| {
             if let Some((_, text)) = read_key_of_holder(&key) {
                 let Some(id) = read_id(&row) else {
-                    findings.push(Finding::Damaged { what: INDEX, id: None });
+                    findings.push(Finding::Damaged { what: "entries of the index", id: None });
                     return Ok(());
                 };
                 match self.look_up(engine, id) {
@@ -176,7 +176,7 @@ impl EmbeddedStore {
                 return Ok(());
             }
             let (Some((tag, id)), Some((part, due))) = (read_tagged_id(&key), read_place_value(&row)) else {
-                findings.push(Finding::Damaged { what: INDEX, id: None });
+                findings.push(Finding::Damaged { what: "entries of the index", id: None });
                 return Ok(());
             };
             let part = if tag == b'G' { Part::Dead } else { part };

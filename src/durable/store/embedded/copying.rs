@@ -35,7 +35,7 @@ enum CopyError {
 }
 
 fn copy(engine: &Engine, snapshot: &Snapshot, data: &Path) -> Result<(), CopyError> {
-    let copy = Engine::open(data, CACHE).map_err(CopyError::Write)?;
+    let copy = Engine::create(data, CACHE).map_err(CopyError::Write)?;
     for (space, _) in Space::ALL {
         let mut rows = snapshot.iter(engine.space(space)).peekable();
         if rows.peek().is_none() {

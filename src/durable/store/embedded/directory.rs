@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::layout::FORMAT;
+use super::layout::{FORMAT, Space};
 use crate::durable::store::StoreError;
 
 const FORMAT_FILE: &str = "format";
@@ -192,10 +192,18 @@ fn check_database(data: &Path) -> Result<(), String> {
             }
         }
     }
-    for entry in entries(&data.join("keyspaces"))?.flatten() {
+    let keyspaces = data.join("keyspaces");
+    for entry in entries(&keyspaces)?.flatten() {
         let is_number = entry.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok());
         if !is_number {
             return Err(format!("{} does not belong there", entry.path().display()));
+        }
+    }
+    // One for names, which has the first number, and ours. Those that are not whole would be removed without a word.
+    for number in 0..=Space::ALL.len() {
+        let current = keyspaces.join(number.to_string()).join("current");
+        if !current.metadata().is_ok_and(|file| file.len() > 0) {
+            return Err(format!("{} is missing or empty", current.display()));
         }
     }
     Ok(())

@@ -49,14 +49,19 @@ const JOURNALS: u64 = 128 << 20;
 const WORKERS: usize = 2;
 
 impl Engine {
-    /// Opens the database in this directory, or makes it.
+    /// Makes a database in this directory.
+    pub(super) fn create(path: &Path, cache: u64) -> Result<Self, fjall::Error> {
+        Self::open_or_panic(path, cache, true)
+    }
+
+    /// Opens the database in this directory.
     pub(super) fn open(path: &Path, cache: u64) -> Result<Self, fjall::Error> {
         // The engine panics over some files that it does not expect.
-        catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(path, cache)))
+        catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(path, cache, false)))
             .unwrap_or_else(|_| Err(fjall::Error::Unrecoverable))
     }
 
-    fn open_or_panic(path: &Path, cache: u64) -> Result<Self, fjall::Error> {
+    fn open_or_panic(path: &Path, cache: u64, is_new: bool) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             .cache_size(cache)
             .max_journaling_size(JOURNALS)
@@ -65,6 +70,9 @@ impl Engine {
             .open()?;
         let open = |space: usize| {
             let (space, name) = Space::ALL[space];
+            if !is_new && !db.keyspace_exists(name) {
+                return Err(fjall::Error::Unrecoverable);
+            }
             db.keyspace(name, || {
                 KeyspaceCreateOptions::default()
                     .max_memtable_size(MEMTABLE)

@@ -1,31 +1,40 @@
 //! The journals of the database, looked at before it opens them.
 //!
-//! What was written last may be torn: such a group was not answered, and the database cuts it off. But it cuts at whatever
-//! it cannot read, and all that comes after is gone, too, without a word. So before it does we look whether whole groups
-//! follow: then not the end is torn, but the middle is damaged, and something that was acknowledged would be lost.
+//! The group that was written last may be torn: it was not answered, and may go. But the database cuts a journal off at
+//! whatever it cannot read, with all that comes after, and without a word; and where a checksum does not fit it refuses to
+//! open, even if that is the torn end. So we look first. If whole groups follow what cannot be read, not the end is torn, but
+//! the middle is damaged, and something that was acknowledged would be lost: the store is refused. Else the torn end is cut
+//! off here, whatever it looks like.
 //!
 //! A journal is a row of groups, and then zeros. A group: `1`, number of entries (4 bytes), sequence number (8); the entries:
 //! `2`, kind, compression, key space (8), length of the key (2), length of the value (4), length on disk (4), key, value, or
-//! `4`, key space (8); and then `3`, checksum (8), `FJL` and `3`. Integers are little-endian.
+//! `4`, key space (8); and then `3`, the checksum of all entries (XXH3, 8 bytes), `FJL` and `3`. Integers are little-endian.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::Xxh3;
+
 const END: [u8; 4] = *b"FJL\x03";
 
-/// Refuses journals of which a part would be lost, and says why.
-pub(super) fn check(data: &Path) -> Result<(), String> {
+/// Refuses journals of which a part would be lost, and says why. Cuts off what is torn.
+pub(super) fn prepare(data: &Path) -> Result<(), String> {
     let mut journals = journals(data).map_err(|error| format!("{}: {error}", data.display()))?;
     journals.sort_unstable();
     let active = journals.pop();
     let sealed = journals.iter().map(|journal| (journal, true)).chain(active.iter().map(|journal| (journal, false)));
     for ((_, path), is_sealed) in sealed {
-        match damage(path, is_sealed) {
+        let done = examine(path).and_then(|state| match state {
+            State::Whole => Ok(None),
+            State::Torn { from } if !is_sealed => cut(path, from).map(|()| None),
+            State::Torn { from } | State::Damaged { from } => Ok(Some(from)),
+        });
+        match done {
             Ok(None) => {}
-            Ok(Some(at)) => {
+            Ok(Some(from)) => {
                 return Err(format!(
-                    "the journal {} is damaged at byte {at}, and what was committed after that would be lost",
+                    "the journal {} is damaged at byte {from}, and what was committed after that would be lost",
                     path.display()
                 ));
             }
@@ -33,6 +42,23 @@ pub(super) fn check(data: &Path) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn cut(path: &Path, from: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(from)?;
+    file.sync_all()
+}
+
+/// What a journal looks like behind its whole groups.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// There is nothing.
+    Whole,
+    /// There is something, but no whole group.
+    Torn { from: u64 },
+    /// There are whole groups again.
+    Damaged { from: u64 },
 }
 
 fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
@@ -48,81 +74,84 @@ fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(journals)
 }
 
-/// Where a journal is damaged in its middle. The end of one that is still written to may be torn.
-fn damage(path: &Path, is_sealed: bool) -> io::Result<Option<u64>> {
+fn examine(path: &Path) -> io::Result<State> {
     let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
-    let mut whole = 0;
-    while group(&mut file)? {
-        whole = file.stream_position()?;
+    let mut from = 0;
+    let mut last = None;
+    while let Some(sequence) = group(&mut file)? {
+        // The checksum does not cover it, but it goes up from group to group.
+        if last.is_some_and(|last| sequence <= last) {
+            return Ok(State::Damaged { from });
+        }
+        last = Some(sequence);
+        from = file.stream_position()?;
     }
     // The next one may begin where this ends in another way than it should, or behind any later end.
     let mut ends = vec![file.stream_position()?];
-    file.seek(SeekFrom::Start(whole))?;
-    let is_empty = find_ends(&mut file, whole, &mut ends)?;
-    if is_empty {
-        return Ok(None);
+    file.seek(SeekFrom::Start(from))?;
+    if find_ends(&mut file, from, &mut ends)? {
+        return Ok(State::Whole);
     }
     for end in ends {
         file.seek(SeekFrom::Start(end))?;
-        if group(&mut file)? {
-            return Ok(Some(whole));
+        if group(&mut file)?.is_some() {
+            return Ok(State::Damaged { from });
         }
     }
-    Ok(is_sealed.then_some(whole))
+    Ok(State::Torn { from })
 }
 
-/// Reads one group, and answers whether a whole one was there.
-fn group(input: &mut (impl Read + Seek)) -> io::Result<bool> {
+/// Reads one group, and answers its sequence number if a whole one was there.
+fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
     match read_group(input) {
-        Ok(is_whole) => Ok(is_whole),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Ok(sequence) => Ok(sequence),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn read_group(input: &mut (impl Read + Seek)) -> io::Result<bool> {
+fn read_group(input: &mut impl Read) -> io::Result<Option<u64>> {
     let [tag] = bytes(input)?;
     if tag != 1 {
-        return Ok(false);
+        return Ok(None);
     }
     let entries = u32::from_le_bytes(bytes(input)?);
-    let _sequence: [u8; 8] = bytes(input)?;
+    let sequence = u64::from_le_bytes(bytes(input)?);
+    let mut entry = Vec::new();
+    let mut checksum = Xxh3::new();
     for _ in 0..entries {
-        let [tag] = bytes(input)?;
-        match tag {
-            2 => {
-                let [kind, compression] = bytes(input)?;
+        entry.clear();
+        input.take(1).read_to_end(&mut entry)?;
+        match *entry {
+            [2] => {
+                let head: [u8; 20] = bytes(input)?;
+                let [kind, compression, _, _, _, _, _, _, _, _, k0, k1, _, _, _, _, v0, v1, v2, v3] = head;
                 // A value, one of two sorts of tombstones, or an indirection; never compressed.
                 if !matches!(kind, 0..=2 | 4) || compression != 0 {
-                    return Ok(false);
+                    return Ok(None);
                 }
-                let _space: [u8; 8] = bytes(input)?;
-                let key = u16::from_le_bytes(bytes(input)?);
-                let _length: [u8; 4] = bytes(input)?;
-                let value = u32::from_le_bytes(bytes(input)?);
-                skip(input, u64::from(key) + u64::from(value))?;
+                let length = u64::from(u16::from_le_bytes([k0, k1])) + u64::from(u32::from_le_bytes([v0, v1, v2, v3]));
+                entry.extend_from_slice(&head);
+                if input.take(length).read_to_end(&mut entry)? as u64 != length {
+                    return Ok(None);
+                }
             }
-            4 => {
-                let _space: [u8; 8] = bytes(input)?;
-            }
-            _ => return Ok(false),
+            [4] => entry.extend_from_slice(&bytes::<8>(input)?),
+            _ => return Ok(None),
         }
+        checksum.update(&entry);
     }
     let [tag] = bytes(input)?;
-    let _checksum: [u8; 8] = bytes(input)?;
+    let expected = u64::from_le_bytes(bytes(input)?);
     let end: [u8; 4] = bytes(input)?;
-    Ok(tag == 3 && end == END)
+    let is_whole = tag == 3 && end == END && checksum.digest() == expected;
+    Ok(is_whole.then_some(sequence))
 }
 
 fn bytes<const N: usize>(input: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     input.read_exact(&mut bytes)?;
     Ok(bytes)
-}
-
-fn skip(input: &mut impl Read, count: u64) -> io::Result<()> {
-    let skipped = io::copy(&mut input.by_ref().take(count), &mut io::sink())?;
-    if skipped == count { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// Where groups may end after `from`; and whether there is nothing but zeros.
@@ -166,10 +195,11 @@ mod tests {
 
     use super::*;
 
-    fn group_of(values: &[&[u8]]) -> Vec<u8> {
+    fn group_of(sequence: u64, values: &[&[u8]]) -> Vec<u8> {
         let mut group = vec![1];
         group.extend((values.len() as u32).to_le_bytes());
-        group.extend(7u64.to_le_bytes());
+        group.extend(sequence.to_le_bytes());
+        let start = group.len();
         for value in values {
             group.extend([2, 0, 0]);
             group.extend(1u64.to_le_bytes());
@@ -179,43 +209,61 @@ mod tests {
             group.extend(b"key");
             group.extend(*value);
         }
+        let mut checksum = Xxh3::new();
+        checksum.update(&group[start..]);
         group.push(3);
-        group.extend(9u64.to_le_bytes());
+        group.extend(checksum.digest().to_le_bytes());
         group.extend(END);
         group
     }
 
-    fn damage_of(journal: &[u8], is_sealed: bool) -> Option<u64> {
+    /// Where a group has its sequence number.
+    fn is_sequence(at: usize) -> bool {
+        (5..13).contains(&at)
+    }
+
+    fn state_of(journal: &[u8]) -> State {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(journal).unwrap();
-        damage(file.path(), is_sealed).unwrap()
+        examine(file.path()).unwrap()
     }
 
     #[test]
-    fn a_whole_journal_and_one_with_a_torn_end_are_fine() {
-        let groups = [group_of(&[b"one", &[0; 70_000]]), group_of(&[b"FJL\x03\x01\x02"])].concat();
-        let mut journal = groups.clone();
-        journal.extend([0; 200_000]);
-        assert_eq!(damage_of(&journal, true), None);
-        assert_eq!(damage_of(&journal, false), None);
-        assert_eq!(damage_of(&[], true), None);
-        for length in groups.len() - 40..groups.len() {
-            assert_eq!(damage_of(&groups[..length], false), None, "{length} bytes");
-            assert_eq!(damage_of(&groups[..length], true), Some(group_of(&[b"one", &[0; 70_000]]).len() as u64));
+    fn a_whole_journal_is_told_from_one_with_a_torn_end() {
+        let [first, second] = [group_of(7, &[b"one", &[0; 70_000]]), group_of(8, &[b"FJL\x03\x01\x02"])];
+        let mut journal = [&first[..], &second].concat();
+        let from = first.len() as u64;
+        for length in first.len() + 1..journal.len() {
+            assert_eq!(state_of(&journal[..length]), State::Torn { from }, "{length} bytes");
         }
+        for hole in first.len()..journal.len() {
+            if is_sequence(hole - first.len()) {
+                continue;
+            }
+            let mut holed = [&journal[..], &[0; 90_000]].concat();
+            holed[hole] = !holed[hole];
+            assert_eq!(state_of(&holed), State::Torn { from }, "byte {hole}");
+        }
+        journal.extend([0; 200_000]);
+        assert_eq!(state_of(&journal), State::Whole);
+        assert_eq!(state_of(&[]), State::Whole);
     }
 
     #[test]
     fn whole_groups_behind_something_unreadable_are_found() {
-        let [first, second, third] = [group_of(&[b"a"]), group_of(&[b"bb", b"b"]), group_of(&[&[1; 66_000]])];
+        let [first, second, third] = [group_of(6, &[b"a"]), group_of(7, &[b"bb", b"b"]), group_of(8, &[&[1; 66_000]])];
         let journal = [&first[..], &second, &third, &[0; 1000]].concat();
-        for is_sealed in [true, false] {
-            for (at, byte) in
-                [(0, 0), (1, 9), (14, 3), (15, 1), (24, 200), (second.len() - 1, 4), (second.len() - 13, 0)]
-            {
+        for at in first.len()..first.len() + second.len() {
+            for bit in 0..8 {
                 let mut damaged = journal.clone();
-                damaged[first.len() + at] = byte;
-                assert_eq!(damage_of(&damaged, is_sealed), Some(first.len() as u64), "byte {at}");
+                damaged[at] ^= 1 << bit;
+                let state = state_of(&damaged);
+                if is_sequence(at - first.len()) {
+                    // If it is larger than it was, the next is the first that cannot be.
+                    assert!(matches!(state, State::Damaged { .. }), "bit {bit} of byte {at}: {state:?}");
+                } else {
+                    assert_eq!(state, State::Damaged { from: first.len() as u64 }, "bit {bit} of byte {at}");
+                }
             }
         }
     }

@@ -12,6 +12,8 @@ mod checking;
 mod copying;
 mod directory;
 mod engine;
+#[cfg(test)]
+mod faults;
 mod group;
 mod journals;
 mod layout;
@@ -66,6 +68,8 @@ pub struct EmbeddedStore {
     has_failed: bool,
     /// Commits since the engine was opened again, so that this does not happen over and over.
     since_reopened: Option<u64>,
+    #[cfg(test)]
+    faults: faults::Faults,
 }
 
 /// Settings of an [`EmbeddedStore`].
@@ -104,7 +108,7 @@ impl EmbeddedOptions {
     /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
     pub fn open(self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let path = directory.as_ref();
-        let fill = |data: &Path| Engine::open(data, self.cache).map(drop).map_err(|error| unreadable(path, &error));
+        let fill = |data: &Path| Engine::create(data, self.cache).map(drop).map_err(|error| unreadable(path, &error));
         let directory = Directory::open_or_create(path, fill)?;
         EmbeddedStore::in_directory(directory, self)
     }
@@ -163,7 +167,7 @@ impl EmbeddedStore {
     }
 
     fn in_directory(directory: Directory, options: EmbeddedOptions) -> Result<Self, StoreError> {
-        journals::check(&directory.data()).map_err(|reason| unreadable(directory.path(), &reason))?;
+        journals::prepare(&directory.data()).map_err(|reason| unreadable(directory.path(), &reason))?;
         let engine =
             Engine::open(&directory.data(), options.cache).map_err(|error| unreadable(directory.path(), &error))?;
         Ok(Self {
@@ -174,6 +178,8 @@ impl EmbeddedStore {
             names: Names::default(),
             has_failed: false,
             since_reopened: None,
+            #[cfg(test)]
+            faults: faults::Faults::default(),
         })
     }
 
@@ -273,6 +279,10 @@ impl EmbeddedStore {
 
     fn write_once(&self, rows: &engine::Rows) -> Result<(), WriteError> {
         let engine = self.engine.as_ref().ok_or_else(|| WriteError::Broken(io::Error::other("the store is closed")))?;
+        #[cfg(test)]
+        if let Some(fault) = self.faults.next.take() {
+            return fault.strike(engine, rows);
+        }
         engine.write(rows)
     }
 
@@ -346,6 +356,10 @@ impl EmbeddedStore {
     }
 
     fn free_bytes(&self) -> Option<u64> {
+        #[cfg(test)]
+        if let Some(free) = self.faults.free_bytes.get() {
+            return Some(free);
+        }
         free_bytes(self.directory.path())
     }
 }

@@ -4,6 +4,8 @@
 //! enclosed: from above by the last key up to which a range can be read whole, from below by the first key from which
 //! one can be read again. That takes some hundred reads for each damaged place, and happens never, in a good year.
 
+use std::ops::RangeBounds;
+
 use fjall::Slice;
 
 use super::engine::{Engine, ReadError, join};
@@ -24,8 +26,8 @@ pub(super) fn rows(
 ) -> Result<Vec<(Slice, Slice)>, ReadError> {
     let mut found = Vec::new();
     let mut lower = lower;
-    loop {
-        match read_range(engine, space, &lower, upper, limit, &mut found) {
+    while *lower < *upper {
+        match read_range(engine, space, lower.clone()..upper.to_vec(), limit, &mut found) {
             Ok(()) => return Ok(found),
             Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
             Err(ReadError::Damaged) => {
@@ -34,27 +36,24 @@ pub(super) fn rows(
                     lower = successor(last);
                 }
                 lower = skip(engine, space, lower, upper, limit, &mut found)?;
-                if *lower >= *upper || found.len() >= limit {
-                    return Ok(found);
+                if found.len() >= limit {
+                    break;
                 }
             }
         }
     }
+    Ok(found)
 }
 
 /// Reads a range, as far as it can be read. Rows before the damage may be missing.
 fn read_range(
     engine: &Engine,
     space: Space,
-    lower: &[u8],
-    upper: &[u8],
+    range: impl RangeBounds<Vec<u8>>,
     limit: usize,
     found: &mut Vec<(Slice, Slice)>,
 ) -> Result<(), ReadError> {
-    if lower >= upper {
-        return Ok(());
-    }
-    let mut range = engine.space(space).range(lower..upper);
+    let mut range = engine.space(space).range(range);
     while found.len() < limit {
         let Some(row) = range.next() else { break };
         found.push(row.into_inner()?);
@@ -71,22 +70,39 @@ fn skip(
     limit: usize,
     found: &mut Vec<(Slice, Slice)>,
 ) -> Result<Vec<u8>, ReadError> {
+    let wanted = limit - found.len();
     let mut tail = Vec::new();
-    // The largest end up to which all can be read.
     let end = bisect(&lower, upper, |middle| {
         let mut rows = Vec::new();
-        let is_whole = is_readable(read_range(engine, space, &lower, middle, limit - found.len(), &mut rows))?;
-        if is_whole {
+        let last = shortest(middle);
+        let is_whole = last < lower || is_readable(read_range(engine, space, lower.clone()..=last, wanted, &mut rows))?;
+        if is_whole && rows.len() > tail.len() {
             tail = rows;
         }
         Ok(!is_whole)
     })?;
     found.append(&mut tail);
+    // A range that ends with the very last key before the damage looks behind it, too. But then we know that key by now, but
+    // for the zeros at its end.
+    for candidate in [below(&end), end] {
+        for length in shortest(&candidate).len()..=WIDTH {
+            let key = &candidate[..length];
+            let row = engine.space(space).get(key).map_err(ReadError::from);
+            match row {
+                Ok(Some(row)) if found.last().is_none_or(|(last, _)| **last < *key) => found.push((key.into(), row)),
+                Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
+                _ => {}
+            }
+        }
+    }
     if found.len() >= limit {
-        return Ok(end);
+        return Ok(end.to_vec());
     }
     // The first start from which something can be read.
-    bisect(&end, upper, |middle| is_readable(read_range(engine, space, middle, upper, 1, &mut Vec::new())))
+    let start = |middle: &[u8]| middle.to_vec()..upper.to_vec();
+    let again =
+        bisect(&end, upper, |middle| is_readable(read_range(engine, space, start(middle), 1, &mut Vec::new())))?;
+    Ok(again.to_vec())
 }
 
 fn is_readable(result: Result<(), ReadError>) -> Result<bool, ReadError> {
@@ -101,17 +117,16 @@ fn is_readable(result: Result<(), ReadError>) -> Result<bool, ReadError> {
 fn bisect(
     lower: &[u8],
     upper: &[u8],
-    mut holds: impl FnMut(&[u8]) -> Result<bool, ReadError>,
-) -> Result<Vec<u8>, ReadError> {
-    // Keys as fractions: so many bytes are compared, and those that keys of records have are among them.
+    mut holds: impl FnMut(&[u8; WIDTH]) -> Result<bool, ReadError>,
+) -> Result<[u8; WIDTH], ReadError> {
     let [mut low, mut high] = [number(lower), number(upper)];
     while let Some(middle) = between(&low, &high) {
         if holds(&middle)? { high = middle } else { low = middle }
     }
-    Ok(high.to_vec())
+    Ok(high)
 }
 
-/// Longer than the key of any record.
+/// Keys are taken for fractions with so many places, more than the key of any record has.
 const WIDTH: usize = 26;
 
 fn number(key: &[u8]) -> [u8; WIDTH] {
@@ -136,6 +151,25 @@ fn between(low: &[u8; WIDTH], high: &[u8; WIDTH]) -> Option<[u8; WIDTH]> {
         carry = u16::from(sum[place] & 1);
     }
     (half > *low && half < *high).then_some(half)
+}
+
+/// The number without the zeros at its end.
+fn shortest(number: &[u8; WIDTH]) -> Vec<u8> {
+    let length = number.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
+    number[..length].to_vec()
+}
+
+/// One less.
+fn below(number: &[u8; WIDTH]) -> [u8; WIDTH] {
+    let mut below = *number;
+    for digit in below.iter_mut().rev() {
+        let (less, is_borrowed) = digit.overflowing_sub(1);
+        *digit = less;
+        if !is_borrowed {
+            break;
+        }
+    }
+    below
 }
 
 /// The key right after this one.
@@ -209,8 +243,10 @@ mod tests {
     #[test]
     fn bisecting_finds_the_first_key() {
         let border = [3, 200, 17];
-        let found = bisect(&[0], &[9], |key| Ok(key >= &border[..])).unwrap();
+        let found = bisect(&[0], &[9], |key| Ok(key[..] >= border[..])).unwrap();
         assert_eq!(found, number(&border));
+        assert_eq!(shortest(&found), border);
+        assert!(shortest(&below(&found))[..] < border[..]);
         let never = bisect(&[0], &[9], |_| Ok(false)).unwrap();
         assert_eq!(never, number(&[9]));
     }

@@ -1,0 +1,83 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(crate) const HELP: &str = "\
+cargo bench --bench durable -- [OPTIONS]
+
+  --workloads NAMES  commits, lives; separated by commas (both)
+  --pending COUNT    timers that are pending during lives (1000000)
+  --rounds COUNT     of commits and of lives (11)
+  --dir DIR          where files are made, in a directory of their own (the system's for temporary files)
+  --json FILE        write the rows there
+  --check            one short pass
+  --help
+";
+
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    workloads: Option<Vec<String>>,
+    pub(crate) pending: u64,
+    pub(crate) rounds: usize,
+    pub(crate) directory: PathBuf,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) check: bool,
+    /// In a child process: the subject whose lives are measured.
+    pub(crate) only: Option<String>,
+}
+
+impl Settings {
+    /// None if help was asked for.
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut settings = Self {
+            workloads: None,
+            pending: 1_000_000,
+            rounds: 11,
+            directory: std::env::temp_dir(),
+            json: None,
+            check: false,
+            only: None,
+        };
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value; see --help"));
+            match argument.as_str() {
+                "--workloads" => settings.workloads = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--pending" => settings.pending = number(&value()?)?,
+                "--rounds" => settings.rounds = number(&value()?)?.max(1) as usize,
+                "--dir" => settings.directory = value()?.into(),
+                "--json" => settings.json = Some(value()?.into()),
+                "--check" => settings = Self { check: true, pending: 5000, rounds: 2, ..settings },
+                "--only" => settings.only = Some(value()?),
+                "--help" => return Ok(None),
+                // What cargo adds.
+                "--bench" => {}
+                _ => return Err(format!("{argument} is not known; see --help")),
+            }
+        }
+        Ok(Some(settings))
+    }
+
+    /// The command line of a child process that measures one subject alone.
+    pub(crate) fn for_child(&self, subject: &str) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        // The others after it, since it sets them, too.
+        if self.check {
+            arguments.push("--check".into());
+        }
+        let (pending, rounds) = (self.pending.to_string(), self.rounds.to_string());
+        for (name, value) in [("--only", subject), ("--pending", &pending), ("--rounds", &rounds)] {
+            arguments.extend([name.into(), value.into()]);
+        }
+        arguments.extend(["--dir".into(), self.directory.clone().into()]);
+        arguments
+    }
+
+    pub(crate) fn wants(&self, workload: &str) -> bool {
+        self.workloads.as_ref().is_none_or(|names| names.iter().any(|name| name == workload))
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.replace('_', "").parse().map_err(|_| format!("{text} is not a number; see --help"))
+}

@@ -1,0 +1,144 @@
+//! Failures of the disk on demand, and what the store makes of them.
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::engine::{Engine, Rows, WriteError};
+use super::{EmbeddedOptions, EmbeddedStore};
+use crate::durable::store::{Change, Fence, OnKey, Outcome, Part, StoreError};
+use crate::durable::{DueTime, DurableId, Progress, Record, TimerStore};
+
+/// What will happen.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// To the next write.
+    pub(super) next: Cell<Option<Fault>>,
+    /// What the disk says that it has.
+    pub(super) free_bytes: Cell<Option<u64>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    /// The fsync fails, and the group reached the disk, or did not.
+    Fsync { is_kept: bool },
+    /// The disk is full, and the group reached it, or did not.
+    Full { is_kept: bool },
+    /// Background work has failed.
+    Stalled,
+}
+
+impl Fault {
+    pub(super) fn strike(self, engine: &Engine, rows: &Rows) -> Result<(), WriteError> {
+        if let Self::Fsync { is_kept: true } | Self::Full { is_kept: true } = self {
+            engine.write(rows)?;
+        }
+        Err(match self {
+            Self::Fsync { .. } => WriteError::Broken(io::Error::other("the disk is gone")),
+            Self::Full { .. } => WriteError::Full(io::ErrorKind::StorageFull.into()),
+            Self::Stalled => WriteError::Stalled,
+        })
+    }
+}
+
+fn put(number: u64) -> Change {
+    let due = DueTime::from_millis(1000 + number).unwrap();
+    let record = Record {
+        id: DurableId::from_parts(0, due, number),
+        progress: Progress::first(due),
+        sequence: number,
+        route: "route".into(),
+        message_type: "Message".into(),
+        message_version: 1,
+        key: None,
+        repeat: None,
+        retry: None,
+        payload: [].into(),
+    };
+    Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }
+}
+
+fn open(path: &Path) -> (EmbeddedStore, Fence) {
+    let mut store = EmbeddedOptions::default().reserve(0).open(path).unwrap();
+    let fence = store.acquire(0).unwrap().fence;
+    (store, fence)
+}
+
+fn pending(store: &mut EmbeddedStore) -> Vec<u64> {
+    let page = store.load(Part::Pending, 0, None, DueTime::MAX, 1000).unwrap();
+    assert_eq!(store.counts(0).unwrap().pending, page.found.len() as u64);
+    page.found.iter().map(|found| found.record.sequence).collect()
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_is_acknowledged_any_more_and_nothing_acknowledged_is_lost() {
+    for is_kept in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut store, fence) = open(directory.path());
+        store.commit(fence, &[put(1)]).unwrap();
+        store.faults.next.set(Some(Fault::Fsync { is_kept }));
+        for number in 2..4 {
+            let error = store.commit(fence, &[put(number)]).unwrap_err();
+            assert!(matches!(error, StoreError::Failed(_)), "{error}");
+        }
+        assert!(matches!(store.acquire(0), Err(StoreError::Failed(_))));
+        assert!(store.load(Part::Pending, 0, None, DueTime::MAX, 9).is_ok(), "it can still be read");
+        drop(store);
+        let (mut store, _) = open(directory.path());
+        assert_eq!(pending(&mut store), if is_kept { vec![1, 2] } else { vec![1] });
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_in_mid_commit_keeps_the_group_or_refuses_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    store.commit(fence, &[put(1)]).unwrap();
+    store.faults.next.set(Some(Fault::Full { is_kept: false }));
+    let error = store.commit(fence, &[put(2)]).unwrap_err();
+    assert!(matches!(error, StoreError::Refused(_)), "{error}");
+    assert_eq!(pending(&mut store), [1]);
+    store.faults.next.set(Some(Fault::Full { is_kept: true }));
+    assert_eq!(store.commit(fence, &[put(3)]).unwrap(), [Outcome::Created]);
+    store.commit(fence, &[put(4)]).unwrap();
+    assert_eq!(pending(&mut store), [1, 3, 4]);
+    drop(store);
+    assert_eq!(pending(&mut open(directory.path()).0), [1, 3, 4]);
+}
+
+#[test]
+fn background_work_that_failed_once_is_begun_again_but_not_over_and_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    store.commit(fence, &[put(1)]).unwrap();
+    store.faults.next.set(Some(Fault::Stalled));
+    store.commit(fence, &[put(2)]).unwrap();
+    assert_eq!(pending(&mut store), [1, 2]);
+    store.faults.next.set(Some(Fault::Stalled));
+    let error = store.commit(fence, &[put(3)]).unwrap_err();
+    assert!(matches!(error, StoreError::Failed(_)), "{error}");
+    drop(store);
+    assert_eq!(pending(&mut open(directory.path()).0), [1, 2]);
+}
+
+#[test]
+fn what_is_there_can_be_completed_when_new_timers_are_refused_already() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    store.commit(fence, &[put(1), put(2)]).unwrap();
+    let due = DueTime::from_millis(1001).unwrap();
+    let remove = Change::Remove { id: DurableId::from_parts(0, due, 1), at: Some(due) };
+    store.options.reserve = 1000;
+    store.faults.free_bytes.set(Some(999));
+    let refused =
+        |error: StoreError| matches!(&error, StoreError::Refused(cause) if cause.kind() == io::ErrorKind::StorageFull);
+    assert!(refused(store.commit(fence, &[put(3)]).unwrap_err()));
+    assert_eq!(store.commit(fence, std::slice::from_ref(&remove)).unwrap(), [Outcome::Removed]);
+    store.faults.free_bytes.set(Some(499));
+    assert!(refused(store.commit(fence, std::slice::from_ref(&remove)).unwrap_err()));
+    store.faults.free_bytes.set(Some(1000));
+    store.commit(fence, &[put(3), remove]).unwrap();
+    assert_eq!(pending(&mut store), [2, 3]);
+}

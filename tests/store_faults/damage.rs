@@ -1,0 +1,156 @@
+//! A disk that gives something else than what was written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use actix_timers::durable::TimerStore;
+use actix_timers::durable::store::{Change, EmbeddedStore, Outcome, StoreError};
+
+use crate::random::Random;
+use crate::workshop::{copy_directory, id, journal, journal_bytes, open, open_owned, pending, put};
+
+const RECORDS: u64 = 3000;
+
+/// A store whose records are all in tables: a backup is one.
+fn in_tables(directory: &Path) -> PathBuf {
+    let (mut store, fence) = open_owned(&directory.join("source"));
+    for group in (0..RECORDS).collect::<Vec<_>>().chunks(500) {
+        store.commit(fence, &group.iter().map(|number| put(*number, 100)).collect::<Vec<_>>()).unwrap();
+    }
+    let copy = directory.join("tables");
+    store.back_up(&copy).unwrap()().unwrap();
+    copy
+}
+
+fn largest_file(path: &Path) -> PathBuf {
+    let mut files = Vec::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_none_or(|extension| extension != "jnl") {
+                files.push(path);
+            }
+        }
+    }
+    files.into_iter().max_by_key(|file| file.metadata().unwrap().len()).unwrap()
+}
+
+fn flip(file: &Path, at: usize, bit: u8) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[at] ^= 1 << bit;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn a_bit_flip_in_old_data_is_reported_and_the_rest_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let sound = in_tables(directory.path());
+    let table = largest_file(&sound);
+    let size = table.metadata().unwrap().len() as usize;
+    assert!(size > 100 * RECORDS as usize, "{} is no table with the records", table.display());
+    let mut random = Random::new(1);
+    let mut damaged_stores = 0;
+    for trial in 0..40 {
+        let copy = directory.path().join("flipped");
+        copy_directory(&sound, &copy);
+        // Nearly all of it is data; the last bytes are what leads there.
+        let at = if trial < 30 { random.index(size * 8 / 10) } else { size - 1 - random.index(size / 10) };
+        flip(&copy.join(table.strip_prefix(&sound).unwrap()), at, random.index(8) as u8);
+        match open(&copy) {
+            Ok(mut store) => match pending(&mut store) {
+                Ok((found, damaged)) => {
+                    assert_eq!(damaged == 0, found.len() as u64 == RECORDS, "byte {at}: {damaged}, {}", found.len());
+                    let is_data = at < size * 8 / 10;
+                    let left = found.len() as u64;
+                    assert!(!is_data || left > RECORDS - 60, "byte {at}: only {left} are left");
+                    if damaged > 0 && is_data {
+                        damaged_stores += 1;
+                        assert!(!store.check().unwrap().is_empty());
+                        what_is_left_can_be_changed(&mut store, found.into_iter().collect());
+                    }
+                }
+                Err(error) => assert!(matches!(error, StoreError::Unreadable { .. }), "byte {at}: {error}"),
+            },
+            Err(error) => assert!(matches!(error, StoreError::Unreadable { .. }), "byte {at}: {error}"),
+        }
+        fs::remove_dir_all(copy).unwrap();
+    }
+    assert!(damaged_stores > 20, "{damaged_stores} of 40 flips did damage to records");
+}
+
+fn what_is_left_can_be_changed(store: &mut EmbeddedStore, left: Vec<u64>) {
+    let fence = store.acquire(0).unwrap().fence;
+    let lost: Vec<u64> = (0..RECORDS).filter(|number| !left.contains(number)).collect();
+    for number in &lost {
+        assert!(matches!(store.get(id(*number)), Err(StoreError::Unreadable { .. })), "{number} could be read");
+    }
+    let missing = lost[0];
+    assert!(matches!(store.get(id(missing)), Err(StoreError::Unreadable { .. })));
+    let remove = |number| Change::Remove { id: id(number), at: None };
+    // One that is damaged does not take those of its group with it.
+    let outcomes = store.commit(fence, &[remove(left[0]), remove(missing), put(RECORDS, 10)]).unwrap();
+    assert_eq!(outcomes, [Outcome::Removed, Outcome::Missing, Outcome::Created]);
+    let (found, damaged) = pending(store).unwrap();
+    assert!(damaged > 0 && found.len() == left.len());
+}
+
+#[test]
+fn damage_within_a_journal_is_refused_and_never_costs_groups_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let sound = directory.path().join("sound");
+    let (mut store, fence) = open_owned(&sound);
+    let mut ends = vec![];
+    for number in 0..60 {
+        store.commit(fence, &[put(number, 300)]).unwrap();
+        ends.push(journal_bytes(&sound).len());
+    }
+    drop(store);
+    let bytes = journal_bytes(&sound);
+    let mut random = Random::new(2);
+    let copy = directory.path().join("flipped");
+    copy_directory(&sound, &copy);
+    for _ in 0..100 {
+        let at = random.index(ends[58]);
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << random.index(8);
+        fs::write(journal(&copy), &flipped).unwrap();
+        match open(&copy) {
+            Ok(_) => panic!("byte {at} of {} was flipped, and nothing was said", bytes.len()),
+            Err(StoreError::Unreadable { reason, .. }) => assert!(reason.contains("would be lost"), "{reason}"),
+            Err(other) => panic!("byte {at}: {other}"),
+        }
+        assert_eq!(fs::read(journal(&copy)).unwrap(), flipped, "it is left as it was found");
+    }
+    fs::write(journal(&copy), &bytes).unwrap();
+    assert_eq!(pending(&mut open(&copy).unwrap()).unwrap().0.len(), 60);
+}
+
+#[test]
+fn files_that_are_missing_or_empty_are_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let sound = in_tables(directory.path());
+    let files = ["format", "data/version", "data/lock", "data/keyspaces/0/current", "data/keyspaces/1/current"];
+    for (name, is_emptied) in files.iter().flat_map(|name| [(name, true), (name, false)]) {
+        let copy = directory.path().join("broken");
+        copy_directory(&sound, &copy);
+        if is_emptied {
+            fs::write(copy.join(name), "").unwrap();
+        } else {
+            fs::remove_file(copy.join(name)).unwrap();
+        }
+        match open(&copy) {
+            // Nothing is kept in it.
+            Ok(mut store) => {
+                assert!(is_emptied && *name == "data/lock", "{name}");
+                assert_eq!(pending(&mut store).unwrap().0.len() as u64, RECORDS);
+            }
+            Err(StoreError::Unreadable { .. }) => assert_ne!(*name, "format"),
+            Err(StoreError::Foreign { .. }) => assert_eq!(*name, "format"),
+            Err(other) => panic!("{name}: {other}"),
+        }
+        fs::remove_dir_all(copy).unwrap();
+    }
+}

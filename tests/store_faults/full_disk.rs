@@ -1,0 +1,72 @@
+//! A disk that is full, then has room again.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use actix_timers::durable::TimerStore;
+use actix_timers::durable::store::{EmbeddedStore, StoreError};
+
+use crate::workshop::{open, open_owned, pending, put};
+
+/// A small disk in memory, if this process may mount one.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    fn mount(path: &'a Path, megabytes: u32) -> Option<Self> {
+        let size = format!("size={megabytes}m");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(path).output();
+        mounted.is_ok_and(|output| output.status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        // Lazily, should a test have failed with the store still open.
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_whole_groups_loses_nothing_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path(), 24) else {
+        eprintln!("not tested here: no right to mount a small disk; tests within the crate pretend to have one");
+        return;
+    };
+    let path = disk.0.join("store");
+    let (mut store, fence) = open_owned(&path);
+    fs::write(disk.0.join("ballast"), vec![1; 8 << 20]).unwrap();
+    let mut kept = Vec::new();
+    let mut refused = 0;
+    for number in (0..).step_by(10) {
+        let group: Vec<_> = (number..number + 10).map(|number| put(number, 5000)).collect();
+        match store.commit(fence, &group) {
+            Ok(_) => kept.extend(number..number + 10),
+            Err(StoreError::Refused(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+        if refused == 5 {
+            break;
+        }
+    }
+    assert!(kept.len() > 100, "{}", kept.len());
+    assert_eq!(pending(&mut store).unwrap().0.into_iter().collect::<Vec<_>>(), kept, "it can be read meanwhile");
+    fs::remove_file(disk.0.join("ballast")).unwrap();
+    store.commit(fence, &[put(1_000_000, 5000)]).unwrap();
+    kept.push(1_000_000);
+    assert_eq!(store.counts(0).unwrap().pending, kept.len() as u64);
+    drop(store);
+    let mut store = open(&path).unwrap();
+    assert_eq!(pending(&mut store).unwrap().0.into_iter().collect::<Vec<_>>(), kept);
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
+fn new_timers_are_refused_before_the_disk_is_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::options().reserve(u64::MAX / 4).open(directory.path()).unwrap();
+    let fence = store.acquire(0).unwrap().fence;
+    let error = store.commit(fence, &[put(1, 10)]).unwrap_err();
+    assert!(matches!(&error, StoreError::Refused(cause) if cause.kind() == std::io::ErrorKind::StorageFull), "{error}");
+}

@@ -1,0 +1,14 @@
+//! What may happen to the files of the embedded store and to its process, and what is left then.
+#![cfg(all(feature = "durable", unix))]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod backups;
+mod damage;
+mod directories;
+mod full_disk;
+mod kills;
+#[path = "../schemes/random.rs"]
+#[allow(dead_code, reason = "other tests use the rest of it")]
+mod random;
+mod torn_groups;
+mod workshop;
