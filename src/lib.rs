@@ -9,6 +9,8 @@ mod actor;
 #[cfg(feature = "durable")]
 pub mod durable;
 pub mod engine;
+#[cfg(feature = "inspector")]
+pub mod inspector;
 #[cfg(feature = "actix")]
 pub mod metrics;
 pub mod timing;

@@ -6,8 +6,8 @@
 //!
 //! A shop asks another service for each order, with a timeout that mostly is cancelled by the answer; what was not answered
 //! is tried again later, and reminders are set for minutes, hours and days ahead. With `--incident` something goes wrong
-//! after each minute of calm, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Ctrl-C
-//! ends it.
+//! after each minute of calm, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Built
+//! with `--features inspector` it also serves the inspector, at `/timers`. Ctrl-C ends it.
 //!
 //! In the order of reading: `shop` and `clerk`, the actors; `incident`, what goes wrong; `page` and
 //! `snapshot`, what is served; `args`, what the user says.
@@ -59,8 +59,12 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
     let pages = Pages { recorder: recorder.clone(), timers: timers.clone(), counted: Mutex::default() };
     let pages = web::Data::new(pages);
+    #[cfg(feature = "inspector")]
+    let inspector = actix_timers::inspector::Inspector::new(&timers);
     let routes = move || {
         let app = App::new().app_data(pages.clone());
+        #[cfg(feature = "inspector")]
+        let app = app.service(inspector.scope("/timers"));
         app.route("/metrics", web::get().to(page::metrics)).route("/snapshot", web::get().to(page::counted))
     };
     let server = HttpServer::new(routes)
@@ -70,6 +74,8 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         .map_err(|wrong| format!("cannot listen at {}: {wrong}; say another address", options.address))?;
     for bound in server.addrs() {
         println!("metrics at http://{bound}/metrics; Ctrl-C ends this");
+        #[cfg(feature = "inspector")]
+        println!("inspector at http://{bound}/timers");
     }
 
     actix_web::rt::spawn(page::keep_up(recorder));

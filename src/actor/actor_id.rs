@@ -2,8 +2,9 @@
 
 use std::any::Any;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
 
 use actix::{Actor, Addr, Message, Recipient, WeakAddr, WeakRecipient};
 
@@ -38,6 +39,11 @@ impl ActorId {
         Self { mailbox, _hold: hold }
     }
 
+    /// What stands for the actor in lists; `None` if it names no actor.
+    pub fn tag(&self) -> Option<ActorTag> {
+        self.mailbox().map(ActorTag::of)
+    }
+
     /// The place of the mailbox in memory, if there is an actor.
     pub(crate) fn mailbox(&self) -> Option<u64> {
         (self.mailbox != 0).then_some(self.mailbox)
@@ -60,7 +66,82 @@ impl Hash for ActorId {
 
 impl fmt::Debug for ActorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ActorId({:#x})", self.mailbox)
+        match self.tag() {
+            Some(tag) => write!(f, "ActorId({tag})"),
+            None => f.write_str("ActorId(none)"),
+        }
+    }
+}
+
+/// Stands for an actor where timers are looked at: in a [`TimerInfo`](crate::TimerInfo), and in what an application logs. It
+/// prints and parses as sixteen hexadecimal digits.
+///
+/// It tells nothing about places in memory, and is another one in each run of the program. It keeps nothing alive: once an
+/// actor has gone and nobody holds an address of it, another one may get its tag.
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_timers::{ActorId, ActorTag, TimerFilter};
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+///
+/// # System::new().block_on(async {
+/// let customer = Customer.start();
+/// let tag = ActorId::from(&customer).tag().unwrap();
+/// assert_eq!(tag.to_string().parse::<ActorTag>()?, tag);
+/// let theirs = TimerFilter::new().actor_tag(tag);
+/// # drop(theirs);
+/// # Ok::<(), actix_timers::ParseActorTagError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActorTag(u64);
+
+/// The text is not an [`ActorTag`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an actor tag: it has sixteen hexadecimal digits")]
+pub struct ParseActorTagError;
+
+impl ActorTag {
+    pub(crate) fn of(mailbox: u64) -> Self {
+        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        Self(KEY.hash_one(mailbox))
+    }
+}
+
+impl fmt::Display for ActorTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for ActorTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ActorTag({self})")
+    }
+}
+
+impl FromStr for ActorTag {
+    type Err = ParseActorTagError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_tag = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).map_err(|_| ParseActorTagError)?;
+        if is_tag { Ok(Self(number)) } else { Err(ParseActorTagError) }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for ActorTag {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for ActorTag {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

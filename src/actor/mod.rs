@@ -17,7 +17,7 @@
 //!
 //! Around that: `options` is what can be wanted of a timer besides its time, `selection` is about many timers at a time
 //! (those of an actor, `actor_id`, or of a `filter`), `guard` cancels when it is dropped, `builder` sets a timer actor up, from a `config` if need be,
-//! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `dead_letter` what is told
+//! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `place` says where a timer is and why, `dead_letter` what is told
 //! of messages that were lost, `error` what can be answered. `manual_clock`, `settling` and `testing` are for tests in
 //! virtual time.
 
@@ -45,10 +45,11 @@ mod manual_clock;
 mod messages;
 mod options;
 mod periodic;
+mod place;
 mod registry;
 mod scrape;
 mod selection;
-mod service;
+pub(crate) mod service;
 mod settling;
 mod source;
 mod target;
@@ -59,7 +60,7 @@ mod trace;
 mod tracked;
 mod view;
 
-pub use actor_id::ActorId;
+pub use actor_id::{ActorId, ActorTag, ParseActorTagError};
 pub use batch::ScheduleBatch;
 pub use builder::TimerActorBuilder;
 pub use clock::{Alarm, Clock, SystemClock};
@@ -79,6 +80,7 @@ pub use manual_clock::ManualClock;
 pub use messages::{Cancel, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
 pub use options::{ContextTimer, TargetTimer, TimerOptions};
 pub use periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
+pub use place::TimerPlace;
 pub use scrape::scrape;
 pub use selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
 pub use source::MessageSource;

@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use super::actor_id::ActorTag;
 #[cfg(feature = "serde")]
 use super::duration_text;
 use super::id::TimerId;
+use super::place::TimerPlace;
 use crate::engine::{Accounts, Engine, TimerGroup, TimerKey, TimerState};
 use crate::timing::{TickLength, WheelSnapshot};
 
@@ -28,11 +30,22 @@ pub struct TimerInfo {
     pub overdue: Duration,
     /// The level of the wheel it waits on; `None` once it is due.
     pub level: Option<usize>,
+    /// Where it is, from which follows [why](Self::why) its message has not been handed over yet. How many messages are
+    /// before it in an inbox or a line is counted up to 4096 for a single timer, and up to 32 in a list.
+    pub place: TimerPlace,
+    /// The time of day that it is set to, if it follows the wall clock.
+    pub wall_time: Option<SystemTime>,
+    /// Whether it repeats.
+    pub repeats: bool,
     /// From one repetition to the next; `None` if it does not repeat, or follows a calendar.
     #[cfg_attr(feature = "serde", serde(with = "duration_text::option"))]
     pub period: Option<Duration>,
     /// The type of its message.
     pub message_type: Cow<'static, str>,
+    /// Which actor it is for: its own, or its recipient.
+    pub actor: Option<ActorTag>,
+    /// The type of that actor, if it has timers of its own here.
+    pub actor_type: Option<Cow<'static, str>>,
     /// Its key, if it has one.
     pub key: Option<TimerKey>,
     /// Its group, if it has one.

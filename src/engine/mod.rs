@@ -71,4 +71,4 @@ pub use repeating::{Repeated, Resumed};
 #[cfg(feature = "actix")]
 pub(crate) use scheduler::MAX_CAPACITY;
 pub use scheduler::{Due, Engine, EngineConfig, Handover, Refusal, Refused};
-pub use timer::{NotPending, TimerState, TimerView};
+pub use timer::{Hold, NotPending, TimerState, TimerView};

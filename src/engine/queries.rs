@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::accounts::{Accounts, Ending};
 use super::owners::OwnerId;
 use super::scheduler::{Engine, EngineConfig};
-use super::timer::{Mark, Stage, TimerView};
-use crate::timing::{Key, LevelStats, Tick, WheelSnapshot};
+use super::timer::{Hold, Mark, Stage, TimerView};
+use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
 
 impl<P: Copy, O> Engine<P, O> {
     /// The timer with this name. It may have ended; that is remembered until its slot is used again.
@@ -38,6 +38,12 @@ impl<P: Copy, O> Engine<P, O> {
     /// Whether messages that are not its own wait in an owner's inbox.
     pub fn has_guests(&self, id: OwnerId) -> bool {
         self.owners.first_guest(id).is_some()
+    }
+
+    /// How many messages are before this one in the inbox or line of an owner; `None` if those are as many as `most`, or it
+    /// is not in it.
+    pub fn place_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
+        self.wheel.place_held(&self.owners.get(id)?.inbox, key, most)
     }
 
     /// How many messages wait in all inboxes.
@@ -101,11 +107,13 @@ impl<P: Copy, O> Engine<P, O> {
     /// What can be said of a pending timer.
     pub fn view(&self, key: Key) -> Option<TimerView> {
         let timer = self.wheel.get(key)?;
+        let owner = self.owners.id_at(timer.owner);
         Some(TimerView {
             state: timer.stage.into(),
             deadline: self.wheel.deadline(key)?,
-            owner: self.owners.id_at(timer.owner),
+            owner,
             bucket: self.wheel.bucket_of(key),
+            hold: Hold::of(timer.stage, owner),
         })
     }
 
@@ -159,6 +167,36 @@ impl<P: Copy, O> Engine<P, O> {
     /// How many ticks ahead the existing levels reach.
     pub fn horizon(&self) -> u64 {
         self.wheel.horizon()
+    }
+
+    /// How many levels exist.
+    pub fn level_count(&self) -> usize {
+        self.wheel.depth()
+    }
+
+    /// Counts of one level.
+    pub fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
+        self.wheel.stats_of_level(level)
+    }
+
+    /// Ticks that one bucket of a level covers.
+    pub fn bucket_ticks(&self, level: usize) -> Option<u64> {
+        self.wheel.bucket_ticks(level)
+    }
+
+    /// Buckets of a level in the order of their expiration; see [`Wheel::buckets_from`](crate::timing::Wheel::buckets_from).
+    pub fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
+        self.wheel.buckets_from(level, start)
+    }
+
+    /// The timers in a bucket, in the order in which they went in.
+    pub fn timers_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
+        self.wheel.entries_of_bucket(level, start)
+    }
+
+    /// The tick up to which everything has expired.
+    pub const fn clock(&self) -> Tick {
+        self.wheel.clock()
     }
 
     /// The wheel, bucket by bucket.

@@ -155,4 +155,40 @@ pub struct TimerView {
     pub owner: Option<OwnerId>,
     /// Level and first tick of the bucket it waits in.
     pub bucket: Option<(usize, Tick)>,
+    /// What holds it, if that is not the wheel.
+    pub hold: Hold,
+}
+
+/// What holds a timer that has left the wheel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// It has not left it.
+    Wheel,
+    /// The inbox of its owner.
+    Inbox(OwnerId),
+    /// The inbox or line that it queues in and that is not its own.
+    Queue(OwnerId),
+    /// A token that stands for it; or it is the first of its line, and out of the queue already.
+    Token,
+    /// Whoever makes its message.
+    Source,
+    /// Nothing: it is in flight.
+    Flight,
+    /// The handler that its next deadline is counted from.
+    Handler,
+}
+
+impl Hold {
+    pub(crate) fn of(stage: Stage, owner: Option<OwnerId>) -> Self {
+        match (stage, owner) {
+            (Stage::Waiting, _) => Self::Wheel,
+            (Stage::Due, Some(owner)) => Self::Inbox(owner),
+            (Stage::Guest, Some(host)) => Self::Queue(host),
+            (Stage::Posted, _) => Self::Token,
+            (Stage::Making, _) => Self::Source,
+            // Who lies in an inbox has an owner.
+            (Stage::InFlight | Stage::Due | Stage::Guest, _) => Self::Flight,
+            (Stage::Between, _) => Self::Handler,
+        }
+    }
 }

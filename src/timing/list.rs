@@ -89,6 +89,13 @@ impl Chunks {
         Some(page.members[spot.chunk as usize % PAGE][spot.place as usize % MEMBERS as usize])
     }
 
+    /// The members of a chunk.
+    fn members(&self, chunk: u32) -> impl Iterator<Item = u32> {
+        let taken = self.head(chunk).map_or(0, |head| head.taken);
+        let places = (0..MEMBERS as u8).filter(move |place| taken >> place & 1 == 1);
+        places.filter_map(move |place| self.member(Spot { chunk, place }))
+    }
+
     /// Puts a member at the end of a chunk, if there is room, and returns its place.
     fn append(&mut self, chunk: u32, member: u32) -> Option<u8> {
         let page = self.pages.get_mut(chunk as usize / PAGE)?;
@@ -174,9 +181,15 @@ impl List {
 
     /// The members in that chunk: those who come next.
     pub(crate) fn next_few<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
-        let (first, taken) = (self.head, chunks.head(self.head).map_or(0, |head| head.taken));
-        let taken = (0..MEMBERS as u8).filter(move |place| taken >> place & 1 == 1);
-        taken.filter_map(move |place| chunks.member(Spot { chunk: first, place }))
+        chunks.members(self.head)
+    }
+
+    /// All members, in their order.
+    pub(crate) fn iter<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
+        let all = std::iter::successors(chunks.head(self.head).map(|_| self.head), |chunk| {
+            chunks.head(*chunk).map(|head| head.next).filter(|next| *next != NONE)
+        });
+        all.flat_map(|chunk| chunks.members(chunk))
     }
 
     fn first_spot(&self, chunks: &Chunks) -> Option<Spot> {

@@ -1,6 +1,9 @@
 //! What a wheel looks like inside: counts per level and per bucket.
 
+use super::arena::Key;
+use super::level::{Level, slot_of};
 use super::tick::Tick;
+use super::wheel::Wheel;
 
 /// One level in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,4 +58,163 @@ pub struct WheelSnapshot {
     pub next_expiration: Option<Tick>,
     /// The levels, finest first.
     pub levels: Vec<LevelSnapshot>,
+}
+
+impl<T> Wheel<T> {
+    /// Counts per level, without a look at each entry.
+    pub fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
+        self.levels.iter().enumerate().map(|(level, ring)| self.stats_of(level, ring))
+    }
+
+    /// Counts of one level.
+    pub fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
+        Some(self.stats_of(level, self.levels.get(level)?))
+    }
+
+    fn stats_of(&self, level: usize, ring: &Level) -> LevelStats {
+        LevelStats {
+            level,
+            bucket_ticks: ring.width,
+            buckets: self.size.get(),
+            occupied: self.queue.occupied(level),
+            entries: ring.entries,
+            fullest: ring.buckets.iter().map(super::List::len).max().unwrap_or(0),
+            cascades: ring.cascades,
+            cascaded: ring.cascaded,
+        }
+    }
+
+    /// Ticks that one bucket of a level covers.
+    pub fn bucket_ticks(&self, level: usize) -> Option<u64> {
+        self.levels.get(level).map(|ring| ring.width)
+    }
+
+    /// The whole wheel, bucket by bucket.
+    pub fn snapshot(&self) -> WheelSnapshot {
+        let levels = self.level_stats().map(|stats| self.level_snapshot(stats)).collect();
+        WheelSnapshot {
+            clock: self.clock,
+            entries: self.len(),
+            queued_buckets: self.queued_buckets(),
+            next_expiration: self.next_expiration(),
+            levels,
+        }
+    }
+
+    fn level_snapshot(&self, stats: LevelStats) -> LevelSnapshot {
+        LevelSnapshot { stats, buckets: self.buckets_from(stats.level, 0).collect() }
+    }
+
+    /// The non-empty buckets of a level that begin at this tick or later, in the order of their expiration. Who looks at a
+    /// large wheel in several steps goes on with the tick after the last start seen.
+    ///
+    /// All buckets of a level expire before those of the levels above.
+    ///
+    /// ```
+    /// use actix_timers::timing::{Wheel, WheelSize};
+    ///
+    /// let mut wheel = Wheel::new(WheelSize::new(4)?);
+    /// for deadline in [1, 3, 3, 9] {
+    ///     wheel.insert(0, deadline, ()).unwrap();
+    /// }
+    /// let counts: Vec<_> = wheel.buckets_from(0, 2).map(|bucket| (bucket.start, bucket.entries)).collect();
+    /// assert_eq!(counts, [(3, 2)]);
+    /// assert_eq!(wheel.buckets_from(1, 0).next().unwrap().start, 8);
+    /// # Ok::<(), actix_timers::timing::TimingError>(())
+    /// ```
+    pub fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
+        let after = move |bucket: &BucketSnapshot| self.bucket_from(level, bucket.start.checked_add(1)?);
+        std::iter::successors(self.bucket_from(level, start), after)
+    }
+
+    fn bucket_from(&self, level: usize, start: Tick) -> Option<BucketSnapshot> {
+        let ring = self.levels.get(level)?;
+        let (slots, first) = (self.size.ring(), self.first_tick(level) / ring.width);
+        let from = start.div_ceil(ring.width).max(first);
+        let passed = usize::try_from(from - first).ok().filter(|passed| *passed < slots)?;
+        let distance = self.queue.distance(level, slot_of(from, 1, slots))?;
+        // The search goes round the ring: beyond its end are buckets before `start`.
+        (passed + distance < slots).then(|| BucketSnapshot {
+            start: (from + distance as u64).saturating_mul(ring.width),
+            entries: ring.buckets[slot_of(from + distance as u64, 1, slots)].len(),
+        })
+    }
+
+    /// The entries of the bucket of `level` that begins at `start`, in the order in which they went in.
+    pub fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
+        let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);
+        let ring = self.levels.get(level).filter(|_| is_there);
+        let bucket = ring.map(|ring| ring.buckets[slot_of(start, ring.width, self.size.ring())]);
+        bucket.into_iter().flat_map(|bucket| bucket.iter(&self.chunks)).filter_map(|index| self.entries.key_at(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::level::WheelSize;
+    use super::*;
+
+    /// Starts are computed from slots. Entries know their deadlines, so they can tell.
+    fn check<T>(wheel: &Wheel<T>) {
+        let mut seen = 0;
+        for stats in wheel.level_stats() {
+            let buckets: Vec<BucketSnapshot> = wheel.buckets_from(stats.level, 0).collect();
+            assert!(buckets.windows(2).all(|pair| pair[0].start < pair[1].start));
+            assert_eq!(buckets.len(), stats.occupied);
+            for bucket in buckets {
+                let entries: Vec<Key> = wheel.entries_of_bucket(stats.level, bucket.start).collect();
+                assert_eq!(entries.len(), bucket.entries);
+                seen += entries.len();
+                for key in entries {
+                    assert_eq!(wheel.deadline(key).unwrap() / stats.bucket_ticks * stats.bucket_ticks, bucket.start);
+                    assert_eq!(wheel.bucket_of(key), Some((stats.level, bucket.start)));
+                }
+                let later = wheel.buckets_from(stats.level, bucket.start + 1).next();
+                assert!(later.is_none_or(|later| later.start > bucket.start));
+                assert_eq!(wheel.entries_of_bucket(stats.level, bucket.start + 1).count(), {
+                    let is_next = later.is_some_and(|later| later.start == bucket.start + 1);
+                    if is_next { later.map_or(0, |later| later.entries) } else { 0 }
+                });
+            }
+        }
+        assert_eq!(seen, wheel.level_stats().map(|stats| stats.entries).sum::<usize>());
+    }
+
+    #[test]
+    fn buckets_are_where_their_entries_say_also_amid_cascades() {
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut next = move |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        for size in [2, 3, 8, 20] {
+            let mut wheel = Wheel::new(WheelSize::new(size).unwrap());
+            let mut now = 0;
+            for _ in 0..600 {
+                for _ in 0..next(4) {
+                    let reach = size.pow(1 + next(4) as u32) as u64;
+                    wheel.insert(now, now + next(reach), ()).unwrap();
+                }
+                now += next(size as u64);
+                wheel.advance(now, next(6) as usize, &mut Vec::new());
+                wheel.prepare(now, 1, next(4) as usize);
+                check(&wheel);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_buckets() {
+        let mut wheel = Wheel::new(WheelSize::default());
+        check(&wheel);
+        wheel.insert(0, u64::MAX, ()).unwrap();
+        check(&wheel);
+        assert_eq!(wheel.buckets_from(99, 0).count() + wheel.buckets_from(0, u64::MAX).count(), 0);
+        assert_eq!(wheel.entries_of_bucket(99, 0).count() + wheel.entries_of_bucket(0, 5).count(), 0);
+        assert_eq!(wheel.stats_of_level(99), None);
+        let top = wheel.depth() - 1;
+        assert_eq!(wheel.buckets_from(top, 0).map(|bucket| bucket.entries).collect::<Vec<_>>(), [1]);
+    }
 }

@@ -5,7 +5,6 @@ use super::delay_queue::DelayQueue;
 use super::entry::{BucketNumber, Entry};
 use super::level::{Level, WheelSize, slot_of, turn_end};
 use super::list::{Chunks, List};
-use super::snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
 use super::tick::{LAST_TICK, Tick};
 
 /// Holds entries until their deadline and gives them back in order.
@@ -71,14 +70,14 @@ use super::tick::{LAST_TICK, Tick};
 /// the tick is Kafka's.
 #[derive(Debug)]
 pub struct Wheel<T> {
-    size: WheelSize,
+    pub(super) size: WheelSize,
     /// No entry in the wheel is due before this tick, and it is before every frontier.
-    clock: Tick,
-    levels: Vec<Level>,
-    queue: DelayQueue,
-    entries: Arena<Entry<T>>,
+    pub(super) clock: Tick,
+    pub(super) levels: Vec<Level>,
+    pub(super) queue: DelayQueue,
+    pub(super) entries: Arena<Entry<T>>,
     /// What the lists of buckets, and those of the caller, are made of.
-    chunks: Chunks,
+    pub(super) chunks: Chunks,
     /// The chunk whose entries were fetched last.
     fetched: u32,
 }
@@ -339,9 +338,20 @@ impl<T> Wheel<T> {
         list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
     }
 
+    /// How many entries are before this one in a list of the caller's that it is held in; `None` if those are as many as
+    /// `most`, or it is not in it.
+    pub fn place_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
+        list.iter(&self.chunks).take(most).position(|index| index == key.index)
+    }
+
     /// How many slots entries have been put into so far; some of them may be free.
     pub fn slots(&self) -> u32 {
         self.entries.slots()
+    }
+
+    /// The tick up to which everything has expired.
+    pub const fn clock(&self) -> Tick {
+        self.clock
     }
 
     /// How many levels exist.
@@ -358,46 +368,6 @@ impl<T> Wheel<T> {
     /// How many buckets wait in the delay queue.
     pub fn queued_buckets(&self) -> usize {
         self.queue.len()
-    }
-
-    /// Counts per level, without a look at each entry.
-    pub fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
-        self.levels.iter().enumerate().map(|(level, ring)| LevelStats {
-            level,
-            bucket_ticks: ring.width,
-            buckets: self.size.get(),
-            occupied: self.queue.occupied(level),
-            entries: ring.entries,
-            fullest: ring.buckets.iter().map(List::len).max().unwrap_or(0),
-            cascades: ring.cascades,
-            cascaded: ring.cascaded,
-        })
-    }
-
-    /// The whole wheel, bucket by bucket.
-    pub fn snapshot(&self) -> WheelSnapshot {
-        let levels = self.level_stats().map(|stats| self.level_snapshot(stats)).collect();
-        WheelSnapshot {
-            clock: self.clock,
-            entries: self.len(),
-            queued_buckets: self.queue.len(),
-            next_expiration: self.next_expiration(),
-            levels,
-        }
-    }
-
-    fn level_snapshot(&self, stats: LevelStats) -> LevelSnapshot {
-        let ring = &self.levels[stats.level];
-        let mut buckets: Vec<BucketSnapshot> = ring
-            .buckets
-            .iter()
-            .filter_map(|bucket| {
-                let first = self.entries.at(bucket.first(&self.chunks)?)?;
-                Some(BucketSnapshot { start: first.deadline / ring.width * ring.width, entries: bucket.len() })
-            })
-            .collect();
-        buckets.sort_unstable_by_key(|bucket| bucket.start);
-        LevelSnapshot { stats, buckets }
     }
 
     /// Makes a deadline one that can be stored: not past, and not beyond the last tick.
@@ -476,7 +446,7 @@ impl<T> Wheel<T> {
     }
 
     /// The first tick a bucket of `level` can cover: below it everything is on lower levels, or past.
-    fn first_tick(&self, level: usize) -> Tick {
+    pub(super) fn first_tick(&self, level: usize) -> Tick {
         if level == 0 { self.clock } else { self.levels[level - 1].frontier }
     }
 

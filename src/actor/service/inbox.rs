@@ -25,6 +25,7 @@
 //! its messages, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
 //! still can. As soon as the inbox is polled again the rest takes the short way.
 
+use std::any::type_name;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -96,6 +97,9 @@ pub(crate) type Escorting = Box<dyn FnOnce(&Service, Guard<'_>, Handover<Payload
 pub(crate) trait Door: Send + Sync {
     fn is_open(&self) -> bool;
 
+    /// The name of the actor's type.
+    fn actor_type(&self) -> &'static str;
+
     /// How the messages of a lane are sent through the mailbox.
     fn escort(&self, route: &Route) -> Option<Escorting>;
 }
@@ -105,6 +109,10 @@ struct ActorDoor<A: Actor>(WeakAddr<A>);
 impl<A: Actor> Door for ActorDoor<A> {
     fn is_open(&self) -> bool {
         self.0.upgrade().is_some()
+    }
+
+    fn actor_type(&self) -> &'static str {
+        type_name::<A>()
     }
 
     fn escort(&self, route: &Route) -> Option<Escorting> {

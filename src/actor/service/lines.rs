@@ -219,6 +219,10 @@ impl Door for NoDoor {
         true
     }
 
+    fn actor_type(&self) -> &'static str {
+        ""
+    }
+
     fn escort(&self, _: &Route) -> Option<Escorting> {
         None
     }
@@ -227,6 +231,10 @@ impl Door for NoDoor {
 impl Lines {
     pub(crate) fn get(&mut self, mailbox: u64) -> Option<&mut Line> {
         self.by_mailbox.get_mut(&mailbox)
+    }
+
+    pub(crate) fn at(&self, mailbox: u64) -> Option<&Line> {
+        self.by_mailbox.get(&mailbox)
     }
 
     /// Whether all that waited has been given back, and nothing will be sent any more.

@@ -7,7 +7,8 @@
 //! In reading order:
 //!
 //! 1. `requests`: schedule, cancel, reschedule, look; `moment`: when a message is wanted; `admission`: how a timer is taken
-//!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time.
+//!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time;
+//!    `description`: what is known of one; `survey`: a look at the wheel in small steps.
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
 //! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
 //! 4. `driver`: the alarm, and what one turn does; `strays`: actors that have stopped.
@@ -24,6 +25,7 @@
 mod admission;
 mod bell;
 pub(crate) mod closing;
+mod description;
 pub(crate) mod directory;
 mod dispatch;
 pub(crate) mod driver;
@@ -48,6 +50,8 @@ mod spare;
 mod store;
 mod strays;
 mod subscribers;
+#[cfg(feature = "inspector")]
+mod survey;
 mod sync;
 pub(crate) mod unrest;
 mod watch;
@@ -70,6 +74,8 @@ pub(crate) use self::moment::When;
 #[cfg(feature = "cron")]
 pub(crate) use self::repeating::Calendar;
 pub(crate) use self::repeating::Course;
+#[cfg(feature = "inspector")]
+pub(crate) use self::survey::{TIMERS_OF_A_BUCKET, TimerWalk};
 
 use self::escort::Escort;
 use self::inbox::OwnerCard;

@@ -7,6 +7,7 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
 use super::admission::{Admission, News, Rejected, Rejection};
+use super::description::COUNTED_ALONE;
 use super::dispatch::Lined;
 use super::lanes::{Guard, Lanes, Parcel, Payload};
 use super::moment::When;
@@ -17,7 +18,7 @@ use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
 use crate::actor::view::{Inspection, TimerInfo};
-use crate::engine::{Ending, Next, NotPending, OwnerId, Recurrence, Refusal};
+use crate::engine::{Ending, Next, NotPending, OwnerId, Refusal};
 use crate::timing::Key;
 
 /// Timers of a batch taken in while the lock is held: some microseconds' worth.
@@ -258,7 +259,7 @@ impl Service {
         let now = self.clock.now();
         let core = self.core();
         let key = self.find(&core, id).ok()?;
-        self.info(&core, key, now)
+        self.info(&core, key, now, COUNTED_ALONE)
     }
 
     pub(crate) fn inspect(&self) -> Inspection {
@@ -297,23 +298,6 @@ impl Service {
     pub(crate) fn id_of(&self, core: &Core, key: Key) -> TimerId {
         let named = core.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
         named.unwrap_or_else(|| self.ids.id_of(key))
-    }
-
-    pub(super) fn info(&self, core: &Core, key: Key, now: Duration) -> Option<TimerInfo> {
-        let view = core.engine.view(key)?;
-        let lane = core.engine.payload(key).and_then(|payload| core.lanes.lane(payload.lane));
-        let deadline = self.tick.time_of(view.deadline);
-        Some(TimerInfo {
-            id: self.id_of(core, key),
-            state: view.state,
-            remaining: deadline.saturating_sub(now),
-            overdue: now.saturating_sub(deadline),
-            level: view.bucket.map(|(level, _)| level),
-            period: core.engine.recurrence(key).and_then(Recurrence::period),
-            message_type: lane.map_or("", |lane| lane.message_type).into(),
-            key: core.engine.key_of(key).cloned(),
-            group: core.engine.group_of(key).cloned(),
-        })
     }
 }
 

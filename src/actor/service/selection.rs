@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix::ResponseFuture;
 
+use super::description::COUNTED_IN_LISTS;
 use super::{Core, Service};
 use crate::actor::actor_id::ActorId;
 use crate::actor::error::CancelOutcome;
@@ -34,17 +35,55 @@ pub(crate) struct Listing {
     filter: TimerFilter,
     now: Duration,
     source: Source,
+    /// The timers that are looked at, each with the number from which on those after it are.
+    page: Vec<(u64, Key)>,
+    /// By lane, whether its messages are of a type that is wanted, as far as that is known.
+    lanes: Vec<bool>,
     found: Vec<(Tick, TimerInfo)>,
+    /// It is enough when so many have been found.
+    enough: usize,
 }
 
 /// Where the timers of a list are taken from.
 enum Source {
     /// Slots, some of which may be free.
-    Slots(Range<u32>),
+    Slots(Range<u64>),
+    /// Members of a group, by their numbers.
+    Group(TimerGroup, Range<u64>),
     Timers(std::vec::IntoIter<Key>),
 }
 
+impl Source {
+    /// Takes out the next few timers. False if that were all.
+    fn fill(&mut self, core: &Core, page: &mut Vec<(u64, Key)>) -> bool {
+        match self {
+            Self::Slots(slots) => {
+                let end = slots.end.min(slots.start.saturating_add(PAGE as u64));
+                let live = |slot: u64| Some((slot + 1, core.engine.slot(u32::try_from(slot).ok()?)?.1?));
+                page.extend((slots.start..end).filter_map(live));
+                slots.start = end;
+                slots.start < slots.end
+            }
+            Self::Group(group, numbers) => {
+                let members = core.engine.group_members(group, numbers.start).take(PAGE);
+                page.extend(members.filter(|(number, _)| *number < numbers.end).map(|(number, key)| (number + 1, key)));
+                let is_all = page.len() < PAGE;
+                numbers.start = page.last().filter(|_| !is_all).map_or(numbers.end, |(next, _)| *next);
+                !is_all
+            }
+            Self::Timers(timers) => {
+                page.extend(timers.take(PAGE).map(|key| (0, key)));
+                page.len() == PAGE
+            }
+        }
+    }
+}
+
 impl Listing {
+    fn new(filter: TimerFilter, now: Duration, source: Source) -> Self {
+        Self { filter, now, source, page: Vec::new(), lanes: Vec::new(), found: Vec::new(), enough: usize::MAX }
+    }
+
     fn keep(&mut self, deadline: Tick, info: TimerInfo) {
         self.found.push((deadline, info));
         if let Some(limit) = self.filter.limit
@@ -62,6 +101,32 @@ impl Listing {
     pub(crate) fn finish(mut self) -> Vec<TimerInfo> {
         self.sort();
         self.found.into_iter().map(|(_, info)| info).collect()
+    }
+
+    /// Whether messages of a lane are of a type that is wanted.
+    fn wants_lane(&mut self, core: &Core, lane: u32) -> bool {
+        let Some(wanted) = &self.filter.message_type else { return true };
+        while let Some(next) = core.lanes.lane(self.lanes.len() as u32).filter(|_| self.lanes.len() <= lane as usize) {
+            self.lanes.push(wanted.fits(next.message_type));
+        }
+        self.lanes.get(lane as usize).copied().unwrap_or(false)
+    }
+}
+
+/// For those who look at one part of a list after the other.
+#[cfg(feature = "inspector")]
+impl Listing {
+    /// Where the next part begins, and where the last one ends.
+    pub(crate) fn cursor(&self) -> (u64, u64) {
+        match &self.source {
+            Source::Slots(numbers) | Source::Group(_, numbers) => (numbers.start, numbers.end),
+            Source::Timers(_) => (0, 0),
+        }
+    }
+
+    /// Whether enough has been found.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found.len() >= self.enough
     }
 }
 
@@ -163,43 +228,66 @@ impl Service {
     /// What is known of an owner's own timers, by deadline. To be called on the thread of its actor.
     pub(crate) fn list_own(&self, owner: OwnerId) -> Vec<TimerInfo> {
         let source = Source::Timers(self.timers_of_owner(owner).into_iter());
-        let mut listing = Listing { filter: TimerFilter::new(), now: self.clock.now(), source, found: Vec::new() };
+        let mut listing = Listing::new(TimerFilter::new(), self.clock.now(), source);
         while self.continue_list(&mut listing) {}
         listing.finish()
     }
 
     pub(crate) fn begin_list(&self, filter: TimerFilter) -> Listing {
+        self.begin_part(filter, 0)
+    }
+
+    /// Begins a list where an earlier part of it ended.
+    fn begin_part(&self, filter: TimerFilter, from: u64) -> Listing {
         let now = self.clock.now();
-        let source = match (&filter.actor, &filter.group) {
-            (_, Some(group)) => Source::Timers(self.timers_of_group(group).into_iter()),
-            (Some(actor), None) => Source::Timers(self.timers_of(actor).into_iter()),
-            (None, None) => Source::Slots(0..self.core().engine.slots()),
+        let core = self.core();
+        let source = match &filter.group {
+            Some(group) => Source::Group(group.clone(), from..core.engine.groups_joined()),
+            None => Source::Slots(from..u64::from(core.engine.slots())),
         };
-        Listing { filter, now, source, found: Vec::new() }
+        drop(core);
+        Listing::new(filter, now, source)
+    }
+
+    /// Begins a part of a list, of at most so many timers.
+    #[cfg(feature = "inspector")]
+    pub(crate) fn begin_part_of(&self, filter: TimerFilter, from: u64, most: usize) -> Listing {
+        let mut listing = self.begin_part(filter, from);
+        listing.enough = most;
+        listing
     }
 
     /// Looks at some timers more. False if that were all.
     pub(crate) fn continue_list(&self, listing: &mut Listing) -> bool {
         let core = self.core();
-        for _ in 0..PAGE {
-            let timer = match &mut listing.source {
-                Source::Timers(timers) => timers.next().map(Some),
-                Source::Slots(slots) => slots.next().map(|slot| core.engine.slot(slot).and_then(|(_, timer)| timer)),
-            };
-            let Some(timer) = timer else { return false };
-            let found = timer.and_then(|timer| self.fitting(&core, timer, listing));
-            if let Some((deadline, info)) = found {
+        let mut page = std::mem::take(&mut listing.page);
+        page.clear();
+        let mut more = listing.source.fill(&core, &mut page);
+        for (next, timer) in &page {
+            if let Some((deadline, info)) = self.fitting(&core, *timer, listing) {
                 listing.keep(deadline, info);
             }
+            if listing.found.len() >= listing.enough {
+                if let Source::Slots(numbers) | Source::Group(_, numbers) = &mut listing.source {
+                    numbers.start = *next;
+                    more = numbers.start < numbers.end;
+                }
+                break;
+            }
         }
-        true
+        listing.page = page;
+        more
     }
 
     /// What is known of a timer, if the list wants it.
-    fn fitting(&self, core: &Core, timer: Key, listing: &Listing) -> Option<(Tick, TimerInfo)> {
+    fn fitting(&self, core: &Core, timer: Key, listing: &mut Listing) -> Option<(Tick, TimerInfo)> {
+        if !listing.wants_lane(core, core.engine.payload(timer)?.lane) {
+            return None;
+        }
         let filter = &listing.filter;
         let view = core.engine.view(timer)?;
-        if filter.state.is_some_and(|state| view.state != state) {
+        let other_level = filter.level.is_some() && view.bucket.map(|(level, _)| level) != filter.level;
+        if other_level || filter.state.is_some_and(|state| view.state != state) {
             return None;
         }
         let remaining = self.tick.time_of(view.deadline).saturating_sub(listing.now);
@@ -208,7 +296,8 @@ impl Service {
         {
             return None;
         }
-        let other_key = filter.key.as_ref().is_some_and(|key| core.engine.key_of(timer) != Some(key));
+        let other_key =
+            !filter.keys.is_empty() && core.engine.key_of(timer).is_none_or(|key| !filter.keys.contains(key));
         let other_group = filter.group.as_ref().is_some_and(|group| core.engine.group_of(timer) != Some(group));
         if other_key || other_group {
             return None;
@@ -220,12 +309,14 @@ impl Service {
                 return None;
             }
         }
-        if let Some(wanted) = filter.message_type {
-            let lane = core.lanes.lane(core.engine.payload(timer)?.lane)?;
-            if lane.message_type != wanted {
-                return None;
-            }
+        if filter.actor_tag.is_some() && core.tag_for(timer) != filter.actor_tag {
+            return None;
         }
-        Some((view.deadline, self.info(core, timer, listing.now)?))
+        if let Some(part) = &filter.actor_type
+            && core.actor_type_for(timer).is_none_or(|name| !name.contains(part.as_str()))
+        {
+            return None;
+        }
+        Some((view.deadline, self.info(core, timer, listing.now, COUNTED_IN_LISTS)?))
     }
 }

@@ -1,0 +1,209 @@
+//! What looking costs: how late timers are while the inspector is asked, with so many others pending.
+//!
+//! ```sh
+//! cargo bench --bench inspector --features inspector -- --timers 10000000 --seconds 10
+//! ```
+//!
+//! An actor has a timer due every millisecond and notes how late each comes. The rest waits for hours, days and months, with
+//! keys on some. Three phases: nobody looks; a page looks, as a browser does; searches go through all timers, one right
+//! after the other. Figures are in `docs/inspector.md`.
+
+// A bench that cannot measure is to fail.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use actix_timers::inspector::Inspector;
+use actix_timers::{TimerActor, TimerContext, TimerOptions, Timers};
+use actix_web::{App, HttpServer};
+
+/// One timer in so many has a key and is in a group.
+const LABELLED: u64 = 10;
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Far;
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Beat(Instant);
+
+/// Gets a message every millisecond, and notes how late it is.
+struct Probe {
+    late: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Probe {
+    fn next(ctx: &mut Context<Self>) {
+        let due = Instant::now() + Duration::from_millis(1);
+        ctx.schedule_after(Duration::from_millis(1), Beat(due)).expect("there is room");
+    }
+}
+
+impl Actor for Probe {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        Self::next(ctx);
+    }
+}
+
+impl Handler<Beat> for Probe {
+    type Result = ();
+
+    fn handle(&mut self, Beat(due): Beat, ctx: &mut Context<Self>) {
+        self.late.lock().unwrap().push(Instant::now().saturating_duration_since(due));
+        Self::next(ctx);
+    }
+}
+
+impl Handler<Far> for Probe {
+    type Result = ();
+
+    fn handle(&mut self, _: Far, _: &mut Context<Self>) {}
+}
+
+/// A number after `name` among the arguments.
+fn argument(name: &str, usual: u64) -> u64 {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name);
+    arguments.nth(1).map_or(usual, |number| number.parse().expect("a whole number"))
+}
+
+/// Timers on an arbiter of their own, and a server on another.
+fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
+    let late = Arc::new(Mutex::new(Vec::new()));
+    let (tell, told) = mpsc::channel();
+    let of_probe = Arc::clone(&late);
+    std::thread::spawn(move || {
+        System::new().block_on(async move {
+            let timers = TimerActor::builder().name("bench").install().unwrap();
+            let probe = Probe { late: of_probe }.start();
+            let target = actix_timers::Target::from(&probe);
+            for number in 0..pending {
+                // From an hour to four months ahead, in an order that nothing can be made of.
+                let delay = Duration::from_secs(3600 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 10_000_000);
+                if number.is_multiple_of(LABELLED) {
+                    let options = TimerOptions::new().key(number).group("bench");
+                    timers.timer(target.clone(), options).after(delay, Far).unwrap();
+                } else {
+                    timers.schedule_after(target.clone(), delay, Far).unwrap();
+                }
+            }
+            tell.send((timers, probe)).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    let (timers, probe) = told.recv().unwrap();
+    let inspector = Inspector::new(&timers);
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        System::new().block_on(async move {
+            let server = HttpServer::new(move || App::new().service(inspector.scope("/timers")))
+                .workers(1)
+                .disable_signals()
+                .bind("127.0.0.1:0")
+                .unwrap();
+            tell.send(server.addrs()[0]).unwrap();
+            server.run().await.unwrap();
+            drop(probe);
+        });
+    });
+    (told.recv().unwrap(), timers, late)
+}
+
+/// Bytes of the answer, and how long it took.
+fn ask(server: SocketAddr, path: &str) -> (String, Duration) {
+    let start = Instant::now();
+    let mut stream = TcpStream::connect(server).unwrap();
+    write!(stream, "GET /timers/api/{path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert!(line.contains(" 200 "), "{path}: {line}");
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    (rest, start.elapsed())
+}
+
+/// What follows `"next":"`, if anything does.
+fn next_part(answer: &str) -> Option<&str> {
+    answer.rsplit_once("\"next\":\"")?.1.split('"').next()
+}
+
+fn described(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let at = |share: f64| times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)));
+    let shown = |time: Option<&Duration>| {
+        time.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", time.as_secs_f64() * 1e3))
+    };
+    let columns = [0.5, 0.99, 0.999, 1.0].map(|share| shown(at(share)));
+    format!("{:>7} {:>8} {:>8} {:>8} {:>8}", times.len(), columns[0], columns[1], columns[2], columns[3])
+}
+
+/// What was asked for, and how long the answer took.
+type Asked = (&'static str, Duration);
+
+fn main() {
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let (pending, seconds) = (argument("--timers", 1_000_000), argument("--seconds", 5));
+    let (server, timers, late) = serve(pending);
+    println!("{} timers pending, {} levels; times in ms", timers.inspect().pending(), timers.inspect().wheel_depth());
+    println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}", "", "count", "median", "p99", "p99.9", "most");
+    let phase = |name: &str, visit: &dyn Fn(&mut Vec<Asked>)| {
+        late.lock().unwrap().clear();
+        let (start, mut asked) = (Instant::now(), Vec::new());
+        while start.elapsed() < Duration::from_secs(seconds) {
+            visit(&mut asked);
+        }
+        println!("{name:<34} {}", described(std::mem::take(&mut *late.lock().unwrap())));
+        for what in ["wheel", "next", "part of a search", "whole search"] {
+            let times: Vec<Duration> = asked.iter().filter(|(of, _)| *of == what).map(|(_, time)| *time).collect();
+            if !times.is_empty() {
+                println!("  {:<32} {}", format!("answer: {what}"), described(times));
+            }
+        }
+    };
+    let second = Duration::from_secs(1);
+    phase("late, nobody looks", &|_| std::thread::sleep(second));
+    phase("late, a page looks every second", &|asked| {
+        asked.push(("wheel", ask(server, "wheel").1));
+        asked.push(("next", ask(server, "next?limit=50").1));
+        std::thread::sleep(second);
+    });
+    phase("late, five pages look at once", &|asked| {
+        let ended = Arc::new(AtomicBool::new(false));
+        let others: Vec<_> = (0..4)
+            .map(|_| {
+                let ended = Arc::clone(&ended);
+                std::thread::spawn(move || {
+                    while !ended.load(Ordering::Relaxed) {
+                        ask(server, "wheel");
+                        ask(server, "next?limit=50");
+                    }
+                })
+            })
+            .collect();
+        let start = Instant::now();
+        while start.elapsed() < second {
+            asked.push(("wheel", ask(server, "wheel").1));
+        }
+        ended.store(true, Ordering::Relaxed);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+    phase("late, searches without a pause", &|asked| {
+        let (start, mut cursor) = (Instant::now(), Some(String::new()));
+        while let Some(from) = cursor {
+            let (answer, time) = ask(server, &format!("timers?key=none&cursor={from}"));
+            asked.push(("part of a search", time));
+            cursor = next_part(&answer).map(str::to_owned);
+        }
+        asked.push(("whole search", start.elapsed()));
+    });
+}

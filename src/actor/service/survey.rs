@@ -1,0 +1,140 @@
+//! A look at a whole timer actor in small steps, each with the lock of its own: what an inspector shows.
+
+use std::time::{Duration, SystemTime};
+
+use super::Service;
+use super::description::COUNTED_IN_LISTS;
+use crate::actor::view::TimerInfo;
+use crate::engine::Accounts;
+use crate::timing::{BucketSnapshot, LevelStats, Tick};
+
+/// Buckets looked at while the lock is held.
+const BUCKETS: usize = 512;
+
+/// Timers looked at while the lock is held: some microseconds' worth.
+pub(crate) const TIMERS_OF_A_BUCKET: usize = 256;
+
+/// A timer actor in numbers.
+pub(crate) struct Outline {
+    pub(crate) now: Duration,
+    pub(crate) wall: SystemTime,
+    /// No timer is accepted any more.
+    pub(crate) is_closed: bool,
+    /// Nothing will ever be delivered again.
+    pub(crate) is_stopped: bool,
+    pub(crate) accounts: Accounts,
+    pub(crate) actors: usize,
+    pub(crate) in_inboxes: usize,
+    pub(crate) repeating: usize,
+    pub(crate) wall_clock: usize,
+    pub(crate) labelled: usize,
+    pub(crate) depth: usize,
+    pub(crate) horizon: Duration,
+    pub(crate) queued_buckets: usize,
+    pub(crate) next_expiration: Option<Tick>,
+    /// The tick up to which everything has expired.
+    pub(crate) clock: Tick,
+}
+
+/// A way through the wheel in the order in which its buckets expire.
+pub(crate) struct TimerWalk {
+    level: usize,
+    from: Tick,
+    /// That bucket, and no other.
+    alone: bool,
+    limit: usize,
+    found: Vec<(Tick, TimerInfo)>,
+    /// Not all timers of a bucket were looked at that may have been wanted.
+    pub(crate) sampled: bool,
+}
+
+impl TimerWalk {
+    /// To those that come next.
+    pub(crate) const fn to_the_next(limit: usize) -> Self {
+        Self { level: 0, from: 0, alone: false, limit, found: Vec::new(), sampled: false }
+    }
+
+    /// To those in one bucket.
+    pub(crate) const fn to_bucket(level: usize, start: Tick, limit: usize) -> Self {
+        Self { level, from: start, alone: true, limit, found: Vec::new(), sampled: false }
+    }
+
+    /// By deadline.
+    pub(crate) fn finish(mut self) -> Vec<TimerInfo> {
+        self.found.sort_by_key(|(deadline, _)| *deadline);
+        self.found.truncate(self.limit);
+        self.found.into_iter().map(|(_, info)| info).collect()
+    }
+}
+
+impl Service {
+    pub(crate) fn outline(&self) -> Outline {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let core = self.core();
+        let engine = &core.engine;
+        Outline {
+            now,
+            wall,
+            is_closed: engine.is_closed(),
+            is_stopped: self.is_stopped(),
+            accounts: engine.accounts(),
+            actors: engine.owners(),
+            in_inboxes: engine.in_inboxes(),
+            repeating: engine.repeating_timers(),
+            wall_clock: engine.wall_timers(),
+            labelled: engine.labelled(),
+            depth: engine.level_count(),
+            horizon: self.tick.time_of(engine.horizon()),
+            queued_buckets: engine.queued_buckets(),
+            next_expiration: engine.next_expiration(),
+            clock: engine.clock(),
+        }
+    }
+
+    pub(crate) fn level(&self, level: usize) -> Option<LevelStats> {
+        self.core().engine.stats_of_level(level)
+    }
+
+    /// Some buckets of a level from this tick on, in order; and where those that follow begin, if there may be any.
+    pub(crate) fn buckets(&self, level: usize, from: Tick) -> (Vec<BucketSnapshot>, Option<Tick>) {
+        let core = self.core();
+        let buckets: Vec<BucketSnapshot> = core.engine.buckets_from(level, from).take(BUCKETS).collect();
+        let next = buckets.get(BUCKETS - 1).and_then(|last| last.start.checked_add(1));
+        (buckets, next)
+    }
+
+    /// Looks at some timers more. False if that were all, or enough.
+    pub(crate) fn continue_walk(&self, walk: &mut TimerWalk) -> bool {
+        let now = self.clock.now();
+        let core = self.core();
+        let mut budget = TIMERS_OF_A_BUCKET;
+        while walk.found.len() < walk.limit && walk.level < core.engine.level_count() {
+            let bucket = core.engine.buckets_from(walk.level, walk.from).next();
+            let Some(bucket) = bucket.filter(|bucket| !walk.alone || bucket.start == walk.from) else {
+                if walk.alone {
+                    return false;
+                }
+                (walk.level, walk.from) = (walk.level + 1, 0);
+                continue;
+            };
+            let take = bucket.entries.min(TIMERS_OF_A_BUCKET).min(walk.limit);
+            if take > budget {
+                return true;
+            }
+            budget -= take;
+            let timers = core.engine.timers_of_bucket(walk.level, bucket.start).take(take);
+            let known = timers.filter_map(|timer| {
+                let deadline = core.engine.view(timer)?.deadline;
+                Some((deadline, self.info(&core, timer, now, COUNTED_IN_LISTS)?))
+            });
+            walk.found.extend(known);
+            // All that are in one bucket of level 0 are due at the same tick.
+            walk.sampled |= take < bucket.entries && (walk.level > 0 || walk.found.len() < walk.limit || walk.alone);
+            match bucket.start.checked_add(1).filter(|_| !walk.alone) {
+                Some(next) => walk.from = next,
+                None => return false,
+            }
+        }
+        false
+    }
+}

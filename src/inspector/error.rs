@@ -1,0 +1,72 @@
+//! What is answered to a request that cannot be served.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, RETRY_AFTER};
+use actix_web::{HttpResponse, ResponseError};
+use serde::Serialize;
+
+use super::routes::{CANCEL_HEADER, CANCEL_VALUE};
+
+/// Why a request is refused. All are answered as JSON with `error`, one word for programs, and `message`, a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("{0}")]
+    BadRequest(String),
+    #[error("no timer actor has the name `{0}` here: see `api/timer-actors`")]
+    UnknownTimerActor(String),
+    #[error("no pending timer has the id {0}: it was delivered, cancelled or returned, or it never existed")]
+    UnknownTimer(String),
+    #[error("nothing is at this path: see `api/timer-actors`, `api/wheel`, `api/next`, `api/bucket` and `api/timers`")]
+    UnknownPath,
+    #[error("this path takes {0}")]
+    WrongMethod(&'static str),
+    #[error("cancelling is not switched on here: the application does that with `Inspector::allow_cancel`")]
+    CancelNotAllowed,
+    #[error("a cancel needs the header `{CANCEL_HEADER}: {CANCEL_VALUE}`, which other sites cannot send")]
+    NoCancelHeader,
+    #[error("too many requests wait for their turn: try again in a moment")]
+    Busy,
+}
+
+#[derive(Serialize)]
+struct Body {
+    error: &'static str,
+    message: String,
+}
+
+impl Refusal {
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::BadRequest(_) => "bad_request",
+            Self::UnknownTimerActor(_) => "unknown_timer_actor",
+            Self::UnknownTimer(_) => "unknown_timer",
+            Self::UnknownPath => "unknown_path",
+            Self::WrongMethod(_) => "wrong_method",
+            Self::CancelNotAllowed => "cancel_not_allowed",
+            Self::NoCancelHeader => "no_cancel_header",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+impl ResponseError for Refusal {
+    fn status_code(&self) -> StatusCode {
+        match self {
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::UnknownTimerActor(_) | Self::UnknownTimer(_) | Self::UnknownPath => StatusCode::NOT_FOUND,
+            Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::CancelNotAllowed | Self::NoCancelHeader => StatusCode::FORBIDDEN,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status_code());
+        match self {
+            Self::WrongMethod(allowed) => _ = response.insert_header((ALLOW, *allowed)),
+            Self::Busy => _ = response.insert_header((RETRY_AFTER, "1")),
+            _ => {}
+        }
+        response.json(Body { error: self.word(), message: self.to_string() })
+    }
+}

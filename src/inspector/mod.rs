@@ -1,0 +1,105 @@
+//! The inspector: a live page of the wheel, for those who run the application, and JSON beneath it.
+//!
+//! In reading order:
+//!
+//! 1. This page: [`Inspector`], what an application mounts.
+//! 2. `routes`: which path does what; `page`: the page itself, in one document.
+//! 3. `query`: what a request may say; `error`: the answer to what it may not.
+//! 4. `wheel` and `timers`: what is answered, as it stands in the JSON.
+//! 5. `turns`: one look after the other, so that many visitors are no more load than one.
+//!
+//! All it knows comes from `actor/service/survey.rs` and `selection.rs`, which never hold the lock for more than some
+//! hundred buckets or timers. Paths, parameters and fields are documented in `docs/inspector.md`.
+
+mod error;
+mod page;
+mod query;
+mod routes;
+mod timers;
+mod turns;
+mod wheel;
+
+use std::sync::Arc;
+
+use actix_web::Scope;
+
+use self::turns::Turns;
+use crate::Timers;
+
+/// A live page of one or several timer actors, to be served by an actix-web application under a path of its choice.
+///
+/// It shows the wheel as rings, what is due next and the accounts, and finds timers by id, key, group, actor, message type,
+/// state or deadline, with the answer to the question why one has not fired yet. Beneath the page is a JSON interface:
+/// `docs/inspector.md` in the repository describes it.
+///
+/// It is bound to what the application binds it to, and has no authentication of its own. It takes the middleware of the
+/// application, as any [`Scope`] does. It only shows things, unless [`allow_cancel`](Self::allow_cancel) says otherwise; but
+/// what it shows are keys, groups and types of messages. Do not put it where everybody can see it.
+///
+/// As every [`Timers`], it keeps its timer actors alive.
+///
+/// ```no_run
+/// use actix_timers::TimerActor;
+/// use actix_timers::inspector::Inspector;
+/// use actix_web::{App, HttpServer, middleware::DefaultHeaders};
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     actix::System::new().block_on(async {
+///         let timers = TimerActor::builder().name("shop").install()?;
+///         let inspector = Inspector::new(&timers);
+///         HttpServer::new(move || {
+///             // Whatever guards the rest of the application guards this, too.
+///             let guarded = inspector.scope("/timers").wrap(DefaultHeaders::new());
+///             App::new().service(guarded)
+///         })
+///         .bind("127.0.0.1:8080")?
+///         .run()
+///         .await?;
+///         Ok(())
+///     })
+/// }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "an inspector does nothing until it is mounted"]
+pub struct Inspector {
+    inspected: Vec<Inspected>,
+    allow_cancel: bool,
+    turns: Arc<Turns>,
+}
+
+/// One timer actor, under a name that no other has.
+#[derive(Debug, Clone)]
+struct Inspected {
+    name: String,
+    timers: Timers,
+}
+
+impl Inspector {
+    /// An inspector for one timer actor, which only shows things.
+    pub fn new(timers: &Timers) -> Self {
+        Self { inspected: Vec::new(), allow_cancel: false, turns: Arc::default() }.and(timers)
+    }
+
+    /// One more timer actor, to be chosen on the page. If it has the name of an earlier one, a number is added to it here.
+    pub fn and(mut self, timers: &Timers) -> Self {
+        let is_taken = |name: &str| self.inspected.iter().any(|other| other.name == name);
+        let numbered = (2..).map(|number| format!("{} ({number})", timers.name()));
+        let name = std::iter::once(timers.name().to_owned()).chain(numbered).find(|name| !is_taken(name));
+        self.inspected.push(Inspected { name: name.unwrap_or_default(), timers: timers.clone() });
+        self
+    }
+
+    /// Whether timers can be cancelled by whoever can see the page; at first not.
+    pub const fn allow_cancel(mut self, allow: bool) -> Self {
+        self.allow_cancel = allow;
+        self
+    }
+
+    /// What an application mounts: `App::new().service(inspector.scope("/timers"))`, in another scope if need be, with
+    /// middleware and guards of the application's.
+    ///
+    /// An inspector is made once, and a scope for each worker.
+    pub fn scope(&self, path: &str) -> Scope {
+        routes::under(path, self.clone())
+    }
+}

@@ -1,0 +1,84 @@
+// Small things that all parts of the page use. What comes from the timers is only ever set as text, never as HTML.
+"use strict";
+
+const byId = id => document.getElementById(id);
+
+// The path of the page, whatever a proxy has put in front of it.
+const base = location.pathname.replace(/\/+$/, "");
+
+async function ask(path, parameters = {}, options = {}) {
+  const wanted = Object.entries(parameters).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  const query = new URLSearchParams(wanted).toString();
+  const response = await fetch(`${base}/api/${path}${query ? "?" + query : ""}`, { cache: "no-store", ...options });
+  const answer = await response.json().catch(() => ({}));
+  if (response.ok) return answer;
+  const error = new Error(answer.message || `${response.status} ${response.statusText}`);
+  error.status = response.status;
+  error.answer = answer;
+  throw error;
+}
+
+function make(tag, text = "", attributes = {}) {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+function draw(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+// Sets a text, unless it stands there already: screen readers would read it again.
+function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const count = number => number.toLocaleString("en");
+
+const FOREVER = 1e11;
+
+// A time to two units, as people say it.
+function span(seconds) {
+  const time = Math.abs(seconds), sign = seconds < 0 ? "−" : "";
+  if (time > FOREVER) return sign + "for ever";
+  if (time === 0) return "0 s";
+  if (time < 0.001) return `${sign}${Math.round(time * 1e6)} µs`;
+  if (time < 1) return `${sign}${Math.round(time * 1e3)} ms`;
+  if (time < 60) return `${sign}${(Math.floor(time * 10) / 10).toFixed(time < 10 || time % 1 ? 1 : 0)} s`;
+  const whole = Math.floor(time);
+  if (time < 3600) return `${sign}${Math.floor(whole / 60)} m ${whole % 60} s`;
+  if (time < 86400) return `${sign}${Math.floor(whole / 3600)} h ${Math.floor(whole / 60) % 60} m`;
+  const days = Math.floor(whole / 86400);
+  if (days < 1000) return `${sign}${days} d ${Math.floor(whole / 3600) % 24} h`;
+  return `${sign}${count(Math.floor(days / 365.25))} years`;
+}
+
+// Seconds from what somebody typed: 90, 1.5h, 1h 30m.
+function typedSeconds(text) {
+  const units = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
+  const trimmed = text.trim().toLowerCase();
+  if (trimmed === "") return "";
+  if (/^\d+(\.\d+)?$/.test(trimmed)) return trimmed;
+  const parts = [...trimmed.matchAll(/(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*/g)];
+  if (parts.map(part => part[0]).join("") !== trimmed) throw new Error(`“${text}” is no time: write 90, 45s or 1h 30m`);
+  return String(parts.reduce((sum, [, number, unit]) => sum + number * units[unit], 0));
+}
+
+// Types without their paths.
+const shortType = name => name.replace(/(?:\w+::)+/g, "");
+
+// The clock of the timer actor, between two answers. It may be virtual, and stand still or run.
+const clock = {
+  seconds: 0, taken: 0, rate: 1,
+  set(seconds) {
+    const taken = performance.now();
+    if (this.taken && taken > this.taken) this.rate = Math.max(0, (seconds - this.seconds) * 1000 / (taken - this.taken));
+    this.seconds = seconds;
+    this.taken = taken;
+  },
+  forget() { this.taken = 0; this.rate = 1; },
+  now() { return this.taken ? this.seconds + this.rate * (performance.now() - this.taken) / 1000 : 0; },
+};

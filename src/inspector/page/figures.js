@@ -1,0 +1,86 @@
+// What stands beside the rings: figures, levels, delay queue, accounts and settings.
+"use strict";
+
+// Fills a list of names and values. What has not changed stays, so that it can be selected and is not read out again.
+function pairs(list, entries) {
+  const names = [...list.querySelectorAll("dt")].map(name => name.textContent).join("\n");
+  if (names !== entries.map(([name]) => name).join("\n")) {
+    list.replaceChildren(...entries.flatMap(([name]) => [make("dt", name), make("dd")]));
+  }
+  const values = list.querySelectorAll("dd");
+  entries.forEach(([, value], at) => say(values[at], value));
+}
+
+const figures = {
+  show(wheel) {
+    const overdue = wheel.overdue_seconds > 0.02;
+    const used = wheel.capacity ? wheel.pending / wheel.capacity : 0;
+    const entries = [
+      ["pending", count(wheel.pending)],
+      ["in the wheel", count(wheel.in_wheel)],
+      ["due, not ended yet", count(wheel.due)],
+      [overdue ? "the timer actor is late by" : "next expiration in", this.next(wheel, overdue)],
+      ["buckets queued", count(wheel.queued_buckets)],
+      ["of the capacity", used > 0 && used < 0.001 ? "< 0.1 %" : `${(used * 100).toFixed(1)} %`],
+    ];
+    byId("figures").replaceChildren(...entries.map(([name, value]) => {
+      const box = make("div");
+      box.append(make("dt", name), make("dd", value));
+      return box;
+    }));
+    this.showState(wheel.state);
+    this.showLevels(wheel);
+    this.showQueue(wheel);
+    this.showAccounts(wheel.accounts);
+    pairs(byId("settings"), [
+      ["tick", span(wheel.tick_seconds)], ["wheel size", count(wheel.wheel_size)], ["levels", count(wheel.depth)],
+      ["horizon", span(wheel.horizon_seconds)], ["capacity", count(wheel.capacity)], ["actors with timers", count(wheel.actors)],
+      ["repeating", count(wheel.repeating)], ["on the wall clock", count(wheel.wall_clock)], ["with key or group", count(wheel.labelled)],
+      ["in inboxes", count(wheel.in_inboxes)],
+    ]);
+  },
+
+  next(wheel, overdue) {
+    if (overdue) return span(wheel.overdue_seconds);
+    return wheel.next_expiration_in_seconds === null ? "nothing" : span(wheel.next_expiration_in_seconds);
+  },
+
+  showState(state) {
+    say(byId("state"), state);
+    byId("state").classList.toggle("other", state !== "running");
+  },
+
+  showLevels(wheel) {
+    byId("levels").replaceChildren(...wheel.levels.map(level => {
+      const row = make("tr");
+      row.append(
+        make("th", String(level.level), { scope: "row" }), make("td", span(level.bucket_seconds)), make("td", span(level.turn_seconds)),
+        make("td", count(level.entries), { class: "n" }), make("td", `${count(level.occupied)} of ${count(wheel.wheel_size)}`, { class: "n" }),
+        make("td", count(level.fullest), { class: "n" }), make("td", count(level.cascades), { class: "n" }));
+      return row;
+    }));
+  },
+
+  showQueue(wheel) {
+    const most = Math.max(1, ...wheel.delay_queue.map(bucket => bucket.entries));
+    const items = wheel.delay_queue.slice(0, 8).map(bucket => {
+      const item = make("li");
+      const timers = `${count(bucket.entries)} ${bucket.entries === 1 ? "timer" : "timers"}`;
+      const meter = make("meter", "", { min: 0, max: most, value: bucket.entries, "aria-label": timers });
+      item.append(make("span", `in ${span(bucket.expires_in_seconds)}`), make("span", `level ${bucket.level}`, { class: "hint" }), meter, make("span", timers, { class: "n" }));
+      return item;
+    });
+    byId("queue").replaceChildren(...(items.length ? items : [make("li", "empty", { class: "hint" })]));
+  },
+
+  showAccounts(accounts) {
+    const lost = accounts.recipient_stopped + accounts.mailbox_full + accounts.service_stopped + accounts.source_panicked;
+    pairs(byId("accounts"), [
+      ["accepted", count(accounts.accepted)], ["delivered", count(accounts.delivered)], ["cancelled", count(accounts.cancelled)],
+      ["dead letters", count(lost)], ["returned", count(accounts.returned)], ["pending", count(accounts.pending)],
+      ["rescheduled", count(accounts.rescheduled)], ["refused", count(accounts.refused_capacity + accounts.refused_closed)],
+    ]);
+    const balance = accounts.accepted === accounts.delivered + accounts.cancelled + lost + accounts.returned + accounts.pending;
+    say(byId("balance"), balance ? "They balance: every timer is accounted for." : "They do not balance.");
+  },
+};

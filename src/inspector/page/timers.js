@@ -1,0 +1,265 @@
+// Timers: those that come next, those in a bucket, those that were searched for; and one in full.
+"use strict";
+
+const ENOUGH = 200;
+
+const timers = {
+  actor: "", cancelAllowed: false, view: { kind: "next" }, run: 0, found: [], cursor: null, open: null,
+
+  title(text) {
+    byId("timers-title").textContent = text;
+    byId("show-next").hidden = this.view.kind === "next";
+  },
+
+  say(text) { say(byId("found"), text); },
+
+  // What the view shows changes by itself, except for the results of a search.
+  async refresh() {
+    if (this.view.kind !== "search") await this.load();
+    if (this.open) await this.loadDetail();
+  },
+
+  async load() {
+    const view = this.view, run = this.run;
+    const answer = view.kind === "next"
+      ? await ask("next", { timer: this.actor, limit: 50 })
+      : await ask("bucket", { timer: this.actor, level: view.level, start_tick: view.start, limit: 100 });
+    if (run !== this.run) return;
+    this.found = this.dated(answer.timers);
+    this.show();
+    const some = view.kind === "next" ? "Of crowded buckets only the first timers are looked at." : "The bucket has more timers; these went in first.";
+    this.say(answer.sampled ? some : "");
+  },
+
+  // Deadlines instead of times left.
+  dated(rows) {
+    const now = clock.now();
+    return rows.map(row => ({ ...row, dueAt: now + row.due_in_seconds }));
+  },
+
+  showNext() {
+    this.run++;
+    this.view = { kind: "next" };
+    this.title("Next to be due");
+    this.say("");
+    byId("progress").hidden = byId("more").hidden = true;
+    return this.load();
+  },
+
+  showBucket(level, segment) {
+    this.run++;
+    this.view = { kind: "bucket", level: level.level, start: segment.start_tick };
+    const which = level.buckets_per_segment > 1 ? "First bucket of the segment" : "Bucket";
+    this.title(`${which} on level ${level.level}, ${span(level.bucket_seconds)} wide`);
+    byId("progress").hidden = byId("more").hidden = true;
+    return this.load();
+  },
+
+  async search() {
+    const text = byId("query").value.trim(), by = byId("by").value;
+    const isId = by === "id" || /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i.test(text);
+    if (isId && text) return this.showDetail(text);
+    const wanted = { state: byId("by-state").value, due_after: typedSeconds(byId("due-after").value), due_within: typedSeconds(byId("due-within").value) };
+    if (text) wanted[by] = text;
+    this.run++;
+    this.view = { kind: "search", wanted };
+    this.found = [];
+    this.cursor = null;
+    this.title("Found");
+    this.show();
+    await this.lookFurther(ENOUGH);
+  },
+
+  // Part after part, until there is enough or nothing left. Each part is a few milliseconds for the timer actor.
+  async lookFurther(most) {
+    const run = this.run;
+    byId("more").hidden = true;
+    byId("progress").hidden = false;
+    let found = 0, part;
+    do {
+      part = await ask("timers", { timer: this.actor, ...this.view.wanted, limit: 100, cursor: this.cursor });
+      if (run !== this.run) return;
+      found += part.timers.length;
+      this.cursor = part.next;
+      this.found.push(...this.dated(part.timers));
+      byId("progress").value = part.of ? part.looked_at / part.of : 1;
+      this.say(`Found ${count(this.found.length)}; looking at the rest.`);
+    } while (this.cursor !== null && found < most);
+    byId("progress").hidden = true;
+    byId("more").hidden = this.cursor === null;
+    this.found.sort((one, other) => one.dueAt - other.dueAt);
+    this.show();
+    const all = this.cursor === null ? "These are all." : `Looked at ${Math.round(part.looked_at / part.of * 100)} % so far.`;
+    this.say(`Found ${count(this.found.length)}. ${all}`);
+  },
+
+  show() {
+    const focused = document.activeElement?.closest?.("#rows tr");
+    const [id, place] = focused ? [focused.dataset.id, focused.rowIndex - 1] : [];
+    const rows = this.found.map(row => this.row(row));
+    if (!rows.length) {
+      const row = make("tr", "", { role: "row" });
+      const nothing = this.view.kind === "search" ? "No pending timer fits." : "No timer is waiting here.";
+      row.append(make("td", nothing, { colspan: 6, role: "cell", class: "none" }));
+      rows.push(row);
+    }
+    byId("rows").replaceChildren(...rows);
+    this.count();
+    if (!focused) return;
+    const next = rows.find(row => row.dataset.id === id) || rows[Math.min(place, rows.length - 1)];
+    next.focus({ preventScroll: true });
+  },
+
+  row(timer) {
+    const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "aria-selected": String(this.open === timer.id) });
+    const repeats = timer.repeats ? " ↻" : "";
+    const cells = [
+      ["Due in", "", ""], ["Where it is", placeOf(timer), timer.why], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
+      ["Key", timer.key ?? "–", timer.key ?? ""], ["Group", timer.group ?? "–", timer.group ?? ""],
+      ["Actor", timer.actor_type ? shortType(timer.actor_type) : timer.actor ?? "–", `${timer.actor_type ?? ""} ${timer.actor ?? ""}`.trim()],
+    ];
+    row.append(...cells.map(([label, text, title]) => make("td", text, { role: "cell", "data-label": label, title, class: text === "–" ? "absent" : "" })));
+    row.due = timer.dueAt;
+    row.late = timer.due_in_seconds < -0.02;
+    return row;
+  },
+
+  // Counts down.
+  count() {
+    const now = clock.now();
+    for (const row of byId("rows").rows) {
+      if (row.due === undefined) continue;
+      const left = row.due - now;
+      // One that was not late when last looked at has been delivered since, as a rule.
+      row.cells[0].textContent = left >= 0 ? span(left) : row.late ? `late by ${span(-left)}` : "now";
+      row.cells[0].classList.toggle("late", row.late);
+    }
+  },
+
+  async showDetail(id) {
+    this.open = id;
+    history.replaceState(null, "", `#id=${id}`);
+    for (const row of byId("rows").rows) row.setAttribute("aria-selected", String(row.dataset.id === id));
+    byId("outcome").textContent = "";
+    byId("actions").replaceChildren();
+    await this.loadDetail();
+    byId("announce").textContent = byId("why").textContent;
+  },
+
+  async loadDetail() {
+    const id = this.open;
+    try {
+      const timer = await ask(`timers/${encodeURIComponent(id)}`);
+      if (this.open !== id) return;
+      say(byId("why"), timer.why);
+      pairs(byId("facts"), facts(timer));
+      this.addActions(timer);
+      byId("detail").classList.remove("gone");
+    } catch (error) {
+      if (this.open !== id) return;
+      if (!error.status) throw error;
+      byId("why").textContent = error.status === 404 ? "No timer with this id is pending: it was delivered, cancelled or returned, or it never existed." : error.message;
+      if (error.status !== 404) byId("facts").replaceChildren();
+      byId("actions").replaceChildren();
+      byId("detail").classList.add("gone");
+    }
+    byId("detail").hidden = false;
+  },
+
+  addActions(timer) {
+    if (byId("actions").childElementCount) return;
+    if (timer.actor) {
+      const all = make("button", "All of this actor", { type: "button" });
+      all.addEventListener("click", () => guarded(() => { byId("by").value = "actor"; byId("query").value = timer.actor; return this.search(); }));
+      byId("actions").append(all);
+    }
+    if (!this.cancelAllowed) return;
+    const cancel = make("button", "Cancel this timer", { type: "button", class: "danger", id: "cancel" });
+    cancel.addEventListener("click", () => {
+      if (!cancel.classList.contains("sure")) {
+        cancel.classList.add("sure");
+        cancel.textContent = "Really cancel it";
+        return;
+      }
+      cancel.disabled = true;
+      guarded(() => this.cancel(timer.id));
+    });
+    cancel.addEventListener("blur", () => { if (!cancel.disabled) { cancel.classList.remove("sure"); cancel.textContent = "Cancel this timer"; } });
+    byId("actions").append(cancel);
+  },
+
+  async cancel(id) {
+    const said = { cancelled: "Cancelled: its handler will not run.", in_progress: "Too late: its message is being handed over.", already_delivered: "Too late: its message was delivered." };
+    let outcome;
+    try {
+      outcome = (await ask(`timers/${id}`, {}, { method: "DELETE", headers: { "X-Actix-Timers": "cancel" } })).outcome;
+    } catch (error) {
+      outcome = error.answer?.outcome;
+      if (!outcome) { byId("outcome").textContent = error.message; return; }
+    }
+    byId("outcome").textContent = said[outcome];
+    this.found = this.found.filter(row => row.id !== id || outcome !== "cancelled");
+    this.show();
+    await this.loadDetail();
+  },
+
+  close() {
+    if (byId("detail").hidden) return;
+    const row = [...byId("rows").rows].find(row => row.dataset.id === this.open);
+    this.open = null;
+    byId("detail").hidden = true;
+    history.replaceState(null, "", location.pathname + location.search);
+    for (const other of byId("rows").rows) other.setAttribute("aria-selected", "false");
+    (row || byId("query")).focus();
+  },
+
+  listen() {
+    byId("search").addEventListener("submit", event => { event.preventDefault(); guarded(() => this.search()); });
+    byId("show-next").addEventListener("click", () => guarded(() => this.showNext()));
+    byId("more").addEventListener("click", () => guarded(() => this.lookFurther(ENOUGH)));
+    byId("close").addEventListener("click", () => this.close());
+    const row = event => event.target.closest("tr[data-id]");
+    byId("rows").addEventListener("click", event => { const chosen = row(event); if (chosen) guarded(() => this.showDetail(chosen.dataset.id)); });
+    byId("rows").addEventListener("keydown", event => {
+      const chosen = row(event);
+      if (!chosen) return;
+      if (event.key === "Enter" || event.key === " ") guarded(() => this.showDetail(chosen.dataset.id));
+      else if (event.key === "ArrowDown") chosen.nextElementSibling?.focus();
+      else if (event.key === "ArrowUp") chosen.previousElementSibling?.focus();
+      else return;
+      event.preventDefault();
+    });
+  },
+};
+
+function placeOf({ place, state }) {
+  const queue = () => place.ahead === undefined ? `one of ${count(place.length)}` : place.ahead === 0 ? "next" : `behind ${count(place.ahead)}`;
+  switch (place.kind) {
+    case "wheel": return `level ${place.level}`;
+    case "inbox": return `in the inbox, ${queue()}`;
+    case "line": return `in line, ${queue()}${place.mailbox_full ? ", mailbox full" : ""}`;
+    case "mailbox": return "in the mailbox";
+    case "source": return "being made";
+    case "flight": return "in flight";
+    case "handler": return "after its handler";
+    default: return state;
+  }
+}
+
+function facts(timer) {
+  const { place } = timer;
+  const due = timer.due_in_seconds >= 0 ? `in ${span(timer.due_in_seconds)}` : `late by ${span(-timer.due_in_seconds)}`;
+  const entries = [["due", due], ["state", timer.state.replace("_", " ")], ["where", placeOf(timer)]];
+  if (place.kind === "wheel") {
+    entries.push(["bucket", `from tick ${place.start_tick} on, ${span(place.width_seconds)} wide`], ["bucket expires", `in ${span(place.expires_in_seconds)}`]);
+  }
+  if (place.length !== undefined) entries.push(["queue", `${count(place.length)} long`]);
+  if (place.under_way !== undefined) entries.push(["under way", count(place.under_way)]);
+  if (place.escorted) entries.push(["way", "through the mailbox"]);
+  const at = timer.wall_seconds === null ? "" : Math.abs(timer.wall_seconds) < 8.64e12 ? `, set to ${new Date(timer.wall_seconds * 1000).toISOString()}` : ", set to the end of time";
+  const repeats = timer.period_seconds === null ? "by a calendar" : `every ${span(timer.period_seconds)}`;
+  entries.push(["clock", timer.clock + at], ["repeats", timer.repeats ? repeats : "no"], ["message", timer.message_type]);
+  entries.push(["key", timer.key ?? "–"], ["group", timer.group ?? "–"], ["actor", [timer.actor_type, timer.actor].filter(Boolean).join(" ") || "–"]);
+  entries.push(["id", timer.id], ["timer actor", timer.timer]);
+  return entries;
+}

@@ -1,0 +1,189 @@
+//! Timers, as they stand in the JSON.
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::Inspected;
+use super::query::name_of;
+use super::turns::{PAGES_BEFORE_A_REST, rest};
+use super::wheel::unix_seconds;
+use crate::actor::service::{TIMERS_OF_A_BUCKET, TimerWalk};
+use crate::timing::Tick;
+use crate::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerPlace};
+
+/// Pages of 256 timers that one request looks at: a part of ten million, and a few milliseconds.
+const PAGES: usize = 1024;
+
+/// Timers of a bucket in one answer, at most.
+pub(super) const MOST_OF_A_BUCKET: usize = TIMERS_OF_A_BUCKET;
+
+/// One pending timer.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    id: TimerId,
+    state: &'static str,
+    due_in_seconds: f64,
+    place: Place,
+    why: String,
+    clock: &'static str,
+    wall_seconds: Option<f64>,
+    repeats: bool,
+    period_seconds: Option<f64>,
+    message_type: String,
+    key: Option<String>,
+    group: Option<String>,
+    actor: Option<ActorTag>,
+    actor_type: Option<String>,
+}
+
+/// Where it is: what does not belong to the kind of place is left out.
+#[derive(Debug, Default, Serialize)]
+struct Place {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    start_tick: Option<Tick>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    width_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    escorted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    under_way: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mailbox_full: Option<bool>,
+}
+
+fn as_text<S: Serializer>(tick: &Option<Tick>, serializer: S) -> Result<S::Ok, S::Error> {
+    tick.map(|tick| tick.to_string()).serialize(serializer)
+}
+
+impl From<&TimerPlace> for Place {
+    fn from(place: &TimerPlace) -> Self {
+        let kind = place.as_str();
+        match *place {
+            TimerPlace::Wheel { level, bucket, width, expires_in } => Self {
+                kind,
+                level: Some(level),
+                start_tick: Some(bucket),
+                width_seconds: Some(width.as_secs_f64()),
+                expires_in_seconds: Some(expires_in.as_secs_f64()),
+                ..Self::default()
+            },
+            TimerPlace::Inbox { length, ahead, escorted } => {
+                Self { kind, length: Some(length), ahead, escorted: Some(escorted), ..Self::default() }
+            }
+            TimerPlace::Line { length, ahead, under_way, mailbox_full } => Self {
+                kind,
+                length: Some(length),
+                ahead,
+                under_way: Some(under_way),
+                mailbox_full: Some(mailbox_full),
+                ..Self::default()
+            },
+            TimerPlace::Mailbox { under_way } => Self { kind, under_way: Some(under_way), ..Self::default() },
+            TimerPlace::Source | TimerPlace::Flight | TimerPlace::Handler => Self { kind, ..Self::default() },
+        }
+    }
+}
+
+impl From<TimerInfo> for Row {
+    fn from(info: TimerInfo) -> Self {
+        Self {
+            id: info.id,
+            state: name_of(info.state),
+            due_in_seconds: info.remaining.as_secs_f64() - info.overdue.as_secs_f64(),
+            place: Place::from(&info.place),
+            why: info.why(),
+            clock: if info.wall_time.is_some() { "wall" } else { "monotonic" },
+            wall_seconds: info.wall_time.map(unix_seconds),
+            repeats: info.repeats,
+            period_seconds: info.period.as_ref().map(Duration::as_secs_f64),
+            message_type: info.message_type.into_owned(),
+            key: info.key.map(|key| key.to_string()),
+            group: info.group.map(|group| group.as_str().to_owned()),
+            actor: info.actor,
+            actor_type: info.actor_type.map(Into::into),
+        }
+    }
+}
+
+/// A part of a list.
+#[derive(Debug, Serialize)]
+pub(super) struct Part {
+    timers: Vec<Row>,
+    /// Where the next part begins; none after the last.
+    next: Option<String>,
+    looked_at: u64,
+    of: u64,
+}
+
+/// Timers by deadline.
+#[derive(Debug, Serialize)]
+pub(super) struct Sample {
+    timers: Vec<Row>,
+    sampled: bool,
+}
+
+/// One timer, and where it was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Found {
+    timer: String,
+    #[serde(flatten)]
+    row: Row,
+}
+
+impl Inspected {
+    /// The next part of what a filter lets through. Others have their turn after each page.
+    pub(super) async fn list(&self, filter: TimerFilter, cursor: u64, limit: usize) -> Part {
+        let service = self.timers.service();
+        let mut listing = service.begin_part_of(filter, cursor, limit);
+        for page in 1..=PAGES {
+            if !service.continue_list(&mut listing) || listing.is_full() {
+                break;
+            }
+            if page % PAGES_BEFORE_A_REST == 0 {
+                rest().await;
+            } else {
+                tokio::task::yield_now().await;
+            }
+        }
+        let (next, of) = listing.cursor();
+        let next_part = (next < of).then(|| next.to_string());
+        Part { timers: rows(listing.finish()), next: next_part, looked_at: next.min(of), of }
+    }
+
+    /// Those that are due next.
+    pub(super) async fn next(&self, limit: usize) -> Sample {
+        self.walk(TimerWalk::to_the_next(limit)).await
+    }
+
+    /// Those in a bucket.
+    pub(super) async fn bucket(&self, level: usize, start: Tick, limit: usize) -> Sample {
+        self.walk(TimerWalk::to_bucket(level, start, limit)).await
+    }
+
+    async fn walk(&self, mut walk: TimerWalk) -> Sample {
+        while self.timers.service().continue_walk(&mut walk) {
+            tokio::task::yield_now().await;
+        }
+        let sampled = walk.sampled;
+        Sample { timers: rows(walk.finish()), sampled }
+    }
+
+    pub(super) fn find(&self, id: TimerId) -> Option<Found> {
+        let info = self.timers.service().get(id)?;
+        Some(Found { timer: self.name.clone(), row: info.into() })
+    }
+}
+
+fn rows(infos: Vec<TimerInfo>) -> Vec<Row> {
+    infos.into_iter().map(Row::from).collect()
+}

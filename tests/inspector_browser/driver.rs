@@ -1,0 +1,178 @@
+//! A browser, driven over the wire protocol of WebDriver: plain HTTP to a chromedriver.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How long is waited for what has to happen on a page, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where WebDriver keeps the id of an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+pub(crate) struct Browser {
+    driver: String,
+    session: String,
+}
+
+impl Browser {
+    /// Opens a browser with a window of this size.
+    pub(crate) fn open(driver: &str, (width, height): (u32, u32)) -> Self {
+        let arguments = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+            "--disable-dev-shm-usage",
+        ];
+        let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
+        arguments.push(format!("--window-size={width},{height}"));
+        let wanted = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": { "args": arguments } } } });
+        let answer = call(driver, "POST", "/session", Some(&wanted));
+        let session = answer["sessionId"].as_str().expect("a session").to_owned();
+        Self { driver: driver.to_owned(), session }
+    }
+
+    fn command(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        call(&self.driver, method, &format!("/session/{}{path}", self.session), body)
+    }
+
+    fn post(&self, path: &str, body: Value) -> Value {
+        self.command("POST", path, Some(&body))
+    }
+
+    pub(crate) fn go_to(&self, address: &str) {
+        self.post("/url", json!({ "url": address }));
+    }
+
+    /// What a script returns.
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.post("/execute/sync", json!({ "script": script, "args": [] }))
+    }
+
+    /// The value of an expression.
+    pub(crate) fn value(&self, expression: &str) -> Value {
+        self.run(&format!("return {expression};"))
+    }
+
+    pub(crate) fn text(&self, selector: &str) -> String {
+        let text = self.value(&format!("document.querySelector({})?.textContent ?? ''", json!(selector)));
+        text.as_str().expect("a text").to_owned()
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) fn wait_for(&self, what: &str, expression: &str) {
+        let start = Instant::now();
+        while self.value(&format!("Boolean({expression})")) != json!(true) {
+            assert!(start.elapsed() < PATIENCE, "{what}: not within a minute; the page says: {}", self.text("body"));
+            // The page changes by itself, and cannot be told to hurry.
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Types into whatever has the focus.
+    pub(crate) fn keys(&self, keys: &str) {
+        let strokes: Vec<Value> = keys
+            .chars()
+            .flat_map(|key| ["keyDown", "keyUp"].map(|stroke| json!({ "type": stroke, "value": key.to_string() })))
+            .collect();
+        self.post("/actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": strokes }] }));
+    }
+
+    pub(crate) fn click(&self, selector: &str) {
+        let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
+        let element = found[ELEMENT].as_str().unwrap_or_else(|| panic!("no element {selector}: {found}"));
+        self.post(&format!("/element/{element}/click"), json!({}));
+    }
+
+    /// Tells the page which colours the user prefers.
+    pub(crate) fn prefer(&self, scheme: &str) {
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.post("/goog/cdp/execute", json!({ "cmd": "Emulation.setEmulatedMedia", "params": media }));
+    }
+
+    /// Errors that scripts and the network have left in the console.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = self.post("/se/log", json!({ "type": "browser" }));
+        let severe = log.as_array().expect("a log").iter().filter(|entry| entry["level"] == "SEVERE");
+        severe.map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// Keeps a picture of the page, if the environment says where.
+    pub(crate) fn picture(&self, name: &str) {
+        let Ok(folder) = std::env::var("ACTIX_TIMERS_PICTURES") else { return };
+        let coded = self.command("GET", "/screenshot", None);
+        let path = format!("{folder}/{name}.png");
+        std::fs::write(&path, decoded(coded.as_str().expect("a picture"))).expect("the folder for pictures is there");
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.command("DELETE", "", None);
+        }
+    }
+}
+
+fn call(driver: &str, method: &str, path: &str, body: Option<&Value>) -> Value {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let mut stream = TcpStream::connect(driver).expect("chromedriver listens");
+    stream.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout can be set");
+    let length = body.len();
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nHost: {driver}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .expect("chromedriver reads");
+    let (head, body) = read_answer(&mut stream);
+    let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("not JSON: {head}\n{body}"));
+    assert!(head.starts_with("HTTP/1.1 200"), "{method} {path}: {}", answer["value"]);
+    answer["value"].clone()
+}
+
+/// Head and body. chromedriver says how long the body is, and does not always close.
+fn read_answer(stream: &mut TcpStream) -> (String, String) {
+    let mut bytes = Vec::new();
+    let mut part = [0; 65_536];
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+            });
+            if length.is_some_and(|length| body.len() >= length) {
+                return (head.to_owned(), body.to_owned());
+            }
+        }
+        let read = stream.read(&mut part).expect("chromedriver answers");
+        assert!(read > 0, "chromedriver has gone: {}", String::from_utf8_lossy(&bytes));
+        bytes.extend_from_slice(&part[..read]);
+    }
+}
+
+/// Base64.
+fn decoded(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let digits: Vec<u8> = text.bytes().filter_map(digit).collect();
+    let of_group = |group: &[u8]| {
+        let bits = group.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit)) << (6 * (4 - group.len()));
+        bits.to_be_bytes()[1..group.len()].to_vec()
+    };
+    digits.chunks(4).flat_map(of_group).collect()
+}
