@@ -3,7 +3,7 @@
 use super::service::directory;
 use crate::metrics::gate;
 
-/// Brings the metrics of all timer actors of this process up to date, and runs `render` before anything else is published:
+/// Brings the metrics of all timer actors of this process, and of their durable timers, up to date, and runs `render` before anything else is published:
 /// what it reads was true at one moment for each timer actor, so that its books balance, and its gauges are of now.
 ///
 /// Without it, what a scrape shows is up to 250 ms old, longer while nothing happens, and one that falls into a publication,
@@ -35,6 +35,8 @@ pub fn scrape<R>(render: impl FnOnce() -> R) -> R {
     let services = directory::running();
     let rendered = gate::scrape(|| {
         services.iter().for_each(|service| service.publish());
+        #[cfg(feature = "durable")]
+        crate::durable::publish_all();
         render()
     });
     drop(services);

@@ -197,7 +197,7 @@ impl DurableTimersBuilder {
         let reading: JournalClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(service.clock.wall()), time: service.clock.now() });
         let journal = if timers.service().clock.wall_is_steady() {
-            Journal::inline(ledger, reading)
+            Journal::inline(ledger, reading, &name)
         } else {
             Journal::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?
         };

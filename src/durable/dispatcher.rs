@@ -36,6 +36,9 @@ const GROUP: usize = 1024;
 /// How long after a recipient was found to have stopped it is looked for again.
 const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
+/// How often it is shown for how long the store has been busy with a commit.
+const SHOW_LAG: Duration = Duration::from_secs(1);
+
 /// What came of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
 
@@ -284,6 +287,9 @@ impl DurableTimerActor {
         let retry = record.retry.unwrap_or(self.routes.all()[route].options.retry);
         let deadline = self.timers.service().clock.now().checked_add(retry.timeout);
         let Some(answering) = parcel.send() else { return self.not_delivered(route, record) };
+        if let Some(journal) = self.journal.get() {
+            journal.meters().delivered(self.now().saturating_since(record.progress.due));
+        }
         let (dispatcher, id) = (ctx.address(), record.id);
         let answering = actix::spawn(async move {
             let answer = answering.await;
@@ -374,6 +380,9 @@ impl Handler<Begin> for DurableTimerActor {
 
     fn handle(&mut self, Begin(handle): Begin, ctx: &mut Context<Self>) {
         self.handle = Some(handle);
+        if self.journal.get().is_some_and(Journal::has_a_thread) {
+            ctx.run_interval(SHOW_LAG, |actor, _| actor.journal.get().into_iter().for_each(Journal::publish));
+        }
         self.pump_later(ctx);
     }
 }

@@ -23,10 +23,8 @@ mod envelope;
 mod error;
 mod horizon;
 mod id;
-#[allow(dead_code, reason = "used by the metrics, which follow")]
 mod journal;
 mod key;
-#[allow(dead_code, reason = "used by the metrics, which follow")]
 mod ledger;
 mod lines;
 mod message;
@@ -48,6 +46,7 @@ pub use due_time::{DueTime, OutOfRange};
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, NotScheduled};
 pub use id::{DurableId, ParseDurableIdError};
+pub(crate) use journal::publish_all;
 pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};
 pub use options::DurableOptions;

@@ -23,7 +23,6 @@
 
 mod catalogue;
 #[cfg(feature = "durable")]
-#[allow(dead_code, reason = "fed by the journal of durable timers, which follows")]
 mod durable;
 pub(crate) mod gate;
 mod meters;
@@ -34,6 +33,7 @@ pub use catalogue::{
     SCHEDULE_DELAY_BUCKETS, WRITE_BUCKETS, histogram_buckets,
 };
 #[cfg(feature = "durable")]
-#[allow(unused_imports, reason = "used by the journal of durable timers, which follows")]
 pub(crate) use durable::{DurableBooks, DurableMeters, DurableReport, Ending, StoreOp};
+#[cfg(feature = "durable")]
+pub(crate) use meters::PUBLISH_EVERY;
 pub(crate) use meters::{Meters, Published, Report, Wakeup};

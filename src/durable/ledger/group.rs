@@ -15,6 +15,7 @@ use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
 use crate::durable::record::Record;
 use crate::durable::store::{Change, Outcome, StoreError};
+use crate::metrics::StoreOp;
 
 /// Changes of the ledger's own in one commit.
 const OWN: usize = 8192;
@@ -64,25 +65,34 @@ pub(super) enum Step {
 impl<H: Horizon> Ledger<H> {
     /// Takes a group of requests from the front of the queue, commits what they change together with what is still to be
     /// settled, and puts the answers into `outbox`.
-    pub(crate) fn commit(&mut self, now: Reading, requests: &mut VecDeque<Request>, outbox: &mut Outbox) {
+    ///
+    /// `clock` is read before and after a commit. Returns how many of the requests were those of callers.
+    pub(crate) fn commit(
+        &mut self,
+        clock: &dyn Fn() -> Reading,
+        requests: &mut VecDeque<Request>,
+        outbox: &mut Outbox,
+    ) -> usize {
+        let now = clock();
         let mut group = std::mem::take(&mut self.group);
-        self.plan(now, requests, &mut group, outbox);
-        self.write(now, &mut group, outbox);
+        let of_callers = self.plan(now, requests, &mut group, outbox);
+        self.write(now, clock, &mut group, outbox);
         for query in group.queries.drain(..) {
             self.look_up(query, outbox);
         }
         if let Some(answer) = group.closing.take() {
             while self.settling.len() > 0 && matches!(self.health, Health::Well) {
-                self.write(now, &mut group, outbox);
+                self.write(now, clock, &mut group, outbox);
             }
             let closed = self.close();
             outbox.put(answer, closed);
         }
         self.group = group;
+        of_callers
     }
 
     /// Commits what callers want to change, and what is to be settled.
-    fn write(&mut self, now: Reading, group: &mut Group, outbox: &mut Outbox) {
+    fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, outbox: &mut Outbox) {
         let own = match &self.health {
             Health::Well => OWN,
             Health::Refusing(trouble) if now.time >= trouble.again || !group.wanted.is_empty() => OWN_ON_TRIAL,
@@ -101,7 +111,12 @@ impl<H: Horizon> Ledger<H> {
             group.changes.push(change);
             group.steps.push(step);
         }
-        let written = self.store.commit(self.fence, &group.changes).and_then(|outcomes| {
+        let before = clock().time;
+        let written = self.store.commit(self.fence, &group.changes);
+        let bookkeeping = |change: &&Change| matches!(change, Change::Advance { .. } | Change::EndClaim { .. });
+        let requests = group.changes.len() - group.changes.iter().filter(bookkeeping).count();
+        outbox.wrote(requests, clock().time.saturating_sub(before));
+        let written = written.and_then(|outcomes| {
             let is_whole = outcomes.len() == group.changes.len();
             let broken = || StoreError::Failed(io::Error::other("it did not say what came of each change"));
             if is_whole { Ok(outcomes) } else { Err(broken()) }
@@ -164,21 +179,25 @@ impl<H: Horizon> Ledger<H> {
                 let mut scheduled = Scheduled::Created;
                 if let Outcome::Replaced(id) = outcome {
                     let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    self.books.cancelled += 1;
                     self.forget(id);
                     scheduled = Scheduled::Replaced { id, in_progress };
                 }
+                self.books.scheduled += 1;
                 self.admit(record);
                 outbox.schedule(answer, Ok(scheduled));
             }
             (Step::Cancel { id, answer }, outcome) => {
                 self.forget(id);
                 let is_removed = outcome == Outcome::Removed;
+                self.books.cancelled += u64::from(is_removed);
                 outbox.cancel(answer, Ok(if is_removed { Cancellation::Cancelled } else { Cancellation::NotFound }));
             }
             (Step::Reschedule { id, answer }, outcome) => {
                 self.forget(id);
                 let mut rescheduled = Rescheduling::NotFound;
                 if let Outcome::Moved(record) = outcome {
+                    self.books.rescheduled += 1;
                     self.admit(record);
                     rescheduled = Rescheduling::Rescheduled;
                 }
@@ -202,6 +221,7 @@ impl<H: Horizon> Ledger<H> {
         error: Arc<StoreError>,
         outbox: &mut Outbox,
     ) {
+        self.books.failed(StoreOp::Commit);
         self.sicken(now, &error);
         let is_over = self.health.end().is_some();
         for (settlement, change) in group.own.drain(..).zip(group.changes.drain(before..)).rev() {
@@ -280,6 +300,9 @@ impl<H: Horizon> Ledger<H> {
             health => health.end().cloned(),
         };
         let released = self.store.release(self.fence).map_err(Arc::new);
+        if released.is_err() {
+            self.books.failed(StoreOp::Lease);
+        }
         self.store = Box::new(Closed);
         self.give_up(Arc::new(StoreError::Closed));
         unsettled.map_or(released, Err)

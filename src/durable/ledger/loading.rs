@@ -14,6 +14,7 @@ use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
 use crate::durable::record::Record;
 use crate::durable::store::{Change, Page, Part, Position};
+use crate::metrics::StoreOp;
 
 /// Records of a page, which is loaded at a time.
 pub(super) const PAGE: usize = 256;
@@ -146,11 +147,13 @@ impl<H: Horizon> Ledger<H> {
             Ok(page) => {
                 self.load_trouble = None;
                 for damaged in &page.damaged {
+                    self.books.failed(StoreOp::Decode);
                     self.note(Note::Damaged(*damaged));
                 }
                 Some(page)
             }
             Err(error) => {
+                self.books.failed(StoreOp::Load);
                 let error = Arc::new(error);
                 if self.load_trouble.is_none() {
                     self.note(Note::CannotRead(Arc::clone(&error)));

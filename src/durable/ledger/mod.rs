@@ -55,7 +55,8 @@ use std::time::Duration;
 
 use super::due_time::DueTime;
 use super::record::Record;
-use super::store::{Counts, Fence, StoreError, TimerStore};
+use super::store::{Fence, StoreError, TimerStore};
+use crate::metrics::{DurableBooks, DurableReport};
 use frontier::Frontier;
 use group::Group;
 use health::{Health, Trouble};
@@ -97,15 +98,6 @@ pub(crate) struct Reading {
     pub(crate) time: Duration,
 }
 
-/// What was counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Books {
-    /// Timers that were overdue at start, and are loaded.
-    pub(crate) recovered: u64,
-    /// Requests to schedule that found their key taken.
-    pub(crate) duplicates: u64,
-}
-
 /// Whether this build knows a route and a message type.
 pub(crate) type Knows = Box<dyn Fn(&str, &str) -> bool + Send>;
 
@@ -131,7 +123,7 @@ pub(crate) struct Ledger<H: Horizon> {
     to_arm: Vec<Turn>,
     looks_again_at: Option<DueTime>,
     recovery: Recovery,
-    books: Books,
+    books: DurableBooks,
     notes: Vec<Note>,
     /// Routes and types that were told to be unknown.
     unknown: HashSet<(Arc<str>, Arc<str>)>,
@@ -169,26 +161,33 @@ impl<H: Horizon> Ledger<H> {
             to_arm: Vec::new(),
             looks_again_at: None,
             recovery: Recovery::from(lease.claims),
-            books: Books::default(),
+            books: DurableBooks::default(),
             notes: Vec::new(),
             unknown: HashSet::new(),
             group: Group::default(),
         })
     }
 
-    /// Whether everything that is asked from now on is refused: it was closed, or the shard belongs to somebody else.
-    pub(crate) const fn is_over(&self) -> bool {
-        self.health.lost().is_some()
+    /// Why everything that is asked from now on is refused: it was closed, or the shard belongs to somebody else.
+    pub(crate) const fn why_over(&self) -> Option<&Arc<StoreError>> {
+        self.health.lost()
     }
 
-    /// What was counted so far.
-    pub(crate) const fn books(&self) -> Books {
-        self.books
-    }
-
-    /// How many timers there are, as far as that can be said.
-    pub(crate) fn counts(&mut self) -> Option<Counts> {
-        self.store.counts(self.config.shard).ok()
+    /// What was counted, and how things are now. How long requests have been waiting is known to others.
+    pub(crate) fn report(&mut self, now: Reading) -> DurableReport {
+        let counts = self.store.counts(self.config.shard).unwrap_or_default();
+        DurableReport {
+            books: self.books,
+            pending: counts.pending,
+            parked: counts.parked,
+            dead_letters: counts.dead,
+            loaded: self.table.len() as u64,
+            in_flight: self.table.in_flight() as u64,
+            loaded_ahead: self.frontier.bound().saturating_since(now.wall),
+            lag: Duration::ZERO,
+            overdue: self.table.first_due().map_or(Duration::ZERO, |due| now.wall.saturating_since(due)),
+            has_failed: self.health.end().is_some_and(|why| !matches!(**why, StoreError::Closed)),
+        }
     }
 
     /// What is to be told since this was asked last.

@@ -14,25 +14,27 @@ use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
 use crate::durable::record::{Progress, Record};
 use crate::durable::store::{Change, Claim, OnKey, Part, StoreError};
+use crate::metrics::{Ending, StoreOp};
 
 /// Bytes of payload in one commit.
 const GROUP_BYTES: usize = 4 << 20;
 
 impl<H: Horizon> Ledger<H> {
-    /// Takes requests from the front of the queue, as many as go into one commit.
+    /// Takes requests from the front of the queue, as many as go into one commit. Returns how many were those of callers.
     pub(super) fn plan(
         &mut self,
         now: Reading,
         requests: &mut VecDeque<Request>,
         group: &mut Group,
         outbox: &mut Outbox,
-    ) {
-        let mut bytes = 0;
+    ) -> usize {
+        let (mut bytes, mut of_callers) = (0, 0);
         for _ in 0..self.config.group.max(1) {
             if bytes > GROUP_BYTES || group.closing.is_some() {
-                return;
+                break;
             }
-            let Some(request) = requests.pop_front() else { return };
+            let Some(request) = requests.pop_front() else { break };
+            of_callers += usize::from(!request.is_of_deliveries());
             if let Request::Schedule { record, .. } = &request {
                 bytes += record.payload.len();
             }
@@ -42,6 +44,7 @@ impl<H: Horizon> Ledger<H> {
                 _ => self.plan_one(now, request, group, outbox),
             }
         }
+        of_callers
     }
 
     fn plan_one(&mut self, now: Reading, request: Request, group: &mut Group, outbox: &mut Outbox) {
@@ -134,7 +137,8 @@ impl<H: Horizon> Ledger<H> {
         if let Some(entry) = self.table.get(id) {
             return Ok(Some((entry.record.progress, Part::Pending)));
         }
-        if let Some(found) = self.store.get(id)?.filter(|found| found.part != Part::Dead) {
+        let found = self.store.get(id).inspect_err(|_| self.books.failed(StoreOp::Read))?;
+        if let Some(found) = found.filter(|found| found.part != Part::Dead) {
             return Ok(Some((found.record.progress, found.part)));
         }
         // Asked for in this very group.
@@ -186,6 +190,13 @@ impl<H: Horizon> Ledger<H> {
         if !is_meant {
             return;
         }
+        self.books.ended(match &verdict {
+            Verdict::Complete => Ending::Complete,
+            Verdict::Retry { .. } => Ending::Retry,
+            Verdict::Bury { .. } => Ending::DeadLetter,
+            Verdict::Undelivered { .. } => Ending::Undelivered,
+            Verdict::Park => Ending::Parked,
+        });
         let change = repeat::change_after(&entry.record, verdict, now.wall);
         if let Some(handle) = self.table.end(id) {
             self.horizon.disarm(handle);

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::request::{Answered, Listed, Query, Request, Seen};
+use super::request::{Answer, Listed, Query, Request, Seen};
 use super::{Horizon, Ledger, Outbox, frontier};
 use crate::durable::id::DurableId;
 use crate::durable::store::{Found, Part, Position, StoreError};
+use crate::metrics::StoreOp;
 
 /// Records that one request looks at, at most.
 const LOOKED_AT: usize = 4096;
@@ -15,22 +16,42 @@ impl<H: Horizon> Ledger<H> {
     pub(super) fn look_up(&mut self, request: Request, outbox: &mut Outbox) {
         let shard = self.config.shard;
         match request {
-            Request::Get { id, answer } => outbox.put(answer, self.see(id)),
-            Request::FindKey { key, answer } => {
-                outbox.put(answer, self.store.find_key(shard, &key).map_err(Arc::new));
+            Request::Get { id, answer } => {
+                let seen = self.see(id);
+                self.answer(answer, seen, outbox);
             }
-            Request::List { query, answer } => outbox.put(answer, self.list(&query).map_err(Arc::new)),
-            Request::Counts { answer } => outbox.put(answer, self.store.counts(shard).map_err(Arc::new)),
+            Request::FindKey { key, answer } => {
+                let found = self.store.find_key(shard, &key);
+                self.answer(answer, found, outbox);
+            }
+            Request::List { query, answer } => {
+                let page = self.list(&query);
+                self.answer(answer, page, outbox);
+            }
+            Request::Counts { answer } => {
+                let counts = self.store.counts(shard);
+                self.answer(answer, counts, outbox);
+            }
             Request::BackUp { directory, answer } => match self.store.back_up(&directory) {
                 Ok(copy) => outbox.copy(answer, copy),
-                Err(error) => outbox.put(answer, Err(Arc::new(error))),
+                Err(error) => {
+                    self.books.failed(StoreOp::BackUp);
+                    outbox.put(answer, Err(Arc::new(error)));
+                }
             },
             _ => debug_assert!(false, "not a query"),
         }
     }
 
-    fn see(&mut self, id: DurableId) -> Answered<Option<Seen>> {
-        let found = self.store.get(id).map_err(Arc::new)?;
+    fn answer<T: Send + 'static>(&mut self, answer: Answer<T>, found: Result<T, StoreError>, outbox: &mut Outbox) {
+        if found.is_err() {
+            self.books.failed(StoreOp::Read);
+        }
+        outbox.put(answer, found.map_err(Arc::new));
+    }
+
+    fn see(&mut self, id: DurableId) -> Result<Option<Seen>, StoreError> {
+        let found = self.store.get(id)?;
         Ok(found.map(|found| Seen { in_progress: self.is_in_progress(&found), found }))
     }
 
@@ -45,6 +66,7 @@ impl<H: Horizon> Ledger<H> {
         while listed.seen.len() < limit && looked_at < LOOKED_AT {
             let page = self.store.load(query.part, self.config.shard, listed.next, query.until, PAGE)?;
             looked_at += PAGE;
+            page.damaged.iter().for_each(|_| self.books.failed(StoreOp::Decode));
             listed.damaged += page.damaged.len();
             listed.next = page.next;
             for found in page.found {

@@ -12,6 +12,7 @@ use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
 use crate::durable::record::{Progress, Record};
 use crate::durable::store::{Change, Claim, Part, Position};
+use crate::metrics::StoreOp;
 
 /// A long recovery says how far it is after so many.
 const SAY_EVERY: u64 = 100_000;
@@ -102,11 +103,15 @@ impl<H: Horizon> Ledger<H> {
             let found = match self.store.get(id) {
                 Ok(found) => found.filter(|found| found.part == Part::Pending),
                 // The claim is kept for the next life.
-                Err(error) => return self.note(Note::CannotRead(Arc::new(error))),
+                Err(error) => {
+                    self.books.failed(StoreOp::Read);
+                    return self.note(Note::CannotRead(Arc::new(error)));
+                }
             };
             let progress = found.map(|found| found.record.progress);
             let Some(progress) = progress.filter(|at| at.due == due && at.attempt == attempt) else { continue };
             let to = Progress { attempt: attempt.saturating_add(1), ..progress };
+            self.books.interrupted += 1;
             self.recovery.renumbered.insert(id, to);
             self.settle_later(Change::Move { id, at: Some(due), to }, Settlement::Renumbered(id));
         }

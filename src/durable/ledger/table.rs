@@ -69,6 +69,11 @@ impl<T> Table<T> {
         self.entries.len()
     }
 
+    /// Deliveries that have begun and not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.open.values().sum()
+    }
+
     /// Records that are being delivered, or have been.
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {

@@ -135,7 +135,7 @@ fn who_has_lost_the_shard_delivers_nothing_any_more() {
     world.disk.fence_off(0);
     let error = world.ask(|answer| Request::Claim { ids: vec![first], answer }).unwrap_err();
     assert!(matches!(*error, StoreError::Fenced { shard: 0 }));
-    assert!(world.ledger.is_over());
+    assert!(world.ledger.why_over().is_some());
     assert!(world.ask(|answer| Request::Claim { ids: vec![second], answer }).is_err());
     assert_eq!(world.loaded(), 0);
     world.reopen();

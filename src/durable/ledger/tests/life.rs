@@ -9,8 +9,8 @@ use crate::durable::record::{Missed, Repeat, Rhythm};
 use crate::durable::store::{OnKey, Part, StoreError};
 use crate::durable::{DueTime, Record};
 
-fn everything(part: Part) -> Query {
-    Query { part, route: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit: 100 }
+pub(super) fn everything(part: Part, limit: usize) -> Query {
+    Query { part, route: None, from: DueTime::MIN, until: DueTime::MAX, after: None, limit }
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_failed_for_good_is_a_dead_letter_that_can_be_revived_or_discarded() {
         world.end(record, Verdict::Bury { reason: "no such customer".into() });
     }
     assert_eq!(world.run_to(100_000), []);
-    let dead = world.ask(|answer| Request::List { query: everything(Part::Dead), answer }).unwrap();
+    let dead = world.ask(|answer| Request::List { query: everything(Part::Dead, 100), answer }).unwrap();
     assert_eq!(dead.seen.len(), 2);
     assert_eq!(dead.seen[0].found.grave.as_ref().unwrap().0.as_ref(), "no such customer");
     world.restart();
@@ -162,7 +162,7 @@ fn what_this_build_does_not_know_is_set_aside_kept_and_delivered_by_one_that_kno
     world.crash();
     assert_eq!(world.run_to(40_000), []);
     assert_eq!((world.counts().pending, world.counts().parked), (0, 599));
-    let (seen, query) = (world.ask(|answer| Request::Get { id: ids[1], answer }), everything(Part::Parked));
+    let (seen, query) = (world.ask(|answer| Request::Get { id: ids[1], answer }), everything(Part::Parked, 100));
     assert_eq!(seen.unwrap().unwrap().found.part, Part::Parked);
     let page = world.ask(|answer| Request::List { query, answer }).unwrap();
     assert_eq!(page.seen.len(), 100);
@@ -294,7 +294,7 @@ fn after_it_was_closed_everything_is_refused() {
     let mut world = World::new();
     let id = world.schedule(50);
     world.ask(|answer| Request::Close { answer }).unwrap();
-    assert!(world.ledger.is_over());
+    assert!(world.ledger.why_over().is_some());
     let closed = |error: Arc<StoreError>| matches!(*error, StoreError::Closed);
     assert!(closed(world.cancel(id).unwrap_err()));
     assert!(closed(world.ask(|answer| Request::Counts { answer }).unwrap_err()));

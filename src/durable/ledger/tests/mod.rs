@@ -3,6 +3,7 @@
 mod faults;
 mod life;
 mod memory;
+mod model;
 mod race;
 mod scenarios;
 pub(crate) mod world;

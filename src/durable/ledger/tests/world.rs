@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::durable::ledger::{
-    Answer, Answered, Books, Cancellation, Horizon, Ledger, LedgerConfig, Outbox, Reading, Request, Rescheduling,
-    Scheduled, Verdict,
+    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Outbox, Reading, Request, Rescheduling, Scheduled,
+    Verdict,
 };
 use crate::durable::store::{Counts, MemoryDisk, OnKey};
 use crate::durable::{DueTime, DurableId, Progress, Record};
+use crate::metrics::DurableBooks;
 
 pub(crate) fn at(millis: u64) -> DueTime {
     DueTime::from_millis(millis).unwrap()
@@ -176,7 +177,7 @@ impl World {
     pub(crate) fn turn(&mut self, requests: Vec<Request>) {
         let (now, mut requests, mut outbox) = (self.now(), VecDeque::from(requests), Outbox::default());
         loop {
-            self.ledger.commit(now, &mut requests, &mut outbox);
+            self.ledger.commit(&|| now, &mut requests, &mut outbox);
             outbox.send(|copy| copy());
             let has_more = self.ledger.tend(now);
             let most = self.config.loaded.max(self.in_flight());
@@ -295,8 +296,8 @@ impl World {
         self.ask(|answer| Request::Counts { answer }).unwrap()
     }
 
-    pub(crate) fn books(&self) -> Books {
-        self.ledger.books()
+    pub(crate) fn books(&self) -> DurableBooks {
+        self.ledger.books
     }
 
     pub(crate) fn loaded(&self) -> usize {
