@@ -9,6 +9,10 @@ mod clerk;
 #[path = "../examples/observe/incident.rs"]
 #[allow(dead_code)]
 mod incident;
+#[cfg(feature = "durable")]
+#[path = "../examples/observe/post.rs"]
+#[allow(dead_code)]
+mod post;
 #[path = "../examples/observe/shop.rs"]
 #[allow(dead_code)]
 mod shop;
@@ -28,14 +32,26 @@ fn parse(arguments: &[&str]) -> Result<Request, String> {
 
 #[test]
 fn it_serves_where_it_is_told_to() {
-    let run = |address: &str, incident| Ok(Request::Run(Options { address: address.to_owned(), incident }));
+    let run =
+        |address: &str, incident| Ok(Request::Run(Options { address: address.to_owned(), incident, store: None }));
     assert_eq!(parse(&[]), run("127.0.0.1:9464", None));
     assert_eq!(parse(&["0.0.0.0:1"]), run("0.0.0.0:1", None));
     assert_eq!(parse(&["--incident", "burst", "[::1]:0"]), run("[::1]:0", Some(Incident::Burst)));
     assert_eq!(parse(&["--incident", "none", "--help"]), Err("there is no incident 'none'".to_owned()));
     assert_eq!(parse(&["--help"]), Ok(Request::Help));
-    assert!(["--incident", "--what", "-x"].iter().all(|wrong| parse(&[wrong]).is_err()));
+    assert!(["--incident", "--store", "--what", "-x"].iter().all(|wrong| parse(&[wrong]).is_err()));
     assert!(parse(&["one", "two"]).is_err());
+}
+
+#[test]
+fn durable_timers_need_a_directory_and_the_feature() {
+    match parse(&["--store", "letters"]) {
+        Ok(Request::Run(options)) => {
+            assert!(cfg!(feature = "durable"));
+            assert_eq!(options.store.as_deref(), Some("letters".as_ref()));
+        }
+        refused => assert!(!cfg!(feature = "durable") && refused.unwrap_err().contains("--features durable")),
+    }
 }
 
 #[test]
@@ -90,4 +106,22 @@ fn a_burst_fills_one_bucket() {
 #[test]
 fn an_overload_is_refused() {
     during(Incident::Overload, 20_000, |timers| assert!(timers.inspect().accounts.refused_capacity > 0));
+}
+
+/// A minute of letters, in virtual time.
+#[cfg(feature = "durable")]
+#[test]
+fn letters_are_delivered_tried_again_and_buried() {
+    let store = actix_timers::durable::MemoryStore::new();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let post = post::start(store).unwrap();
+        let letters = actix::spawn(post::write(post.clone()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        letters.abort();
+        let counts = post.counts().await.unwrap();
+        assert!(counts.pending > 2_000 && counts.pending < 4_500, "those for later: {counts:?}");
+        assert!(counts.dead > 0 && counts.parked == 0, "{counts:?}");
+        post.stop().await.unwrap();
+    });
 }

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use crate::incident::Incident;
 
 const ADDRESS: &str = "127.0.0.1:9464";
@@ -16,6 +18,8 @@ pub(crate) struct Options {
     /// Where to listen: host and port.
     pub(crate) address: String,
     pub(crate) incident: Option<Incident>,
+    /// Where durable timers are kept, if there are to be some.
+    pub(crate) store: Option<PathBuf>,
 }
 
 pub(crate) fn help() -> String {
@@ -24,11 +28,12 @@ pub(crate) fn help() -> String {
         "\
 An endless load on a timer actor, to be observed.
 
-Usage: observe [ADDRESS] [--incident NAME]
+Usage: observe [ADDRESS] [--incident NAME] [--store DIR]
 
   ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics ({ADDRESS} unless said otherwise;
                      0.0.0.0:9464 to be reached from other machines and containers)
   --incident NAME    a minute of calm, then six of one of those below, again and again
+  --store DIR        durable timers, too, kept in this directory; those of an earlier run go on (needs the feature durable)
   --help             show this
 
 Incidents:
@@ -43,7 +48,7 @@ Incidents:
 /// # Errors
 /// Says which argument is wrong and why.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, String> {
-    let (mut address, mut incident) = (None, None);
+    let (mut address, mut incident, mut store) = (None, None, None);
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -53,10 +58,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Reque
                 let found = Incident::ALL.into_iter().find(|incident| incident.name() == name);
                 incident = Some(found.ok_or_else(|| format!("there is no incident '{name}'"))?);
             }
+            "--store" if cfg!(feature = "durable") => {
+                store = Some(PathBuf::from(arguments.next().ok_or("--store needs a directory")?));
+            }
+            "--store" => return Err("--store needs the feature durable: cargo run --features durable ...".to_owned()),
             option if option.starts_with('-') => return Err(format!("unknown option '{option}'")),
             _ if address.is_some() => return Err(format!("one address is enough: '{argument}'")),
             _ => address = Some(argument),
         }
     }
-    Ok(Request::Run(Options { address: address.unwrap_or_else(|| ADDRESS.to_owned()), incident }))
+    Ok(Request::Run(Options { address: address.unwrap_or_else(|| ADDRESS.to_owned()), incident, store }))
 }

@@ -9,13 +9,18 @@
 //! after each minute of calm, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Built
 //! with `--features inspector` it also serves the inspector, at `/timers`. Ctrl-C ends it.
 //!
-//! In the order of reading: `shop` and `clerk`, the actors; `incident`, what goes wrong; `page` and
+//! With `--features durable` and `--store DIR` there are durable timers, too. Killed and started again with the same directory
+//! it goes on with them.
+//!
+//! In the order of reading: `shop` and `clerk`, the actors; `post`, the durable timers; `incident`, what goes wrong; `page` and
 //! `snapshot`, what is served; `args`, what the user says.
 
 mod args;
 mod clerk;
 mod incident;
 mod page;
+#[cfg(feature = "durable")]
+mod post;
 mod shop;
 mod snapshot;
 
@@ -57,6 +62,8 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     // The recorder has to be there before the timer actor, which takes the one that it finds.
     let recorder = page::install_recorder()?;
     let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
+    #[cfg(feature = "durable")]
+    let post = post::Post::open(options.store.as_deref())?;
     let pages = Pages { recorder: recorder.clone(), timers: timers.clone(), counted: Mutex::default() };
     let pages = web::Data::new(pages);
     #[cfg(feature = "inspector")]
@@ -88,6 +95,8 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     // Until Ctrl-C.
     server.run().await?;
     drop(shop);
+    #[cfg(feature = "durable")]
+    post.close().await?;
     println!("{} timers come back unfinished", timers.drain().len());
     Ok(())
 }

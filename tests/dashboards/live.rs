@@ -16,8 +16,9 @@ use crate::files;
 /// Rates need several scrapes, and recorded series an evaluation more. Longer only on a machine that is very busy.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// Each by itself has data for everything.
+/// Each by itself has data for everything, but that only `observe` has durable timers.
 const JOBS: [&str; 2] = ["departures", "observe"];
+const DURABLE: (&str, &str) = ("actix-timers-durable.json", "observe");
 
 /// Where something listens, if it was started.
 fn started(variable: &str) -> Option<String> {
@@ -83,7 +84,8 @@ fn parts(name: String, expression: &str) -> Vec<(String, String)> {
 /// Everything that is asked of a Prometheus, and by whom.
 fn expressions() -> Vec<(String, String)> {
     let mut all = Vec::new();
-    for (name, job) in files::DASHBOARDS.iter().flat_map(|name| JOBS.map(|job| (name, job))) {
+    let pairs = files::DASHBOARDS.into_iter().flat_map(|name| JOBS.map(|job| (name, job)));
+    for (name, job) in pairs.filter(|(name, job)| *name != DURABLE.0 || *job == DURABLE.1) {
         let dashboard = files::dashboard(name);
         for (title, expression) in files::expressions(&dashboard) {
             all.push((format!("{name}, {title}, {job}"), files::filled_in(&expression, job)));

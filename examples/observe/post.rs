@@ -1,0 +1,158 @@
+//! Letters that outlast the process: durable timers, kept in a store until their handler has done with them.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::durable::{
+    Durable, DurableBuildError, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableTimers,
+    EmbeddedStore, HandlerError, RetryPolicy, RouteOptions, Schedule, TimerStore,
+};
+use actix_web::rt::task::JoinHandle;
+use actix_web::rt::time::interval;
+use serde::{Deserialize, Serialize};
+
+const ROUTE: &str = "letters";
+/// Letters come in small lots.
+const LOT_EVERY: Duration = Duration::from_millis(100);
+const LETTERS_IN_A_LOT: u64 = 10;
+const AHEAD: [Duration; 5] = [
+    Duration::from_secs(1),
+    Duration::from_secs(20),
+    Duration::from_secs(10 * 60),
+    Duration::from_secs(6 * 3600),
+    Duration::from_secs(7 * 24 * 3600),
+];
+/// One letter in so many is handed in twice, and one is to come at another time.
+const TWICE: u64 = 10;
+const MOVED: u64 = 15;
+/// So many may wait for hours or days; when there are more, the first are taken back.
+const WAITING: usize = 20_000;
+/// One letter in so many finds nobody at home at first, and one has a wrong address.
+const NOBODY_AT_HOME: u64 = 21;
+const WRONG_ADDRESS: u64 = 501;
+/// So many dead letters are kept; somebody looks after them now and then.
+const DEAD_LETTERS: usize = 20;
+const LOTS_BETWEEN_LOOKS: u64 = 100;
+
+#[derive(Serialize, Deserialize)]
+struct Letter {
+    number: u64,
+}
+
+impl DurableMessage for Letter {
+    const NAME: &'static str = "letter";
+}
+
+struct Postman;
+
+impl Actor for Postman {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Letter>> for Postman {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, letter: Durable<Letter>, _: &mut Context<Self>) -> Self::Result {
+        if letter.number.is_multiple_of(WRONG_ADDRESS) {
+            return Err(HandlerError::permanent("there is no such address"));
+        }
+        if letter.number.is_multiple_of(NOBODY_AT_HOME) && letter.attempt == 1 {
+            return Err(HandlerError::new("nobody is at home"));
+        }
+        Ok(())
+    }
+}
+
+/// The post, if there is one.
+pub(crate) struct Post(Option<(DurableTimers, JoinHandle<()>)>);
+
+impl Post {
+    /// Opens the post in this directory, and delivers what was left there.
+    ///
+    /// # Errors
+    /// The directory is somebody else's, or cannot be read.
+    pub(crate) fn open(directory: Option<&Path>) -> Result<Self, DurableBuildError> {
+        let Some(directory) = directory else { return Ok(Self(None)) };
+        let timers = start(EmbeddedStore::open(directory).map_err(Arc::new).map_err(DurableBuildError::Store)?)?;
+        let letters = actix_web::rt::spawn(write(timers.clone()));
+        Ok(Self(Some((timers, letters))))
+    }
+
+    /// Waits for what is being delivered. The rest stays in the store.
+    ///
+    /// # Errors
+    /// What came of the last deliveries could not be written.
+    pub(crate) async fn close(self) -> Result<(), DurableError> {
+        let Some((timers, letters)) = self.0 else { return Ok(()) };
+        letters.abort();
+        timers.stop().await
+    }
+}
+
+pub(crate) fn start(store: impl TimerStore) -> Result<DurableTimers, DurableBuildError> {
+    let patient = RouteOptions::new().retry(RetryPolicy::default().first_delay(Duration::from_secs(2)));
+    DurableTimers::builder(store).name("post").route_with::<Letter>(ROUTE, Postman.start(), patient).start()
+}
+
+/// Hands in letters, for ever. What is refused shows in the metrics.
+pub(crate) async fn write(timers: DurableTimers) {
+    // No two lives use a number twice, as long as a second has fewer letters than milliseconds.
+    let mut number = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_millis() as u64);
+    let mut waiting = VecDeque::new();
+    let mut lots = interval(LOT_EVERY);
+    for lot in 1u64.. {
+        lots.tick().await;
+        for _ in 0..LETTERS_IN_A_LOT {
+            number += 1;
+            waiting.extend(hand_in(&timers, number));
+        }
+        if waiting.len() > WAITING {
+            let taken_back: Vec<_> = waiting.drain(..waiting.len() - WAITING).collect();
+            actix_web::rt::spawn(take_back(timers.clone(), taken_back));
+        }
+        if lot.is_multiple_of(LOTS_BETWEEN_LOOKS) {
+            actix_web::rt::spawn(look_after_dead_letters(timers.clone()));
+        }
+    }
+}
+
+/// Answers the letter's id if it has to wait long. Requests are not waited for here, so that they share a commit.
+fn hand_in(timers: &DurableTimers, number: u64) -> Option<DurableId> {
+    let kind = number as usize % AHEAD.len();
+    let ahead = AHEAD[kind];
+    let request = move || {
+        let options = DurableOptions::new().if_absent(number.to_string());
+        Schedule::after(ROUTE, ahead, Letter { number }).options(options)
+    };
+    let letter = timers.schedule(request());
+    let id = letter.id();
+    let timers = timers.clone();
+    actix_web::rt::spawn(async move {
+        let _ = letter.await;
+        if number.is_multiple_of(TWICE) {
+            let _ = timers.schedule(request()).await;
+        }
+        if number.is_multiple_of(MOVED) {
+            let _ = timers.reschedule_after(id, ahead * 2).await;
+        }
+    });
+    (kind >= AHEAD.len() - 2).then_some(id)
+}
+
+async fn take_back(timers: DurableTimers, letters: Vec<DurableId>) {
+    for id in letters {
+        let _ = timers.cancel(id).await;
+    }
+}
+
+/// The oldest are thrown away.
+async fn look_after_dead_letters(timers: DurableTimers) -> Result<(), DurableError> {
+    let dead = timers.list(DurableFilter::dead().limit(1000)).await?.timers;
+    for letter in &dead[..dead.len().saturating_sub(DEAD_LETTERS)] {
+        timers.discard(letter.id).await?;
+    }
+    Ok(())
+}
