@@ -18,7 +18,22 @@ use actix_timers::durable::{
 use actix_timers::{CancelOutcome, Clock, RescheduleOutcome};
 use tokio::sync::oneshot;
 
-use durable_support::{Act, Diary, Note, ROUTE, at, life, ms, run_to};
+use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
+
+on_every_store! {
+    the_id_is_known_before_the_answer_and_stays
+    what_is_dropped_before_it_was_asked_never_exists
+    a_delay_counts_from_the_call
+    a_cancel_says_what_is_true
+    what_waits_for_another_attempt_can_be_cancelled
+    a_timer_can_be_moved_to_earlier_and_later
+    what_is_known_of_a_timer
+    timers_are_listed_by_route_key_and_due_range_a_page_at_a_time
+    a_list_tells_what_is_in_flight
+    keys_belong_to_routes_and_are_free_when_their_timer_has_ended
+    what_is_replaced_while_it_is_in_flight_is_not_tried_again
+    the_same_by_messages
+}
 
 fn unknown() -> DurableId {
     DurableId::fresh(0, DueTime::at_or_after(at(10)).unwrap())
@@ -41,11 +56,10 @@ fn a_handle_can_be_shared_among_threads_and_so_can_what_is_being_scheduled() {
     });
 }
 
-#[test]
-fn the_id_is_known_before_the_answer_and_stays() {
+fn the_id_is_known_before_the_answer_and_stays(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let scheduling = timers.schedule_after(ROUTE, ms(5), Note(1));
         let id = scheduling.id();
         assert_eq!(timers.get(id).await.unwrap(), None, "nothing is asked before it is awaited");
@@ -56,11 +70,10 @@ fn the_id_is_known_before_the_answer_and_stays() {
     });
 }
 
-#[test]
-fn what_is_dropped_before_it_was_asked_never_exists() {
+fn what_is_dropped_before_it_was_asked_never_exists(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         drop(timers.schedule_after(ROUTE, ms(5), Note(1)));
         run_to(&clock, 10).await;
         assert_eq!((diary.len(), timers.counts().await.unwrap().pending), (0, 0));
@@ -90,11 +103,10 @@ fn what_is_dropped_while_it_is_written_may_exist_and_its_id_tells() {
     });
 }
 
-#[test]
-fn a_delay_counts_from_the_call() {
+fn a_delay_counts_from_the_call(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let scheduling = timers.schedule_after(ROUTE, ms(1000), Note(1));
         run_to(&clock, 400).await;
         let _ = scheduling.await.unwrap();
@@ -106,11 +118,10 @@ fn a_delay_counts_from_the_call() {
     });
 }
 
-#[test]
-fn a_cancel_says_what_is_true() {
+fn a_cancel_says_what_is_true(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let (tell, told) = oneshot::channel();
         diary.script(1, [Act::Wait(told)]);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
@@ -128,11 +139,10 @@ fn a_cancel_says_what_is_true() {
     });
 }
 
-#[test]
-fn what_waits_for_another_attempt_can_be_cancelled() {
+fn what_waits_for_another_attempt_can_be_cancelled(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Fail]);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         run_to(&clock, 50).await;
@@ -142,11 +152,10 @@ fn what_waits_for_another_attempt_can_be_cancelled() {
     });
 }
 
-#[test]
-fn a_timer_can_be_moved_to_earlier_and_later() {
+fn a_timer_can_be_moved_to_earlier_and_later(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let (tell, told) = oneshot::channel();
         diary.script(3, [Act::Wait(told)]);
         let mut ids = Vec::new();
@@ -169,11 +178,10 @@ fn a_timer_can_be_moved_to_earlier_and_later() {
     });
 }
 
-#[test]
-fn what_is_known_of_a_timer() {
+fn what_is_known_of_a_timer(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let request =
             Schedule::at_fixed_rate(ROUTE, ms(1000), Note(7)).options(DurableOptions::new().if_absent("seven"));
         let id = timers.schedule(request).await.unwrap().id();
@@ -192,11 +200,10 @@ fn what_is_known_of_a_timer() {
     });
 }
 
-#[test]
-fn timers_are_listed_by_route_key_and_due_range_a_page_at_a_time() {
+fn timers_are_listed_by_route_key_and_due_range_a_page_at_a_time(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.builder(&MemoryDisk::new(), &clock).open_route::<Note>("other").start().unwrap();
+        let timers = diary.builder(&medium, &clock).open_route::<Note>("other").start().unwrap();
         for note in 0..20 {
             let route = if note % 2 == 0 { ROUTE } else { "other" };
             let options = match note {
@@ -243,11 +250,10 @@ fn timers_are_listed_by_route_key_and_due_range_a_page_at_a_time() {
     });
 }
 
-#[test]
-fn a_list_tells_what_is_in_flight() {
+fn a_list_tells_what_is_in_flight(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
         for note in 1..=2 {
             let _ = timers.schedule_at(ROUTE, at(10 * u64::from(note)), Note(note)).await.unwrap();
@@ -259,11 +265,10 @@ fn a_list_tells_what_is_in_flight() {
     });
 }
 
-#[test]
-fn keys_belong_to_routes_and_are_free_when_their_timer_has_ended() {
+fn keys_belong_to_routes_and_are_free_when_their_timer_has_ended(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.builder(&MemoryDisk::new(), &clock).open_route::<Note>("other").start().unwrap();
+        let timers = diary.builder(&medium, &clock).open_route::<Note>("other").start().unwrap();
         let keyed =
             |route, due, note| Schedule::at(route, at(due), Note(note)).options(DurableOptions::new().if_absent("k"));
         let first = timers.schedule(keyed(ROUTE, 10, 1)).await.unwrap();
@@ -282,11 +287,10 @@ fn keys_belong_to_routes_and_are_free_when_their_timer_has_ended() {
     });
 }
 
-#[test]
-fn what_is_replaced_while_it_is_in_flight_is_not_tried_again() {
+fn what_is_replaced_while_it_is_in_flight_is_not_tried_again(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
         let replace =
             |due, note| Schedule::at(ROUTE, at(due), Note(note)).options(DurableOptions::new().replace("order-7"));
@@ -310,11 +314,10 @@ fn a_store_in_memory_has_no_backup_and_says_so() {
     });
 }
 
-#[test]
-fn the_same_by_messages() {
+fn the_same_by_messages(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let by_post: Recipient<Schedule<Note>> = timers.addr().clone().recipient();
         let first = by_post.send(Schedule::at(ROUTE, at(10), Note(1))).await.unwrap().unwrap().id();
         let second = by_post.send(Schedule::after(ROUTE, ms(20), Note(2))).await.unwrap().unwrap().id();

@@ -14,13 +14,31 @@ use actix_timers::testing;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use durable_support::{Act, Diary, Note, ROUTE, at, life, ms, one_by_one, quick, run_to};
+use durable_support::{
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to,
+};
 
-#[test]
-fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter() {
+on_every_store! {
+    what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter
+    a_dead_letter_can_be_discarded
+    the_policy_of_a_timer_comes_before_that_of_its_route
+    a_handler_that_does_not_end_in_time_has_failed
+    a_message_that_took_too_long_before_its_handler_began_is_withdrawn
+    a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
+    an_open_route_takes_timers_and_delivers_them_once_it_is_connected
+    what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved
+    no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
+    a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
+    a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
+    what_this_build_has_no_route_for_is_kept_until_one_does
+    an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept
+    what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics
+}
+
+fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Fail, Act::Fail, Act::Fail, Act::Fail]);
         let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 10_000).await;
@@ -44,11 +62,10 @@ fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter() {
     });
 }
 
-#[test]
-fn a_dead_letter_can_be_discarded() {
+fn a_dead_letter_can_be_discarded(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::FailForGood]);
         let id = timers.schedule_after(ROUTE, ms(5), Note(1)).await.unwrap().id();
         run_to(&clock, 1000).await;
@@ -62,11 +79,10 @@ fn a_dead_letter_can_be_discarded() {
     });
 }
 
-#[test]
-fn the_policy_of_a_timer_comes_before_that_of_its_route() {
+fn the_policy_of_a_timer_comes_before_that_of_its_route(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Fail]);
         diary.script(2, [Act::Fail]);
         let never = DurableOptions::new().retry(RetryPolicy::never());
@@ -79,11 +95,10 @@ fn the_policy_of_a_timer_comes_before_that_of_its_route() {
     });
 }
 
-#[test]
-fn a_handler_that_does_not_end_in_time_has_failed() {
+fn a_handler_that_does_not_end_in_time_has_failed(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(500), Note(2)).await.unwrap();
@@ -120,13 +135,12 @@ impl Handler<Durable<Note>> for Busy {
     }
 }
 
-#[test]
-fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn() {
+fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let (tell, told) = oneshot::channel();
         let busy = Busy { diary: diary.clone(), clock: clock.clone(), told: Some(told) }.start();
-        let timers = DurableTimers::builder(MemoryDisk::new().open())
+        let timers = DurableTimers::builder(medium.open())
             .clock(clock.clone())
             .route_with::<Note>(ROUTE, busy, RouteOptions::new().retry(quick()))
             .start()
@@ -139,11 +153,10 @@ fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn() {
     });
 }
 
-#[test]
-fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next() {
+fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Panic]);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         let _ = timers.schedule_at(ROUTE, at(20), Note(2)).await.unwrap();
@@ -158,15 +171,11 @@ fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next() {
     });
 }
 
-#[test]
-fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected() {
+fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = DurableTimers::builder(MemoryDisk::new().open())
-            .clock(clock.clone())
-            .open_route::<Note>(ROUTE)
-            .start()
-            .unwrap();
+        let timers =
+            DurableTimers::builder(medium.open()).clock(clock.clone()).open_route::<Note>(ROUTE).start().unwrap();
         for note in 0..3 {
             let _ = timers.schedule_at(ROUTE, at(30 - 10 * u64::from(note)), Note(note)).await.unwrap();
         }
@@ -179,15 +188,11 @@ fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected() {
     });
 }
 
-#[test]
-fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved() {
+fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = DurableTimers::builder(MemoryDisk::new().open())
-            .clock(clock.clone())
-            .open_route::<Note>(ROUTE)
-            .start()
-            .unwrap();
+        let timers =
+            DurableTimers::builder(medium.open()).clock(clock.clone()).open_route::<Note>(ROUTE).start().unwrap();
         let mut ids = Vec::new();
         for note in 0..4 {
             ids.push(timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap().id());
@@ -206,11 +211,10 @@ fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved() {
     });
 }
 
-#[test]
-fn no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order() {
+fn no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = DurableTimers::builder(MemoryDisk::new().open())
+        let timers = DurableTimers::builder(medium.open())
             .clock(clock.clone())
             .route_with::<Note>(ROUTE, diary.writer(&clock), RouteOptions::new().window(2).retry(quick()))
             .start()
@@ -277,12 +281,11 @@ fn thousands_at_one_time_come_once_each_in_order() {
     });
 }
 
-#[test]
-fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice() {
+fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice(medium: impl Medium) {
     const HOUR: u64 = 3_600_000;
     let diary = Diary::default();
     life(10 * HOUR, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         for (note, due) in [(1, 10 * HOUR + 1000), (2, 10 * HOUR + 60_000), (3, 11 * HOUR + 30_000), (4, 12 * HOUR)] {
             let _ = timers.schedule_at(ROUTE, at(due), Note(note)).await.unwrap();
         }
@@ -300,15 +303,11 @@ fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice() {
     });
 }
 
-#[test]
-fn a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early() {
+fn a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = DurableTimers::builder(MemoryDisk::new().open())
-            .clock(clock.clone())
-            .open_route::<Note>(ROUTE)
-            .start()
-            .unwrap();
+        let timers =
+            DurableTimers::builder(medium.open()).clock(clock.clone()).open_route::<Note>(ROUTE).start().unwrap();
         let _ = timers.schedule_at(ROUTE, at(10_000), Note(1)).await.unwrap();
         run_to(&clock, 20_000).await;
         clock.set_wall(at(5000));
@@ -320,17 +319,16 @@ fn a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early() {
     });
 }
 
-#[test]
-fn what_this_build_has_no_route_for_is_kept_until_one_does() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+fn what_this_build_has_no_route_for_is_kept_until_one_does(medium: impl Medium) {
+    let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(500_000), Note(2)).await.unwrap();
         timers.stop().await.unwrap();
     });
     let id = life(1000, async |clock| {
-        let timers = DurableTimers::builder(disk.open())
+        let timers = DurableTimers::builder(medium.open())
             .clock(clock.clone())
             .route::<Note>("another", diary.writer(&clock))
             .start()
@@ -346,7 +344,7 @@ fn what_this_build_has_no_route_for_is_kept_until_one_does() {
     });
     assert_eq!(diary.len(), 0);
     life(6000, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         run_to(&clock, 7000).await;
         assert_eq!(diary.attempts(), [(6000, 1, 1)]);
         assert_eq!(diary.entries()[0].id, id);
@@ -392,19 +390,18 @@ impl Handler<Durable<BetterNote>> for Reader {
     }
 }
 
-#[test]
-fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept(medium: impl Medium) {
+    let diary = Diary::default();
     let read = std::sync::Arc::default();
     let newer_build = |clock: &actix_timers::ManualClock| {
-        DurableTimers::builder(disk.open())
+        DurableTimers::builder(medium.open())
             .clock(clock.clone())
             .route::<BetterNote>(ROUTE, Reader(std::sync::Arc::clone(&read)).start())
             .start()
             .unwrap()
     };
     life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         timers.stop().await.unwrap();
     });
@@ -418,7 +415,7 @@ fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept() {
     });
     // The old build again: it cannot read what the newer one wrote, and loses nothing.
     life(300, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         run_to(&clock, 10_000).await;
         assert_eq!(diary.len(), 0);
         let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
@@ -461,11 +458,9 @@ impl Handler<Durable<Riddle>> for Sphinx {
     }
 }
 
-#[test]
-fn what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics() {
-    let disk = MemoryDisk::new();
+fn what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics(medium: impl Medium) {
     life(0, async |clock| {
-        let timers = DurableTimers::builder(disk.open())
+        let timers = DurableTimers::builder(medium.open())
             .clock(clock.clone())
             .route_with::<Riddle>("thebes", Sphinx.start(), RouteOptions::new().window(1))
             .start()

@@ -15,7 +15,12 @@ use actix_timers::durable::{
 use actix_timers::{BuildError, Clock};
 use serde::{Deserialize, Serialize};
 
-use durable_support::{Diary, Note, ROUTE, at, life, ms, run_to};
+use durable_support::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
+
+on_every_store! {
+    what_cannot_be_scheduled_comes_back_with_what_to_do_about_it
+    the_edges_of_the_range_are_taken
+}
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Other;
@@ -50,16 +55,11 @@ impl DurableMessage for Long {
     const NAME: &'static str = "long";
 }
 
-#[test]
-fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it() {
+fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary
-            .builder(&MemoryDisk::new(), &clock)
-            .open_route::<Unwritable>(ROUTE)
-            .open_route::<Long>(ROUTE)
-            .start()
-            .unwrap();
+        let timers =
+            diary.builder(&medium, &clock).open_route::<Unwritable>(ROUTE).open_route::<Long>(ROUTE).start().unwrap();
         let NotScheduled { message, reason, .. } = timers.schedule_after("x", ms(1), Note(1)).await.unwrap_err();
         assert!(matches!(reason, DurableError::UnknownRoute { ref route } if route == "x"));
         assert_eq!(message, Note(1));
@@ -95,11 +95,10 @@ fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it() {
     });
 }
 
-#[test]
-fn the_edges_of_the_range_are_taken() {
+fn the_edges_of_the_range_are_taken(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let _ = timers.schedule_at(ROUTE, std::time::SystemTime::UNIX_EPOCH, Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, DueTime::MAX, Note(2)).await.unwrap();
         let _ = timers.schedule_after(ROUTE, Duration::ZERO, Note(3)).await.unwrap();

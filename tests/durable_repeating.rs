@@ -8,13 +8,20 @@ use actix_timers::durable::store::MemoryDisk;
 use actix_timers::durable::{DurableError, DurableFilter, DurableState};
 use actix_timers::{CancelOutcome, Every, MissedTickBehavior, RescheduleOutcome};
 
-use durable_support::{Act, Diary, Note, ROUTE, at, life, ms, run_to};
+use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
 
-#[test]
-fn a_repetition_that_fails_is_tried_again_and_the_grid_stays() {
+on_every_store! {
+    a_repetition_that_fails_is_tried_again_and_the_grid_stays
+    a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on
+    a_series_ends_after_so_many_times_or_at_its_end
+    a_series_that_would_never_be_due_is_refused
+    a_series_that_is_moved_goes_on_from_there
+}
+
+fn a_repetition_that_fails_is_tried_again_and_the_grid_stays(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Succeed, Act::Fail, Act::Fail]);
         let id = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 3500).await;
@@ -30,11 +37,10 @@ fn a_repetition_that_fails_is_tried_again_and_the_grid_stays() {
     });
 }
 
-#[test]
-fn a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on() {
+fn a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::FailForGood]);
         let id = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 1500).await;
@@ -73,11 +79,10 @@ fn what_was_missed_while_no_process_ran_is_made_up_for_as_was_asked() {
     }
 }
 
-#[test]
-fn a_series_ends_after_so_many_times_or_at_its_end() {
+fn a_series_ends_after_so_many_times_or_at_its_end(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let twice = Every::new(ms(1000)).first_after(ms(0)).times(2);
         let _ = timers.schedule_at_fixed_rate(ROUTE, twice, Note(1)).await.unwrap();
         let until = Every::new(ms(400)).until(at(1200));
@@ -88,11 +93,10 @@ fn a_series_ends_after_so_many_times_or_at_its_end() {
     });
 }
 
-#[test]
-fn a_series_that_would_never_be_due_is_refused() {
+fn a_series_that_would_never_be_due_is_refused(medium: impl Medium) {
     let diary = Diary::default();
     life(1000, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         for every in [Every::new(ms(10)).times(0), Every::new(ms(10)).until(at(1009)), Every::new(ms(10)).until(at(0))]
         {
             let error = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap_err();
@@ -106,11 +110,10 @@ fn a_series_that_would_never_be_due_is_refused() {
     });
 }
 
-#[test]
-fn a_series_that_is_moved_goes_on_from_there() {
+fn a_series_that_is_moved_goes_on_from_there(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let id = timers.schedule_at_fixed_rate(ROUTE, ms(1000), Note(1)).await.unwrap().id();
         run_to(&clock, 1000).await;
         assert_eq!(timers.reschedule_at(id, at(2300)).await.unwrap(), RescheduleOutcome::Rescheduled);

@@ -8,19 +8,7 @@ use actix_timers::durable::store::MemoryDisk;
 use actix_timers::durable::{DueTime, DurableFilter, DurableId, DurableOptions, Schedule, Scheduled};
 use actix_timers::{CancelOutcome, Clock, Every};
 
-use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, run_to};
-
-/// Each scenario on each store.
-macro_rules! on_every_store {
-    ($($scenario:ident)*) => {
-        mod in_memory {
-            $(#[test] fn $scenario() { super::$scenario(super::MemoryDisk::new()); })*
-        }
-        mod in_files {
-            $(#[test] fn $scenario() { super::$scenario(super::Files::new(stringify!($scenario))); })*
-        }
-    };
-}
+use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
 
 on_every_store! {
     o58_timers_live_through_a_clean_restart
@@ -29,6 +17,7 @@ on_every_store! {
     o61_a_cancel_survives_a_crash_and_hits_only_its_own
     o62_a_key_makes_scheduling_idempotent
     o65_a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing
+    a_series_goes_on_after_a_restart_on_its_grid
 }
 
 fn o58_timers_live_through_a_clean_restart(medium: impl Medium) {
@@ -207,18 +196,17 @@ fn o65_a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl M
 }
 
 /// A series that repeats keeps its id over restarts, and its grid.
-#[test]
-fn a_series_goes_on_after_a_restart_on_its_grid() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+fn a_series_goes_on_after_a_restart_on_its_grid(medium: impl Medium) {
+    let diary = Diary::default();
     let id = life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         let series = timers.schedule_at_fixed_rate(ROUTE, Every::new(ms(1000)).times(4), Note(1)).await.unwrap();
         run_to(&clock, 1500).await;
         timers.stop().await.unwrap();
         series.id()
     });
     life(1700, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         run_to(&clock, 10_000).await;
         assert_eq!(timers.get(id).await.unwrap(), None);
     });

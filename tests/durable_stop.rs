@@ -10,14 +10,21 @@ use actix_timers::durable::{CancelDurable, DurableError, DurableFilter, DurableT
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
-use durable_support::{Act, Diary, Note, ROUTE, at, life, ms, one_by_one, run_to};
+use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, run_to};
 
-#[test]
-fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+on_every_store! {
+    a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new
+    what_has_not_ended_in_time_comes_again_as_the_next_attempt
+    after_a_stop_every_request_is_answered_with_closed
+    a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing
+    timers_go_on_when_their_last_handle_is_dropped
+}
+
+fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new(medium: impl Medium) {
+    let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary
-            .builder(&disk, &clock)
+            .builder(&medium, &clock)
             .route_with::<Note>("slow", diary.writer(&clock), one_by_one())
             .start()
             .unwrap();
@@ -44,7 +51,7 @@ fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_ne
         assert_eq!(diary.len(), 1);
     });
     life(100_000, async |clock| {
-        let timers = diary.builder(&disk, &clock).route::<Note>("slow", diary.writer(&clock)).start().unwrap();
+        let timers = diary.builder(&medium, &clock).route::<Note>("slow", diary.writer(&clock)).start().unwrap();
         clock.settle().await;
         let attempts = diary.attempts().split_off(1);
         assert_eq!(attempts, [(100_000, 2, 1), (100_000, 3, 1), (100_000, 4, 1)]);
@@ -52,11 +59,10 @@ fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_ne
     });
 }
 
-#[test]
-fn what_has_not_ended_in_time_comes_again_as_the_next_attempt() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+fn what_has_not_ended_in_time_comes_again_as_the_next_attempt(medium: impl Medium) {
+    let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         run_to(&clock, 10).await;
@@ -67,17 +73,16 @@ fn what_has_not_ended_in_time_comes_again_as_the_next_attempt() {
         stopping.await.unwrap().unwrap();
     });
     life(1000, async |clock| {
-        let _timers = diary.timers(&disk, &clock);
+        let _timers = diary.timers(&medium, &clock);
         clock.settle().await;
         assert_eq!(diary.attempts(), [(10, 1, 1), (1000, 1, 2)]);
     });
 }
 
-#[test]
-fn after_a_stop_every_request_is_answered_with_closed() {
+fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
         let early = timers.schedule_at(ROUTE, at(1000), Note(2));
         let by_post: Recipient<CancelDurable> = timers.addr().clone().recipient();
@@ -140,29 +145,27 @@ fn a_store_closed_under_requests_answers_all_and_keeps_what_it_acknowledged() {
     }
 }
 
-#[test]
-fn a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+fn a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing(medium: impl Medium) {
+    let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(1000), Note(2)).await.unwrap();
         run_to(&clock, 10).await;
     });
     life(2000, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+        let timers = diary.timers(&medium, &clock);
         clock.settle().await;
         assert_eq!(diary.attempts(), [(10, 1, 1), (2000, 1, 2), (2000, 2, 1)]);
         assert_eq!(timers.counts().await.unwrap(), Default::default());
     });
 }
 
-#[test]
-fn timers_go_on_when_their_last_handle_is_dropped() {
+fn timers_go_on_when_their_last_handle_is_dropped(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        let timers = diary.timers(&medium, &clock);
         let _ = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap();
         drop(timers);
         run_to(&clock, 2000).await;

@@ -71,6 +71,19 @@ impl Medium for MemoryDisk {
     }
 }
 
+/// Each of these tests on each store.
+macro_rules! on_every_store {
+    ($($test:ident)*) => {
+        mod in_memory {
+            $(#[test] fn $test() { super::$test(super::MemoryDisk::new()); })*
+        }
+        mod in_files {
+            $(#[test] fn $test() { super::$test(super::Files::new(stringify!($test))); })*
+        }
+    };
+}
+pub(crate) use on_every_store;
+
 /// A directory with an embedded store.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -82,7 +95,7 @@ pub(crate) struct Files {
 impl Files {
     /// An empty one, in the directory for what tests leave behind.
     pub(crate) fn new(test: &str) -> Self {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME")).join(test);
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir_all(&root).unwrap();
         Self { root, lives: 0 }
