@@ -16,6 +16,8 @@ mod log;
 
 #[path = "example_departures/output.rs"]
 mod output;
+#[path = "example_departures/program.rs"]
+mod program;
 #[path = "example_departures/time.rs"]
 mod time;
 #[path = "example_departures/verdict.rs"]

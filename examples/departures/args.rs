@@ -8,16 +8,18 @@ use crate::clock::Speed;
 pub(crate) const HELP: &str = "\
 Replays a month of departures: each flight's boarding call, its cancellation and its delay are delayed messages.
 
-Usage: departures [--input FILE] [--speed N] [--metrics ADDR]
+Usage: departures [--input FILE] [--speed N] [--store DIR] [--metrics ADDR]
 
   --input FILE     flights as CSV: scheduled,departed,carrier,flight,origin,destination
                    (New York in July 2013 unless said otherwise)
   --speed N        N times as fast as real time, 0.001 to 1000000000
                    (without this option: virtual time, as fast as possible)
+  --store DIR      durably, in this directory: however often the replay is killed, the same command carries on
+                   (needs the feature durable)
   --metrics ADDR   serve Prometheus metrics at http://ADDR/metrics while the replay runs, for example 127.0.0.1:9102
   --help           show this
 
-Exit code: 0 if every message came once and at its time, 1 if not, 2 if the options or the input are wrong.
+Exit code: 0 if every message came once and at its time, 1 if not, 2 if the options, the input or DIR are wrong.
 ";
 
 const JULY_2013: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/nyc-departures-2013-07.csv");
@@ -34,6 +36,8 @@ pub(crate) struct Options {
     pub(crate) input: PathBuf,
     /// In virtual time if none is given.
     pub(crate) speed: Option<Speed>,
+    /// Where durable timers are kept. Volatile ones if there is no such place.
+    pub(crate) store: Option<PathBuf>,
     /// Where to serve metrics: host and port.
     pub(crate) metrics: Option<String>,
 }
@@ -43,6 +47,7 @@ pub(crate) struct Options {
 struct Seen {
     input: Option<PathBuf>,
     speed: Option<Speed>,
+    store: Option<PathBuf>,
     metrics: Option<String>,
 }
 
@@ -58,7 +63,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Req
         if matches!(name.as_str(), "--help" | "-h") {
             return Ok(Request::Help);
         }
-        if !matches!(name.as_str(), "--input" | "--speed" | "--metrics") {
+        if !matches!(name.as_str(), "--input" | "--speed" | "--store" | "--metrics") {
             return Err(format!("unknown argument '{}'", argument.display()));
         }
         let value = attached.or_else(|| arguments.next()).ok_or_else(|| format!("{name} needs a value"))?;
@@ -67,6 +72,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Req
     Ok(Request::Replay(Options {
         input: seen.input.unwrap_or_else(|| PathBuf::from(JULY_2013)),
         speed: seen.speed,
+        store: seen.store,
         metrics: seen.metrics,
     }))
 }
@@ -88,6 +94,7 @@ impl Seen {
                 let speed = text.parse().map_err(|wrong| format!("{name} '{text}': {wrong}"))?;
                 once(name, &mut self.speed, speed)
             }
+            "--store" => once(name, &mut self.store, value.into()),
             _ => once(name, &mut self.metrics, utf8(name, value)?),
         }
     }

@@ -1,13 +1,14 @@
 //! Compares what happened with what must happen by the file: each message once, and none early.
 //!
-//! The file alone says what is expected; nothing is taken from the airports but their logs.
+//! The file alone says what is expected; nothing is taken from the airports but their logs. A message of a durable timer may
+//! come again, as a later attempt, when a crash has fallen between its handler and the note of its end.
 
 use actix_timers::engine::Accounts;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
-use crate::log::{Event, Log};
+use crate::log::{Entry, Event, Log};
 
 /// What happened at one airport, or at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Tally {
     pub(crate) calls: u64,
     pub(crate) cancelled: u64,
     pub(crate) rescheduled: u64,
+    /// Deliveries of a message that was handled before.
+    pub(crate) repeated: u64,
     /// The most that any message came after its time.
     pub(crate) latest_lag: SignedDuration,
 }
@@ -26,6 +29,7 @@ impl Tally {
         self.calls += other.calls;
         self.cancelled += other.cancelled;
         self.rescheduled += other.rescheduled;
+        self.repeated += other.repeated;
         self.latest_lag = self.latest_lag.max(other.latest_lag);
     }
 }
@@ -51,45 +55,75 @@ impl Expected {
     }
 }
 
+/// One delivery of a message.
+#[derive(Debug, Clone, Copy)]
+struct Came {
+    at: Timestamp,
+    attempt: u32,
+}
+
 /// One kind of message for one flight: when it was due and when it came.
 struct Message<'a> {
     kind: &'static str,
     flight: &'a Flight,
     due: Option<Timestamp>,
-    came: Vec<Timestamp>,
+    came: &'a [Came],
 }
 
 impl Message<'_> {
     /// What is wrong with it, if anything.
     fn problem(&self) -> Option<String> {
         let Self { kind, flight, due, came } = self;
-        let problem = match (due, came.as_slice()) {
+        let problem = match (due, *came) {
             (None, []) => return None,
-            (None, [at, ..]) => format!("came at {at}, but there must not be one"),
+            (None, [Came { at, .. }, ..]) => format!("came at {at}, but there must not be one"),
             (Some(due), []) => format!("due at {due}, was lost"),
-            (Some(due), [at]) if at < due => format!("due at {due}, came early, at {at}"),
-            (Some(_), [_]) => return None,
-            (Some(due), all) => format!("due at {due}, came {} times", all.len()),
+            (Some(due), all) => match all.iter().find(|came| came.at < *due) {
+                Some(Came { at, .. }) => format!("due at {due}, came early, at {at}"),
+                None if all.is_sorted_by(|one, next| one.attempt < next.attempt) => return None,
+                None => format!("due at {due}, came {} times, as attempts {}", all.len(), self.attempts()),
+            },
         };
         Some(format!("{flight}: the {kind}, {problem}"))
     }
 
+    /// What it was handled as, if more than once.
+    fn repetition(&self) -> Option<String> {
+        let Self { kind, flight, came, .. } = self;
+        (came.len() > 1).then(|| format!("{flight}: the {kind}, as attempts {}", self.attempts()))
+    }
+
+    fn attempts(&self) -> String {
+        self.came.iter().map(|came| came.attempt.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// When it came first, after its time.
     fn lag(&self) -> SignedDuration {
-        let lags = self.came.iter().filter_map(|came| Some(came.duration_since(self.due?)));
-        lags.max().unwrap_or_default()
+        let lags = self.came.iter().filter_map(|came| Some(came.at.duration_since(self.due?)));
+        lags.min().unwrap_or_default()
     }
 }
 
 /// What happened for one flight.
 #[derive(Debug, Clone, Default)]
 struct Happened {
-    called: Vec<Timestamp>,
-    cancelled: Vec<Timestamp>,
-    rescheduled: Vec<Timestamp>,
+    called: Vec<Came>,
+    cancelled: Vec<Came>,
+    rescheduled: Vec<Came>,
 }
 
-/// Checks the log of an airport against its flights. Adds what is wrong to `problems`.
-pub(crate) fn airport(flights: &[Flight], log: &Log, problems: &mut Vec<String>) -> Tally {
+/// What came out for an airport, or for all.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What is wrong.
+    pub(crate) problems: Vec<String>,
+    /// Messages that were handled more than once, and as which attempts.
+    pub(crate) repetitions: Vec<String>,
+}
+
+/// Checks the log of an airport against its flights. Adds what it finds to `findings`.
+pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) -> Tally {
+    let Findings { problems, repetitions } = findings;
     let mut happened = vec![Happened::default(); flights.len()];
     for entry in log {
         let (Some(happened), Some(flight)) = (happened.get_mut(entry.flight), flights.get(entry.flight)) else {
@@ -101,31 +135,33 @@ pub(crate) fn airport(flights: &[Flight], log: &Log, problems: &mut Vec<String>)
             Event::Cancelled(_) => &mut happened.cancelled,
             Event::Rescheduled(_) => &mut happened.rescheduled,
         };
-        came.push(entry.at);
-        problems.extend(refusal(entry.event).map(|answer| format!("{flight}: {answer}")));
+        came.push(Came { at: entry.at, attempt: entry.attempt });
+        problems.extend(refusal(entry).map(|answer| format!("{flight}: {answer}")));
     }
     let mut tally = Tally { flights: flights.len() as u64, ..Tally::default() };
     for (flight, happened) in flights.iter().zip(happened) {
-        tally.calls += happened.called.len() as u64;
-        tally.cancelled += happened.cancelled.len() as u64;
-        tally.rescheduled += happened.rescheduled.len() as u64;
         let expected = Expected::of(flight);
-        for (kind, due, came) in [
-            ("boarding call", expected.call, happened.called),
-            ("cancellation", expected.cancellation, happened.cancelled),
-            ("news of the delay", expected.delay, happened.rescheduled),
+        for (kind, due, came, count) in [
+            ("boarding call", expected.call, &happened.called, &mut tally.calls),
+            ("cancellation", expected.cancellation, &happened.cancelled, &mut tally.cancelled),
+            ("news of the delay", expected.delay, &happened.rescheduled, &mut tally.rescheduled),
         ] {
             let message = Message { kind, flight, due, came };
+            *count += u64::from(!came.is_empty());
+            tally.repeated += came.len().saturating_sub(1) as u64;
             problems.extend(message.problem());
+            repetitions.extend(message.repetition());
             tally.latest_lag = tally.latest_lag.max(message.lag());
         }
     }
     tally
 }
 
-/// How the timer actor answered, if it did not do what was asked for.
-fn refusal(event: Event) -> Option<String> {
-    match event {
+/// How the timers answered, if they did not do what was asked for.
+fn refusal(entry: &Entry) -> Option<String> {
+    match entry.event {
+        // An earlier attempt has cancelled it, and died before it could say so.
+        Event::Cancelled(CancelOutcome::NotFound) if entry.attempt > 1 => None,
         Event::Called | Event::Cancelled(CancelOutcome::Cancelled) => None,
         Event::Rescheduled(RescheduleOutcome::Rescheduled) => None,
         Event::Cancelled(answer) => Some(format!("the cancel of its boarding call was answered {answer:?}")),

@@ -22,7 +22,7 @@ impl Speed {
     const FASTEST: f64 = 1e9;
 
     /// The replayed time that passes in a span of real time.
-    fn replayed(self, real: Duration) -> Duration {
+    pub(crate) fn replayed(self, real: Duration) -> Duration {
         from_nanos(real.as_nanos().saturating_mul(self.0.into()) / u128::from(MILLION))
     }
 

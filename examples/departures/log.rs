@@ -11,6 +11,8 @@ pub(crate) struct Entry {
     pub(crate) flight: usize,
     pub(crate) event: Event,
     pub(crate) at: Timestamp,
+    /// Which delivery of the message it was. Always the first, if the timers are volatile.
+    pub(crate) attempt: u32,
 }
 
 /// A message came, and this was done.

@@ -46,7 +46,8 @@ impl Progress {
     fn line(&self) -> String {
         let [called, cancelled, rescheduled] =
             [&self.called, &self.cancelled, &self.rescheduled].map(|count| count.load(Ordering::Relaxed));
-        let percent = (called + cancelled + rescheduled) * 100 / self.expected.max(1);
+        // After a crash some come again.
+        let percent = ((called + cancelled + rescheduled) * 100 / self.expected.max(1)).min(100);
         let date = Timestamp::from_second(self.date.load(Ordering::Relaxed)).unwrap_or_default();
         format!(
             "{} {percent:3} %  {} boarding calls, {} cancelled, {} rescheduled",

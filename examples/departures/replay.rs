@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::progress::Progress;
 
 /// The clock starts this long before the first event.
-const RUN_UP: SignedDuration = SignedDuration::from_secs(1);
+pub(crate) const RUN_UP: SignedDuration = SignedDuration::from_secs(1);
 /// Flights by their origin.
 pub(crate) type Airports = BTreeMap<String, Arc<[Flight]>>;
 

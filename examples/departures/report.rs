@@ -7,7 +7,7 @@ use std::time::Duration;
 use actix_timers::Inspection;
 use jiff::SignedDuration;
 
-use crate::check::Tally;
+use crate::check::{Findings, Tally};
 use crate::clock::Speed;
 use crate::replay::{Replay, Span};
 
@@ -17,19 +17,21 @@ const PROBLEMS_LISTED: usize = 10;
 pub(crate) struct Report<'a> {
     pub(crate) tallies: &'a BTreeMap<String, Tally>,
     pub(crate) total: &'a Tally,
-    pub(crate) replay: &'a Replay,
-    pub(crate) span: Span,
-    pub(crate) speed: Option<Speed>,
-    pub(crate) problems: &'a [String],
+    pub(crate) facts: &'a [Fact],
+    pub(crate) findings: &'a Findings,
 }
+
+/// A name and a value.
+pub(crate) type Fact = (&'static str, String);
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.airports(f)?;
         f.write_char('\n')?;
-        for (name, value) in self.facts() {
+        for (name, value) in self.facts {
             writeln!(f, "{name:<21}{value}")?;
         }
+        list(f, "handled again after a crash", &self.findings.repetitions)?;
         self.verdict(f)
     }
 }
@@ -47,43 +49,62 @@ impl Report<'_> {
         Ok(())
     }
 
-    fn facts(&self) -> [(&'static str, String); 7] {
-        let Replay { opened, closed, took, .. } = self.replay;
-        let Span { first, last } = self.span;
-        let date = "%F %H:%M UTC";
-        [
-            ("latest lag", self.lag()),
-            ("wheel depth reached", wheel(opened.wheel_depth().max(closed.wheel_depth()), closed)),
-            ("pending", format!("{} at most, {} at the end", grouped(opened.pending()), grouped(closed.pending()))),
-            ("simulated span", {
-                let length = span_of_time(last.duration_since(first));
-                format!("{length}, {} to {}", first.strftime(date), last.strftime(date))
-            }),
-            ("speed", self.speed.map_or("virtual time".to_owned(), |speed| format!("{speed} times real time"))),
-            ("wall time", precise(*took)),
-            ("timer actor", accounts(closed)),
-        ]
-    }
-
-    fn lag(&self) -> String {
-        let replayed = self.total.latest_lag;
-        let Some(speed) = self.speed else { return span_of_time(replayed) };
-        let real = speed.real(replayed.unsigned_abs());
-        format!("{} of replayed time, {} of real time", span_of_time(replayed), precise(real))
-    }
-
     fn verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.problems.is_empty() {
+        let problems = &self.findings.problems;
+        if problems.is_empty() {
             return writeln!(f, "\nchecked against the file: ok");
         }
-        writeln!(f, "\nchecked against the file: {} WRONG", grouped(self.problems.len() as u64))?;
-        for problem in self.problems.iter().take(PROBLEMS_LISTED) {
-            writeln!(f, "  {problem}")?;
-        }
-        match self.problems.len().saturating_sub(PROBLEMS_LISTED) {
-            0 => Ok(()),
-            more => writeln!(f, "  and {} more", grouped(more as u64)),
-        }
+        writeln!(f, "\nchecked against the file: {} WRONG", grouped(problems.len() as u64))?;
+        some(f, problems)
+    }
+}
+
+/// What is told of a replay with volatile timers.
+pub(crate) fn facts(replay: &Replay, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact> {
+    let Replay { opened, closed, took, .. } = replay;
+    let mut facts = vec![
+        ("latest lag", lag(total, speed)),
+        ("wheel depth reached", wheel(opened.wheel_depth().max(closed.wheel_depth()), closed)),
+        ("pending", format!("{} at most, {} at the end", grouped(opened.pending()), grouped(closed.pending()))),
+    ];
+    facts.extend(facts_of_time(span, speed, *took));
+    facts.push(("timer actor", accounts(closed)));
+    facts
+}
+
+pub(crate) fn facts_of_time(span: Span, speed: Option<Speed>, took: Duration) -> [Fact; 3] {
+    let Span { first, last } = span;
+    let date = "%F %H:%M UTC";
+    let length = span_of_time(last.duration_since(first));
+    [
+        ("simulated span", format!("{length}, {} to {}", first.strftime(date), last.strftime(date))),
+        ("speed", speed.map_or("virtual time".to_owned(), |speed| format!("{speed} times real time"))),
+        ("wall time", precise(took)),
+    ]
+}
+
+pub(crate) fn lag(total: &Tally, speed: Option<Speed>) -> String {
+    let replayed = total.latest_lag;
+    let Some(speed) = speed else { return span_of_time(replayed) };
+    let real = speed.real(replayed.unsigned_abs());
+    format!("{} of replayed time, {} of real time", span_of_time(replayed), precise(real))
+}
+
+/// Nothing if there are none.
+fn list(f: &mut fmt::Formatter<'_>, heading: &str, lines: &[String]) -> fmt::Result {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "\n{heading}: {}", grouped(lines.len() as u64))?;
+    lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
+}
+
+/// The first ones, and how many there are besides.
+fn some(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
+    lines.iter().take(PROBLEMS_LISTED).try_for_each(|line| writeln!(f, "  {line}"))?;
+    match lines.len().saturating_sub(PROBLEMS_LISTED) {
+        0 => Ok(()),
+        more => writeln!(f, "  and {} more", grouped(more as u64)),
     }
 }
 

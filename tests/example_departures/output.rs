@@ -2,123 +2,14 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use crate::program::{FIVE, Finished, TOO_LONG, example, file, row, run, start};
 
 const HEADER: &str = "scheduled,departed,carrier,flight,origin,destination";
-/// On time, cancelled, late, early, and at two airports.
-const FIVE: &str = "scheduled,departed,carrier,flight,origin,destination
-2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT
-2013-07-01T09:10:00Z,,UA,332,EWR,IAH
-2013-07-01T09:20:00Z,2013-07-01T11:00:00Z,AA,701,JFK,MIA
-2013-07-01T09:30:00Z,2013-07-01T09:25:00Z,B6,939,JFK,BQN
-2013-07-01T09:40:00Z,2013-07-01T09:41:00Z,EV,4372,EWR,MSP
-";
-/// Nothing here takes nearly as long, unless it hangs.
-const TOO_LONG: Duration = Duration::from_secs(300);
-
-struct Finished {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-/// Ends the process at the latest with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn example() -> Command {
-    static EXAMPLE: OnceLock<PathBuf> = OnceLock::new();
-    Command::new(EXAMPLE.get_or_init(built_example))
-}
-
-/// `cargo test` has built it, beside the directory of the tests. `cargo test --test example_departures` has not.
-fn built_example() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of the test");
-    let profile = test.parent().and_then(Path::parent).expect("a directory of the profile");
-    let example = profile.join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
-    let sources = ["src", "examples/departures"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
-    let changed = sources.iter().filter_map(|folder| newest(folder)).max();
-    if modified(&example).is_none_or(|built| Some(built) < changed) {
-        build(profile);
-    }
-    assert!(example.exists(), "{} is missing: `cargo build --example departures`", example.display());
-    example
-}
-
-fn newest(folder: &Path) -> Option<SystemTime> {
-    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    entries.filter_map(|entry| if entry.is_dir() { newest(&entry) } else { modified(&entry) }).max()
-}
-
-fn modified(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).ok()?.modified().ok()
-}
-
-fn build(profile: &Path) {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let name = profile.file_name().filter(|name| *name != "debug").unwrap_or("dev".as_ref());
-    let target = profile.parent().expect("a target directory");
-    let status = Command::new(cargo)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args(["build", "--example", "departures", "--profile"])
-        .arg(name)
-        .arg("--target-dir")
-        .arg(target)
-        .status();
-    assert!(status.expect("cargo runs").success(), "the example does not build");
-}
-
-fn start(arguments: &[&str]) -> Running {
-    let piped = example().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    Running(piped.expect("the example starts"))
-}
-
-fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (done, text) = channel();
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        let _ = done.send(bytes);
-    });
-    text
-}
-
-fn run(arguments: &[&str]) -> Finished {
-    let mut running = start(arguments);
-    let stdout = read_all(running.0.stdout.take().expect("stdout is piped"));
-    let stderr = read_all(running.0.stderr.take().expect("stderr is piped"));
-    let [stdout, stderr] = [stdout, stderr].map(|pipe| {
-        let bytes = pipe.recv_timeout(TOO_LONG).expect("the example ends");
-        String::from_utf8(bytes).expect("the example writes UTF-8")
-    });
-    Finished { code: running.0.wait().expect("the example ends").code(), stdout, stderr }
-}
-
-fn file(name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("departures-{name}.csv"));
-    std::fs::write(&path, content).expect("a temporary file");
-    path.into_os_string().into_string().expect("a path in UTF-8")
-}
-
 fn with_header(lines: &str) -> String {
     format!("{HEADER}\n{lines}\n")
-}
-
-/// The line of the table that begins with `name`, without spaces at all: its numbers contain some.
-fn row(finished: &Finished, name: &str) -> String {
-    let line = finished.stdout.lines().find(|line| line.starts_with(name));
-    let line = line.unwrap_or_else(|| panic!("no line {name} in\n{}\n{}", finished.stdout, finished.stderr));
-    line.split("  ").map(|cell| cell.replace(' ', "")).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn assert_ok(finished: &Finished) {
@@ -277,6 +168,8 @@ fn wrong_options_are_named() {
         (&["--speed"], "--speed needs a value"),
         (&["--input"], "--input needs a value"),
         (&["--metrics"], "--metrics needs a value"),
+        (&["--store"], "--store needs a value"),
+        (&["--store=a", "--store", "b"], "--store is given twice"),
         (&["--speed", "2", "--speed=3"], "--speed is given twice"),
         (&["--speed", "fast"], "--speed 'fast': not a number"),
         (&["--speed="], "--speed '': not a number"),
@@ -314,11 +207,20 @@ fn assert_misuse(arguments: &[&str], messages: &[&str]) {
 }
 
 #[test]
+#[cfg(not(feature = "durable"))]
+fn a_store_without_durable_timers_is_refused() {
+    // Whoever has built the example before may have done it with more features.
+    crate::program::build();
+    assert_misuse(&["--store", "nowhere"], &["--store needs durable timers", "--features durable"]);
+    assert!(!std::path::Path::new("nowhere").exists());
+}
+
+#[test]
 fn help_is_given() {
     for option in ["--help", "-h"] {
         let Finished { code, stdout, stderr } = run(&["--speed", "5", option]);
         assert_eq!((code, stderr.as_str()), (Some(0), ""));
-        for word in ["--input FILE", "--speed N", "--metrics ADDR", "Exit code"] {
+        for word in ["--input FILE", "--speed N", "--store DIR", "--metrics ADDR", "Exit code"] {
             assert!(stdout.contains(word), "{stdout}");
         }
     }

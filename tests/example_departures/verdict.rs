@@ -4,7 +4,7 @@ use actix_timers::engine::Accounts;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::check::{self, Tally};
+use crate::check::{self, Findings, Tally};
 use crate::flight::{Flight, Outcome};
 use crate::log::{Entry, Event};
 
@@ -25,32 +25,34 @@ fn month() -> (Vec<Flight>, Vec<Entry>) {
     let departed = |time| flight(Outcome::Departed(at(time)));
     let flights = vec![departed("12:00:00"), flight(Outcome::Cancelled), departed("13:00:00"), departed("11:50:00")];
     let log = vec![
-        Entry { flight: 1, event: CANCELLED, at: at("11:00:00") },
-        Entry { flight: 2, event: RESCHEDULED, at: at("11:15:00") },
-        Entry { flight: 0, event: Event::Called, at: at("11:30:00") },
-        Entry { flight: 3, event: Event::Called, at: at("11:30:00") },
-        Entry { flight: 2, event: Event::Called, at: at("12:30:07") },
+        Entry { flight: 1, event: CANCELLED, at: at("11:00:00"), attempt: 1 },
+        Entry { flight: 2, event: RESCHEDULED, at: at("11:15:00"), attempt: 1 },
+        Entry { flight: 0, event: Event::Called, at: at("11:30:00"), attempt: 1 },
+        Entry { flight: 3, event: Event::Called, at: at("11:30:00"), attempt: 1 },
+        Entry { flight: 2, event: Event::Called, at: at("12:30:07"), attempt: 1 },
     ];
     (flights, log)
 }
 
-fn problems(change: impl FnOnce(&mut Vec<Entry>)) -> Vec<String> {
+fn findings(change: impl FnOnce(&mut Vec<Entry>)) -> (Tally, Findings) {
     let (flights, mut log) = month();
     change(&mut log);
-    let mut problems = Vec::new();
-    let tally = check::airport(&flights, &log, &mut problems);
-    check::totals(&tally, &check::expected_totals(&flights), &mut problems);
-    problems
+    let mut findings = Findings::default();
+    let tally = check::airport(&flights, &log, &mut findings);
+    check::totals(&tally, &check::expected_totals(&flights), &mut findings.problems);
+    (tally, findings)
+}
+
+fn problems(change: impl FnOnce(&mut Vec<Entry>)) -> Vec<String> {
+    findings(change).1.problems
 }
 
 #[test]
 fn all_is_well() {
-    let (flights, log) = month();
-    let mut problems = Vec::new();
-    let tally = check::airport(&flights, &log, &mut problems);
-    assert_eq!(problems, Vec::<String>::new());
-    let totals = Tally { flights: 4, calls: 3, cancelled: 1, rescheduled: 1, latest_lag: SignedDuration::ZERO };
-    assert_eq!(check::expected_totals(&flights), totals);
+    let (tally, findings) = findings(|_| ());
+    assert_eq!((findings.problems, findings.repetitions), (Vec::new(), Vec::new()));
+    let totals = Tally { flights: 4, calls: 3, cancelled: 1, rescheduled: 1, ..Tally::default() };
+    assert_eq!(check::expected_totals(&month().0), totals);
     assert_eq!(tally, Tally { latest_lag: SignedDuration::from_secs(7), ..totals });
 }
 
@@ -73,6 +75,25 @@ fn every_doubled_message_is_noticed() {
 }
 
 #[test]
+fn what_comes_again_after_a_crash_is_told_and_not_counted_twice() {
+    for again in 0..month().1.len() {
+        let (tally, findings) = findings(|log| {
+            log.push(Entry { attempt: 3, ..log[again] });
+        });
+        assert_eq!(findings.problems, Vec::<String>::new());
+        assert_eq!((tally.calls, tally.cancelled, tally.rescheduled, tally.repeated), (3, 1, 1, 1));
+        assert_eq!(findings.repetitions.len(), 1);
+        assert!(findings.repetitions[0].ends_with(", as attempts 1, 3"), "{:?}", findings.repetitions);
+    }
+}
+
+#[test]
+fn a_cancel_that_an_earlier_attempt_may_have_done_is_no_mistake() {
+    let answer = Event::Cancelled(CancelOutcome::NotFound);
+    assert_eq!(problems(|log| log[0] = Entry { event: answer, attempt: 2, ..log[0] }), Vec::<String>::new());
+}
+
+#[test]
 fn every_early_message_is_noticed() {
     for early in 0..month().1.len() - 1 {
         let problems = problems(|log| log[early].at -= SignedDuration::from_nanos(1));
@@ -85,10 +106,10 @@ fn every_early_message_is_noticed() {
 #[test]
 fn a_message_nobody_expects_is_noticed() {
     for event in [Event::Called, RESCHEDULED] {
-        let problems = problems(|log| log.push(Entry { flight: 1, event, at: at("11:30:00") }));
+        let problems = problems(|log| log.push(Entry { flight: 1, event, at: at("11:30:00"), attempt: 1 }));
         assert!(problems.iter().any(|problem| problem.contains("there must not be one")), "{problems:?}");
     }
-    let problems = problems(|log| log.push(Entry { flight: 4, event: Event::Called, at: at("11:30:00") }));
+    let problems = problems(|log| log.push(Entry { flight: 4, event: Event::Called, at: at("11:30:00"), attempt: 1 }));
     assert!(problems.iter().any(|problem| problem.contains("a flight that does not exist")), "{problems:?}");
 }
 

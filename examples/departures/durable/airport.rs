@@ -1,0 +1,87 @@
+//! An airport whose messages survive it: does what it has to do when they come, and writes it down before it answers.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::prelude::*;
+use actix_timers::durable::{Durable, DurableError, DurableTimers, HandlerError};
+use jiff::Timestamp;
+
+use super::clock::StepClock;
+use super::logbook::{Line, Logbook};
+use super::messages::{BoardingCall, Cancellation, Delay};
+use crate::flight::{BOARDING, Flight};
+use crate::log::Event;
+use crate::progress::Progress;
+
+pub(super) struct Airport {
+    pub(super) flights: Arc<[Flight]>,
+    pub(super) timers: DurableTimers,
+    pub(super) clock: StepClock,
+    pub(super) logbook: Rc<Logbook>,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Airport {
+    /// From now on its messages come to it.
+    pub(super) fn open(self, name: &str) -> Result<(), DurableError> {
+        let timers = self.timers.clone();
+        let airport = self.start();
+        timers.connect::<BoardingCall>(name, airport.clone())?;
+        timers.connect::<Cancellation>(name, airport.clone())?;
+        timers.connect::<Delay>(name, airport)
+    }
+
+    /// Writes down that a message came and was acted on.
+    fn note(&self, flight: usize, event: Event, attempt: u32) -> Result<(), HandlerError> {
+        let unknown = || HandlerError::permanent(format!("there is no flight {flight} here"));
+        let line = self.flights.get(flight).ok_or_else(unknown)?.line;
+        let at = self.clock.date();
+        self.logbook.write(&Line { at, flight: line, attempt, event })?;
+        self.progress.happened(event, at);
+        Ok(())
+    }
+}
+
+impl Actor for Airport {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<BoardingCall>> for Airport {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, call: Durable<BoardingCall>, _: &mut Self::Context) -> Self::Result {
+        self.note(call.flight, Event::Called, call.attempt)
+    }
+}
+
+impl Handler<Durable<Cancellation>> for Airport {
+    type Result = ResponseActFuture<Self, Result<(), HandlerError>>;
+
+    fn handle(&mut self, news: Durable<Cancellation>, _: &mut Self::Context) -> Self::Result {
+        let (timers, call) = (self.timers.clone(), news.call);
+        let cancelled = async move { timers.cancel(call).await }.into_actor(self);
+        Box::pin(
+            cancelled
+                .map(move |outcome, airport, _| airport.note(news.flight, Event::Cancelled(outcome?), news.attempt)),
+        )
+    }
+}
+
+impl Handler<Durable<Delay>> for Airport {
+    type Result = ResponseActFuture<Self, Result<(), HandlerError>>;
+
+    fn handle(&mut self, news: Durable<Delay>, _: &mut Self::Context) -> Self::Result {
+        let (timers, call, departs) = (self.timers.clone(), news.call, news.departs);
+        let rescheduled = async move {
+            let departs = Timestamp::try_from(departs).map_err(io::Error::other)?;
+            Ok::<_, HandlerError>(timers.reschedule_at(call, departs - BOARDING).await?)
+        };
+        Box::pin(
+            rescheduled
+                .into_actor(self)
+                .map(move |outcome, airport, _| airport.note(news.flight, Event::Rescheduled(outcome?), news.attempt)),
+        )
+    }
+}

@@ -1,0 +1,48 @@
+//! The clock of a durable replay.
+
+use std::time::{Duration, SystemTime};
+
+use actix_timers::{Alarm, Clock, ManualClock};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// A clock that stands at a date until it is moved on.
+///
+/// It is a manual clock that does not say so: time passes in steps, but beside it the thread of the durable timers works in real
+/// time, and lets many requests share a commit.
+#[derive(Clone)]
+pub(super) struct StepClock(ManualClock);
+
+impl StepClock {
+    pub(super) fn at(date: Timestamp) -> Self {
+        Self(ManualClock::starting_at(date))
+    }
+
+    /// The date that it shows.
+    pub(super) fn date(&self) -> Timestamp {
+        Timestamp::try_from(self.wall()).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Moves it forward; never back.
+    pub(super) fn go_to(&self, date: Timestamp) {
+        self.0.jump(Duration::try_from(date.duration_since(self.date())).unwrap_or_default());
+    }
+}
+
+impl Clock for StepClock {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0.wall()
+    }
+
+    fn since(&self, instant: Instant) -> Duration {
+        self.0.since(instant)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.0.alarm(time)
+    }
+}

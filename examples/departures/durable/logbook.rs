@@ -1,0 +1,128 @@
+//! What happened, over all starts: a file that is only ever appended to.
+//!
+//! A line is written before its handler answers. It survives the process, which is what this example is about; not the machine:
+//! whoever wants that syncs the file, too.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use actix_timers::{CancelOutcome, RescheduleOutcome};
+use jiff::Timestamp;
+
+use crate::log::{Entry, Event, Log};
+use crate::replay::Airports;
+
+/// A message came, and this was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) at: Timestamp,
+    /// The line of the flight in the input.
+    pub(super) flight: usize,
+    pub(super) attempt: u32,
+    pub(super) event: Event,
+}
+
+/// What durable timers can answer, and how it is written.
+const EVENTS: [(Event, &str); 7] = [
+    (Event::Called, "called"),
+    (Event::Cancelled(CancelOutcome::Cancelled), "cancelled"),
+    (Event::Cancelled(CancelOutcome::NotFound), "cancel: not found"),
+    (Event::Cancelled(CancelOutcome::InProgress), "cancel: in progress"),
+    (Event::Rescheduled(RescheduleOutcome::Rescheduled), "rescheduled"),
+    (Event::Rescheduled(RescheduleOutcome::NotFound), "reschedule: not found"),
+    (Event::Rescheduled(RescheduleOutcome::InProgress), "reschedule: in progress"),
+];
+
+impl Line {
+    fn written(&self) -> io::Result<String> {
+        let Self { at, flight, attempt, event } = self;
+        let known = EVENTS.iter().find(|(known, _)| known == event);
+        let (_, word) = known.ok_or_else(|| io::Error::other(format!("{event:?} cannot be written")))?;
+        Ok(format!("{at},{flight},{attempt},{word}\n"))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.split(',').collect();
+        let [at, flight, attempt, word] = fields[..] else { return None };
+        let (event, _) = EVENTS.iter().find(|(_, known)| *known == word)?;
+        Some(Self { at: at.parse().ok()?, flight: flight.parse().ok()?, attempt: attempt.parse().ok()?, event: *event })
+    }
+}
+
+pub(super) struct Logbook {
+    path: PathBuf,
+    file: File,
+    broken: OnceCell<String>,
+}
+
+impl Logbook {
+    /// Begins one. It must not exist.
+    pub(super) fn create(path: &Path) -> Result<Self, String> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path).and_then(|file| {
+            file.sync_all()?;
+            Ok(file)
+        });
+        let file = file.map_err(|wrong| format!("{}: {wrong}", path.display()))?;
+        Ok(Self { path: path.to_owned(), file, broken: OnceCell::new() })
+    }
+
+    /// Reads what is there, to go on behind it. A last line without an end was being written when the process died, and is
+    /// removed: its message will come again. Nothing if there is no file.
+    pub(super) fn open(path: &Path) -> Result<Option<(Self, Vec<Line>)>, String> {
+        let wrong = |wrong: io::Error| format!("{}: {wrong}", path.display());
+        let mut file = match OpenOptions::new().read(true).append(true).open(path) {
+            Err(missing) if missing.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(wrong)?,
+        };
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(wrong)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(wrong)?;
+        }
+        let line = |(number, line)| {
+            Line::read(line)
+                .ok_or_else(|| format!("{}:{}: {line:?} is no line of this log", path.display(), number + 1))
+        };
+        let lines = text[..whole].lines().enumerate().map(line).collect::<Result<_, _>>()?;
+        Ok(Some((Self { path: path.to_owned(), file, broken: OnceCell::new() }, lines)))
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// From then on the log is [broken](Self::broken): what was written of the line must not get something behind it.
+    pub(super) fn write(&self, line: &Line) -> io::Result<()> {
+        if let Some(why) = self.broken() {
+            return Err(io::Error::other(why));
+        }
+        let written = line.written().and_then(|text| (&self.file).write_all(text.as_bytes()));
+        written.inspect_err(|wrong| {
+            self.broken.get_or_init(|| format!("{}: {wrong}", self.path.display()));
+        })
+    }
+
+    /// Why nothing more can be written.
+    pub(super) fn broken(&self) -> Option<&str> {
+        self.broken.get().map(String::as_str)
+    }
+}
+
+/// The lines, by the airport of their flight.
+pub(super) fn by_airport(lines: &[Line], airports: &Airports) -> Result<BTreeMap<String, Log>, String> {
+    let mut places = HashMap::new();
+    for (name, flights) in airports {
+        places.extend(flights.iter().enumerate().map(|(place, flight)| (flight.line, (name, place))));
+    }
+    let mut logs: BTreeMap<String, Log> = airports.keys().map(|name| (name.clone(), Log::new())).collect();
+    for Line { at, flight, attempt, event } in lines {
+        let unknown = || format!("the log tells of line {flight}, which is no flight of the input");
+        let (name, place) = places.get(flight).ok_or_else(unknown)?;
+        let entry = Entry { flight: *place, event: *event, at: *at, attempt: *attempt };
+        logs.entry((*name).clone()).or_default().push(entry);
+    }
+    Ok(logs)
+}
