@@ -9,6 +9,7 @@ mod pages;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod random;
 mod records;
+mod redb_store;
 mod subject;
 
 /// All tests, for one store.
@@ -51,4 +52,5 @@ macro_rules! stores {
 stores! {
     memory: crate::subject::InMemory,
     embedded: crate::subject::Embedded,
+    redb: crate::subject::Redb,
 }

@@ -7,6 +7,8 @@ use actix_timers::durable::TimerStore;
 use actix_timers::durable::store::{EmbeddedStore, MemoryDisk, MemoryStore};
 use tempfile::TempDir;
 
+use crate::redb_store::RedbStore;
+
 /// A place where a store keeps its records, beyond the store itself.
 pub(crate) trait Subject {
     type Store: TimerStore;
@@ -61,7 +63,29 @@ impl Subject for Embedded {
     }
 }
 
-pub(crate) fn copy_directory(from: &Path, to: &Path) {
+/// Another database: a proof that the contract fits one, and one more judge.
+pub(crate) struct Redb(TempDir);
+
+impl Subject for Redb {
+    type Store = RedbStore;
+
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn open(&self) -> RedbStore {
+        RedbStore::open(&self.0.path().join("timers.redb"))
+    }
+
+    fn crash(self, store: RedbStore) -> Self {
+        let copy = tempfile::tempdir().unwrap();
+        copy_directory(self.0.path(), copy.path());
+        drop(store);
+        Self(copy)
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
