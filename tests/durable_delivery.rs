@@ -26,6 +26,7 @@ on_every_store! {
     a_message_that_took_too_long_before_its_handler_began_is_withdrawn
     a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
     an_open_route_takes_timers_and_delivers_them_once_it_is_connected
+    a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
     what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved
     no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
     a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
@@ -185,6 +186,28 @@ fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected(medium: imp
         timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
         clock.settle().await;
         assert_eq!(diary.attempts(), [(100_000, 2, 1), (100_000, 1, 1), (100_000, 0, 1)]);
+    });
+}
+
+fn a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .loaded(10)
+            .open_route::<Note>("nobody")
+            .route::<Note>(ROUTE, diary.writer(&clock))
+            .start()
+            .unwrap();
+        for note in 0..50 {
+            let _ = timers.schedule_at("nobody", at(10 + u64::from(note)), Note(note)).await.unwrap();
+        }
+        let _ = timers.schedule_at(ROUTE, at(200), Note(100)).await.unwrap();
+        run_to(&clock, 5000).await;
+        assert_eq!(diary.deliveries(), [(200, 100)]);
+        timers.connect::<Note>("nobody", diary.writer(&clock)).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.deliveries().split_off(1), (0..50).map(|note| (5000, note)).collect::<Vec<_>>());
     });
 }
 

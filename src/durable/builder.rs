@@ -159,6 +159,12 @@ impl DurableTimersBuilder {
         self
     }
 
+    /// At most so many bytes of messages are in memory, besides what is being delivered. 256 MiB unless said otherwise.
+    pub const fn loaded_bytes(mut self, bytes: usize) -> Self {
+        self.config.loaded_bytes = bytes;
+        self
+    }
+
     /// At most so many requests share one commit. 4096 unless said otherwise.
     pub const fn group(mut self, requests: usize) -> Self {
         self.config.group = requests;
@@ -177,7 +183,9 @@ impl DurableTimersBuilder {
         if config.horizon.is_zero() {
             return Err(DurableBuildError::Zero("horizon"));
         }
-        for (value, setting) in [(config.loaded, "loaded"), (config.group, "group")] {
+        for (value, setting) in
+            [(config.loaded, "loaded"), (config.loaded_bytes, "loaded_bytes"), (config.group, "group")]
+        {
             if value == 0 {
                 return Err(DurableBuildError::Zero(setting));
             }

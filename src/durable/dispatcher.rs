@@ -24,7 +24,7 @@ use super::journal::Journal;
 use super::ledger::{Answer, Request, Verdict};
 use super::lines::Line;
 use super::record::{Progress, Record, RetryPolicy};
-use super::routes::{Answer as HandlerAnswer, Parcel, Routes};
+use super::routes::{Answer as HandlerAnswer, Parcel, Route, Routes};
 use super::store::StoreError;
 use super::timers::DurableTimers;
 use super::trace;
@@ -252,10 +252,8 @@ impl DurableTimerActor {
                 true
             }
             Ok(None) => {
-                let line = &mut self.lines[route];
-                line.return_place();
-                line.join(Arc::clone(record));
-                line.stall();
+                self.lines[route].return_place();
+                self.stall(route);
                 trace::route_without_recipient(&self.routes.all()[route].name);
                 self.look_for_recipients_later(ctx);
                 false
@@ -266,6 +264,24 @@ impl DurableTimerActor {
                 self.submit(Request::Ended { id: record.id, progress: record.progress, verdict: Verdict::Park });
                 false
             }
+        }
+    }
+
+    /// Nobody gets the messages of a route: they leave the memory until somebody does.
+    fn stall(&mut self, route: usize) {
+        if self.lines[route].stall() {
+            let Route { name, message_type, .. } = &self.routes.all()[route];
+            let (route, message_type) = (Arc::clone(name), Arc::clone(message_type));
+            self.submit(Request::Stall { route, message_type });
+        }
+    }
+
+    /// Somebody gets them, perhaps again.
+    fn go_on(&mut self, route: usize) {
+        if self.lines[route].go_on() {
+            let Route { name, message_type, .. } = &self.routes.all()[route];
+            let (route, message_type) = (Arc::clone(name), Arc::clone(message_type));
+            self.submit(Request::GoOn { route, message_type });
         }
     }
 
@@ -477,9 +493,8 @@ impl Handler<Connected> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, Connected(route): Connected, ctx: &mut Context<Self>) {
-        if self.lines[route].go_on() {
-            self.pump_later(ctx);
-        }
+        self.go_on(route);
+        self.pump_later(ctx);
     }
 }
 
@@ -488,9 +503,9 @@ impl Handler<LookForRecipients> for DurableTimerActor {
 
     fn handle(&mut self, _: LookForRecipients, ctx: &mut Context<Self>) {
         self.looks_for_recipients = false;
-        for (line, route) in self.lines.iter_mut().zip(self.routes.all()) {
-            if line.is_stalled() && route.is_connected() {
-                line.go_on();
+        for route in 0..self.lines.len() {
+            if self.lines[route].is_stalled() && self.routes.all()[route].is_connected() {
+                self.go_on(route);
             }
         }
         if self.lines.iter().any(Line::is_stalled) {

@@ -17,7 +17,7 @@ pub(super) struct Line {
     window: usize,
     /// Being claimed, or with the handler.
     under_way: usize,
-    /// Nobody is there to get the messages; the line stands still until somebody looks again.
+    /// Nobody is there to get the messages; the line stands still, and empty, until somebody is.
     stalled: bool,
 }
 
@@ -26,8 +26,11 @@ impl Line {
         Self { waiting: BTreeMap::new(), window, under_way: 0, stalled: false }
     }
 
-    /// A record is due.
+    /// A record is due. While the line stands still nothing joins it: what is due comes again when it goes on.
     pub(super) fn join(&mut self, record: Arc<Record>) {
+        if self.stalled {
+            return;
+        }
         let turn = (record.progress.nominal, record.sequence, record.id);
         self.waiting.insert(turn, record);
     }
@@ -52,8 +55,10 @@ impl Line {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    pub(super) const fn stall(&mut self) {
-        self.stalled = true;
+    /// Nobody is there. Says whether somebody was; who waited has to be called anew.
+    pub(super) fn stall(&mut self) -> bool {
+        self.waiting.clear();
+        !std::mem::replace(&mut self.stalled, true)
     }
 
     /// Somebody is there again. Says whether the line stood still.
@@ -98,16 +103,25 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_window_go_and_none_while_it_stands_still() {
+    fn no_more_than_the_window_go_at_a_time() {
         let mut line = Line::new(2);
         (0..5).for_each(|n| line.join(record(n, n, n)));
         assert!(line.next().is_some() && line.next().is_some());
         assert!(line.next().is_none());
         line.return_place();
-        line.stall();
+        assert!(line.next().is_some() && line.next().is_none());
+    }
+
+    #[test]
+    fn a_line_that_stands_still_is_empty_and_nobody_joins_it() {
+        let mut line = Line::new(2);
+        line.join(record(1, 1, 1));
+        assert!(line.stall() && !line.stall());
+        line.join(record(2, 2, 2));
         assert!(line.next().is_none() && line.is_stalled());
-        assert!(line.go_on());
-        assert!(line.next().is_some());
+        assert!(line.go_on() && !line.go_on());
         assert!(line.next().is_none());
+        line.join(record(2, 2, 2));
+        assert!(line.next().is_some());
     }
 }

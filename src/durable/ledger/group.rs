@@ -38,6 +38,13 @@ pub(super) struct Group {
     steps: Vec<Step>,
 }
 
+impl Group {
+    /// Whether somebody wants to know whether the store writes.
+    const fn is_waited_for(&self) -> bool {
+        !self.wanted.is_empty() || self.closing.is_some()
+    }
+}
+
 /// Who waits for a change.
 pub(super) enum Step {
     /// Nobody: another change, which comes after it, needs it.
@@ -95,7 +102,7 @@ impl<H: Horizon> Ledger<H> {
     fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, outbox: &mut Outbox) {
         let own = match &self.health {
             Health::Well => OWN,
-            Health::Refusing(trouble) if now.time >= trouble.again || !group.wanted.is_empty() => OWN_ON_TRIAL,
+            Health::Refusing(trouble) if now.time >= trouble.again || group.is_waited_for() => OWN_ON_TRIAL,
             Health::Refusing(_) | Health::Failed(_) | Health::Lost(_) => 0,
         };
         if group.wanted.is_empty() && (own == 0 || self.settling.len() == 0) {
@@ -136,7 +143,7 @@ impl<H: Horizon> Ledger<H> {
         if self.settling.parks() > 0 {
             return None;
         }
-        let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound());
+        let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound()).min(self.first_left());
         (first.as_millis() >= self.cursor.as_millis().saturating_add(ADVANCE_MILLIS)).then_some(first)
     }
 

@@ -16,8 +16,10 @@ use crate::durable::record::Record;
 use crate::durable::store::{Change, Page, Part, Position};
 use crate::metrics::StoreOp;
 
-/// Records of a page, which is loaded at a time.
-pub(super) const PAGE: usize = 256;
+/// Records of a page, which is loaded at a time: at most so many, and fewer where they are large.
+const PAGE: usize = 256;
+/// Bytes of payload that a page should not exceed.
+const PAGE_BYTES: usize = 1 << 20;
 /// Records that are loaded in one turn: in between requests are served.
 const TURN: usize = 4096;
 /// While so much waits to be written nothing is loaded, since that may add to it.
@@ -33,14 +35,15 @@ impl<H: Horizon> Ledger<H> {
             return false;
         }
         let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
-        if may_read && self.settling.len() < UNSETTLED && self.recover(now) {
+        // After the end of the store what is loaded is delivered, and no more, since none of it can be ended on disk.
+        let may_load = self.health.end().is_none() && self.settling.len() < UNSETTLED;
+        if may_read && may_load && self.recover(now) {
             self.load(now);
         }
         self.evict();
         let is_armed = self.arm();
         self.look_again(now, is_armed);
-        let reads = self.load_trouble.is_none() && self.settling.len() < UNSETTLED;
-        let has_more = reads && (self.is_filling || self.recovery.is_under_way());
+        let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
         has_more || matches!(self.health, Health::Well) && self.settling.len() > 0
     }
 
@@ -52,16 +55,21 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Takes a record into memory, if this build knows what to do with it.
-    fn take_in(&mut self, record: Arc<Record>) {
+    /// Takes a record into memory, if this build knows what to do with it and somebody gets it. Says whether it did.
+    fn take_in(&mut self, record: Arc<Record>) -> bool {
+        if self.is_left(&record) {
+            return false;
+        }
         let (id, at) = (record.id, Some(record.progress.due));
         if !self.is_known(&record) {
             self.note_parked(&record);
-            return self.settle_later(Change::Park { id, at }, Settlement::Parked);
+            self.settle_later(Change::Park { id, at }, Settlement::Parked);
+            return false;
         }
         self.sequence = self.sequence.max(record.sequence);
         self.to_arm.push(Turn::of(&record));
         self.table.insert(record);
+        true
     }
 
     pub(super) fn is_known(&self, record: &Record) -> bool {
@@ -94,19 +102,21 @@ impl<H: Horizon> Ledger<H> {
         if !self.is_filling {
             let half = self.config.horizon / 2 + Duration::from_millis(1);
             let is_near = !self.frontier.covers(now.wall.saturating_add(half));
-            self.is_filling = is_near && self.table.len() <= self.config.loaded / 2;
+            let has_room =
+                self.table.len() <= self.config.loaded / 2 && self.table.bytes() <= self.config.loaded_bytes / 2;
+            self.is_filling = is_near && has_room;
         }
         let mut loaded = 0;
         while self.is_filling && loaded < TURN {
             let room = self.config.loaded.max(1).saturating_sub(self.table.len());
-            if room == 0 {
+            if room == 0 || self.table.bytes() >= self.config.loaded_bytes {
                 self.is_filling = false;
                 return self.leave_incomplete();
             }
             let until = until.max(self.frontier.bound());
             let position = self.frontier.position();
-            let Some(page) = self.read(now, Part::Pending, position, until, room.min(PAGE)) else { return };
-            loaded += PAGE;
+            let Some(page) = self.read(now, Part::Pending, position, until, room.min(self.page)) else { return };
+            loaded += page.found.len().max(1);
             self.frontier = page.next.map_or(Frontier::at(until), Frontier::within);
             self.is_filling = page.next.is_some();
             for found in page.found {
@@ -129,8 +139,10 @@ impl<H: Horizon> Ledger<H> {
     fn take_loaded(&mut self, record: Arc<Record>) {
         if !self.table.contains(record.id) {
             let record = self.recovery.renumbered(record);
-            self.count_recovered(&record);
-            self.take_in(record);
+            let due = record.progress.due;
+            if self.take_in(record) {
+                self.count_recovered(due);
+            }
         }
     }
 
@@ -146,6 +158,8 @@ impl<H: Horizon> Ledger<H> {
         match self.store.load(part, self.config.shard, after, until, limit) {
             Ok(page) => {
                 self.load_trouble = None;
+                let bytes: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+                self.page = if bytes > PAGE_BYTES { self.page / 2 } else { self.page * 2 }.clamp(1, PAGE);
                 for damaged in &page.damaged {
                     self.books.failed(StoreOp::Decode);
                     self.note(Note::Damaged(*damaged));
@@ -166,7 +180,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// Takes out what is due last while there is too much.
     fn evict(&mut self) {
-        while self.table.len() > self.config.loaded.max(1) {
+        while self.table.len() > self.config.loaded.max(1) || self.table.bytes() > self.config.loaded_bytes {
             let Some(last) = self.table.last() else { return };
             self.leave_on_disk(last.id, last.due);
         }

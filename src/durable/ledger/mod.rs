@@ -27,7 +27,7 @@
 //! - `plan`: what a request changes; `group`: the commit, and what came of each; `settling`: changes of its own, kept until they
 //!   are written; `health`: what if they cannot be. `repeat`: what comes after a delivery.
 //! - `table`: what is in memory; `frontier`: up to where; `loading`: what is loaded, armed and evicted; `recovery`: what the
-//!   last life left.
+//!   last life left; `stalled`: what is left on disk since nobody gets it.
 //! - `queries`, `outbox`, `note`: what is answered and told.
 
 mod closed;
@@ -44,6 +44,7 @@ mod recovery;
 mod repeat;
 mod request;
 mod settling;
+mod stalled;
 mod table;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -62,6 +63,7 @@ use group::Group;
 use health::{Health, Trouble};
 use recovery::Recovery;
 use settling::Settling;
+use stalled::Stalled;
 use table::{Table, Turn};
 
 pub(crate) use horizon::Horizon;
@@ -78,14 +80,16 @@ pub(crate) struct LedgerConfig {
     pub(crate) horizon: Duration,
     /// At most so many, at least one. What is being delivered counts.
     pub(crate) loaded: usize,
+    /// At most so many bytes of payload in all of them; what is being delivered may be more.
+    pub(crate) loaded_bytes: usize,
     /// At most so many requests are written in one commit.
     pub(crate) group: usize,
 }
 
 impl Default for LedgerConfig {
-    /// Shard 0, a minute, 262 144 records, 4096 requests.
+    /// Shard 0, a minute, 262 144 records, 256 MiB of payload, 4096 requests.
     fn default() -> Self {
-        Self { shard: 0, horizon: Duration::from_secs(60), loaded: 262_144, group: 4096 }
+        Self { shard: 0, horizon: Duration::from_secs(60), loaded: 262_144, loaded_bytes: 256 << 20, group: 4096 }
     }
 }
 
@@ -118,11 +122,14 @@ pub(crate) struct Ledger<H: Horizon> {
     frontier: Frontier,
     /// Loading goes on until the horizon is reached, or there is no room.
     is_filling: bool,
+    /// Records of the next page.
+    page: usize,
     load_trouble: Option<Trouble>,
     /// What is in the table, and not armed.
     to_arm: Vec<Turn>,
     looks_again_at: Option<DueTime>,
     recovery: Recovery,
+    stalled: Vec<Stalled>,
     books: DurableBooks,
     notes: Vec<Note>,
     /// Routes and types that were told to be unknown.
@@ -157,10 +164,12 @@ impl<H: Horizon> Ledger<H> {
             table: Table::new(next_claim),
             frontier: Frontier::before(lease.cursor),
             is_filling: false,
+            page: 32,
             load_trouble: None,
             to_arm: Vec::new(),
             looks_again_at: None,
             recovery: Recovery::from(lease.claims),
+            stalled: Vec::new(),
             books: DurableBooks::default(),
             notes: Vec::new(),
             unknown: HashSet::new(),
@@ -185,7 +194,7 @@ impl<H: Horizon> Ledger<H> {
             in_flight: self.table.in_flight() as u64,
             loaded_ahead: self.frontier.bound().saturating_since(now.wall),
             lag: Duration::ZERO,
-            overdue: self.table.first_due().map_or(Duration::ZERO, |due| now.wall.saturating_since(due)),
+            overdue: now.wall.saturating_since(self.table.first_due().unwrap_or(DueTime::MAX).min(self.first_left())),
             has_failed: self.health.end().is_some_and(|why| !matches!(**why, StoreError::Closed)),
         }
     }

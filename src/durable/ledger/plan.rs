@@ -71,6 +71,8 @@ impl<H: Horizon> Ledger<H> {
             | Request::BackUp { .. } => group.queries.push(request),
             Request::Claim { ids, answer } => self.plan_claim(now, &ids, answer, outbox),
             Request::Ended { id, progress, verdict } => self.plan_ending(now, id, progress, verdict),
+            Request::Stall { route, message_type } => self.stall(route, message_type),
+            Request::GoOn { route, message_type } => self.go_on(&route, &message_type),
             Request::LookAgain => {}
             Request::Close { answer } => group.closing = Some(answer),
         }

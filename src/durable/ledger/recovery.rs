@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::loading::PAGE;
 use super::note::Note;
 use super::settling::Settlement;
 use super::{Horizon, Ledger, Reading};
@@ -125,7 +124,7 @@ impl<H: Horizon> Ledger<H> {
             Some(Aside::FromStart) => None,
             Some(Aside::After(position)) => Some(position),
         };
-        let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, PAGE) else { return };
+        let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, self.page) else { return };
         for found in page.found {
             if self.is_known(&found.record) {
                 self.settle_later(Change::Unpark { id: found.record.id }, Settlement::Unparked);
@@ -134,10 +133,10 @@ impl<H: Horizon> Ledger<H> {
         self.recovery.aside = page.next.map(Aside::After);
     }
 
-    /// A record was loaded.
-    pub(super) fn count_recovered(&mut self, record: &Record) {
+    /// A record that is due then was loaded.
+    pub(super) fn count_recovered(&mut self, due: DueTime) {
         if let Stage::Loading(since) = self.recovery.stage
-            && record.progress.due <= since
+            && due <= since
         {
             self.recovery.overdue += 1;
             self.books.recovered += 1;

@@ -108,6 +108,21 @@ pub(crate) enum Request {
         /// What came of it.
         verdict: Verdict,
     },
+    /// Nobody gets the messages of this route and type for now. What is pending of it is not kept in memory, where it would
+    /// stand in the way of others: it does not ring before [`GoOn`](Self::GoOn), and what has rung is to be forgotten.
+    Stall {
+        /// The route.
+        route: Arc<str>,
+        /// The type of the message.
+        message_type: Arc<str>,
+    },
+    /// Somebody gets them again: what is due of it rings, in order.
+    GoOn {
+        /// The route.
+        route: Arc<str>,
+        /// The type of the message.
+        message_type: Arc<str>,
+    },
     /// It is time to load more, or to try again what could not be written.
     LookAgain,
     /// Give the shard up and close the store. Answered when the files are closed; what is asked after it is answered with
@@ -252,22 +267,27 @@ impl<T> Answer<T> {
 impl Request {
     /// Whether it comes from the side of deliveries, which is bounded by what is in flight, and not from a caller.
     pub(crate) const fn is_of_deliveries(&self) -> bool {
-        matches!(self, Self::Claim { .. } | Self::Ended { .. } | Self::LookAgain | Self::Close { .. })
+        !self.is_change() && !self.is_query()
     }
 
     /// Whether a caller wants something to be kept.
     pub(super) const fn is_change(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Schedule { .. }
-            | Self::Cancel { .. }
-            | Self::Reschedule { .. }
-            | Self::Revive { .. }
-            | Self::Discard { .. } => true,
-            Self::Get { .. } | Self::FindKey { .. } | Self::List { .. } | Self::Counts { .. } | Self::BackUp { .. } => {
-                false
-            }
-            Self::Claim { .. } | Self::Ended { .. } | Self::LookAgain | Self::Close { .. } => false,
-        }
+                | Self::Cancel { .. }
+                | Self::Reschedule { .. }
+                | Self::Revive { .. }
+                | Self::Discard { .. }
+        )
+    }
+
+    /// Whether a caller only asks.
+    const fn is_query(&self) -> bool {
+        matches!(
+            self,
+            Self::Get { .. } | Self::FindKey { .. } | Self::List { .. } | Self::Counts { .. } | Self::BackUp { .. }
+        )
     }
 
     /// Answers it with an error. What has no answer is dropped.
@@ -284,7 +304,7 @@ impl Request {
             Self::Counts { answer } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
-            Self::Ended { .. } | Self::LookAgain => {}
+            Self::Ended { .. } | Self::Stall { .. } | Self::GoOn { .. } | Self::LookAgain => {}
         }
     }
 }

@@ -56,17 +56,24 @@ impl<T> State<T> {
 pub(super) struct Table<T> {
     entries: FxHashMap<DurableId, Entry<T>>,
     order: BTreeSet<Turn>,
+    /// Of payload.
+    bytes: usize,
     in_flight: Claims,
 }
 
 impl<T> Table<T> {
     pub(super) fn new(next_claim: u64) -> Self {
         let in_flight = Claims { next: next_claim, open: FxHashMap::default(), ended: VecDeque::new() };
-        Self { entries: FxHashMap::default(), order: BTreeSet::new(), in_flight }
+        Self { entries: FxHashMap::default(), order: BTreeSet::new(), bytes: 0, in_flight }
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Bytes of payload in memory.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Deliveries that have begun and not ended.
@@ -94,6 +101,7 @@ impl<T> Table<T> {
 
     /// Adds a record that waits for its time and is not armed. Not one that is there already.
     pub(super) fn insert(&mut self, record: Arc<Record>) {
+        self.bytes += record.payload.len();
         self.order.insert(Turn::of(&record));
         let state = State::Pending { handle: None, is_changing: false };
         self.entries.insert(record.id, Entry { record, state });
@@ -102,6 +110,7 @@ impl<T> Table<T> {
     /// Removes a record, and it from its claim.
     pub(super) fn remove(&mut self, id: DurableId) -> Option<Entry<T>> {
         let entry = self.entries.remove(&id)?;
+        self.bytes -= entry.record.payload.len();
         self.order.remove(&Turn::of(&entry.record));
         if let State::InFlight(claim) = entry.state {
             self.in_flight.release(claim);
@@ -152,9 +161,17 @@ impl<T> Table<T> {
         self.order.iter().rev().find(may_go).copied()
     }
 
+    /// All of these that are pending and not being changed.
+    pub(super) fn waiting(&self, which: impl Fn(&Record) -> bool) -> Vec<Turn> {
+        let waits = |entry: &&Entry<T>| matches!(entry.state, State::Pending { is_changing: false, .. });
+        let entries = self.entries.values().filter(waits).filter(|entry| which(&entry.record));
+        entries.map(|entry| Turn::of(&entry.record)).collect()
+    }
+
     /// Takes everything out.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<T>> {
         self.order.clear();
+        self.bytes = 0;
         self.entries.drain().map(|(_, entry)| entry)
     }
 }

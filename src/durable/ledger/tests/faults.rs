@@ -68,6 +68,29 @@ fn pauses_between_attempts_are_counted_by_the_clock_that_does_not_go_back() {
 }
 
 #[test]
+fn a_close_tries_once_more_to_write_what_could_not_be_written() {
+    let mut world = World::new();
+    let ids = [world.schedule(0), world.schedule(0)];
+    let cleared = world.claim(&ids);
+    world.disk.refuse_commits(1);
+    world.turn(cleared.iter().map(|record| complete(record)).collect());
+    world.ask(|answer| Request::Close { answer }).unwrap();
+    world.reopen();
+    assert_eq!(world.counts().pending, 0);
+}
+
+#[test]
+fn a_close_that_could_not_write_everything_says_so() {
+    let mut world = World::new();
+    let id = world.schedule(0);
+    let cleared = world.claim(&[id]);
+    world.disk.refuse_commits(u64::MAX);
+    world.turn(vec![complete(&cleared[0])]);
+    let error = world.ask(|answer| Request::Close { answer }).unwrap_err();
+    assert!(matches!(*error, StoreError::Refused(_)));
+}
+
+#[test]
 fn a_retry_that_could_not_be_written_comes_when_it_could() {
     let mut world = World::new();
     let id = world.schedule(0);
@@ -107,6 +130,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered(
         let mut world = World::new();
         let [now, soon] = [10, 20].map(|due| world.schedule(due));
         let far = world.schedule(100_000);
+        assert_eq!(world.loaded(), 2);
         world.disk.fail_next_fsync(kept);
         let record = world.record(30);
         let unknown = record.id;
@@ -116,10 +140,10 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered(
         assert!(failed(world.schedule_record(record, OnKey::KeepExisting).unwrap_err()));
         assert!(failed(world.cancel(soon).unwrap_err()));
         assert!(failed(world.ask(|answer| Request::Revive { id: soon, answer }).unwrap_err()));
-        assert_eq!(world.run_to(50), [(10, now, 1), (20, soon, 1)]);
+        assert_eq!(world.run_to(200_000), [(10, now, 1), (20, soon, 1)], "no more, since none could be ended");
         assert!(world.ask(|answer| Request::Close { answer }).is_ok());
         world.reopen();
-        let mut again: Vec<_> = world.run_to(200_000).into_iter().map(|(_, id, _)| id).collect();
+        let mut again: Vec<_> = world.run_to(300_000).into_iter().map(|(_, id, _)| id).collect();
         assert_eq!(again.pop(), Some(far));
         let expected = if kept == Kept::All { vec![now, soon, unknown] } else { vec![now, soon] };
         assert_eq!(again, expected, "at least once");

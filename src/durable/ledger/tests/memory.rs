@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::world::{Random, World, at, complete};
-use crate::durable::DurableId;
 use crate::durable::ledger::{Answer, Cancellation, Request, Rescheduling};
 use crate::durable::store::OnKey;
+use crate::durable::{DurableId, Record};
 
 /// So many of what a release build does.
 const fn scaled(count: u64) -> u64 {
@@ -144,4 +144,78 @@ fn the_promise_about_what_is_due_first_holds_over_every_crash() {
     delivered.extend(world.run_to(end).into_iter().map(|(_, id, _)| id));
     assert!(delivered == expected, "{} of {}", delivered.len(), expected.len());
     assert!(world.ledger.cursor > at(end - 300_000), "{} is far behind {end}", world.ledger.cursor);
+}
+
+#[test]
+fn payloads_in_memory_are_bounded_in_bytes() {
+    let mut world = World::new();
+    world.config.loaded_bytes = 100_000;
+    world.reopen();
+    let mut expected = vec![];
+    for nth in 0..300 {
+        let payload = vec![7; 1 + (nth * 7919) % 10_000].into();
+        let record = Record { payload, ..world.record(nth as u64 / 3) };
+        expected.push(record.id);
+        world.schedule_record(record, OnKey::KeepExisting).unwrap();
+        assert!(world.ledger.table.bytes() <= 100_000);
+    }
+    let mut delivered = vec![];
+    for due in 0..100 {
+        delivered.extend(world.run_to(due).into_iter().map(|(_, id, _)| id));
+        assert!(world.ledger.table.bytes() <= 100_000);
+    }
+    assert!(delivered == expected);
+    assert_eq!(world.ledger.table.bytes(), 0);
+}
+
+fn of_route(world: &mut World, route: &str, due: u64) -> DurableId {
+    let record = Record { route: route.into(), ..world.record(due) };
+    let id = record.id;
+    world.schedule_record(record, OnKey::KeepExisting).unwrap();
+    id
+}
+
+fn stall(route: &str) -> Request {
+    Request::Stall { route: route.into(), message_type: "type".into() }
+}
+
+fn go_on(route: &str) -> Request {
+    Request::GoOn { route: route.into(), message_type: "type".into() }
+}
+
+#[test]
+fn a_route_that_nobody_listens_to_does_not_keep_others_out_of_memory() {
+    let mut world = World::holding(20);
+    let deaf: Vec<_> = (0..200).map(|due| of_route(&mut world, "deaf", due)).collect();
+    let other = of_route(&mut world, "other", 150);
+    world.pass(1000);
+    assert!(world.rung().iter().all(|record| &*record.route == "deaf"), "it has all the memory");
+    world.turn(vec![stall("deaf"), stall("deaf")]);
+    assert_eq!(world.run_to(1000), [(1000, other, 1)]);
+    assert_eq!(world.loaded(), 0);
+    let late = of_route(&mut world, "deaf", 5);
+    assert_eq!(world.reschedule(deaf[0], 500).unwrap(), Rescheduling::Rescheduled);
+    assert_eq!(world.cancel(deaf[1]).unwrap(), Cancellation::Cancelled);
+    assert_eq!(world.run_to(100_000), []);
+    world.turn(vec![go_on("deaf"), go_on("deaf")]);
+    let delivered: Vec<_> = world.run_to(100_000).into_iter().map(|(_, id, _)| id).collect();
+    let mut expected = deaf[2..].to_vec();
+    expected.insert(4, late);
+    expected.push(deaf[0]);
+    assert_eq!(delivered, expected);
+}
+
+#[test]
+fn what_was_left_on_disk_is_there_after_a_crash() {
+    let mut world = World::new();
+    let deaf: Vec<_> = (0..50).map(|due| of_route(&mut world, "deaf", due * 1000)).collect();
+    world.turn(vec![stall("deaf")]);
+    let mut others = vec![];
+    for due in 0..100 {
+        others.push(of_route(&mut world, "other", due * 1000));
+        world.run_to(due * 1000);
+    }
+    world.crash();
+    let delivered: Vec<_> = world.run_to(100_000).into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(delivered, deaf);
 }
