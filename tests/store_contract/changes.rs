@@ -329,6 +329,9 @@ pub(crate) fn what_is_too_large_is_refused_and_nothing_of_its_group_is_kept<S: S
     let longest = keyed(7, 3, &"k".repeat(LONGEST_KEY));
     assert_eq!(store.does(put(longest.clone())), Outcome::Created);
     assert_eq!(store.store.find_key(0, &"k".repeat(LONGEST_KEY)).unwrap(), Some(longest.id));
+    for length in [LONGEST_KEY + 1, 1 << 16, LARGEST_RECORD] {
+        assert_eq!(store.store.find_key(0, &"k".repeat(length)).unwrap(), None, "a key of {length} bytes");
+    }
 }
 
 pub(crate) fn only_the_present_owner_of_a_shard_may_write<S: Subject>() {

@@ -394,7 +394,7 @@ pub trait TimerStore: Send + 'static {
     /// If it cannot be read.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
-    /// The timer that has this key, pending or set aside.
+    /// The timer that has this key, pending or set aside. None if the key is longer than any that is kept.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -36,7 +36,8 @@ use layout::{
 use names::Names;
 
 use super::{
-    BackUp, Change, Counts, Fence, Found, Lease, Outcome, Page, Part, Position, StoreError, TimerStore, admit,
+    BackUp, Change, Counts, Fence, Found, LONGEST_KEY, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
+    admit,
 };
 use crate::durable::{DueTime, DurableId, Record};
 
@@ -474,6 +475,10 @@ impl TimerStore for EmbeddedStore {
     }
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
+        // None is kept that is longer, and the database panics over a key that is much longer.
+        if key.len() > LONGEST_KEY {
+            return Ok(None);
+        }
         let holder = self.engine()?.space(Space::Index).get(key_of_holder(shard, key));
         let holder = holder.map_err(|error| self.unreadable(error.into()))?;
         Ok(holder.and_then(|id| read_id(&id)))
