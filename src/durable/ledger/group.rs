@@ -81,6 +81,7 @@ impl<H: Horizon> Ledger<H> {
         outbox: &mut Outbox,
     ) -> usize {
         let now = clock();
+        self.renumber_interrupted(now);
         let mut group = std::mem::take(&mut self.group);
         let of_callers = self.plan(now, requests, &mut group, outbox);
         self.write(now, clock, &mut group, outbox);

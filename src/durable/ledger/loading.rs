@@ -37,7 +37,8 @@ impl<H: Horizon> Ledger<H> {
         let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
         // After the end of the store what is loaded is delivered, and no more, since none of it can be ended on disk.
         let may_load = self.health.end().is_none() && self.settling.len() < UNSETTLED;
-        if may_read && may_load && self.recover(now) {
+        if may_read && may_load {
+            self.take_back(now);
             self.load(now);
         }
         self.evict();
@@ -85,15 +86,19 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// A pending record may have rung in vain: it is armed once more.
+    /// A pending record may have rung in vain: it is armed once more. Or left on disk, if its route stands still by now.
     pub(super) fn arm_again(&mut self, id: DurableId) {
         let Some(entry) = self.table.get_mut(id) else { return };
-        if let State::Pending { handle, is_changing } = &mut entry.state {
-            *is_changing = false;
-            if let Some(handle) = handle.take() {
-                self.horizon.disarm(handle);
-            }
-            self.to_arm.push(Turn::of(&entry.record));
+        let State::Pending { handle, is_changing } = &mut entry.state else { return };
+        *is_changing = false;
+        if let Some(handle) = handle.take() {
+            self.horizon.disarm(handle);
+        }
+        let record = Arc::clone(&entry.record);
+        if self.is_left(&record) {
+            self.forget(id);
+        } else {
+            self.to_arm.push(Turn::of(&record));
         }
     }
 

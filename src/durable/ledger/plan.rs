@@ -141,7 +141,7 @@ impl<H: Horizon> Ledger<H> {
         }
         let found = self.store.get(id).inspect_err(|_| self.books.failed(StoreOp::Read))?;
         if let Some(found) = found.filter(|found| found.part != Part::Dead) {
-            return Ok(Some((found.record.progress, found.part)));
+            return Ok(Some((self.recovery.renumbered(found.record).progress, found.part)));
         }
         // Asked for in this very group.
         Ok(group.wanted.iter().rev().find_map(|(change, _)| match change {

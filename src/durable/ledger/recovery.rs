@@ -28,8 +28,6 @@ pub(super) struct Recovery {
 enum Stage {
     /// Nothing was done yet.
     Begun(Vec<Claim>),
-    /// What was interrupted is about to be written.
-    Renumbering,
     /// What is overdue at this time is being loaded.
     Loading(DueTime),
     /// It is in memory.
@@ -50,7 +48,7 @@ impl Recovery {
 
     /// Whether there is something to do for it besides loading.
     pub(super) const fn is_under_way(&self) -> bool {
-        matches!(self.stage, Stage::Begun(_) | Stage::Renumbering) || self.aside.is_some()
+        self.aside.is_some()
     }
 
     pub(super) fn is_renumbered(&mut self, id: DurableId) {
@@ -71,40 +69,30 @@ fn is_next(progress: Progress, next: Progress) -> bool {
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// Goes on with it. Says whether it is time to load.
-    pub(super) fn recover(&mut self, now: Reading) -> bool {
-        match &mut self.recovery.stage {
-            Stage::Begun(claims) => {
-                let claims = std::mem::take(claims);
-                let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
-                let pending = self.store.counts(self.config.shard).map_or(0, |counts| counts.pending);
-                if pending > 0 {
-                    self.note(Note::Recovering { pending, interrupted });
-                }
-                claims.into_iter().for_each(|claim| self.renumber(claim));
-                self.recovery.stage = Stage::Renumbering;
-                false
-            }
-            Stage::Renumbering => {
-                self.recovery.stage = Stage::Loading(now.wall);
-                true
-            }
-            Stage::Loading(_) | Stage::Done => {
-                self.take_back(now);
-                true
-            }
+    /// What was interrupted gets its next number, before any request: one that was moved would not be found any more.
+    pub(super) fn renumber_interrupted(&mut self, now: Reading) {
+        let Stage::Begun(claims) = &mut self.recovery.stage else { return };
+        let claims = std::mem::take(claims);
+        self.recovery.stage = Stage::Loading(now.wall);
+        let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
+        let pending = self.store.counts(self.config.shard).map_or(0, |counts| counts.pending);
+        if pending > 0 {
+            self.note(Note::Recovering { pending, interrupted });
         }
+        claims.into_iter().for_each(|claim| self.renumber(claim));
     }
 
     /// Whatever of this claim is still pending has been tried once, perhaps.
     fn renumber(&mut self, claim: Claim) {
+        let mut is_whole = true;
         for (id, due, attempt) in claim.members {
             let found = match self.store.get(id) {
                 Ok(found) => found.filter(|found| found.part == Part::Pending),
-                // The claim is kept for the next life.
                 Err(error) => {
                     self.books.failed(StoreOp::Read);
-                    return self.note(Note::CannotRead(Arc::new(error)));
+                    self.note(Note::CannotRead(Arc::new(error)));
+                    is_whole = false;
+                    continue;
                 }
             };
             let progress = found.map(|found| found.record.progress);
@@ -114,11 +102,14 @@ impl<H: Horizon> Ledger<H> {
             self.recovery.renumbered.insert(id, to);
             self.settle_later(Change::Move { id, at: Some(due), to }, Settlement::Renumbered(id));
         }
-        self.settle_later(Change::EndClaim { number: claim.number }, Settlement::EndClaim);
+        // Else the next life looks again.
+        if is_whole {
+            self.settle_later(Change::EndClaim { number: claim.number }, Settlement::EndClaim);
+        }
     }
 
     /// Looks at a page of what was set aside.
-    fn take_back(&mut self, now: Reading) {
+    pub(super) fn take_back(&mut self, now: Reading) {
         let after = match self.recovery.aside {
             None => return,
             Some(Aside::FromStart) => None,

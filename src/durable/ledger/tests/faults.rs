@@ -4,8 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{World, coming, complete};
-use crate::durable::ledger::{Cancellation, Request, Rescheduling, Scheduled, Verdict};
-use crate::durable::store::{Kept, OnKey, StoreError};
+use crate::durable::ledger::{Cancellation, Ledger, Request, Rescheduling, Scheduled, Verdict};
+use crate::durable::store::{
+    Change, Counts, Fence, Found, Kept, Lease, MemoryStore, OnKey, Outcome, Page, Part, Position, StoreError,
+    TimerStore,
+};
+use crate::durable::{DueTime, DurableId};
 
 #[test]
 fn what_is_refused_is_answered_so_changes_nothing_and_is_delivered_all_the_same() {
@@ -193,4 +197,85 @@ fn answers_of_a_commit_come_with_it_or_not_at_all() {
     }
     let record = world.record(5);
     assert_eq!(world.schedule_record(record, OnKey::Replace).unwrap(), Scheduled::Created);
+}
+
+#[test]
+fn what_was_interrupted_has_its_next_number_though_it_is_moved_before_that_is_on_disk() {
+    for is_refused in [false, true] {
+        let mut world = World::new();
+        let id = world.schedule(0);
+        assert_eq!(world.claim(&[id]).len(), 1);
+        world.disk.cut_off();
+        world.reopen_quietly();
+        if is_refused {
+            // It is left on disk, with the number that it had.
+            world.disk.refuse_commits(u64::MAX);
+            world.turn(vec![Request::Stall { route: "route".into(), message_type: "type".into() }]);
+            world.disk.refuse_commits(0);
+        }
+        // The very first request of the new life.
+        assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
+        world.turn(vec![Request::GoOn { route: "route".into(), message_type: "type".into() }]);
+        assert_eq!(world.run_to(50), [(50, id, 2)], "refused: {is_refused}");
+    }
+}
+
+/// The disk does not give one of the records.
+struct Scratched {
+    store: MemoryStore,
+    scratched: DurableId,
+}
+
+impl TimerStore for Scratched {
+    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
+        self.store.acquire(shard)
+    }
+
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+        self.store.commit(fence, changes)
+    }
+
+    fn load(
+        &mut self,
+        part: Part,
+        shard: u16,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.store.load(part, shard, after, until, limit)
+    }
+
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        if id == self.scratched {
+            return Err(StoreError::Unreadable { path: "memory".into(), reason: "a scratch".to_owned() });
+        }
+        self.store.get(id)
+    }
+
+    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.store.find_key(shard, key)
+    }
+
+    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
+        self.store.counts(shard)
+    }
+}
+
+#[test]
+fn one_record_that_cannot_be_read_does_not_cost_others_of_its_claim_their_numbers() {
+    let mut world = World::new();
+    let ids = [world.schedule(1), world.schedule(2), world.schedule(3)];
+    world.pass(10);
+    assert_eq!(world.claim(&ids).len(), 3);
+    world.disk.cut_off();
+    world.reopen_quietly();
+    let scratched = Scratched { store: world.disk.open(), scratched: ids[1] };
+    world.ledger =
+        Ledger::open(Box::new(scratched), world.config.clone(), Box::new(|_, _| true), world.bell.clone()).unwrap();
+    world.look();
+    let mut delivered = world.run_to(10);
+    delivered.retain(|(_, id, _)| *id != ids[1]);
+    assert_eq!(delivered, [(10, ids[0], 2), (10, ids[2], 2)]);
+    assert_eq!(world.disk.open().acquire(0).unwrap().claims.len(), 1, "the next life looks again");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::world::{Random, World, at, complete};
+use super::world::{Random, World, at, coming, complete};
 use crate::durable::ledger::{Answer, Cancellation, Request, Rescheduling};
 use crate::durable::store::OnKey;
 use crate::durable::{DurableId, Record};
@@ -218,4 +218,19 @@ fn what_was_left_on_disk_is_there_after_a_crash() {
     world.crash();
     let delivered: Vec<_> = world.run_to(100_000).into_iter().map(|(_, id, _)| id).collect();
     assert_eq!(delivered, deaf);
+}
+
+#[test]
+fn one_whose_change_was_refused_while_its_route_stood_still_comes_when_that_goes_on() {
+    let mut world = World::new();
+    let ids = [of_route(&mut world, "deaf", 10), of_route(&mut world, "deaf", 10)];
+    world.disk.refuse_commits(1);
+    let (cancel, cancelled) = coming(|answer| Request::Cancel { id: ids[0], answer });
+    let (mov, moved) = coming(|answer| Request::Reschedule { id: ids[1], due: at(15), answer });
+    world.turn(vec![cancel, mov, stall("deaf")]);
+    assert!(cancelled.get().is_err() && moved.get().is_err());
+    world.pass(20);
+    assert_eq!(world.rung(), [], "nobody would get it");
+    world.turn(vec![go_on("deaf")]);
+    assert_eq!(world.run_to(20), ids.map(|id| (20, id, 1)));
 }
