@@ -113,6 +113,8 @@ pub(crate) struct Ledger<H: Horizon> {
     knows: Knows,
     horizon: H,
     health: Health,
+    /// The last new timer was refused: for now the store takes other changes alone.
+    has_no_room: bool,
     /// Nothing pending is due before this, says the store.
     cursor: DueTime,
     /// The number of the last request, or of one that was loaded.
@@ -158,6 +160,7 @@ impl<H: Horizon> Ledger<H> {
             knows,
             horizon,
             health: Health::Well,
+            has_no_room: false,
             cursor: lease.cursor,
             sequence: 0,
             settling: Settling::default(),

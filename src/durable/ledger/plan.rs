@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::group::{Group, Step};
 use super::health::Health;
+use super::note::Note;
 use super::repeat;
 use super::request::{Answer, Answered, Cancellation, Request, Rescheduling, Scheduled, Verdict};
 use super::settling::Settlement;
@@ -91,7 +92,17 @@ impl<H: Horizon> Ledger<H> {
         let is_ours = shard == self.config.shard;
         let admitted = if is_ours { self.store.admits(&record) } else { Err(StoreError::Fenced { shard }) };
         if let Err(error) = admitted {
-            return outbox.schedule(answer, Err(Arc::new(error)));
+            let error = Arc::new(error);
+            if matches!(*error, StoreError::Refused(_)) {
+                self.books.failed(StoreOp::Commit);
+                if !std::mem::replace(&mut self.has_no_room, true) {
+                    self.note(Note::Refused(Arc::clone(&error)));
+                }
+            }
+            return outbox.schedule(answer, Err(error));
+        }
+        if std::mem::take(&mut self.has_no_room) {
+            self.note(Note::WritesAgain);
         }
         Arc::make_mut(&mut record).sequence = self.next_sequence(now);
         let step = Step::Schedule { record: Arc::clone(&record), answer };

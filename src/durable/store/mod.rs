@@ -355,11 +355,11 @@ pub trait TimerStore: Send + 'static {
         Ok(None)
     }
 
-    /// Whether a record can be kept at all. Who gathers the requests of several callers asks it before, for each: in a
-    /// commit one record that is too large refuses the whole group.
+    /// Whether a new record can be kept. Who gathers the requests of several callers asks it before, for each: in a commit
+    /// one that cannot be kept refuses the whole group, and what is to be completed with it.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`].
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`]; [`StoreError::Refused`] if there is no room for new records.
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let _ = record;
         Ok(())

@@ -1,5 +1,6 @@
 //! A store that refuses, fails, cannot be read, or belongs to somebody else.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use crate::durable::store::{
     Change, Counts, Fence, Found, Kept, Lease, MemoryStore, OnKey, Outcome, Page, Part, Position, StoreError,
     TimerStore,
 };
-use crate::durable::{DueTime, DurableId};
+use crate::durable::{DueTime, DurableId, Record};
 
 #[test]
 fn what_is_refused_is_answered_so_changes_nothing_and_is_delivered_all_the_same() {
@@ -220,13 +221,30 @@ fn what_was_interrupted_has_its_next_number_though_it_is_moved_before_that_is_on
     }
 }
 
-/// The disk does not give one of the records.
-struct Scratched {
+/// A disk that does not give one of the records, or has no room for new ones.
+struct Worn {
     store: MemoryStore,
-    scratched: DurableId,
+    scratched: Option<DurableId>,
+    is_nearly_full: bool,
 }
 
-impl TimerStore for Scratched {
+impl Worn {
+    /// Another ledger on the disk of the world.
+    fn take_over(world: &mut World, scratched: Option<DurableId>, is_nearly_full: bool) {
+        world.disk.cut_off();
+        world.reopen_quietly();
+        let store = Box::new(Self { store: world.disk.open(), scratched, is_nearly_full });
+        let (config, bell) = (world.config.clone(), world.bell.clone());
+        world.ledger = Ledger::open(store, config, Box::new(|_, _| true), bell).unwrap();
+        world.look();
+    }
+}
+
+impl TimerStore for Worn {
+    fn admits(&self, _: &Record) -> Result<(), StoreError> {
+        if self.is_nearly_full { Err(StoreError::Refused(ErrorKind::StorageFull.into())) } else { Ok(()) }
+    }
+
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
         self.store.acquire(shard)
     }
@@ -247,7 +265,7 @@ impl TimerStore for Scratched {
     }
 
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
-        if id == self.scratched {
+        if self.scratched == Some(id) {
             return Err(StoreError::Unreadable { path: "memory".into(), reason: "a scratch".to_owned() });
         }
         self.store.get(id)
@@ -268,14 +286,25 @@ fn one_record_that_cannot_be_read_does_not_cost_others_of_its_claim_their_number
     let ids = [world.schedule(1), world.schedule(2), world.schedule(3)];
     world.pass(10);
     assert_eq!(world.claim(&ids).len(), 3);
-    world.disk.cut_off();
-    world.reopen_quietly();
-    let scratched = Scratched { store: world.disk.open(), scratched: ids[1] };
-    world.ledger =
-        Ledger::open(Box::new(scratched), world.config.clone(), Box::new(|_, _| true), world.bell.clone()).unwrap();
-    world.look();
+    Worn::take_over(&mut world, Some(ids[1]), false);
     let mut delivered = world.run_to(10);
     delivered.retain(|(_, id, _)| *id != ids[1]);
     assert_eq!(delivered, [(10, ids[0], 2), (10, ids[2], 2)]);
     assert_eq!(world.disk.open().acquire(0).unwrap().claims.len(), 1, "the next life looks again");
+}
+
+#[test]
+fn new_timers_that_there_is_no_room_for_do_not_keep_others_from_being_completed() {
+    let mut world = World::new();
+    let [done, cancelled] = [0, 1000].map(|due| world.schedule(due));
+    Worn::take_over(&mut world, None, true);
+    let cleared = world.claim(&[done]);
+    // There is one in every group.
+    let record = Arc::new(world.record(5));
+    let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
+    let (cancel, gone) = coming(|answer| Request::Cancel { id: cancelled, answer });
+    world.turn(vec![schedule, complete(&cleared[0]), cancel]);
+    assert!(matches!(*scheduled.get().unwrap_err(), StoreError::Refused(_)));
+    assert_eq!(gone.get().unwrap(), Cancellation::Cancelled);
+    assert_eq!(world.counts().pending, 0);
 }

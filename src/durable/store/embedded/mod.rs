@@ -67,6 +67,8 @@ pub struct EmbeddedStore {
     shards: HashMap<u16, ShardState>,
     names: Names,
     has_failed: bool,
+    /// Bytes that were free at the last commit, where that can be asked.
+    free: Option<u64>,
     /// Commits since the engine was opened again, so that this does not happen over and over.
     since_reopened: Option<u64>,
     #[cfg(test)]
@@ -178,6 +180,7 @@ impl EmbeddedStore {
             shards: HashMap::new(),
             names: Names::default(),
             has_failed: false,
+            free: None,
             since_reopened: None,
             #[cfg(test)]
             faults: faults::Faults::default(),
@@ -344,10 +347,25 @@ impl EmbeddedStore {
     }
 
     /// Refuses before the disk is full, while that does no harm yet.
-    fn check_room(&self, changes: &[Change]) -> Result<(), StoreError> {
+    fn check_room(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let is_new = changes.iter().any(|change| matches!(change, Change::Put { .. }));
-        let needed = if is_new { self.options.reserve } else { self.options.reserve / 2 };
-        match self.free_bytes() {
+        self.free = self.free_bytes();
+        self.needs(self.free, if is_new { self.options.reserve } else { self.options.reserve / 2 })
+    }
+
+    /// Refuses new timers alone, before they are in a group with what there is room for. While there is plenty of room the
+    /// system is not asked for each.
+    fn check_room_for_new(&self) -> Result<(), StoreError> {
+        let plenty = self.options.reserve.saturating_mul(2);
+        if self.free.is_some_and(|free| free >= plenty) {
+            Ok(())
+        } else {
+            self.needs(self.free_bytes(), self.options.reserve)
+        }
+    }
+
+    fn needs(&self, free: Option<u64>, needed: u64) -> Result<(), StoreError> {
+        match free {
             Some(free) if free < needed => {
                 let reason = format!("{free} bytes are free on the disk of {}", self.path().display());
                 Err(StoreError::Refused(io::Error::new(io::ErrorKind::StorageFull, reason)))
@@ -426,7 +444,8 @@ impl TimerStore for EmbeddedStore {
     }
 
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
-        admit(record)
+        admit(record)?;
+        self.check_room_for_new()
     }
 
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
