@@ -8,9 +8,12 @@ use crate::durable::id::DurableId;
 use crate::durable::store::{Found, Part, Position, StoreError};
 use crate::metrics::StoreOp;
 
-/// Records that one request looks at, at most.
+/// Records that one request looks at, at most, and bytes of payload in them: it holds up all others.
 const LOOKED_AT: usize = 4096;
-const PAGE: usize = 256;
+const BYTES: usize = 8 << 20;
+/// Records that are read at a time. The first page is a small one, since nobody knows how large they are.
+const FIRST_PAGE: usize = 8;
+const PAGE: usize = 64;
 
 impl<H: Horizon> Ledger<H> {
     pub(super) fn look_up(&mut self, request: Request, outbox: &mut Outbox) {
@@ -62,10 +65,15 @@ impl<H: Horizon> Ledger<H> {
     fn list(&mut self, query: &Query) -> Result<Listed, StoreError> {
         let limit = query.limit.max(1);
         let mut listed = Listed { next: query.after.max(frontier::start_of(query.from)), ..Listed::default() };
-        let mut looked_at = 0;
-        while listed.seen.len() < limit && looked_at < LOOKED_AT {
-            let page = self.store.load(query.part, self.config.shard, listed.next, query.until, PAGE)?;
-            looked_at += PAGE;
+        let (mut looked_at, mut bytes, mut page_size) = (0, 0, FIRST_PAGE);
+        while listed.seen.len() < limit && looked_at < LOOKED_AT && bytes < BYTES {
+            let page = self.store.load(query.part, self.config.shard, listed.next, query.until, page_size)?;
+            looked_at += page_size;
+            let size: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+            bytes += size;
+            if size * 2 <= BYTES {
+                page_size = (page_size * 2).min(PAGE);
+            }
             page.damaged.iter().for_each(|_| self.books.failed(StoreOp::Decode));
             listed.damaged += page.damaged.len();
             listed.next = page.next;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::world::{Random, World, at, coming, complete};
 use crate::durable::ledger::{Answer, Cancellation, Request, Rescheduling};
-use crate::durable::store::OnKey;
+use crate::durable::store::{OnKey, Part};
 use crate::durable::{DurableId, Record};
 
 /// So many of what a release build does.
@@ -233,4 +233,25 @@ fn one_whose_change_was_refused_while_its_route_stood_still_comes_when_that_goes
     assert_eq!(world.rung(), [], "nobody would get it");
     world.turn(vec![go_on("deaf")]);
     assert_eq!(world.run_to(20), ids.map(|id| (20, id, 1)));
+}
+
+#[test]
+fn a_page_of_a_list_is_bounded_in_bytes() {
+    let mut world = World::new();
+    for due in 0..40 {
+        let record = Record { payload: vec![7; 1_000_000].into(), ..world.record(1_000_000 + due) };
+        world.schedule_record(record, OnKey::KeepExisting).unwrap();
+    }
+    let mut query = super::life::everything(Part::Pending, 10_000);
+    let mut seen = vec![];
+    loop {
+        let page = world.ask(|answer| Request::List { query: query.clone(), answer }).unwrap();
+        assert!(page.seen.len() <= 16, "{} records of a megabyte", page.seen.len());
+        seen.extend(page.seen.iter().map(|seen| seen.found.record.progress.due.as_millis() - 1_000_000));
+        query.after = page.next;
+        if page.next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, Vec::from_iter(0..40));
 }
