@@ -132,7 +132,8 @@ fn damage_within_a_journal_is_refused_and_never_costs_groups_behind_it() {
 fn files_that_are_missing_or_empty_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     let sound = in_tables(directory.path());
-    let files = ["format", "data/version", "data/lock", "data/keyspaces/0/current", "data/keyspaces/1/current"];
+    let spaces = ["data/keyspaces/0/current", "data/keyspaces/1/current"];
+    let files = ["format", "data/version", "data/lock", "data/0.jnl", spaces[0], spaces[1]];
     for (name, is_emptied) in files.iter().flat_map(|name| [(name, true), (name, false)]) {
         let copy = directory.path().join("broken");
         copy_directory(&sound, &copy);
@@ -142,9 +143,9 @@ fn files_that_are_missing_or_empty_are_reported() {
             fs::remove_file(copy.join(name)).unwrap();
         }
         match open(&copy) {
-            // Nothing is kept in it.
+            // Nothing is kept in them, since all is in tables.
             Ok(mut store) => {
-                assert!(is_emptied && *name == "data/lock", "{name}");
+                assert!(is_emptied && ["data/lock", "data/0.jnl"].contains(name), "{name}");
                 assert_eq!(pending(&mut store).unwrap().0.len() as u64, RECORDS);
             }
             Err(StoreError::Unreadable { .. }) => assert_ne!(*name, "format"),
@@ -152,5 +153,46 @@ fn files_that_are_missing_or_empty_are_reported() {
             Err(other) => panic!("{name}: {other}"),
         }
         fs::remove_dir_all(copy).unwrap();
+    }
+}
+
+/// The file that names the present list of tables: an older list may still be there.
+#[test]
+fn a_bit_flip_in_what_leads_to_the_tables_costs_none_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let sound = in_tables(directory.path());
+    let copy = directory.path().join("flipped");
+    copy_directory(&sound, &copy);
+    for space in 0..=5 {
+        let current = format!("data/keyspaces/{space}/current");
+        for (at, bit) in [(0, 0), (0, 1), (0, 3), (1, 0), (7, 7), (8, 0), (23, 7), (24, 0)] {
+            flip(&copy.join(&current), at, bit);
+            match open(&copy) {
+                Ok(_) => panic!("bit {bit} of byte {at} of {current} was flipped, and nothing was said"),
+                Err(error) => assert!(matches!(error, StoreError::Unreadable { .. }), "{error}"),
+            }
+            flip(&copy.join(&current), at, bit);
+        }
+    }
+    assert_eq!(pending(&mut open(&copy).unwrap()).unwrap().0.len() as u64, RECORDS);
+}
+
+/// What is in tables says nothing about what was committed last.
+#[test]
+fn timers_without_the_journal_that_tells_of_their_commits_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let sound = directory.path().join("sound");
+    let (mut store, fence) = open_owned(&sound);
+    // Enough for a table.
+    for group in (0..12_000).collect::<Vec<_>>().chunks(1000) {
+        store.commit(fence, &group.iter().map(|number| put(*number, 1900)).collect::<Vec<_>>()).unwrap();
+    }
+    drop(store);
+    let journal = journal(&sound);
+    let length = fs::metadata(&journal).unwrap().len() as usize;
+    for damage in [vec![0; length], vec![7; length]] {
+        fs::write(&journal, damage).unwrap();
+        let error = open(&sound).unwrap_err();
+        assert!(error.to_string().contains("journal is damaged"), "{error}");
     }
 }

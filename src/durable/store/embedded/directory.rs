@@ -10,6 +10,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::xxh3_128;
+
 use super::layout::{FORMAT, Space};
 use crate::durable::store::StoreError;
 
@@ -200,11 +202,25 @@ fn check_database(data: &Path) -> Result<(), String> {
         }
     }
     // One for names, which has the first number, and ours. Those that are not whole would be removed without a word.
-    for number in 0..=Space::ALL.len() {
-        let current = keyspaces.join(number.to_string()).join("current");
-        if !current.metadata().is_ok_and(|file| file.len() > 0) {
-            return Err(format!("{} is missing or empty", current.display()));
-        }
+    (0..=Space::ALL.len()).try_for_each(|number| check_tables(&keyspaces.join(number.to_string())))
+}
+
+/// Whether the file `current` of a key space leads to the list of its tables: the database does not look at the checksum in
+/// it, and where an older list is still there it would take that, and remove all newer tables.
+fn check_tables(keyspace: &Path) -> Result<(), String> {
+    let current = keyspace.join("current");
+    let bytes = fs::read(&current).unwrap_or_default();
+    if bytes.is_empty() {
+        return Err(format!("{} is missing or empty", current.display()));
+    }
+    let damaged = || format!("{} is damaged", current.display());
+    // The number of the list, its checksum, and that it is one of XXH3.
+    let (number, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+    let (checksum, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let list = keyspace.join(format!("v{}", u64::from_le_bytes(*number)));
+    let content = fs::read(&list).map_err(|error| format!("{}: {error}", list.display()))?;
+    if rest != [0] || xxh3_128(&content) != u128::from_le_bytes(*checksum) {
+        return Err(format!("{} or {} is damaged", current.display(), list.display()));
     }
     Ok(())
 }

@@ -22,6 +22,10 @@ const END: [u8; 4] = *b"FJL\x03";
 pub(super) fn prepare(data: &Path) -> Result<(), String> {
     let mut journals = journals(data).map_err(|error| format!("{}: {error}", data.display()))?;
     journals.sort_unstable();
+    // One may be empty, but there always is one.
+    if journals.is_empty() {
+        return Err(format!("there is no journal in {}", data.display()));
+    }
     let active = journals.pop();
     let sealed = journals.iter().map(|journal| (journal, true)).chain(active.iter().map(|journal| (journal, false)));
     for ((_, path), is_sealed) in sealed {

@@ -173,7 +173,7 @@ impl EmbeddedStore {
         journals::prepare(&directory.data()).map_err(|reason| unreadable(directory.path(), &reason))?;
         let engine =
             Engine::open(&directory.data(), options.cache).map_err(|error| unreadable(directory.path(), &error))?;
-        Ok(Self {
+        let store = Self {
             engine: Some(Arc::new(engine)),
             directory: Arc::new(directory),
             options,
@@ -184,7 +184,15 @@ impl EmbeddedStore {
             since_reopened: None,
             #[cfg(test)]
             faults: faults::Faults::default(),
-        })
+        };
+        // Every commit writes the state of its shard. Without any, timers that are in tables outlived the journal.
+        if store.shards()?.is_empty() && store.engine()?.space(Space::Pending).iter().next().is_some() {
+            return Err(unreadable(
+                store.path(),
+                &"there are timers, and nothing that was committed: a journal is damaged",
+            ));
+        }
+        Ok(store)
     }
 
     /// Where it is.
