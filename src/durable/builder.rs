@@ -159,7 +159,8 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// At most so many bytes of messages are in memory, besides what is being delivered. 256 MiB unless said otherwise.
+    /// At most so many bytes of messages are in memory, besides what is being delivered; one is, however large it is. 256 MiB
+    /// unless said otherwise.
     pub const fn loaded_bytes(mut self, bytes: usize) -> Self {
         self.config.loaded_bytes = bytes;
         self

@@ -131,12 +131,12 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// There is no room for the rest of a millisecond. If little of it was loaded that is left to the next time, so that all
-    /// of it comes in the order of the requests.
+    /// There is no room for the rest of a millisecond. If little of what is in memory is of it, it is left to the next time, so
+    /// that all of it comes in the order of the requests.
     fn leave_incomplete(&mut self) {
         let Some(due) = self.frontier.incomplete() else { return };
         let of_it: Vec<_> = self.to_arm.iter().filter(|turn| turn.due == due).map(|turn| turn.id).collect();
-        if of_it.len() < self.config.loaded / 2 {
+        if of_it.len() < self.table.len() / 2 {
             of_it.into_iter().for_each(|id| self.leave_on_disk(id, due));
         }
     }
@@ -183,9 +183,10 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Takes out what is due last while there is too much.
+    /// Takes out what is due last while there is too much. One is always left, however large it is: else nothing would go on.
     fn evict(&mut self) {
-        while self.table.len() > self.config.loaded.max(1) || self.table.bytes() > self.config.loaded_bytes {
+        let (most, most_bytes) = (self.config.loaded, self.config.loaded_bytes);
+        while self.table.len() > 1 && (self.table.len() > most || self.table.bytes() > most_bytes) {
             let Some(last) = self.table.last() else { return };
             self.leave_on_disk(last.id, last.due);
         }

@@ -255,3 +255,34 @@ fn a_page_of_a_list_is_bounded_in_bytes() {
     }
     assert_eq!(seen, Vec::from_iter(0..40));
 }
+
+#[test]
+fn more_bytes_of_one_millisecond_than_fit_into_memory_are_all_delivered() {
+    let mut world = World::new();
+    world.config.loaded_bytes = 100_000;
+    world.reopen();
+    let mut expected = BTreeSet::new();
+    for nth in 0..300 {
+        let due = if nth < 290 { 70_000 } else { 70_000 + nth };
+        let record = Record { payload: vec![7; 2000].into(), ..world.record(due) };
+        expected.insert((due, record.id, 1));
+        world.schedule_record(record, OnKey::KeepExisting).unwrap();
+    }
+    assert!(BTreeSet::from_iter(world.run_to(71_000)) == expected);
+}
+
+#[test]
+fn one_that_is_larger_than_all_that_may_be_in_memory_is_delivered_alone() {
+    let mut world = World::new();
+    world.config.loaded_bytes = 100;
+    world.reopen();
+    let mut expected = vec![];
+    for due in 0..20 {
+        let size = if due % 3 == 0 { 1000 } else { 40 };
+        let record = Record { payload: vec![7; size].into(), ..world.record(due) };
+        expected.push((due, record.id, 1));
+        world.schedule_record(record, OnKey::KeepExisting).unwrap();
+        assert!(world.loaded() <= 2);
+    }
+    assert_eq!(world.run_to(20), expected);
+}
