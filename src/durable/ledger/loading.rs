@@ -107,9 +107,7 @@ impl<H: Horizon> Ledger<H> {
         if !self.is_filling {
             let half = self.config.horizon / 2 + Duration::from_millis(1);
             let is_near = !self.frontier.covers(now.wall.saturating_add(half));
-            let has_room =
-                self.table.len() <= self.config.loaded / 2 && self.table.bytes() <= self.config.loaded_bytes / 2;
-            self.is_filling = is_near && has_room;
+            self.is_filling = is_near && self.make_room();
         }
         let mut loaded = 0;
         while self.is_filling && loaded < TURN {
@@ -128,6 +126,23 @@ impl<H: Horizon> Ledger<H> {
                 self.take_loaded(found.record);
             }
             self.recovery_goes_on();
+        }
+    }
+
+    /// Whether there is room for what comes next, once what is due later has gone: it may have been loaded before something
+    /// earlier was left on disk.
+    fn make_room(&mut self) -> bool {
+        loop {
+            if self.table.len() <= self.config.loaded / 2 && self.table.bytes() <= self.config.loaded_bytes / 2 {
+                return true;
+            }
+            if self.table.last_due().is_none_or(|due| due <= self.frontier.bound()) {
+                return false;
+            }
+            match self.table.last().filter(|last| last.due > self.frontier.bound()) {
+                Some(last) => self.leave_on_disk(last.id, last.due),
+                None => return false,
+            }
         }
     }
 

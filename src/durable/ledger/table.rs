@@ -152,6 +152,11 @@ impl<T> Table<T> {
         self.order.first().map(|turn| turn.due)
     }
 
+    /// The latest due time.
+    pub(super) fn last_due(&self) -> Option<DueTime> {
+        self.order.last().map(|turn| turn.due)
+    }
+
     /// The pending one that comes last, and is not being changed.
     pub(super) fn last(&self) -> Option<Turn> {
         let may_go = |turn: &&Turn| {

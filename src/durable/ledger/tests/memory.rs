@@ -286,3 +286,17 @@ fn one_that_is_larger_than_all_that_may_be_in_memory_is_delivered_alone() {
     }
     assert_eq!(world.run_to(20), expected);
 }
+
+#[test]
+fn what_is_overdue_when_its_route_goes_on_does_not_wait_for_what_is_due_later() {
+    let mut world = World::holding(20);
+    let overdue: Vec<_> = (0..30).map(|due| of_route(&mut world, "deaf", due)).collect();
+    world.pass(100);
+    world.turn(vec![stall("deaf")]);
+    let later: Vec<_> = (0..40).map(|nth| of_route(&mut world, "other", 20_000 + nth)).collect();
+    assert_eq!(world.loaded(), 20, "they have all the memory");
+    world.turn(vec![go_on("deaf")]);
+    assert_eq!(world.run_to(100), overdue.iter().map(|id| (100, *id, 1)).collect::<Vec<_>>());
+    let delivered = world.run_to(30_000);
+    assert_eq!(delivered, (20_000..).zip(&later).map(|(time, id)| (time, *id, 1)).collect::<Vec<_>>());
+}
