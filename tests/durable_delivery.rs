@@ -4,11 +4,13 @@
 
 mod durable_support;
 
+use std::sync::{Arc, Mutex};
+
 use actix::prelude::*;
-use actix_timers::durable::store::MemoryDisk;
+use actix_timers::durable::store::{Change, Counts, Fence, Found, Lease, MemoryDisk, Outcome, Page, Part, Position};
 use actix_timers::durable::{
-    DecodeError, Durable, DurableFilter, DurableMessage, DurableOptions, DurableState, DurableTimers, HandlerError,
-    RetryPolicy, RouteOptions, Schedule,
+    DecodeError, DueTime, Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState,
+    DurableTimers, HandlerError, RetryPolicy, RouteOptions, Schedule, StoreError, TimerStore,
 };
 use actix_timers::testing;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,7 @@ on_every_store! {
     the_policy_of_a_timer_comes_before_that_of_its_route
     a_handler_that_does_not_end_in_time_has_failed
     a_message_that_took_too_long_before_its_handler_began_is_withdrawn
+    a_message_whose_time_is_over_is_withdrawn_though_its_recipient_wakes_at_that_moment
     a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
     an_open_route_takes_timers_and_delivers_them_once_it_is_connected
     a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
@@ -151,6 +154,88 @@ fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn(medium: im
         tell.send(()).unwrap();
         run_to(&clock, 20_000).await;
         assert_eq!(diary.attempts(), [(1110, 1, 2)], "the first was never handled");
+    });
+}
+
+/// It takes no messages for a while after the first.
+struct Sleeper {
+    sleep: Option<oneshot::Receiver<()>>,
+    got: Arc<Mutex<Vec<(u32, u32)>>>,
+}
+
+impl Actor for Sleeper {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Sleeper {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, note: Durable<Note>, ctx: &mut Context<Self>) -> Self::Result {
+        self.got.lock().unwrap().push((note.message.0, note.attempt));
+        if let Some(sleep) = self.sleep.take() {
+            ctx.wait(sleep.into_actor(self).map(|_, _, _| ()));
+        }
+        Ok(())
+    }
+}
+
+/// Wakes the sleeper when it writes that a message comes again.
+struct WakingStore<S>(S, Option<oneshot::Sender<()>>);
+
+impl<S: TimerStore> TimerStore for WakingStore<S> {
+    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
+        self.0.acquire(shard)
+    }
+
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+        if changes.iter().any(|change| matches!(change, Change::Move { .. })) {
+            self.1.take().into_iter().for_each(|wake| drop(wake.send(())));
+        }
+        self.0.commit(fence, changes)
+    }
+
+    fn load(
+        &mut self,
+        part: Part,
+        shard: u16,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.0.load(part, shard, after, until, limit)
+    }
+
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
+    }
+
+    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(shard, key)
+    }
+
+    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
+        self.0.counts(shard)
+    }
+}
+
+fn a_message_whose_time_is_over_is_withdrawn_though_its_recipient_wakes_at_that_moment(medium: impl Medium) {
+    life(0, async |clock| {
+        let (wake, sleep) = oneshot::channel();
+        let got = Arc::default();
+        let sleeper = Sleeper { sleep: Some(sleep), got: Arc::clone(&got) }.start();
+        let options = RouteOptions::new().retry(quick());
+        let timers = DurableTimers::builder(WakingStore(medium.open(), Some(wake)))
+            .clock(clock.clone())
+            .route_with::<Note>(ROUTE, sleeper, options)
+            .start()
+            .unwrap();
+        for note in 1..=9 {
+            let _ = timers.schedule_at(ROUTE, at(0), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 1099).await;
+        assert_eq!(*got.lock().unwrap(), [(1, 1)]);
+        run_to(&clock, 1100).await;
+        assert_eq!(got.lock().unwrap()[1..], [2, 3, 4, 5, 6, 7, 8, 9].map(|note| (note, 2)));
     });
 }
 

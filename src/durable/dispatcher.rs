@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
@@ -24,7 +23,7 @@ use super::journal::Journal;
 use super::ledger::{Answer, Request, Verdict};
 use super::lines::Line;
 use super::record::{Progress, Record, RetryPolicy};
-use super::routes::{Answer as HandlerAnswer, Parcel, Route, Routes};
+use super::routes::{Answer as HandlerAnswer, Parcel, Route, Routes, Withdrawal, withdrawable};
 use super::store::StoreError;
 use super::timers::DurableTimers;
 use super::trace;
@@ -126,7 +125,7 @@ struct Delivery {
     retry: RetryPolicy,
     /// On the clock of the timer actor.
     deadline: Option<Duration>,
-    answering: JoinHandle<()>,
+    withdrawal: Withdrawal,
 }
 
 /// What a stop waits for.
@@ -307,11 +306,13 @@ impl DurableTimerActor {
             journal.meters().delivered(self.now().saturating_since(record.progress.due));
         }
         let (dispatcher, id) = (ctx.address(), record.id);
-        let answering = actix::spawn(async move {
-            let answer = answering.await;
-            dispatcher.do_send(Answered { id, answer });
+        let (answering, withdrawal) = withdrawable(answering);
+        actix::spawn(async move {
+            if let Some(answer) = answering.await {
+                dispatcher.do_send(Answered { id, answer });
+            }
         });
-        self.in_flight.insert(id, Delivery { route, progress: record.progress, retry, deadline, answering });
+        self.in_flight.insert(id, Delivery { route, progress: record.progress, retry, deadline, withdrawal });
         if let Some(deadline) = deadline {
             self.timeouts.insert((deadline, id));
         }
@@ -327,12 +328,13 @@ impl DurableTimerActor {
 
     /// A delivery has ended: the ledger is told what that leads to.
     fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
-        let Some(Delivery { route, progress, retry, deadline, answering }) = self.in_flight.remove(&id) else { return };
+        let Some(Delivery { route, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id) else {
+            return;
+        };
         if let Some(deadline) = deadline {
             self.timeouts.remove(&(deadline, id));
         }
-        // Dropped before it has answered, a message whose handler has not begun is withdrawn.
-        answering.abort();
+        withdrawal.withdraw();
         self.lines[route].return_place();
         let verdict = verdict(&progress, &retry, answer, id, self.now());
         if let Verdict::Bury { reason } = &verdict {
@@ -535,7 +537,7 @@ impl Handler<GraceIsOver> for DurableTimerActor {
     fn handle(&mut self, _: GraceIsOver, ctx: &mut Context<Self>) {
         // Their claims stay in the store: the next start delivers them as the next attempt.
         for (_, delivery) in self.in_flight.drain() {
-            delivery.answering.abort();
+            delivery.withdrawal.withdraw();
         }
         self.timeouts.clear();
         self.stop_if_done(ctx);

@@ -1,11 +1,14 @@
 //! Routes: from the names in a record to an actor that lives now and a type that it understands.
 
 use std::any::{Any, TypeId};
+use std::cell::Cell;
 use std::collections::HashMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Poll, Waker};
 
 use actix::{MailboxError, Recipient};
 use futures_util::FutureExt;
@@ -62,6 +65,44 @@ impl Default for RouteOptions {
 pub(super) type Answer = Result<Result<(), HandlerError>, MailboxError>;
 /// An answer to come. Dropped before that, the message is withdrawn if its handler has not begun.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Takes back a message whose handler has not begun.
+pub(super) struct Withdrawal(Rc<Cell<Waiting>>);
+
+#[derive(Default)]
+enum Waiting {
+    /// Nobody waits: it was answered, or withdrawn.
+    #[default]
+    Over,
+    ForAnswer(Answering, Option<Waker>),
+}
+
+impl Withdrawal {
+    /// From now on its handler does not begin. (That of a task which is aborted could, until the task is looked at.)
+    pub(super) fn withdraw(self) {
+        if let Waiting::ForAnswer(answering, waker) = self.0.take() {
+            drop(answering);
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// Waits for an answer; for none when the message is withdrawn.
+pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option<Answer>>, Withdrawal) {
+    let waiting = Rc::new(Cell::new(Waiting::ForAnswer(answering, None)));
+    let withdrawal = Withdrawal(Rc::clone(&waiting));
+    let answer = poll_fn(move |cx| match waiting.take() {
+        Waiting::Over => Poll::Ready(None),
+        Waiting::ForAnswer(mut answering, _) => match answering.as_mut().poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => {
+                waiting.set(Waiting::ForAnswer(answering, Some(cx.waker().clone())));
+                Poll::Pending
+            }
+        },
+    });
+    (answer, withdrawal)
+}
 
 /// A message that was read, on its way to its recipient.
 pub(super) trait Parcel: Send {
