@@ -12,7 +12,7 @@ use actix_timers::durable::{
     DecodeError, DueTime, Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState,
     DurableTimers, HandlerError, RetryPolicy, RouteOptions, Schedule, StoreError, TimerStore,
 };
-use actix_timers::testing;
+use actix_timers::{TimerActor, testing};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -189,7 +189,7 @@ impl<S: TimerStore> TimerStore for WakingStore<S> {
 
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
         if changes.iter().any(|change| matches!(change, Change::Move { .. })) {
-            self.1.take().into_iter().for_each(|wake| drop(wake.send(())));
+            self.1.take().into_iter().for_each(|wake| _ = wake.send(()));
         }
         self.0.commit(fence, changes)
     }
@@ -638,5 +638,40 @@ fn on_the_real_clock_a_thread_of_its_own_writes() {
         timers.stop().await.unwrap();
         assert!(matches!(timers.counts().await, Err(actix_timers::durable::DurableError::Closed)));
         assert_eq!(diary.len(), 101);
+    });
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Nothing;
+
+struct Idler;
+
+impl Actor for Idler {
+    type Context = Context<Self>;
+}
+
+impl Handler<Nothing> for Idler {
+    type Result = ();
+
+    fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
+}
+
+#[test]
+fn what_the_wheel_had_no_room_for_is_delivered_when_it_has() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let wheel = TimerActor::builder().clock(clock.clone()).capacity(3).start().unwrap();
+        let idler = Idler.start();
+        let others = [(); 3].map(|()| wheel.schedule_after(&idler, ms(1_000_000), Nothing).unwrap());
+        let timers = diary.builder(&MemoryDisk::new(), &clock).timers(wheel.clone()).start().unwrap();
+        let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
+        run_to(&clock, 1000).await;
+        assert_eq!(diary.len(), 0);
+        let _ = others.map(|other| wheel.cancel(other));
+        // The clock of the runtime, which goes on by itself when nothing else is to be done.
+        tokio::time::sleep(ms(2000)).await;
+        clock.settle().await;
+        assert_eq!(diary.deliveries(), [(1000, 1)]);
     });
 }

@@ -35,6 +35,9 @@ const GROUP: usize = 1024;
 /// How long after a recipient was found to have stopped it is looked for again.
 const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
+/// How long to wait for room in the wheel, by the runtime's clock.
+const WAIT_FOR_ROOM: Duration = Duration::from_secs(1);
+
 /// How often it is shown for how long the store has been busy with a commit.
 const SHOW_LAG: Duration = Duration::from_secs(1);
 
@@ -55,6 +58,11 @@ pub(super) struct Due(pub(super) Arc<Record>);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct LookAgain;
+
+/// The ledger wanted to be called, and the wheel has no room for a timer that would do it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct LookAgainSoon;
 
 /// A route has another recipient.
 #[derive(Message)]
@@ -92,17 +100,17 @@ struct Answered {
 struct Pump;
 
 /// Some delivery may have taken too long.
-#[derive(Message)]
+#[derive(Clone, Message)]
 #[rtype(result = "()")]
 struct CheckTimeouts;
 
 /// Lines that stand still may go on.
-#[derive(Message)]
+#[derive(Clone, Message)]
 #[rtype(result = "()")]
 struct LookForRecipients;
 
 /// What was under way has had its time.
-#[derive(Message)]
+#[derive(Clone, Message)]
 #[rtype(result = "()")]
 struct GraceIsOver;
 
@@ -156,6 +164,8 @@ pub struct DurableTimerActor {
     timeouts: BTreeSet<(Duration, DurableId)>,
     next_check: Option<Duration>,
     looks_for_recipients: bool,
+    /// It looks again without the wheel.
+    looks_again_soon: bool,
     /// Is called when the mailbox is empty.
     is_pumping: bool,
     stopping: Option<Stopping>,
@@ -177,6 +187,7 @@ impl DurableTimerActor {
             timeouts: BTreeSet::new(),
             next_check: None,
             looks_for_recipients: false,
+            looks_again_soon: false,
             is_pumping: false,
             stopping: None,
         }
@@ -343,22 +354,33 @@ impl DurableTimerActor {
         self.submit(Request::Ended { id, progress, verdict });
     }
 
-    fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
+    /// A message to itself after a delay: by the wheel, or, if that has no room, by the runtime.
+    fn alarm<M>(&self, ctx: &mut Context<Self>, delay: Duration, message: M) -> Option<TimerId>
+    where
+        M: Message<Result = ()> + Clone + Send + 'static,
+        Self: Handler<M>,
+    {
+        let alarm = self.timers.schedule_after(ctx.address(), delay, message.clone()).ok();
+        if alarm.is_none() {
+            ctx.notify_later(message, delay);
+        }
+        alarm
+    }
+
+    fn set_timeout_alarm(&mut self, ctx: &mut Context<Self>) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
         // One that is set earlier looks again. Deliveries are short as a rule, so it seldom has to.
         if self.next_check.is_some_and(|next| next <= first) {
             return;
         }
         let delay = first.saturating_sub(self.timers.service().clock.now());
-        if self.timers.schedule_after(ctx.address(), delay, CheckTimeouts).is_ok() {
-            self.next_check = Some(first);
-        }
+        self.next_check = Some(first);
+        self.alarm(ctx, delay, CheckTimeouts);
     }
 
-    fn look_for_recipients_later(&mut self, ctx: &Context<Self>) {
-        if !self.looks_for_recipients {
-            let asked = self.timers.schedule_after(ctx.address(), LOOK_FOR_RECIPIENT, LookForRecipients);
-            self.looks_for_recipients = asked.is_ok();
+    fn look_for_recipients_later(&mut self, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.looks_for_recipients, true) {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
         }
     }
 
@@ -426,6 +448,19 @@ impl Handler<LookAgain> for DurableTimerActor {
     fn handle(&mut self, _: LookAgain, _: &mut Context<Self>) {
         self.timers.service().stir();
         self.submit(Request::LookAgain);
+    }
+}
+
+impl Handler<LookAgainSoon> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LookAgainSoon, ctx: &mut Context<Self>) {
+        if !std::mem::replace(&mut self.looks_again_soon, true) {
+            ctx.run_later(WAIT_FOR_ROOM, |actor, _| {
+                actor.looks_again_soon = false;
+                actor.submit(Request::LookAgain);
+            });
+        }
     }
 }
 
@@ -521,7 +556,7 @@ impl Handler<Stop> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
-        let over = self.timers.schedule_after(ctx.address(), grace, GraceIsOver).ok();
+        let over = self.alarm(ctx, grace, GraceIsOver);
         match &mut self.stopping {
             // The shorter time counts.
             Some(stopping) => stopping.done.push(done),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::Addr;
+use actix::{Addr, WeakAddr};
 
-use super::dispatcher::{Due, DurableTimerActor, LookAgain};
+use super::dispatcher::{Due, DurableTimerActor, LookAgain, LookAgainSoon};
 use super::due_time::DueTime;
 use super::ledger::Horizon;
 use super::record::Record;
@@ -16,13 +16,22 @@ pub(super) struct WheelHorizon {
     timers: Timers,
     due: Target<Due>,
     look_again: Target<LookAgain>,
+    actor: WeakAddr<DurableTimerActor>,
     at: Option<TimerId>,
     after: Option<TimerId>,
 }
 
 impl WheelHorizon {
     pub(super) fn new(timers: Timers, actor: &Addr<DurableTimerActor>) -> Self {
-        Self { timers, due: Target::from(actor), look_again: Target::from(actor), at: None, after: None }
+        let (due, look_again) = (Target::from(actor), Target::from(actor));
+        Self { timers, due, look_again, actor: actor.downgrade(), at: None, after: None }
+    }
+
+    /// The wheel has no room for another timer, not even for one that would say when it may have.
+    fn fall_back(&self, is_full: bool) {
+        if is_full && let Some(actor) = self.actor.upgrade() {
+            actor.do_send(LookAgainSoon);
+        }
     }
 
     fn replace(timers: &Timers, old: Option<TimerId>) {
@@ -47,10 +56,12 @@ impl Horizon for WheelHorizon {
     fn look_again_at(&mut self, due: DueTime) {
         Self::replace(&self.timers, self.at.take());
         self.at = self.timers.schedule_at(&self.look_again, due, LookAgain).ok();
+        self.fall_back(self.at.is_none());
     }
 
     fn look_again_after(&mut self, delay: Duration) {
         Self::replace(&self.timers, self.after.take());
         self.after = self.timers.schedule_after(&self.look_again, delay, LookAgain).ok();
+        self.fall_back(self.after.is_none());
     }
 }

@@ -74,7 +74,8 @@ impl<H: Horizon> Ledger<H> {
             Request::Ended { id, progress, verdict } => self.plan_ending(now, id, progress, verdict),
             Request::Stall { route, message_type } => self.stall(route, message_type),
             Request::GoOn { route, message_type } => self.go_on(&route, &message_type),
-            Request::LookAgain => {}
+            // It may have been called by something else than it asked for.
+            Request::LookAgain => self.looks_again_at = None,
             Request::Close { answer } => group.closing = Some(answer),
         }
     }
