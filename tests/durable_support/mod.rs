@@ -72,6 +72,7 @@ impl Medium for MemoryDisk {
 }
 
 /// Each of these tests on each store.
+#[allow(unused_macros, reason = "not all have such tests")]
 macro_rules! on_every_store {
     ($($test:ident)*) => {
         mod in_memory {
@@ -82,6 +83,7 @@ macro_rules! on_every_store {
         }
     };
 }
+#[allow(unused_imports, reason = "not all have such tests")]
 pub(crate) use on_every_store;
 
 /// A directory with an embedded store.
