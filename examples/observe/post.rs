@@ -11,7 +11,7 @@ use actix_timers::durable::{
     EmbeddedStore, HandlerError, RetryPolicy, RouteOptions, Schedule, TimerStore,
 };
 use actix_web::rt::task::JoinHandle;
-use actix_web::rt::time::interval;
+use actix_web::rt::time::{interval, sleep};
 use serde::{Deserialize, Serialize};
 
 const ROUTE: &str = "letters";
@@ -29,7 +29,9 @@ const AHEAD: [Duration; 5] = [
 const TWICE: u64 = 10;
 const MOVED: u64 = 15;
 /// So many may wait for hours or days; when there are more, the first are taken back.
-const WAITING: usize = 20_000;
+const WAITING: usize = 4_000;
+/// On the way to the door.
+const WALK: Duration = Duration::from_millis(500);
 /// One letter in so many finds nobody at home at first, and one has a wrong address.
 const NOBODY_AT_HOME: u64 = 21;
 const WRONG_ADDRESS: u64 = 501;
@@ -53,16 +55,19 @@ impl Actor for Postman {
 }
 
 impl Handler<Durable<Letter>> for Postman {
-    type Result = Result<(), HandlerError>;
+    type Result = ResponseFuture<Result<(), HandlerError>>;
 
     fn handle(&mut self, letter: Durable<Letter>, _: &mut Context<Self>) -> Self::Result {
-        if letter.number.is_multiple_of(WRONG_ADDRESS) {
-            return Err(HandlerError::permanent("there is no such address"));
-        }
-        if letter.number.is_multiple_of(NOBODY_AT_HOME) && letter.attempt == 1 {
-            return Err(HandlerError::new("nobody is at home"));
-        }
-        Ok(())
+        Box::pin(async move {
+            sleep(WALK).await;
+            if letter.number.is_multiple_of(WRONG_ADDRESS) {
+                return Err(HandlerError::permanent("there is no such address"));
+            }
+            if letter.number.is_multiple_of(NOBODY_AT_HOME) && letter.attempt == 1 {
+                return Err(HandlerError::new("nobody is at home"));
+            }
+            Ok(())
+        })
     }
 }
 

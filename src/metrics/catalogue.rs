@@ -131,12 +131,12 @@ catalogue! {
     STORE_IN_FLIGHT = gauge("actix_timers_store_in_flight", Unit::Count, &[], "Deliveries of durable timers that have begun and not ended").durable();
     STORE_PARKED = gauge("actix_timers_store_parked", Unit::Count, &[], "Durable timers set aside, since this build knows no route or decoder for them").durable();
     STORE_DEAD_LETTERS = gauge("actix_timers_store_dead_letters", Unit::Count, &[], "Dead letters kept in the store").durable();
+    STORE_INTERRUPTED = gauge("actix_timers_store_interrupted", Unit::Count, &[], "Deliveries that had begun when the last process ended: they came again, with the next attempt number").durable();
     STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "How long the oldest request that is not on disk yet has been waiting; 0 if none is").durable();
     STORE_OVERDUE = gauge("actix_timers_store_overdue_seconds", Unit::Seconds, &[], "How long the first durable timer that is due and has not ended has been due; 0 if none is due").durable();
     STORE_FAILED = gauge("actix_timers_store_failed", Unit::Count, &[], "1 if the store has failed and acknowledges nothing any more, else 0").durable();
     STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "What the store could not do: commit, load, read, decode, lease or back_up").durable();
     RECOVERED = counter("actix_timers_recovered_total", &[], "Durable timers that were overdue or being delivered when the process started, and have been loaded").durable();
-    INTERRUPTED = counter("actix_timers_interrupted_total", &[], "Deliveries that had begun when the last process ended: they come again, with the next attempt number").durable();
     DUPLICATES_SUPPRESSED = counter("actix_timers_duplicates_suppressed_total", &[], "Requests answered with the id of the timer that has their key already").durable();
     DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged: they are on disk").durable();
     DURABLE_RESCHEDULED = counter("actix_timers_durable_rescheduled_total", &[], "Durable timers moved to another due time on request").durable();

@@ -139,12 +139,12 @@ struct Board {
     cancelled: Tally,
     duplicates: Tally,
     recovered: Tally,
-    interrupted: Tally,
     deliveries: [Tally; Ending::ALL.len()],
     errors: [Tally; StoreOp::ALL.len()],
     pending: Level,
     parked: Level,
     dead_letters: Level,
+    interrupted: Level,
     loaded: Level,
     in_flight: Level,
     loaded_ahead: Gauge,
@@ -174,13 +174,13 @@ impl DurableMeters {
                 cancelled: plain(names::DURABLE_CANCELLED.name),
                 duplicates: plain(names::DUPLICATES_SUPPRESSED.name),
                 recovered: plain(names::RECOVERED.name),
-                interrupted: plain(names::INTERRUPTED.name),
                 deliveries: Ending::ALL
                     .map(|how| Tally::new(labelled(names::DURABLE_DELIVERIES.name, "outcome", how.name()))),
                 errors: StoreOp::ALL.map(|op| Tally::new(labelled(names::STORE_ERRORS.name, "op", op.name()))),
                 pending: level(names::STORE_PENDING.name),
                 parked: level(names::STORE_PARKED.name),
                 dead_letters: level(names::STORE_DEAD_LETTERS.name),
+                interrupted: level(names::STORE_INTERRUPTED.name),
                 loaded: level(names::STORE_LOADED.name),
                 in_flight: level(names::STORE_IN_FLIGHT.name),
                 loaded_ahead: plain_gauge(names::STORE_LOADED_AHEAD.name),
@@ -256,7 +256,7 @@ mod tests {
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
         let plain = series.iter().filter(|line| !line.contains("quantile")).count();
-        assert_eq!(plain, 9 + 6 + StoreOp::ALL.len() + Ending::ALL.len() + 3 * 2, "{page}");
+        assert_eq!(plain, 10 + 5 + StoreOp::ALL.len() + Ending::ALL.len() + 3 * 2, "{page}");
         assert!(series.iter().all(|line| line.ends_with(" 0")), "{page}");
     }
 
@@ -306,7 +306,7 @@ mod tests {
             (names::DURABLE_CANCELLED, String::new()),
             (names::DUPLICATES_SUPPRESSED, String::new()),
             (names::RECOVERED, String::new()),
-            (names::INTERRUPTED, String::new()),
+            (names::STORE_INTERRUPTED, String::new()),
             outcome("complete"),
             outcome("retry"),
             outcome("dead_letter"),
