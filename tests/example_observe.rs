@@ -23,7 +23,7 @@ use actix::prelude::*;
 use actix_timers::{TimerActor, Timers};
 
 use crate::args::{Options, Request};
-use crate::incident::Incident;
+use crate::incident::{Incident, Scene};
 use crate::shop::Shop;
 
 fn parse(arguments: &[&str]) -> Result<Request, String> {
@@ -57,10 +57,11 @@ fn durable_timers_need_a_directory_and_the_feature() {
 #[test]
 fn every_incident_is_offered_and_explained() {
     let readme = include_str!("../dashboards/README.md");
-    for incident in Incident::ALL {
+    for &incident in Incident::ALL {
         assert!(args::help().contains(incident.name()), "{incident}");
         assert!(readme.contains(&format!("\n| `{}` |", incident.name())), "{incident}");
-        assert!(parse(&["--incident", incident.name()]).is_ok());
+        let alone = parse(&["--incident", incident.name()]);
+        assert_eq!(alone.is_err_and(|wrong| wrong.contains("needs --store")), incident.needs_store(), "{incident}");
     }
 }
 
@@ -75,7 +76,13 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
         tokio::time::sleep(WHILE).await;
         let calm = timers.inspect().accounts;
         assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: before it, all is well");
-        let _ = tokio::time::timeout(WHILE, incident.happen(&timers, &shop)).await;
+        let scene = Scene {
+            timers: timers.clone(),
+            shop,
+            #[cfg(feature = "durable")]
+            letters: None,
+        };
+        let _ = tokio::time::timeout(WHILE, incident.happen(&scene)).await;
         check(&timers);
     });
 }
@@ -108,20 +115,25 @@ fn an_overload_is_refused() {
     during(Incident::Overload, 20_000, |timers| assert!(timers.inspect().accounts.refused_capacity > 0));
 }
 
-/// A minute of letters, in virtual time.
+/// A minute of letters, in virtual time, and then the incident.
 #[cfg(feature = "durable")]
 #[test]
-fn letters_are_delivered_tried_again_and_buried() {
-    let store = actix_timers::durable::MemoryStore::new();
+fn letters_are_delivered_and_only_those_with_a_wrong_address_are_buried() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
-        let post = post::start(store).unwrap();
-        let letters = actix::spawn(post::write(post.clone()));
+        let letters = post::start(actix_timers::durable::MemoryStore::new()).unwrap();
+        let writing = actix::spawn(post::write(letters.clone()));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        letters.abort();
-        let counts = post.counts().await.unwrap();
+        writing.abort();
+        let counts = letters.counts().await.unwrap();
         assert!(counts.pending > 2_000 && counts.pending < 4_500, "those for later: {counts:?}");
-        assert!(counts.dead > 0 && counts.parked == 0, "{counts:?}");
-        post.stop().await.unwrap();
+        assert_eq!((counts.dead, counts.parked), (0, 0), "before it, all is well");
+
+        let timers = TimerActor::builder().start().unwrap();
+        let scene = Scene { shop: Shop::open(&timers), timers, letters: Some(letters.clone()) };
+        let _ = tokio::time::timeout(WHILE, Incident::WrongAddress.happen(&scene)).await;
+        let counts = letters.counts().await.unwrap();
+        assert!(counts.dead > 5 && counts.parked == 0, "{counts:?}");
+        letters.stop().await.unwrap();
     });
 }

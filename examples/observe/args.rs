@@ -55,8 +55,8 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Reque
             "--help" | "-h" => return Ok(Request::Help),
             "--incident" => {
                 let name = arguments.next().ok_or("--incident needs a name")?;
-                let found = Incident::ALL.into_iter().find(|incident| incident.name() == name);
-                incident = Some(found.ok_or_else(|| format!("there is no incident '{name}'"))?);
+                let found = Incident::ALL.iter().find(|incident| incident.name() == name);
+                incident = Some(*found.ok_or_else(|| format!("there is no incident '{name}'"))?);
             }
             "--store" if cfg!(feature = "durable") => {
                 store = Some(PathBuf::from(arguments.next().ok_or("--store needs a directory")?));
@@ -66,6 +66,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Reque
             _ if address.is_some() => return Err(format!("one address is enough: '{argument}'")),
             _ => address = Some(argument),
         }
+    }
+    if let Some(incident) = incident.filter(|incident| incident.needs_store() && store.is_none()) {
+        return Err(format!("the incident '{}' needs --store DIR", incident.name()));
     }
     Ok(Request::Run(Options { address: address.unwrap_or_else(|| ADDRESS.to_owned()), incident, store }))
 }

@@ -4,10 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use actix::prelude::*;
+#[cfg(feature = "durable")]
+use actix_timers::durable::DurableTimers;
 use actix_timers::{Target, Timers};
 use actix_web::rt::time::{interval, sleep};
 
 use crate::clerk::{Clerk, Ship};
+#[cfg(feature = "durable")]
+use crate::post;
 use crate::shop::{Block, Remind, Shop, Strike};
 
 const CALM: Duration = Duration::from_secs(60);
@@ -22,6 +26,17 @@ pub(crate) enum Incident {
     BlockedThread,
     Burst,
     Overload,
+    #[cfg(feature = "durable")]
+    WrongAddress,
+}
+
+/// Where it happens.
+pub(crate) struct Scene {
+    pub(crate) timers: Timers,
+    pub(crate) shop: Addr<Shop>,
+    /// There are letters if there is a store.
+    #[cfg(feature = "durable")]
+    pub(crate) letters: Option<DurableTimers>,
 }
 
 impl fmt::Display for Incident {
@@ -31,8 +46,15 @@ impl fmt::Display for Incident {
 }
 
 impl Incident {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::StuckRecipient, Self::StoppedRecipient, Self::BlockedThread, Self::Burst, Self::Overload];
+    pub(crate) const ALL: &[Self] = &[
+        Self::StuckRecipient,
+        Self::StoppedRecipient,
+        Self::BlockedThread,
+        Self::Burst,
+        Self::Overload,
+        #[cfg(feature = "durable")]
+        Self::WrongAddress,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -41,6 +63,8 @@ impl Incident {
             Self::BlockedThread => "blocked-thread",
             Self::Burst => "burst",
             Self::Overload => "overload",
+            #[cfg(feature = "durable")]
+            Self::WrongAddress => "wrong-address",
         }
     }
 
@@ -51,52 +75,64 @@ impl Incident {
             Self::BlockedThread => "a handler blocks the thread of the timer actor, half of the time",
             Self::Burst => "very many timers fall due at one moment",
             Self::Overload => "more timers than there is room for",
+            #[cfg(feature = "durable")]
+            Self::WrongAddress => "letters that nobody can deliver become dead ones (needs --store)",
         }
     }
 
-    pub(crate) async fn again_and_again(self, timers: Timers, shop: Addr<Shop>) {
+    pub(crate) const fn needs_store(self) -> bool {
+        match self {
+            #[cfg(feature = "durable")]
+            Self::WrongAddress => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) async fn again_and_again(self, scene: Scene) {
         loop {
             sleep(CALM).await;
-            self.happen(&timers, &shop).await;
+            self.happen(&scene).await;
         }
     }
 
-    pub(crate) async fn happen(self, timers: &Timers, shop: &Addr<Shop>) {
-        self.begin(timers, shop);
+    pub(crate) async fn happen(self, scene: &Scene) {
+        self.begin(scene);
         let mut steps = interval(STEP);
         for _ in 0..LASTS.as_millis() / STEP.as_millis() {
             steps.tick().await;
-            self.go_on(timers, shop);
+            self.go_on(scene);
         }
     }
 
     /// What is done once.
-    fn begin(self, timers: &Timers, shop: &Addr<Shop>) {
+    fn begin(self, scene: &Scene) {
         match self {
-            Self::StuckRecipient => shop.do_send(Strike(LASTS)),
-            Self::Burst => remind(150_000, CALM, timers, shop),
-            Self::StoppedRecipient | Self::BlockedThread | Self::Overload => {}
+            Self::StuckRecipient => scene.shop.do_send(Strike(LASTS)),
+            Self::Burst => remind(150_000, CALM, scene),
+            _ => {}
         }
     }
 
     /// What is done at every step.
-    fn go_on(self, timers: &Timers, shop: &Addr<Shop>) {
+    fn go_on(self, scene: &Scene) {
         match self {
             Self::StoppedRecipient => {
                 let clerk = Clerk::default().start();
-                let _ = timers.schedule_after(&clerk, STEP, Ship);
+                let _ = scene.timers.schedule_after(&clerk, STEP, Ship);
             }
-            Self::BlockedThread => shop.do_send(Block(STEP / 2)),
-            Self::Overload => remind(4_000, LASTS, timers, shop),
+            Self::BlockedThread => scene.shop.do_send(Block(STEP / 2)),
+            Self::Overload => remind(4_000, LASTS, scene),
+            #[cfg(feature = "durable")]
+            Self::WrongAddress => scene.letters.iter().for_each(post::hand_in_with_a_wrong_address),
             Self::StuckRecipient | Self::Burst => {}
         }
     }
 }
 
 /// Reminders for the same moment. What is refused shows in the metrics.
-fn remind(number: u32, ahead: Duration, timers: &Timers, shop: &Addr<Shop>) {
-    let customer: Target<Remind> = shop.into();
+fn remind(number: u32, ahead: Duration, scene: &Scene) {
+    let customer: Target<Remind> = (&scene.shop).into();
     for _ in 0..number {
-        let _ = timers.schedule_after(customer.clone(), ahead, Remind);
+        let _ = scene.timers.schedule_after(customer.clone(), ahead, Remind);
     }
 }

@@ -33,6 +33,7 @@ use actix_timers::TimerActor;
 use actix_web::{App, HttpServer, web};
 
 use crate::args::{Options, Request};
+use crate::incident::Scene;
 use crate::page::Pages;
 use crate::shop::Shop;
 
@@ -89,7 +90,13 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let shop = Shop::open(&timers);
     if let Some(incident) = options.incident {
         println!("incident: {incident}, after each minute of calm");
-        actix_web::rt::spawn(incident.again_and_again(timers.clone(), shop.clone()));
+        let scene = Scene {
+            timers: timers.clone(),
+            shop: shop.clone(),
+            #[cfg(feature = "durable")]
+            letters: post.timers(),
+        };
+        actix_web::rt::spawn(incident.again_and_again(scene));
     }
 
     // Until Ctrl-C.

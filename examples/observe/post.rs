@@ -32,9 +32,8 @@ const MOVED: u64 = 15;
 const WAITING: usize = 4_000;
 /// On the way to the door.
 const WALK: Duration = Duration::from_millis(500);
-/// One letter in so many finds nobody at home at first, and one has a wrong address.
-const NOBODY_AT_HOME: u64 = 21;
-const WRONG_ADDRESS: u64 = 501;
+/// One letter in so many finds nobody at home at first.
+const NOBODY_AT_HOME: u64 = 201;
 /// So many dead letters are kept; somebody looks after them now and then.
 const DEAD_LETTERS: usize = 20;
 const LOTS_BETWEEN_LOOKS: u64 = 100;
@@ -42,6 +41,9 @@ const LOTS_BETWEEN_LOOKS: u64 = 100;
 #[derive(Serialize, Deserialize)]
 struct Letter {
     number: u64,
+    /// Nobody will ever be found there.
+    #[serde(default)]
+    address_is_wrong: bool,
 }
 
 impl DurableMessage for Letter {
@@ -60,7 +62,7 @@ impl Handler<Durable<Letter>> for Postman {
     fn handle(&mut self, letter: Durable<Letter>, _: &mut Context<Self>) -> Self::Result {
         Box::pin(async move {
             sleep(WALK).await;
-            if letter.number.is_multiple_of(WRONG_ADDRESS) {
+            if letter.address_is_wrong {
                 return Err(HandlerError::permanent("there is no such address"));
             }
             if letter.number.is_multiple_of(NOBODY_AT_HOME) && letter.attempt == 1 {
@@ -84,6 +86,11 @@ impl Post {
         let timers = start(EmbeddedStore::open(directory).map_err(Arc::new).map_err(DurableBuildError::Store)?)?;
         let letters = actix_web::rt::spawn(write(timers.clone()));
         Ok(Self(Some((timers, letters))))
+    }
+
+    /// To hand in more letters.
+    pub(crate) fn timers(&self) -> Option<DurableTimers> {
+        self.0.as_ref().map(|(timers, _)| timers.clone())
     }
 
     /// Waits for what is being delivered. The rest stays in the store.
@@ -130,7 +137,7 @@ fn hand_in(timers: &DurableTimers, number: u64) -> Option<DurableId> {
     let ahead = AHEAD[kind];
     let request = move || {
         let options = DurableOptions::new().if_absent(number.to_string());
-        Schedule::after(ROUTE, ahead, Letter { number }).options(options)
+        Schedule::after(ROUTE, ahead, Letter { number, address_is_wrong: false }).options(options)
     };
     let letter = timers.schedule(request());
     let id = letter.id();
@@ -145,6 +152,14 @@ fn hand_in(timers: &DurableTimers, number: u64) -> Option<DurableId> {
         }
     });
     (kind >= AHEAD.len() - 2).then_some(id)
+}
+
+/// A letter that can only become a dead one.
+pub(crate) fn hand_in_with_a_wrong_address(timers: &DurableTimers) {
+    let letter = timers.schedule_after(ROUTE, AHEAD[0], Letter { number: 0, address_is_wrong: true });
+    actix_web::rt::spawn(async move {
+        let _ = letter.await;
+    });
 }
 
 async fn take_back(timers: DurableTimers, letters: Vec<DurableId>) {
