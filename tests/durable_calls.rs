@@ -5,6 +5,7 @@
 mod durable_support;
 
 use std::future::{Future as _, poll_fn};
+use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context as Polling, Poll};
@@ -245,6 +246,10 @@ fn timers_are_listed_by_route_key_and_due_range_a_page_at_a_time(medium: impl Me
         assert_eq!(list(DurableFilter::new().route("other").key("key")).await.0, [7]);
         assert_eq!(list(DurableFilter::new().key("key")).await.0, [7, 6]);
         assert_eq!(list(DurableFilter::new().route(ROUTE).key("key").due(..at(90_000))).await.0, none);
+        assert_eq!(list(DurableFilter::new().route(ROUTE).key("key").due(at(94_001)..)).await.0, none);
+        assert_eq!(list(DurableFilter::new().route(ROUTE).key("key").due(at(94_000)..)).await.0, [6]);
+        let after = (Bound::Excluded(at(99_000)), Bound::Unbounded);
+        assert_eq!(list(DurableFilter::new().due(after)).await.0, [0]);
         assert_eq!(list(DurableFilter::dead()).await.0, none);
         assert_eq!(list(DurableFilter::parked()).await.0, none);
     });

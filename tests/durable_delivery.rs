@@ -7,7 +7,9 @@ mod durable_support;
 use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
-use actix_timers::durable::store::{Change, Counts, Fence, Found, Lease, MemoryDisk, Outcome, Page, Part, Position};
+use actix_timers::durable::store::{
+    Change, Counts, Fence, Found, HeldCommits, Lease, MemoryDisk, Outcome, Page, Part, Position,
+};
 use actix_timers::durable::{
     DecodeError, DueTime, Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState,
     DurableTimers, HandlerError, RetryPolicy, RouteOptions, Schedule, StoreError, TimerStore,
@@ -17,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use durable_support::{
-    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to,
+    Act, Diary, End, Files, Medium, Note, ROUTE, Writer, at, life, ms, on_every_store, one_by_one, quick, run_to,
 };
 
 on_every_store! {
@@ -31,6 +33,7 @@ on_every_store! {
     an_open_route_takes_timers_and_delivers_them_once_it_is_connected
     a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
     what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved
+    what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now
     no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
     a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
     a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
@@ -299,8 +302,11 @@ fn a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due(medium
 fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers =
-            DurableTimers::builder(medium.open()).clock(clock.clone()).open_route::<Note>(ROUTE).start().unwrap();
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .open_route_with::<Note>(ROUTE, one_by_one())
+            .start()
+            .unwrap();
         let mut ids = Vec::new();
         for note in 0..4 {
             ids.push(timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap().id());
@@ -316,6 +322,39 @@ fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium:
         run_to(&clock, 20_000).await;
         assert_eq!(diary.attempts(), [(5000, 2, 1), (5000, 3, 1), (9000, 1, 1)]);
         assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+/// It stands in line twice then, and counts once.
+fn what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let two = RouteOptions::new().window(2).retry(quick());
+        let timers =
+            diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
+        let mut tell = Vec::new();
+        for note in 1..=2 {
+            let (sender, told) = oneshot::channel();
+            diary.script(note, [Act::Wait(told)]);
+            tell.push(sender);
+            let _ = timers.schedule_at("two", at(10), Note(note)).await.unwrap();
+        }
+        let id = timers.schedule_at("two", at(10), Note(3)).await.unwrap().id();
+        run_to(&clock, 1000).await;
+        assert!(timers.reschedule_at(id, at(20)).await.unwrap().is_rescheduled());
+        clock.settle().await;
+        assert_eq!(diary.len(), 2);
+        tell.into_iter().for_each(|sender| sender.send(()).unwrap());
+        clock.settle().await;
+        assert_eq!(diary.attempts()[2..], [(1000, 3, 1)]);
+        assert_eq!(diary.entries()[2].due, 20);
+        // Both places in the window are free.
+        for note in 4..=6 {
+            diary.script(note, [Act::Hang]);
+            let _ = timers.schedule_at("two", at(1000), Note(note)).await.unwrap();
+        }
+        clock.settle().await;
+        assert_eq!(diary.len(), 5);
     });
 }
 
@@ -597,8 +636,11 @@ fn on_the_paused_clock_of_tokio_all_is_the_same() {
             .start()
             .unwrap();
         diary.script(1, [Act::Fail, Act::Hang]);
-        let _ = timers.schedule_after(ROUTE, ms(3_600_000), Note(1)).await.unwrap();
-        testing::advance(ms(3_600_000 - 1)).await;
+        // The delay counts from here.
+        let request = Schedule::after(ROUTE, ms(3_600_000), Note(1));
+        testing::advance(ms(1_000_000)).await;
+        let _ = timers.schedule(request).await.unwrap();
+        testing::advance(ms(2_600_000 - 1)).await;
         assert_eq!(diary.len(), 0);
         testing::advance(ms(2)).await;
         assert_eq!(diary.len(), 1);
@@ -673,5 +715,68 @@ fn what_the_wheel_had_no_room_for_is_delivered_when_it_has() {
         tokio::time::sleep(ms(2000)).await;
         clock.settle().await;
         assert_eq!(diary.deliveries(), [(1000, 1)]);
+    });
+}
+
+/// Durable timers on the real clock, with a claim that is being written: the message of a timer that was due at once is about to
+/// be delivered, and cannot be before `HeldCommits` is dropped.
+async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, HeldCommits) {
+    let clock = actix_timers::ManualClock::starting_at(at(0));
+    let writer = diary.writer(&clock);
+    let timers = DurableTimers::builder(disk.open())
+        .open_route_with::<Note>(ROUTE, RouteOptions::new().retry(quick()))
+        .start()
+        .unwrap();
+    let _ = timers.schedule_after(ROUTE, ms(0), Note(1)).await.unwrap();
+    let held = disk.hold_commits();
+    timers.connect::<Note>(ROUTE, writer.clone()).unwrap();
+    while disk.held() == 0 {
+        tokio::task::yield_now().await;
+    }
+    (timers, writer, held)
+}
+
+#[test]
+fn a_recipient_that_stops_while_its_delivery_is_claimed_costs_no_attempt() {
+    System::new().block_on(async {
+        let (disk, diary) = (MemoryDisk::new(), Diary::default());
+        let (timers, writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
+        writer.send(End).await.unwrap();
+        drop(held);
+        while writer.connected()
+            || timers.list(DurableFilter::new()).await.unwrap().timers[0].state != DurableState::Pending
+        {
+            tokio::task::yield_now().await;
+        }
+        let clock = actix_timers::ManualClock::starting_at(at(0));
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        while timers.counts().await.unwrap().pending > 0 {
+            // Real time has to pass until it is due again.
+            tokio::time::sleep(ms(1)).await;
+        }
+        assert_eq!(diary.attempts(), [(0, 1, 1)]);
+    });
+}
+
+#[test]
+fn what_is_claimed_when_durable_timers_stop_is_left_to_the_next_start() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    System::new().block_on(async {
+        let (timers, _writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
+        let stopping = actix::spawn(async move { timers.stop().await });
+        // It is asked to stop before it hears that the claim is written: its mailbox is in order.
+        tokio::task::yield_now().await;
+        drop(held);
+        stopping.await.unwrap().unwrap();
+        assert_eq!(diary.len(), 0);
+    });
+    // The real clock is ahead of that of the tests.
+    System::new().block_on(async {
+        let clock = actix_timers::ManualClock::starting_at(at(0));
+        let timers = DurableTimers::builder(disk.open()).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
+        while timers.counts().await.unwrap().pending > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(diary.attempts(), [(0, 1, 1)]);
     });
 }

@@ -130,6 +130,8 @@ fn a_builder_that_cannot_be_right_says_why() {
         assert!(matches!(error, DurableBuildError::Zero("horizon")), "{error}");
         let error = builder().loaded(0).start().unwrap_err();
         assert!(matches!(error, DurableBuildError::Zero("loaded")), "{error}");
+        let error = builder().loaded_bytes(0).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::Zero("loaded_bytes")), "{error}");
         let error = builder().group(0).start().unwrap_err();
         assert!(matches!(error, DurableBuildError::Zero("group")), "{error}");
         // One name for two types of messages is fine, and so is one type on two routes.

@@ -6,13 +6,18 @@ mod durable_support;
 
 use actix::prelude::*;
 use actix_timers::durable::store::MemoryDisk;
-use actix_timers::durable::{CancelDurable, DurableError, DurableFilter, DurableTimers, NotScheduled, Schedule};
+use actix_timers::durable::{
+    CancelDurable, DurableError, DurableFilter, DurableTimers, NotScheduled, RouteOptions, Schedule,
+};
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
-use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, run_to};
+use durable_support::{
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to,
+};
 
 on_every_store! {
+    nothing_begins_while_a_stop_waits
     a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new
     what_has_not_ended_in_time_comes_again_as_the_next_attempt
     after_a_stop_every_request_is_answered_with_closed
@@ -56,6 +61,32 @@ fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_ne
         let attempts = diary.attempts().split_off(1);
         assert_eq!(attempts, [(100_000, 2, 1), (100_000, 3, 1), (100_000, 4, 1)]);
         assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+fn nothing_begins_while_a_stop_waits(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let two = RouteOptions::new().window(2).retry(quick());
+        let timers =
+            diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
+        let mut tell = Vec::new();
+        for note in 1..=3 {
+            let (sender, told) = oneshot::channel();
+            diary.script(note, [Act::Wait(told)]);
+            tell.push(sender);
+            let _ = timers.schedule_at("two", at(10), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 10).await;
+        let stopping = actix::spawn(async move { timers.stop().await });
+        clock.settle().await;
+        // A place is free, and something waits for it and is due.
+        tell.remove(0).send(()).unwrap();
+        run_to(&clock, 20).await;
+        assert_eq!(diary.deliveries(), [(10, 1), (10, 2)]);
+        tell.remove(0).send(()).unwrap();
+        stopping.await.unwrap().unwrap();
+        assert_eq!(diary.len(), 2);
     });
 }
 

@@ -268,3 +268,16 @@ impl Handler<Durable<Note>> for Writer {
 pub(crate) fn one_by_one() -> RouteOptions {
     RouteOptions::new().window(1).retry(quick())
 }
+
+/// Ends its actor.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(crate) struct End;
+
+impl Handler<End> for Writer {
+    type Result = ();
+
+    fn handle(&mut self, _: End, ctx: &mut Context<Self>) {
+        ctx.stop();
+    }
+}

@@ -148,6 +148,7 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     assert!(why.starts_with("Not due yet: 1h 33m left. It waits on level 2, and goes down a level"), "{why}");
     assert_eq!(page.text("#announce"), why, "it is read to those who do not see it");
     assert_eq!(page.value("document.querySelector('#cancel')"), json!(null), "nothing can be cancelled here");
+    page.run("document.querySelector('.timers').scrollIntoView()");
     page.picture("detail");
     page.keys(ESCAPE);
     page.wait_for(
