@@ -8,21 +8,14 @@ mod program;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use program::{FIVE, Finished, Running, TOO_LONG, file, row, run, start};
+use program::{FIVE, Finished, Folder, Running, TOO_LONG, row, run, start};
 
 const JULY: &str = include_str!("../examples/data/nyc-departures-2013-07.csv");
 /// As many lives end early.
 const KILLS: u64 = 10;
-
-/// An own directory for a test, not there yet.
-fn fresh(name: &str) -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("departures-store-{name}"));
-    let _ = fs::remove_dir_all(&home);
-    home
-}
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -139,11 +132,12 @@ fn assert_done(home: &Path, finished: &Finished, wanted: &Wanted) {
 }
 
 /// Kills it ten times, in the first lives while it schedules, and lets it finish.
-fn killed_again_and_again(name: &str, seed: u64, options: &[&str]) {
-    let (home, input) = (fresh(name), input());
+fn killed_again_and_again(seed: u64, options: &[&str]) {
+    let (folder, input) = (Folder::new(), input());
+    let home = folder.path("home");
     let wanted = Wanted::by(&input);
     let messages = wanted.calls + wanted.cancelled + wanted.rescheduled;
-    let path = file(&format!("store-{name}"), &input);
+    let path = folder.file("july", &input);
     let arguments = [&["--input", &path, "--store", text(&home)], options].concat();
     let mut random = Seeded(seed);
     assert!(kill_when(start(&arguments), || home.exists()), "before anything is in it");
@@ -168,22 +162,22 @@ fn killed_again_and_again(name: &str, seed: u64, options: &[&str]) {
     assert!(again.stderr.contains("departures: this replay is finished, nothing is left to do"), "{}", again.stderr);
     assert_done(&home, &again, &wanted);
     assert_eq!(fs::read(home.join("log")).expect("a log"), log, "nothing was done");
-    let _ = fs::remove_dir_all(home);
 }
 
 #[test]
 fn killed_ten_times_it_carries_on_and_ends_with_the_exact_totals() {
-    killed_again_and_again("killed", 1, &[]);
+    killed_again_and_again(1, &[]);
 }
 
 #[test]
 fn killed_ten_times_at_a_speed_it_carries_on_and_ends_with_the_exact_totals() {
-    killed_again_and_again("killed-at-speed", 2, &["--speed", "1e9"]);
+    killed_again_and_again(2, &["--speed", "1e9"]);
 }
 
 #[test]
 fn a_small_file_is_replayed_durably_at_the_speed_asked_for() {
-    let (home, five) = (fresh("speed"), file("store-speed", FIVE));
+    let folder = Folder::new();
+    let (home, five) = (folder.path("home"), folder.file("speed", FIVE));
     let began = Instant::now();
     let finished = run(&["--input", &five, "--store", text(&home), "--speed", "36000.5"]);
     assert_done(&home, &finished, &Wanted::by(FIVE));
@@ -195,7 +189,8 @@ fn a_small_file_is_replayed_durably_at_the_speed_asked_for() {
 
 #[test]
 fn a_line_that_was_being_written_does_not_count() {
-    let (home, five) = (fresh("torn"), file("store-torn", FIVE));
+    let folder = Folder::new();
+    let (home, five) = (folder.path("home"), folder.file("torn", FIVE));
     let arguments = ["--input", &five, "--store", text(&home)];
     let whole = run(&arguments);
     assert_done(&home, &whole, &Wanted::by(FIVE));
@@ -229,7 +224,8 @@ fn assert_refused(arguments: &[&str], messages: &[&str]) {
 fn a_second_process_in_the_same_directory_is_refused() {
     // Ten months without anything to do.
     let later = "2014-05-01T00:00:00Z,2014-05-01T00:00:00Z,US,1431,EWR,CLT\n";
-    let (home, input) = (fresh("second"), file("store-second", format!("{FIVE}{later}")));
+    let folder = Folder::new();
+    let (home, input) = (folder.path("home"), folder.file("second", format!("{FIVE}{later}")));
     let arguments = ["--input", &input, "--store", text(&home), "--speed", "36000"];
     let first = start(&arguments);
     let killed = kill_when(first, || {
@@ -245,18 +241,19 @@ fn a_second_process_in_the_same_directory_is_refused() {
 
 #[test]
 fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
-    let five = file("store-unfit", FIVE);
+    let folder = Folder::new();
+    let five = folder.file("unfit", FIVE);
     let refused = |home: &Path, messages: &[&str]| {
         assert_refused(&["--input", &five, "--store", text(home)], messages);
     };
-    let foreign = fresh("foreign");
+    let foreign = folder.path("foreign");
     fs::create_dir_all(&foreign).expect("a directory");
     fs::write(foreign.join("letter.txt"), "dear").expect("a file");
     refused(&foreign, &["is not the directory of a replay", "'letter.txt'"]);
     assert_eq!(fs::read_dir(&foreign).expect("a directory").count(), 1);
 
     // Neither is somebody else's file in place of the store.
-    let other = fresh("other-store");
+    let other = folder.path("other-store");
     fs::create_dir_all(other.join("timers")).expect("a directory");
     fs::write(other.join("timers/letter.txt"), "dear").expect("a file");
     refused(&other, &["timers"]);
@@ -269,18 +266,20 @@ fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
 
 #[test]
 fn a_directory_is_about_one_input() {
-    let (home, five) = (fresh("input"), file("store-input", FIVE));
+    let folder = Folder::new();
+    let (home, five) = (folder.path("home"), folder.file("input", FIVE));
     assert_eq!(run(&["--input", &five, "--store", text(&home)]).code, Some(0));
-    let other = file("store-other-input", FIVE.replace("11:00:00", "11:01:00"));
+    let other = folder.file("other-input", FIVE.replace("11:00:00", "11:01:00"));
     assert_refused(&["--input", &other, "--store", text(&home)], &["is about other flights"]);
-    let copy = file("store-same-input", FIVE);
+    let copy = folder.file("same-input", FIVE);
     assert_eq!(run(&["--input", &copy, "--store", text(&home)]).code, Some(0), "whatever its name is");
 }
 
 #[test]
 fn flights_before_1970_are_refused() {
-    let input = file("store-1969", FIVE.replace("2013-", "1969-"));
-    let home = fresh("1969");
+    let folder = Folder::new();
+    let input = folder.file("1969", FIVE.replace("2013-", "1969-"));
+    let home = folder.path("home");
     assert_refused(&["--input", &input, "--store", text(&home)], &["before 1970"]);
     assert!(!home.exists());
 }

@@ -20,6 +20,7 @@ use actix_timers::durable::{
 };
 use actix_timers::{Clock, ManualClock};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 /// The route of most tests.
@@ -79,7 +80,7 @@ macro_rules! on_every_store {
             $(#[test] fn $test() { super::$test(super::MemoryDisk::new()); })*
         }
         mod in_files {
-            $(#[test] fn $test() { super::$test(super::Files::new(stringify!($test))); })*
+            $(#[test] fn $test() { super::$test(super::Files::new()); })*
         }
     };
 }
@@ -89,30 +90,26 @@ pub(crate) use on_every_store;
 /// A directory with an embedded store.
 #[derive(Debug)]
 pub(crate) struct Files {
-    root: PathBuf,
+    root: TempDir,
     /// The present directory; what a crash left is in another one.
     lives: u32,
 }
 
 impl Files {
-    /// An empty one, in the directory for what tests leave behind.
-    pub(crate) fn new(test: &str) -> Self {
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME")).join(test);
-        let _ = std::fs::remove_dir_all(&root);
-        std::fs::create_dir_all(&root).unwrap();
-        Self { root, lives: 0 }
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap(), lives: 0 }
     }
 
     fn directory(&self) -> PathBuf {
-        self.root.join(self.lives.to_string())
+        self.root.path().join(self.lives.to_string())
     }
 }
 
 impl Drop for Files {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.root);
-        }
+        // What a test that fails leaves behind is worth a look.
+        self.root.disable_cleanup(std::thread::panicking());
     }
 }
 

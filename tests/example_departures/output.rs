@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::program::{FIVE, Finished, TOO_LONG, example, file, row, run, start};
+use crate::program::{FIVE, Finished, Folder, TOO_LONG, example, row, run, start};
 
 const HEADER: &str = "scheduled,departed,carrier,flight,origin,destination";
 fn with_header(lines: &str) -> String {
@@ -64,7 +64,8 @@ fn july_comes_out_exactly_against_real_time_however_late_messages_are() {
 
 #[test]
 fn a_small_file_is_replayed_at_the_speed_asked_for() {
-    let five = file("speed", FIVE);
+    let folder = Folder::new();
+    let five = folder.file("speed", FIVE);
     let began = Instant::now();
     let finished = run(&["--input", &five, "--speed", "36000.5"]);
     assert_totals_of_five(&finished);
@@ -75,32 +76,35 @@ fn a_small_file_is_replayed_at_the_speed_asked_for() {
 
 #[test]
 fn a_file_may_be_written_by_any_editor_and_in_any_order() {
-    assert_totals_of_five(&run(&["--input", &file("lf", FIVE)]));
-    assert_totals_of_five(&run(&["--input", &file("crlf", FIVE.replace('\n', "\r\n"))]));
-    assert_totals_of_five(&run(&["--input", &file("no-newline", FIVE.trim_end())]));
-    assert_totals_of_five(&run(&["--input", &file("bom", format!("\u{feff}{FIVE}"))]));
+    let folder = Folder::new();
+    assert_totals_of_five(&run(&["--input", &folder.file("lf", FIVE)]));
+    assert_totals_of_five(&run(&["--input", &folder.file("crlf", FIVE.replace('\n', "\r\n"))]));
+    assert_totals_of_five(&run(&["--input", &folder.file("no-newline", FIVE.trim_end())]));
+    assert_totals_of_five(&run(&["--input", &folder.file("bom", format!("\u{feff}{FIVE}"))]));
     let mut lines: Vec<&str> = FIVE.lines().collect();
     lines[1..].reverse();
-    assert_totals_of_five(&run(&["--input", &file("unordered", lines.join("\n"))]));
+    assert_totals_of_five(&run(&["--input", &folder.file("unordered", lines.join("\n"))]));
     let offset = FIVE.replace("09:20:00Z", "05:20:00-04:00");
-    assert_totals_of_five(&run(&["--input", &file("offset", offset)]));
+    assert_totals_of_five(&run(&["--input", &folder.file("offset", offset)]));
 }
 
 #[test]
 fn years_apart_and_before_1970() {
+    let folder = Folder::new();
     let apart = with_header(
         "1914-01-01T03:00:00Z,1914-01-01T05:00:00Z,US,1,EWR,CLT\n\
          2199-12-31T23:00:00Z,,US,2,EWR,CLT\n\
          1969-12-31T23:50:00Z,1970-01-01T00:40:00Z,US,3,EWR,CLT\n\
          1970-01-01T00:50:00Z,1970-01-01T00:50:00Z,US,4,EWR,CLT",
     );
-    let finished = run(&["--input", &file("apart", apart)]);
+    let finished = run(&["--input", &folder.file("apart", apart)]);
     assert_ok(&finished);
     assert_eq!(row(&finished, "total"), "total 4 3 1 2 0ms");
 }
 
 #[test]
 fn malformed_input_is_named_with_file_and_line() {
+    let folder = Folder::new();
     let good = "2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT";
     let line = |text: &str| with_header(&format!("{good}\n{text}"));
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
@@ -147,17 +151,19 @@ fn malformed_input_is_named_with_file_and_line() {
         ("old-mac", FIVE.replace('\n', "\r").into(), ":1: unknown header"),
     ];
     for (name, content, message) in cases {
-        let path = file(name, content);
+        let path = folder.file(name, content);
         assert_misuse(&["--input", &path], &[&path, message]);
     }
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let missing = file("missing", "");
+    let folder = Folder::new();
+    let missing = folder.file("missing", "");
     std::fs::remove_file(&missing).expect("it was there");
     assert_misuse(&["--input", &missing], &[&missing]);
-    assert_misuse(&["--input", env!("CARGO_TARGET_TMPDIR")], &[env!("CARGO_TARGET_TMPDIR")]);
+    let not_a_file = env!("CARGO_MANIFEST_DIR");
+    assert_misuse(&["--input", not_a_file], &[not_a_file]);
 }
 
 #[test]
@@ -258,9 +264,10 @@ fn books_balance(body: &str) -> bool {
 
 #[test]
 fn metrics_are_served_while_it_runs() {
+    let folder = Folder::new();
     // After the first three hours, a third of a second, there is nothing to do for the next ten minutes.
     let later = "2014-05-01T00:00:00Z,2014-05-01T00:00:00Z,US,1431,EWR,CLT\n";
-    let input = file("metrics", format!("{FIVE}{later}"));
+    let input = folder.file("metrics", format!("{FIVE}{later}"));
     let mut running = start(&["--input", &input, "--speed", "36000", "--metrics", "127.0.0.1:0"]);
     let stderr = BufReader::new(running.0.stderr.take().expect("stderr is piped"));
     let (found, address) = channel();
@@ -310,7 +317,8 @@ fn metrics_are_served_while_it_runs() {
 
 #[test]
 fn virtual_time_is_not_disturbed_by_serving_metrics() {
-    let finished = run(&["--input", &file("served", FIVE), "--metrics", "127.0.0.1:0"]);
+    let folder = Folder::new();
+    let finished = run(&["--input", &folder.file("served", FIVE), "--metrics", "127.0.0.1:0"]);
     assert_totals_of_five(&finished);
     assert_eq!(row(&finished, "total"), "total 5 4 1 2 0ms");
     assert!(finished.stderr.contains("departures: metrics at http://127.0.0.1:"), "{}", finished.stderr);
@@ -319,8 +327,9 @@ fn virtual_time_is_not_disturbed_by_serving_metrics() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_report_that_cannot_be_written_is_a_failure() {
+    let folder = Folder::new();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
-    let input = file("full", FIVE);
+    let input = folder.file("full", FIVE);
     let output = example().args(["--input", &input]).stdout(full).output().expect("the example runs");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("departures: stdout: "));

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
+use tempfile::TempDir;
+
 /// On time, cancelled, late, early, and at two airports.
 pub(crate) const FIVE: &str = "scheduled,departed,carrier,flight,origin,destination
 2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT
@@ -115,10 +117,25 @@ pub(crate) fn run(arguments: &[&str]) -> Finished {
     Finished { code: running.0.wait().expect("the example ends").code(), stdout, stderr }
 }
 
-pub(crate) fn file(name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("departures-{name}.csv"));
-    std::fs::write(&path, content).expect("a temporary file");
-    path.into_os_string().into_string().expect("a path in UTF-8")
+/// What a test has on disk, for as long as this lives.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// The path of an input with this content.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(&format!("{name}.csv"));
+        std::fs::write(&path, content).expect("a temporary file");
+        path.into_os_string().into_string().expect("a path in UTF-8")
+    }
+
+    /// Where something of this name may be made.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
 }
 
 /// The line of the table that begins with `name`, without spaces at all: its numbers contain some.
