@@ -217,9 +217,26 @@ fn a_dead_letter_is_a_warning() {
         let story = witness.story();
         assert_eq!(story.events.len(), 1, "{:?}", story.events);
         let (text, _) = &story.events[0];
-        assert!(text.contains("dead letter") && text.contains(&id.to_string()), "{text}");
+        assert!(text.contains("a message became a dead letter") && text.contains(&id.to_string()), "{text}");
         assert!(text.contains("reason=\"recipient_stopped\""), "{text}");
         assert!(story.spans.is_empty(), "nothing else is of interest at this level");
+    });
+}
+
+#[test]
+fn each_dead_letter_is_an_event() {
+    witnessed(LevelFilter::DEBUG, |world, witness| async move {
+        let (addr, _log) = world.probe();
+        let ids: Vec<_> = (0..5).map(|name| world.after(&addr, 10, name)).collect();
+        drop(addr);
+        world.run_to(20).await;
+        let story = witness.story();
+        let buried: Vec<_> = story.events.iter().filter(|(text, _)| text.starts_with("message=dead letter ")).collect();
+        assert_eq!(buried.len(), 5, "{:?}", story.events);
+        for (id, (text, _)) in ids.iter().zip(buried) {
+            assert!(text.contains(&format!("id={id}")) && text.contains("reason=\"recipient_stopped\""), "{text}");
+        }
+        assert_eq!(story.events.iter().filter(|(text, _)| text.contains("became a dead letter")).count(), 1);
     });
 }
 

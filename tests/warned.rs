@@ -3,6 +3,8 @@
 #![cfg(all(feature = "actix", feature = "tracing"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "durable")]
+mod durable_support;
 mod support;
 
 use std::fmt::{Debug, Write};
@@ -12,8 +14,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, MailboxPolicy, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo, Timers,
-    accept_tracked,
+    Clock, MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo,
+    Timers, accept_tracked,
 };
 use support::{Note, OnDrop, Probe, World, count_panics, ms, panic_on_purpose, paused, run};
 use tokio::sync::oneshot;
@@ -37,6 +39,8 @@ const MISSING: &str = "the driver is missing, the watch stands in";
 const STEPPED: &str = "the wall clock was stepped";
 const STUCK: &str = "a recipient does not take its messages";
 const PANICKED: &str = "a panic of user code was caught";
+const DEAD: &str = "a message became a dead letter";
+const DURABLE_DEAD: &str = "a durable message became a dead letter";
 
 /// Writes down all warnings.
 #[derive(Clone, Default)]
@@ -401,6 +405,112 @@ fn of_panics_of_user_code_that_were_caught() {
     });
 }
 
+/// What is dropped by an actor that answers, and what is dropped since nobody waits for the answer.
+#[test]
+fn of_panics_while_answers_are_dropped() {
+    count_panics();
+    witnessed(of_ten, |world, witness| async move {
+        let (addr, _log) = world.probe::<u32>();
+        (0..10).for_each(|name| _ = world.after(&addr, HOUR, name));
+        world.settle().await;
+        witness.the(NEARLY_FULL, &["pending=10"]);
+        let grenade = OnDrop::new(panic_on_purpose);
+        world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade));
+        world.settle().await;
+        witness.the(FULL, &["refused=1"]);
+        witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
+
+        // The answer comes to the errand that waits for it, not to the one who asked.
+        struct Slow;
+        #[derive(Message)]
+        #[rtype(result = "OnDrop")]
+        struct Ask;
+        impl Actor for Slow {
+            type Context = Context<Self>;
+        }
+        impl Handler<Ask> for Slow {
+            type Result = ResponseFuture<OnDrop>;
+
+            fn handle(&mut self, _: Ask, _: &mut Context<Self>) -> Self::Result {
+                Box::pin(async {
+                    tokio::task::yield_now().await;
+                    OnDrop::new(panic_on_purpose)
+                })
+            }
+        }
+        world.timers.cancel_for(&addr);
+        world.run_to(20 * SECOND).await;
+        let slow = Slow.start();
+        world.timers.schedule_after(Target::from(&slow).window(1), ms(10), Ask).unwrap();
+        world.run_to(21 * SECOND).await;
+        witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
+    });
+}
+
+/// Those of another reason are told, too; of one reason the first, and how many have followed it when the next is told.
+#[test]
+fn of_messages_that_became_dead_letters() {
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let (addr, _log) = world.probe::<u32>();
+        let first = world.after(&addr, 10, 1);
+        (2..=4).for_each(|name| _ = world.after(&addr, 20, name));
+        world.after(&addr, 10 * SECOND + 20, 5);
+        drop(addr);
+        world.run_to(10 * SECOND).await;
+        let id = format!("id={first}");
+        witness.the(
+            DEAD,
+            &[&id, "reason=\"recipient_stopped\"", "message_type=\"warned::support::Note<u32>\"", "suppressed=0"],
+        );
+        world.run_to(11 * SECOND).await;
+        witness.the(DEAD, &["suppressed=3"]);
+
+        let (addr, _log) = world.probe();
+        let _answer = keep_waiting(&addr).await;
+        (0..40).for_each(|name| _ = world.after(Target::from(&addr).mailbox_policy(MailboxPolicy::Drop), 100, name));
+        world.run_to(12 * SECOND).await;
+        witness.the(DEAD, &["reason=\"mailbox_full\"", "suppressed=0"]);
+    });
+}
+
+#[cfg(feature = "durable")]
+#[test]
+fn of_durable_messages_that_became_dead_letters() {
+    use durable_support::{Act, Diary, ROUTE, life, run_to};
+
+    let _alone = alone();
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::DEBUG);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let timers = diary.builder(&disk, &clock).name("post").start().unwrap();
+        let mut ids = Vec::new();
+        for (note, due) in [(1, 100), (2, 200), (3, 300), (4, 10_100)] {
+            diary.script(note, [Act::FailForGood]);
+            let scheduled = timers.schedule_at(ROUTE, durable_support::at(due), durable_support::Note(note)).await;
+            ids.push(scheduled.unwrap().id());
+        }
+        run_to(&clock, 10_000).await;
+        witness.the(
+            DURABLE_DEAD,
+            &[
+                &format!("id={}", ids[0]),
+                "timer=\"post\"",
+                "route=\"diary\"",
+                "attempt=1",
+                "reason=\"never\"",
+                "suppressed=0",
+            ],
+        );
+        run_to(&clock, 11_000).await;
+        witness.the(DURABLE_DEAD, &[&format!("id={}", ids[3]), "suppressed=2"]);
+        assert_eq!(witness.take("durable dead letter").len(), 4, "each of them is an event");
+        timers.stop().await.unwrap();
+    });
+}
+
 #[test]
 fn of_panics_while_the_timer_actor_ends() {
     count_panics();
@@ -414,7 +524,7 @@ fn of_panics_while_the_timer_actor_ends() {
         (0..2).for_each(|_| _ = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose)).unwrap());
         world.settle().await;
     });
-    assert_eq!(witness.take("dead letter").len(), 2);
+    witness.the(DEAD, &["reason=\"service_stopped\"", "suppressed=0"]);
     witness.the(PANICKED, &["panics=2"]);
 }
 
@@ -471,7 +581,7 @@ fn of_each_timer_actor_for_itself() {
 fn every_warning_is_in_the_operations() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md");
     let operations = std::fs::read_to_string(path).unwrap();
-    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED] {
+    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, DEAD, DURABLE_DEAD] {
         assert!(operations.contains(&format!("| `{text}` |")), "{text}");
     }
 }

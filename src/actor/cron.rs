@@ -204,7 +204,8 @@ where
     fn handle(&mut self, request: ScheduleCron<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let ScheduleCron { id, target, cron, options, source } = request;
-        Answer(self.service().repeat_for(Course::Calendar(cron.into_calendar()), id.get(), &options, target, source))
+        let course = Course::Calendar(cron.into_calendar());
+        Answer::new(self.service(), self.service().repeat_for(course, id.get(), &options, target, source))
     }
 }
 

@@ -1,13 +1,13 @@
 //! The orderly end of a timer actor: what falls due soon is delivered, the rest given back.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message};
 
-use super::messages::{Answer, tell};
+use super::messages::tell;
+use super::service::Service;
 use super::timer_actor::TimerActor;
 use super::timers::Timers;
 use super::view::Returned;
@@ -82,19 +82,19 @@ impl Timers {
 }
 
 /// The answer to a [`Drain`]: it may take its time.
-pub enum Draining {
-    Over(Vec<Returned>),
-    Waiting(Pin<Box<dyn Future<Output = Vec<Returned>>>>),
+pub struct Draining {
+    service: Arc<Service>,
+    within: Duration,
 }
 
 impl MessageResponse<TimerActor, Drain> for Draining {
-    fn handle(self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Vec<Returned>>>) {
-        match self {
-            Self::Over(returned) => {
-                <Answer<_> as MessageResponse<TimerActor, Drain>>::handle(Answer(returned), ctx, asker)
-            }
-            Self::Waiting(returned) => drop(actix_rt::spawn(async move { tell(returned.await, asker) })),
+    fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Vec<Returned>>>) {
+        let Self { service, within } = self;
+        if within.is_zero() {
+            return tell(&service, service.drain(), asker);
         }
+        let draining = Arc::clone(&service).drain_within(within);
+        actix_rt::spawn(async move { tell(&service, draining.await, asker) });
     }
 }
 
@@ -102,10 +102,6 @@ impl Handler<Drain> for TimerActor {
     type Result = Draining;
 
     fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
-        let service = Arc::clone(self.service());
-        if drain.within.is_zero() {
-            return Draining::Over(service.drain());
-        }
-        Draining::Waiting(Box::pin(service.drain_within(drain.within)))
+        Draining { service: Arc::clone(self.service()), within: drain.within }
     }
 }

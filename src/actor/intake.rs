@@ -15,7 +15,7 @@ use actix::{AsyncContext, Context, Message};
 use super::batch::{Entry, ScheduleBatch, Time};
 use super::error::ScheduleError;
 use super::id::TimerId;
-use super::messages::{Answer, Parts};
+use super::messages::{discard, tell};
 use super::service::{Service, When};
 use super::timer_actor::TimerActor;
 
@@ -51,12 +51,12 @@ where
         self.entries.as_slice().is_empty()
     }
 
-    fn give_answer(&mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
-        MessageResponse::<TimerActor, ScheduleBatch<M>>::handle(Answer(std::mem::take(&mut self.answers)), ctx, asker);
+    fn give_answer(&mut self, asker: Option<OneshotSender<Answers<M>>>) {
+        tell(&self.service, std::mem::take(&mut self.answers), asker);
     }
 }
 
-/// What is left when the timer actor ends in the middle is dropped one by one, like an [`Answer`] that nobody hears.
+/// What is left when the timer actor ends in the middle is dropped one by one, like an answer that nobody hears.
 impl<M> Drop for Intake<M>
 where
     M: Message + Send + 'static,
@@ -66,7 +66,7 @@ where
         for entry in self.entries.by_ref() {
             self.service.contain(|| drop(entry));
         }
-        std::mem::take(&mut self.answers).discard();
+        discard(&self.service, std::mem::take(&mut self.answers));
     }
 }
 
@@ -77,7 +77,7 @@ where
 {
     fn handle(mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
         if self.take_part() {
-            self.give_answer(ctx, asker);
+            self.give_answer(asker);
         } else {
             ctx.wait(Rest { intake: self, asker, others_had_their_turn: false });
         }
@@ -110,13 +110,13 @@ where
 {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, _: &mut TimerActor, ctx: &mut Context<TimerActor>, cx: &mut Polling<'_>) -> Poll<()> {
+    fn poll(self: Pin<&mut Self>, _: &mut TimerActor, _: &mut Context<TimerActor>, cx: &mut Polling<'_>) -> Poll<()> {
         let this = self.get_mut();
         // The first poll follows at once upon the part before.
         if std::mem::replace(&mut this.others_had_their_turn, true) {
             this.intake.service.turn_in_between();
             if this.intake.take_part() {
-                this.intake.give_answer(ctx, this.asker.take());
+                this.intake.give_answer(this.asker.take());
                 return Poll::Ready(());
             }
         }

@@ -1,9 +1,9 @@
 //! The messages a timer actor understands.
 
 use std::cell::Cell;
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use std::{fmt, iter, vec};
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message, MessageResult};
@@ -12,11 +12,11 @@ use tokio::time::Instant;
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::id::TimerId;
 use super::options::TimerOptions;
-use super::service::When;
+use super::service::{Service, When};
 use super::target::Target;
 use super::timer_actor::TimerActor;
 use super::timers::{cancel, get, reschedule};
-use super::view::{Inspection, Returned, TimerInfo};
+use super::view::{Inspection, TimerInfo};
 
 /// Deliver a message after a delay. The delay counts from [`new`](Self::new), not from when the request is handled.
 ///
@@ -186,29 +186,36 @@ where
 
 /// An answer that may hold messages of the user. If nobody waits for it they are dropped here, one by one: a panic of one
 /// must not end the timer actor, nor come on top of a panic of another.
-pub struct Answer<R>(pub(super) R);
+pub struct Answer<R> {
+    service: Arc<Service>,
+    answer: R,
+}
+
+impl<R> Answer<R> {
+    pub(super) fn new(service: &Arc<Service>, answer: R) -> Self {
+        Self { service: Arc::clone(service), answer }
+    }
+}
 
 /// What an answer is made of.
 pub trait Parts {
-    /// Drops each part on its own.
-    fn discard(self);
+    type Parts: Iterator;
+    fn parts(self) -> Self::Parts;
 }
 
 impl<T, E> Parts for Result<T, E> {
-    fn discard(self) {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
+    type Parts = iter::Once<Self>;
+
+    fn parts(self) -> Self::Parts {
+        iter::once(self)
     }
 }
 
-impl Parts for Returned {
-    fn discard(self) {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
-    }
-}
+impl<T> Parts for Vec<T> {
+    type Parts = vec::IntoIter<T>;
 
-impl<P: Parts> Parts for Vec<P> {
-    fn discard(self) {
-        self.into_iter().for_each(Parts::discard);
+    fn parts(self) -> Self::Parts {
+        self.into_iter()
     }
 }
 
@@ -217,18 +224,25 @@ where
     Q::Result: Parts,
 {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
-        tell(self.0, asker);
+        tell(&self.service, self.answer, asker);
     }
 }
 
 /// Tells who asked, if anybody still waits for it.
-pub(super) fn tell<R: Parts>(answer: R, asker: Option<OneshotSender<R>>) {
+pub(super) fn tell<R: Parts>(service: &Service, answer: R, asker: Option<OneshotSender<R>>) {
     let unheard = match asker {
         Some(asker) => asker.send(answer).err(),
         None => Some(answer),
     };
     if let Some(unheard) = unheard {
-        unheard.discard();
+        discard(service, unheard);
+    }
+}
+
+/// Drops each part on its own.
+pub(super) fn discard(service: &Service, answer: impl Parts) {
+    for part in answer.parts() {
+        service.contain(|| drop(part));
     }
 }
 
@@ -244,10 +258,11 @@ where
         let waited = self.service().clock.since(request.requested);
         let when = When::After { delay: request.delay, waited };
         let ScheduleAfter { id, target, options, message, .. } = request;
-        Answer(match options {
+        let answer = match options {
             None => self.service().schedule_for(when, id.get(), target, message),
             Some(options) => self.service().schedule_for_with(when, id.get(), &options, target, message),
-        })
+        };
+        Answer::new(self.service(), answer)
     }
 }
 
@@ -262,10 +277,11 @@ where
         self.take_in(1, ctx);
         let when = When::At(request.at);
         let ScheduleAt { id, target, options, message, .. } = request;
-        Answer(match options {
+        let answer = match options {
             None => self.service().schedule_for(when, id.get(), target, message),
             Some(options) => self.service().schedule_for_with(when, id.get(), &options, target, message),
-        })
+        };
+        Answer::new(self.service(), answer)
     }
 }
 

@@ -87,5 +87,7 @@ pub use source::MessageSource;
 pub use target::Target;
 pub use timer_actor::TimerActor;
 pub use timers::{Timers, cancel, get};
+#[cfg(all(feature = "tracing", feature = "durable"))]
+pub(crate) use trace::Limit;
 pub use tracked::Tracked;
 pub use view::{Inspection, Returned, TimerInfo};

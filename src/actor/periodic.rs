@@ -126,7 +126,9 @@ impl TimerActor {
         self.take_in(1, ctx);
         let waited = self.service().clock.since(request.requested);
         let course = course(request.every, waited);
-        Answer(self.service().repeat_for(course, request.id.get(), &request.options, request.target, request.source))
+        let answer =
+            self.service().repeat_for(course, request.id.get(), &request.options, request.target, request.source);
+        Answer::new(self.service(), answer)
     }
 }
 

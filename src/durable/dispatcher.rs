@@ -155,6 +155,7 @@ pub struct DurableTimerActor {
     /// From when it begins to when it stops. There is the actor's own address in it, which keeps it alive.
     handle: Option<DurableTimers>,
     lines: Vec<Line>,
+    obituaries: Vec<trace::Obituaries>,
     /// The line to begin with, so that none is always the last.
     first_line: usize,
     claiming: HashMap<DurableId, Claiming>,
@@ -174,12 +175,14 @@ pub struct DurableTimerActor {
 impl DurableTimerActor {
     pub(super) fn new(routes: Arc<Routes>, timers: Timers, journal: Arc<OnceLock<Journal>>) -> Self {
         let lines = routes.all().iter().map(|route| Line::new(route.options.window)).collect();
+        let obituaries = routes.all().iter().map(|_| trace::Obituaries::default()).collect();
         Self {
             routes,
             timers,
             journal,
             handle: None,
             lines,
+            obituaries,
             first_line: 0,
             claiming: HashMap::new(),
             claims: 0,
@@ -349,7 +352,10 @@ impl DurableTimerActor {
         self.lines[route].return_place();
         let verdict = verdict(&progress, &retry, answer, id, self.now());
         if let Verdict::Bury { reason } = &verdict {
-            trace::buried(&self.routes.all()[route].name, id, progress.attempt, reason);
+            let (service, route_name) = (self.timers.service(), &self.routes.all()[route].name);
+            let buried =
+                trace::Buried { timer: &service.name, id, route: route_name, attempt: progress.attempt, reason };
+            self.obituaries[route].tell(service.clock.now(), &buried);
         }
         self.submit(Request::Ended { id, progress, verdict });
     }

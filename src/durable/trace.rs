@@ -1,5 +1,7 @@
 //! What durable timers say to `tracing`, with that feature.
 
+use std::time::Duration;
+
 use super::id::DurableId;
 use super::message::DecodeError;
 use super::record::Record;
@@ -17,9 +19,39 @@ pub(super) fn undecodable(record: &Record, error: &DecodeError) {
     );
 }
 
+/// A handler has failed for good.
+#[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "read by the log"))]
+pub(super) struct Buried<'a> {
+    /// The name of the timer actor.
+    pub(super) timer: &'a str,
+    pub(super) id: DurableId,
+    pub(super) route: &'a str,
+    pub(super) attempt: u32,
+    pub(super) reason: &'a str,
+}
+
+/// Which dead letters of a route were told.
+#[derive(Debug, Default)]
+pub(super) struct Obituaries(#[cfg(feature = "tracing")] crate::actor::Limit);
+
 #[cfg(feature = "tracing")]
-pub(super) fn buried(route: &str, id: DurableId, attempt: u32, reason: &str) {
-    tracing::warn!(target: "actix_timers", id = tracing::field::display(id), route, attempt, reason, "durable dead letter");
+impl Obituaries {
+    pub(super) fn tell(&mut self, now: Duration, buried: &Buried<'_>) {
+        let Buried { timer, id, route, attempt, reason } = *buried;
+        let id = tracing::field::display(id);
+        tracing::debug!(target: "actix_timers", timer, id, route, attempt, reason, "durable dead letter");
+        let Some(suppressed) = self.0.pass(now) else { return };
+        tracing::warn!(
+            target: "actix_timers",
+            timer,
+            id,
+            route,
+            attempt,
+            reason,
+            suppressed,
+            "a durable message became a dead letter"
+        );
+    }
 }
 
 #[cfg(feature = "tracing")]
@@ -31,7 +63,11 @@ pub(super) fn route_without_recipient(route: &str) {
 pub(super) const fn undecodable(_: &Record, _: &DecodeError) {}
 
 #[cfg(not(feature = "tracing"))]
-pub(super) const fn buried(_: &str, _: DurableId, _: u32, _: &str) {}
+impl Obituaries {
+    pub(super) const fn tell(&mut self, _: Duration, _: &Buried<'_>) {
+        let Self() = self;
+    }
+}
 
 #[cfg(not(feature = "tracing"))]
 pub(super) const fn route_without_recipient(_: &str) {}

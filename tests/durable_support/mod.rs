@@ -5,7 +5,7 @@
 //! was not acknowledged on the medium by then never reaches it. Times are milliseconds since the start of the test.
 
 // Each user needs another part of this.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(dead_code, unused_imports, unused_macros, clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};

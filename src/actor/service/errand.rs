@@ -4,7 +4,6 @@
 //! actor that made it. An errand does: the answering side holds the waker, the waker holds the errand, and the errand holds
 //! the receiving side, until the answer comes or the mailbox is dropped. Either wakes it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -36,7 +35,10 @@ impl Drop for Acknowledgement {
     }
 }
 
-struct Errand<F: Future>(Mutex<Option<Work<F>>>);
+struct Errand<F: Future> {
+    service: Arc<Service>,
+    work: Mutex<Option<Work<F>>>,
+}
 
 struct Work<F: Future> {
     answer: Pin<Box<Unconstrained<F>>>,
@@ -51,8 +53,9 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
+    let service = Arc::clone(&acknowledgement.service);
     let work = Work { answer: Box::pin(unconstrained(answer)), acknowledgement };
-    let errand = Arc::new(Errand(Mutex::new(Some(work))));
+    let errand = Arc::new(Errand { service, work: Mutex::new(Some(work)) });
     errand.look()
 }
 
@@ -64,7 +67,7 @@ where
     /// Looks whether the answer is there, and acknowledges it if so. Whoever wakes meanwhile waits, and looks again.
     fn look(self: &Arc<Self>) -> Option<F::Output> {
         let waker = Waker::from(Arc::clone(self));
-        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let work = place.as_mut()?;
         let Poll::Ready(answer) = work.answer.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
         let done = place.take();
@@ -85,6 +88,6 @@ where
     /// Called by whoever answers, on its thread. No lock of the service is held there.
     fn wake(self: Arc<Self>) {
         // The answer is code of the user. It is dropped in the middle of actix's work, so its panics are contained.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.look())));
+        self.service.contain(|| drop(self.look()));
     }
 }

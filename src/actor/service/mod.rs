@@ -49,7 +49,7 @@ mod series_ways;
 mod spare;
 mod store;
 mod strays;
-mod subscribers;
+pub(crate) mod subscribers;
 #[cfg(feature = "inspector")]
 mod survey;
 mod sync;
@@ -90,7 +90,7 @@ use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
 use super::mailbox_policy::MailboxPolicy;
-use super::trace::{Panics, Trails, Warnings};
+use super::trace::{Obituaries, Panics, Trails, Warnings};
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report, gate};
 use crate::timing::{Key, Tick, TickLength};
@@ -131,6 +131,8 @@ pub(crate) struct Service {
     pub(crate) trails: Trails,
     /// Panics of user code that were caught, with the feature `tracing`.
     pub(crate) panics: Panics,
+    /// Which dead letters were told, with the feature `tracing`.
+    pub(crate) obituaries: Obituaries,
     random: Random,
     ids: IdMaker,
     number: u32,
@@ -246,6 +248,7 @@ impl Service {
             subscribers: Subscribers::default(),
             trails: Trails::new(),
             panics: Panics::new(),
+            obituaries: Obituaries::new(),
             ids: IdMaker::new(number),
             number,
             sleep: Sleep::not_yet(),

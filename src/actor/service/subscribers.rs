@@ -127,9 +127,11 @@ impl Service {
         }
         // The clock may be the user's.
         self.contain(|| {
+            trace::dead_letter(&self.name, &lost);
+            let now = self.clock.now();
+            self.warn_of_dead_letter(now, &lost);
             let Lost { id, deadline, reason, message_type, message } = lost;
-            trace::dead_letter(&self.name, id, reason, message_type);
-            let (now, deadline) = (self.clock.now(), self.tick.time_of(deadline));
+            let deadline = self.tick.time_of(deadline);
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
             let timer = self.name.clone();
             let letter = DeadLetter::new(Particulars { id, timer, reason, overdue, remaining, message_type }, message);

@@ -5,9 +5,8 @@
 //!   open: a timer may wait for months.
 //! - A span `deliver` in that, entered while the handler of an actor's own timer runs, or while the message is put into the
 //!   mailbox of a recipient, with the lateness.
-//! - An event `dead letter`, a warning.
-//!
-//! - `warnings`: what an operator should know, at most one of each kind in ten seconds.
+//! - An event `dead letter`.
+//! - `warnings`: what an operator should know, dead letters among it, at most one of each kind in ten seconds.
 //!
 //! All of it has the target `actix_timers`, and all but the warnings the level `DEBUG`.
 //!
@@ -21,8 +20,10 @@ mod on;
 mod warnings;
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Delivering, Panics, Trails, Warnings, dead_letter, reads_dead_letters};
+pub(crate) use off::{Delivering, Obituaries, Panics, Trails, Warnings, dead_letter, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub(crate) use on::{Delivering, Trails, dead_letter, reads_dead_letters};
+#[cfg(all(feature = "tracing", feature = "durable"))]
+pub(crate) use warnings::Limit;
 #[cfg(feature = "tracing")]
-pub(crate) use warnings::{Panics, Warnings};
+pub(crate) use warnings::{Obituaries, Panics, Warnings};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::actor::id::TimerId;
 use crate::actor::service::escort::Hand;
 use crate::actor::service::laggards::Longest;
+use crate::actor::service::subscribers::Lost;
 use crate::actor::service::{Core, Service};
-use crate::engine::DeadLetterReason;
 use crate::timing::{Key, Tick};
 
 /// The spans of pending timers: none.
@@ -52,6 +52,16 @@ impl Panics {
     }
 }
 
+/// Dead letters that were told: none.
+#[derive(Debug)]
+pub(crate) struct Obituaries;
+
+impl Obituaries {
+    pub(crate) const fn new() -> Self {
+        Self
+    }
+}
+
 /// Held while a message is handed over.
 pub(crate) struct Delivering;
 
@@ -83,6 +93,11 @@ impl Service {
     pub(crate) fn warn(&self, _: Warned) {}
 
     #[inline(always)]
+    pub(crate) fn warn_of_dead_letter(&self, _: Duration, _: &Lost) {
+        let Obituaries = self.obituaries;
+    }
+
+    #[inline(always)]
     pub(crate) fn warn_for_the_last_time(&self) {
         let Panics = self.panics;
     }
@@ -101,4 +116,4 @@ pub(crate) const fn reads_dead_letters() -> bool {
 }
 
 #[inline(always)]
-pub(crate) fn dead_letter(_: &str, _: TimerId, _: DeadLetterReason, _: &'static str) {}
+pub(crate) fn dead_letter(_: &str, _: &Lost) {}

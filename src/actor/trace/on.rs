@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tracing::span::EnteredSpan;
-use tracing::{Level, Span, debug, debug_span, enabled, field, warn};
+use tracing::{Level, Span, debug, debug_span, enabled, field};
 
 use crate::actor::id::TimerId;
 use crate::actor::service::Service;
-use crate::engine::DeadLetterReason;
+use crate::actor::service::subscribers::Lost;
 use crate::timing::{Key, Tick};
 
 /// The spans of pending timers. The engine tells of those that have ended.
@@ -114,6 +114,7 @@ pub(crate) fn reads_dead_letters() -> bool {
     enabled!(target: "actix_timers", Level::WARN)
 }
 
-pub(crate) fn dead_letter(timer: &str, id: TimerId, reason: DeadLetterReason, message_type: &'static str) {
-    warn!(target: "actix_timers", timer, id = field::display(id), reason = reason.as_str(), message_type, "dead letter");
+pub(crate) fn dead_letter(timer: &str, lost: &Lost) {
+    let Lost { id, reason, message_type, .. } = *lost;
+    debug!(target: "actix_timers", timer, id = field::display(id), reason = reason.as_str(), message_type, "dead letter");
 }

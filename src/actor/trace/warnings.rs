@@ -2,8 +2,8 @@
 //! in `docs/operations.md`.
 //!
 //! What is noticed is noticed under the lock, in a turn of the driver or of the watch, and told when it has been given up:
-//! a subscriber is foreign code. Of each kind at most one is told in [`EVERY`], by the clock of the timer actor, and says
-//! how many were withheld since the one before.
+//! a subscriber is foreign code. Only dead letters are told where they are buried. Of each kind at most one is told in
+//! [`EVERY`], by the clock of the timer actor, and says how many were withheld since the one before.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,9 @@ use tracing::warn;
 use crate::actor::id::TimerId;
 use crate::actor::service::escort::Hand;
 use crate::actor::service::laggards::Longest;
+use crate::actor::service::subscribers::Lost;
 use crate::actor::service::{Core, Service};
-use crate::engine::Accounts;
+use crate::engine::{Accounts, DeadLetterReason};
 
 /// The least time between two warnings of one kind.
 const EVERY: Duration = Duration::from_secs(10);
@@ -52,7 +53,7 @@ pub(crate) struct Warned(Vec<Warning>);
 
 /// Lets one pass in [`EVERY`], and counts the others.
 #[derive(Debug, Default)]
-struct Limit {
+pub(crate) struct Limit {
     next: Duration,
     withheld: u64,
 }
@@ -63,7 +64,7 @@ impl Limit {
     }
 
     /// How many were withheld since the last, if this one may pass.
-    fn pass(&mut self, now: Duration) -> Option<u64> {
+    pub(crate) fn pass(&mut self, now: Duration) -> Option<u64> {
         if !self.is_open(now) {
             self.withheld += 1;
             return None;
@@ -175,7 +176,30 @@ impl Panics {
     }
 }
 
+/// Dead letters that were told, of each reason. Whoever buries one holds no lock, and tells at once.
+#[derive(Debug, Default)]
+pub(crate) struct Obituaries(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
+
+impl Obituaries {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many were withheld since the last, if this one may be told.
+    fn pass(&self, now: Duration, reason: DeadLetterReason) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[reason as usize].pass(now)
+    }
+}
+
 impl Service {
+    /// A message was lost. Not to be called under the lock.
+    pub(crate) fn warn_of_dead_letter(&self, now: Duration, lost: &Lost) {
+        let Lost { id, reason, message_type, .. } = *lost;
+        let Some(suppressed) = self.obituaries.pass(now, reason) else { return };
+        let (timer, id, reason) = (&*self.name, display(id), reason.as_str());
+        warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, "a message became a dead letter");
+    }
+
     /// A turn begins.
     pub(crate) fn note_lateness(&self, core: &mut Core, now: Duration, hand: Hand) {
         let due = core.engine.next_expiration().map(|tick| self.tick.time_of(tick));
