@@ -10,10 +10,10 @@ use std::time::Instant;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder,
-    TimerContext, TimerId, TimerState,
+    CancelOutcome, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerContext,
+    TimerId, TimerState,
 };
-use support::{Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, ms, run};
+use support::{Listener, Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, letters, listen, ms, run};
 use tokio::sync::oneshot;
 
 const WIDE: MailboxPolicy = MailboxPolicy::Wait { window: 100 };
@@ -33,31 +33,6 @@ fn blocked(world: &World, slots: usize) -> (Addr<Probe<u32>>, Log<u32>, oneshot:
     (addr, log, go)
 }
 
-struct Listener(mpsc::Sender<DeadLetter>);
-
-impl Actor for Listener {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Listener {
-    type Result = ();
-
-    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
-        let _ = self.0.send(letter);
-    }
-}
-
-fn listen(world: &World) -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
-    let (sender, letters) = mpsc::channel();
-    let addr = Listener(sender).start();
-    world.timers.subscribe_dead_letters(addr.clone());
-    (addr, letters)
-}
-
-fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(u32, DeadLetterReason)> {
-    receiver.try_iter().map(|letter| (letter.take::<Note<u32>>().unwrap().0, letter.reason)).collect()
-}
-
 fn with(policy: MailboxPolicy) -> impl Fn() -> TimerActorBuilder {
     move || TimerActor::builder().mailbox_policy(policy)
 }
@@ -68,7 +43,7 @@ type Check = fn(&World, &[u32], &[(u32, DeadLetterReason)]);
 /// O-42: ten timers each for a full recipient and for a free one.
 fn one_full_another_free(policy: MailboxPolicy, check: Check) {
     in_virtual_time(with(policy), move |world| async move {
-        let (_listener, receiver) = listen(&world);
+        let (_listener, receiver) = listen(&world.timers);
         let (full, full_log, go) = blocked(&world, 2);
         let (free, free_log) = world.probe::<u32>();
         for n in 10..20u32 {
@@ -275,7 +250,7 @@ fn a_message_that_was_refused_once_is_as_cancellable_as_the_others() {
 fn messages_that_wait_are_dead_letters_when_the_recipient_stops() {
     for policy in [WIDE, MailboxPolicy::Wait { window: 2 }] {
         in_virtual_time(with(policy), |world| async move {
-            let (_listener, receiver) = listen(&world);
+            let (_listener, receiver) = listen(&world.timers);
             let (go, gate) = oneshot::channel::<()>();
             let mut gate = Some(gate);
             let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
@@ -309,7 +284,7 @@ fn messages_that_wait_are_dead_letters_when_the_recipient_stops() {
 #[test]
 fn a_recipient_that_ends_with_messages_waiting_leaves_no_line_behind() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
-        let (_listener, receiver) = listen(&world);
+        let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
             probe.hook = Box::new(|name, ctx| {
                 if *name == 1 {

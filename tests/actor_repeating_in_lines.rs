@@ -18,7 +18,9 @@ use actix_timers::{
     RescheduleOutcome, Target, TimerActor, TimerId, TimerState, accept_tracked,
 };
 use repeat_support::times;
-use support::{Census, Counted, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, ms, run};
+use support::{
+    Census, Counted, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, listen, ms, run,
+};
 use tokio::sync::oneshot;
 
 accept_tracked!(Probe<u32>: Note<u32>, Counted);
@@ -78,27 +80,6 @@ fn slow(world: &World) -> (Addr<Slow>, Log<u32>, Gates) {
 
 fn open(gates: &Gates) {
     gates.borrow_mut().pop_front().unwrap().send(()).unwrap();
-}
-
-struct Listener(mpsc::Sender<DeadLetter>);
-
-impl Actor for Listener {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Listener {
-    type Result = ();
-
-    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
-        let _ = self.0.send(letter);
-    }
-}
-
-fn listen(world: &World) -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
-    let (sender, letters) = mpsc::channel();
-    let addr = Listener(sender).start();
-    world.timers.subscribe_dead_letters(addr.clone());
-    (addr, letters)
 }
 
 fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(Option<u32>, DeadLetterReason)> {
@@ -334,7 +315,7 @@ fn a_message_for_which_there_was_no_room_is_delivered_once_when_there_is_and_the
 #[test]
 fn a_message_that_waits_for_room_is_in_the_letter_if_its_recipient_stops() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world);
+        let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe_with(|probe| {
             probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1));
             probe.hook = Box::new(|_, ctx| ctx.stop());
@@ -356,7 +337,7 @@ fn a_message_that_waits_for_room_is_in_the_letter_if_its_recipient_stops() {
 fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
     for is_tracked in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
-            let (_listener, receiver) = listen(&world);
+            let (_listener, receiver) = listen(&world.timers);
             let (addr, log) = narrow(&world, 1);
             let go = block(&addr).await;
             let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
@@ -386,7 +367,7 @@ fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
 #[test]
 fn a_last_repetition_without_room_is_a_dead_letter_and_the_end() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world);
+        let (_listener, receiver) = listen(&world.timers);
         let (addr, _) = narrow(&world, 1);
         let _go = block(&addr).await;
         let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Drop);
@@ -400,7 +381,7 @@ fn a_last_repetition_without_room_is_a_dead_letter_and_the_end() {
 #[test]
 fn a_recipient_that_stops_with_the_token_in_its_mailbox_ends_the_timer() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world);
+        let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, ctx| ctx.stop()));
         let target = Target::tracked(&addr);
         for _ in 0..2 {
@@ -477,7 +458,7 @@ fn a_drain_gives_back_what_lies_behind_a_token_and_what_is_handled_is_the_last()
 #[test]
 fn a_source_that_panics_behind_its_token_ends_its_timer_and_frees_its_place_in_the_window() {
     in_virtual_time(TimerActor::builder, |world| async move {
-        let (_listener, receiver) = listen(&world);
+        let (_listener, receiver) = listen(&world.timers);
         let (addr, log) = world.probe::<u32>();
         for target in [Target::tracked(&addr).window(1), Target::from(&addr).window(1)] {
             let source = MessageSource::from_fn(|| -> Note<u32> { panic!("on purpose") });

@@ -8,15 +8,17 @@ mod support;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerContext,
-    TimerId, TimerState, Tracked, accept_tracked,
+    CancelOutcome, DeadLetterReason, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerContext, TimerId,
+    TimerState, Tracked, accept_tracked,
 };
-use support::{Census, Counted, Log, Note, Probe, Random, World, eventually, in_virtual_time, ms, run};
+use support::{
+    Census, Counted, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run,
+};
 use tokio::sync::oneshot;
 
 accept_tracked!(Probe<u32>: Note<u32>, Counted);
@@ -26,31 +28,6 @@ async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
     let (go, gate) = oneshot::channel::<()>();
     run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
     go
-}
-
-struct Listener(mpsc::Sender<DeadLetter>);
-
-impl Actor for Listener {
-    type Context = Context<Self>;
-}
-
-impl Handler<DeadLetter> for Listener {
-    type Result = ();
-
-    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
-        let _ = self.0.send(letter);
-    }
-}
-
-fn listen(timers: &actix_timers::Timers) -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
-    let (sender, letters) = mpsc::channel();
-    let addr = Listener(sender).start();
-    timers.subscribe_dead_letters(addr.clone());
-    (addr, letters)
-}
-
-fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(u32, DeadLetterReason)> {
-    receiver.try_iter().map(|letter| (letter.take::<Note<u32>>().unwrap().0, letter.reason)).collect()
 }
 
 #[test]

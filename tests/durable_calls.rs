@@ -17,7 +17,6 @@ use actix_timers::durable::{
     DurableState, DurableTimers, GetDurable, ListDurable, Schedule, Scheduled, StoreError,
 };
 use actix_timers::{CancelOutcome, Clock, RescheduleOutcome};
-use tokio::sync::oneshot;
 
 use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
 
@@ -123,8 +122,7 @@ fn a_cancel_says_what_is_true(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let (tell, told) = oneshot::channel();
-        diary.script(1, [Act::Wait(told)]);
+        let tell = diary.hold(1);
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         let other = timers.schedule_at(ROUTE, at(10), Note(2)).await.unwrap().id();
         assert_eq!(timers.cancel(other).await.unwrap(), CancelOutcome::Cancelled);
@@ -157,8 +155,7 @@ fn a_timer_can_be_moved_to_earlier_and_later(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let (tell, told) = oneshot::channel();
-        diary.script(3, [Act::Wait(told)]);
+        let tell = diary.hold(3);
         let mut ids = Vec::new();
         for note in 1..=3 {
             ids.push(timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap().id());

@@ -334,9 +334,7 @@ fn what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now(medium: impl Me
             diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
         let mut tell = Vec::new();
         for note in 1..=2 {
-            let (sender, told) = oneshot::channel();
-            diary.script(note, [Act::Wait(told)]);
-            tell.push(sender);
+            tell.push(diary.hold(note));
             let _ = timers.schedule_at("two", at(10), Note(note)).await.unwrap();
         }
         let id = timers.schedule_at("two", at(10), Note(3)).await.unwrap().id();
@@ -368,9 +366,7 @@ fn no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order(medium: imp
             .unwrap();
         let mut tell = Vec::new();
         for note in 0..6 {
-            let (sender, told) = oneshot::channel();
-            diary.script(note, [Act::Wait(told)]);
-            tell.push(sender);
+            tell.push(diary.hold(note));
             // Asked for in the opposite order.
             let _ = timers.schedule_at(ROUTE, at(60 - 10 * u64::from(note)), Note(note)).await.unwrap();
         }
@@ -662,8 +658,7 @@ fn on_the_real_clock_a_thread_of_its_own_writes() {
             .start()
             .unwrap();
         diary.script(0, [Act::Fail]);
-        let (tell, told) = oneshot::channel();
-        diary.script(99, [Act::Wait(told)]);
+        let tell = diary.hold(99);
         for note in 0..100 {
             let _ = timers.schedule_after(ROUTE, ms(1), Note(note)).await.unwrap();
         }

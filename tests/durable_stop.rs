@@ -10,7 +10,6 @@ use actix_timers::durable::{
     CancelDurable, DurableError, DurableFilter, DurableTimers, NotScheduled, RouteOptions, Schedule,
 };
 use futures_util::future::join_all;
-use tokio::sync::oneshot;
 
 use durable_support::{
     Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to,
@@ -33,8 +32,7 @@ fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_ne
             .route_with::<Note>("slow", diary.writer(&clock), one_by_one())
             .start()
             .unwrap();
-        let (tell, told) = oneshot::channel();
-        diary.script(1, [Act::Wait(told)]);
+        let tell = diary.hold(1);
         for note in 1..=2 {
             let _ = timers.schedule_at("slow", at(10), Note(note)).await.unwrap();
         }
@@ -72,9 +70,7 @@ fn nothing_begins_while_a_stop_waits(medium: impl Medium) {
             diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
         let mut tell = Vec::new();
         for note in 1..=3 {
-            let (sender, told) = oneshot::channel();
-            diary.script(note, [Act::Wait(told)]);
-            tell.push(sender);
+            tell.push(diary.hold(note));
             let _ = timers.schedule_at("two", at(10), Note(note)).await.unwrap();
         }
         run_to(&clock, 10).await;

@@ -7,8 +7,11 @@
 // Each user needs another part of this.
 #![allow(dead_code, unused_imports, unused_macros, clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../copies/mod.rs"]
+mod copies;
+
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -22,6 +25,8 @@ use actix_timers::{Clock, ManualClock};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
+
+use copies::copy_directory;
 
 /// The route of most tests.
 pub(crate) const ROUTE: &str = "diary";
@@ -124,18 +129,7 @@ impl Medium for Files {
     fn crash(&mut self) {
         let dying = self.directory();
         self.lives += 1;
-        copy(&dying, &self.directory());
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to.join(entry.file_name())),
-            false => drop(std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
-        }
+        copy_directory(&dying, &self.directory());
     }
 }
 
@@ -183,6 +177,13 @@ impl Diary {
     /// What the handler of this note does next. Without a script it succeeds.
     pub(crate) fn script(&self, note: u32, acts: impl IntoIterator<Item = Act>) {
         self.script.lock().unwrap().entry(note).or_default().extend(acts);
+    }
+
+    /// The next handler of this note answers when it is told to.
+    pub(crate) fn hold(&self, note: u32) -> oneshot::Sender<()> {
+        let (tell, told) = oneshot::channel();
+        self.script(note, [Act::Wait(told)]);
+        tell
     }
 
     pub(crate) fn entries(&self) -> Vec<Entry> {

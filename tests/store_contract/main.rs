@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod changes;
+#[path = "../copies/mod.rs"]
+mod copies;
 mod model;
 mod pages;
 #[path = "../schemes/random.rs"]

@@ -1,12 +1,10 @@
 //! The stores that must keep the contract, and how each is opened, closed, and cut off.
 
-use std::fs;
-use std::path::Path;
-
 use actix_timers::durable::TimerStore;
 use actix_timers::durable::store::{EmbeddedStore, MemoryDisk, MemoryStore};
 use tempfile::TempDir;
 
+use crate::copies::copy_directory;
 use crate::redb_store::RedbStore;
 
 /// A place where a store keeps its records, beyond the store itself.
@@ -82,18 +80,5 @@ impl Subject for Redb {
         copy_directory(self.0.path(), copy.path());
         drop(store);
         Self(copy)
-    }
-}
-
-fn copy_directory(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
     }
 }

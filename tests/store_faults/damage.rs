@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use actix_timers::durable::TimerStore;
 use actix_timers::durable::store::{Change, EmbeddedStore, Outcome, StoreError};
 
+use crate::copies::copy_directory;
 use crate::random::Random;
-use crate::workshop::{copy_directory, id, journal, journal_bytes, open, open_owned, pending, put};
+use crate::workshop::{id, journal, journal_bytes, open, open_owned, pending, put};
 
 const RECORDS: u64 = 3000;
 

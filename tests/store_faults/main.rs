@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backups;
+#[path = "../copies/mod.rs"]
+mod copies;
 mod damage;
 mod directories;
 mod full_disk;

@@ -66,19 +66,6 @@ pub(crate) fn pending(store: &mut EmbeddedStore) -> Result<(BTreeSet<u64>, usize
     }
 }
 
-pub(crate) fn copy_directory(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
-}
-
 /// Where the journal of a small store is.
 pub(crate) fn journal(store: &Path) -> PathBuf {
     store.join("data").join("0.jnl")

@@ -12,7 +12,9 @@
 //! time. *Jump to* sets the clock first and lets the service run then. Times are milliseconds since the start.
 
 // Each user needs another part of this.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::expect_used)]
+
+mod listener;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -29,6 +31,8 @@ use actix_timers::{
     Alarm, CancelOutcome, Clock, ManualClock, ScheduleAfter, ScheduleError, SystemClock, Target, TimerActorBuilder,
     TimerContext, TimerId, Timers,
 };
+
+pub(crate) use listener::{Listener, letters, listen};
 
 /// How long a test on the real clock waits for what has to happen before it gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
