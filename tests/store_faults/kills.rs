@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -20,7 +21,12 @@ const SIZE: u64 = 7;
 /// What group number `group` does: some timers come, the last one moves, and of the group before one goes.
 fn changes(group: u64) -> Vec<Change> {
     let first = group * SIZE;
-    let payload = |number: u64| if number.is_multiple_of(11) { 6000 } else { 100 };
+    let payload = |number: u64| match number {
+        _ if number.is_multiple_of(43) => 64 << 10,
+        _ if number.is_multiple_of(23) => 20_000,
+        _ if number.is_multiple_of(11) => 6000,
+        _ => 100,
+    };
     let mut changes: Vec<_> = (first..first + SIZE).map(|number| put(number, payload(number))).collect();
     let moved = id(first + SIZE - 1);
     let in_place = Progress { attempt: 2, ..Progress::first(moved.first_due()) };
@@ -50,7 +56,12 @@ fn in_the_process_that_is_killed() {
     }
 }
 
-fn child(path: &Path, first: u64) -> Command {
+/// How many groups there are when the child has said this.
+pub(crate) fn groups_after(line: &str) -> Option<u64> {
+    Some(line.strip_prefix("acknowledged ")?.parse::<u64>().unwrap() + 1)
+}
+
+pub(crate) fn child(path: &Path, first: u64) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "kills::in_the_process_that_is_killed", "--nocapture"]);
     child.env(STORE, path).env(FIRST, first.to_string()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -68,8 +79,8 @@ fn what_was_acknowledged_outlives_a_kill_in_mid_commit_and_groups_are_all_or_not
         let wanted = 1 + random.below(30);
         let mut acknowledged = groups;
         let mut read = |line: std::io::Result<String>| {
-            if let Some(group) = line.unwrap().strip_prefix("acknowledged ") {
-                acknowledged = group.parse::<u64>().unwrap() + 1;
+            if let Some(groups) = groups_after(&line.unwrap()) {
+                acknowledged = groups;
             }
         };
         for _ in 0..wanted {
@@ -79,13 +90,17 @@ fn what_was_acknowledged_outlives_a_kill_in_mid_commit_and_groups_are_all_or_not
         assert_eq!(process.wait().unwrap().signal(), Some(9));
         // What it said before it was gone.
         lines.for_each(read);
-        let mut store = open(directory.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
-        assert_eq!(store.check().unwrap(), [], "round {round}");
-        let (found, _) = pending(&mut store).unwrap();
-        // One more may be there that was not answered any more.
-        groups = if found == expected(acknowledged) { acknowledged } else { acknowledged + 1 };
-        assert_eq!(found, expected(groups), "round {round}: {acknowledged} groups were acknowledged");
+        groups = groups_in(directory.path(), acknowledged..=acknowledged + 1, round);
     }
+}
+
+/// How many groups are in a store: all of each of them, and none but these may be the last.
+pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) -> u64 {
+    let mut store = open(path).unwrap_or_else(|error| panic!("round {round}: {error}"));
+    assert_eq!(store.check().unwrap(), [], "round {round}");
+    let (found, _) = pending(&mut store).unwrap();
+    let groups = possible.clone().find(|groups| found == expected(*groups));
+    groups.unwrap_or_else(|| panic!("round {round}: there are not {possible:?} groups, but {found:?}"))
 }
 
 #[test]

@@ -9,8 +9,14 @@ mod damage;
 mod directories;
 mod full_disk;
 mod kills;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
+mod power_cuts;
 #[path = "../schemes/random.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod random;
+#[cfg(target_os = "linux")]
+mod shop;
 mod torn_groups;
 mod workshop;
