@@ -391,3 +391,26 @@ fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
         }
     }
 }
+
+/// While nothing changes the thread sleeps without an end.
+#[test]
+fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
+    const ROUNDS: usize = 1000;
+    let shared = Shared::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut taken = VecDeque::new();
+            for _ in 0..ROUNDS {
+                while taken.is_empty() {
+                    shared.take(&mut taken, false, None);
+                }
+                taken.drain(..).for_each(|request| request.refuse(&Arc::new(StoreError::Closed)));
+            }
+        });
+        for _ in 0..ROUNDS {
+            let (answer, answered) = Answer::awaited();
+            shared.push(Request::Counts { answer });
+            assert!(block_on(answered).unwrap().is_err());
+        }
+    });
+}

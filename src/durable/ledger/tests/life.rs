@@ -127,6 +127,27 @@ fn what_does_not_reach_its_recipient_uses_no_attempt() {
 }
 
 #[test]
+fn what_is_said_about_an_earlier_delivery_does_not_count() {
+    let mut world = World::new();
+    let id = world.schedule(0);
+    let first = world.claim(&[id]).remove(0);
+    world.end(&first, Verdict::Retry { due: at(0) });
+    let second = world.claim(&[id]).remove(0);
+    assert_eq!(second.progress.attempt, 2);
+    for verdict in [Verdict::Complete, Verdict::Park, Verdict::Bury { reason: "late".into() }] {
+        world.end(&first, verdict);
+    }
+    world.end(&second, Verdict::Retry { due: at(10) });
+    // Moved while somebody was about to say that it cannot be read, or that nobody gets it.
+    assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
+    for verdict in [Verdict::Park, Verdict::Undelivered { again: at(20) }] {
+        world.end(&second, verdict);
+    }
+    assert_eq!(world.run_to(1000), [(50, id, 3)]);
+    assert_eq!(world.counts(), Default::default());
+}
+
+#[test]
 fn those_that_did_not_reach_a_recipient_together_come_back_in_the_order_they_were_due() {
     let mut world = World::holding(16);
     let ids: Vec<_> = [30, 10, 20, 0, 50, 40].into_iter().map(|due| (due, world.schedule(due))).collect();
