@@ -29,8 +29,16 @@ const TITLE: &str = "actix-timers store";
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// Unlocked when it is closed.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Not by closing it alone: a process that some thread is just starting has the file open, too, until it begins its
+        // own program, and the lock would last as long.
+        #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Directory {
@@ -89,7 +97,7 @@ impl Directory {
         let file = file.map_err(|error| unreadable(path, &error))?;
         #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
         match file.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: file }),
+            Ok(()) => Ok(Self { path: path.to_owned(), lock: file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse(path.to_owned())),
             Err(TryLockError::Error(error)) => Err(unreadable(path, &error)),
         }
@@ -229,4 +237,22 @@ fn check_tables(keyspace: &Path) -> Result<(), String> {
 fn sync_directory(path: &Path) -> io::Result<()> {
     // Elsewhere directories cannot be opened, and need not be.
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_unlocked_while_a_process_that_is_being_started_still_has_its_files() {
+        let there = tempfile::tempdir().unwrap();
+        let directory = Directory::lock(there.path()).unwrap();
+        // As a fork leaves it.
+        let inherited = directory.lock.try_clone().unwrap();
+        assert!(matches!(Directory::lock(there.path()), Err(StoreError::InUse(_))));
+        drop(directory);
+        Directory::lock(there.path()).unwrap();
+        drop(inherited);
+    }
 }
