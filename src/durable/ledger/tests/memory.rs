@@ -16,8 +16,16 @@ const fn scaled(count: u64) -> u64 {
 /// `turn` asserts that no more is in memory than is allowed.
 #[test]
 fn a_million_overdue_at_start_come_in_order_with_bounded_memory_and_none_is_lost() {
+    overdue_at_start(World::holding(1000));
+}
+
+#[test]
+fn a_million_overdue_in_files_come_in_order_with_bounded_memory_and_none_is_lost() {
+    overdue_at_start(World::in_files(1000));
+}
+
+fn overdue_at_start(mut world: World) {
     let count = scaled(1_000_000);
-    let mut world = World::holding(1000);
     let mut random = Random(3);
     let mut expected = vec![];
     for _ in 0..count / 500 {

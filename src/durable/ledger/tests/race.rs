@@ -1,15 +1,29 @@
 //! Cancel against claim.
 
+use std::sync::Arc;
+
 use super::world::{Random, World, coming, complete};
-use crate::durable::ledger::{Cancellation, Request};
+use crate::durable::ledger::{Answer, Cancellation, Request};
+use crate::durable::store::OnKey;
 
 #[test]
 fn of_a_cancel_and_a_claim_exactly_one_wins_a_million_times() {
+    exactly_one_wins(World::new());
+}
+
+#[test]
+fn of_a_cancel_and_a_claim_in_files_exactly_one_wins_a_million_times() {
+    exactly_one_wins(World::in_files(262_144));
+}
+
+fn exactly_one_wins(mut world: World) {
     let rounds = if cfg!(debug_assertions) { 20 } else { 1000 };
-    let mut world = World::new();
     let mut random = Random(5);
     for _ in 0..rounds {
-        let ids: Vec<_> = (0..1000).map(|_| world.schedule(0)).collect();
+        let records: Vec<_> = (0..1000).map(|_| Arc::new(world.record(0))).collect();
+        let ids: Vec<_> = records.iter().map(|record| record.id).collect();
+        let schedule = |record| Request::Schedule { record, on_key: OnKey::KeepExisting, answer: Answer::Nobody };
+        world.turn(records.into_iter().map(schedule).collect());
         let mut claims: Vec<_> = ids.chunks(1 + random.below(50) as usize).map(Some).collect();
         let mut cancels: Vec<_> = ids.iter().copied().map(Some).collect();
         let (mut requests, mut claimed, mut cancelled) = (vec![], vec![], vec![]);

@@ -1,14 +1,15 @@
-//! A ledger on a disk in memory, a clock that the test moves, and a bell that rings when the test says so.
+//! A ledger on a disk in memory, or on a real one, a clock that the test moves, and a bell that rings when the test says so.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::durable::ledger::closed::Closed;
 use crate::durable::ledger::{
     Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Outbox, Reading, Request, Rescheduling, Scheduled,
     Verdict,
 };
-use crate::durable::store::{Counts, MemoryDisk, OnKey};
+use crate::durable::store::{Counts, EmbeddedStore, MemoryDisk, OnKey, TimerStore};
 use crate::durable::{DueTime, DurableId, Progress, Record};
 use crate::metrics::DurableBooks;
 
@@ -100,7 +101,9 @@ impl<T> Coming<T> {
 }
 
 pub(crate) struct World {
+    /// Where the timers are, unless they are in files.
     pub(crate) disk: MemoryDisk,
+    files: Option<tempfile::TempDir>,
     pub(crate) config: LedgerConfig,
     pub(crate) ledger: Ledger<Bell>,
     pub(crate) bell: Bell,
@@ -120,12 +123,21 @@ impl World {
         Self::with(LedgerConfig { loaded, ..LedgerConfig::default() })
     }
 
+    /// The same in an embedded store.
+    pub(crate) fn in_files(loaded: usize) -> Self {
+        Self::on(Some(tempfile::tempdir().unwrap()), LedgerConfig { loaded, ..LedgerConfig::default() })
+    }
+
     fn with(config: LedgerConfig) -> Self {
+        Self::on(None, config)
+    }
+
+    fn on(files: Option<tempfile::TempDir>, config: LedgerConfig) -> Self {
         let disk = MemoryDisk::new();
         let bell = Bell::default();
-        let ledger = open(&disk, &config, &bell, &[]);
-        let mut world =
-            Self { disk, config, ledger, bell, wall: DueTime::MIN, time: Duration::ZERO, unknown: &[], names: 0 };
+        let ledger = open(store(&disk, files.as_ref()), &config, &bell, &[]);
+        let (wall, time) = (DueTime::MIN, Duration::ZERO);
+        let mut world = Self { disk, files, config, ledger, bell, wall, time, unknown: &[], names: 0 };
         world.look();
         world
     }
@@ -146,7 +158,9 @@ impl World {
     pub(crate) fn reopen_quietly(&mut self) {
         self.bell = Bell::default();
         self.bell.get().now = self.wall;
-        self.ledger = open(&self.disk, &self.config, &self.bell, self.unknown);
+        // Files are open once at a time.
+        self.ledger.store = Box::new(Closed);
+        self.ledger = open(store(&self.disk, self.files.as_ref()), &self.config, &self.bell, self.unknown);
     }
 
     pub(crate) fn reopen(&mut self) {
@@ -315,7 +329,19 @@ pub(crate) fn coming<T>(request: impl FnOnce(Answer<T>) -> Request) -> (Request,
     (request(answer), Coming(receiver))
 }
 
-fn open(disk: &MemoryDisk, config: &LedgerConfig, bell: &Bell, unknown: &'static [&'static str]) -> Ledger<Bell> {
+fn store(disk: &MemoryDisk, files: Option<&tempfile::TempDir>) -> Box<dyn TimerStore> {
+    match files {
+        Some(files) => Box::new(EmbeddedStore::open(files.path()).unwrap()),
+        None => Box::new(disk.open()),
+    }
+}
+
+fn open(
+    store: Box<dyn TimerStore>,
+    config: &LedgerConfig,
+    bell: &Bell,
+    unknown: &'static [&'static str],
+) -> Ledger<Bell> {
     let knows = move |route: &str, _: &str| !unknown.contains(&route);
-    Ledger::open(Box::new(disk.open()), config.clone(), Box::new(knows), bell.clone()).unwrap()
+    Ledger::open(store, config.clone(), Box::new(knows), bell.clone()).unwrap()
 }
