@@ -18,6 +18,7 @@ use durable_support::{
 on_every_store! {
     nothing_begins_while_a_stop_waits
     a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new
+    a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts
     what_has_not_ended_in_time_comes_again_as_the_next_attempt
     after_a_stop_every_request_is_answered_with_closed
     a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing
@@ -83,6 +84,26 @@ fn nothing_begins_while_a_stop_waits(medium: impl Medium) {
         tell.remove(0).send(()).unwrap();
         stopping.await.unwrap().unwrap();
         assert_eq!(diary.len(), 2);
+    });
+}
+
+fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        diary.script(1, [Act::Hang]);
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        run_to(&clock, 10).await;
+        let stopping = [900, 300].map(|grace| {
+            let timers = timers.clone();
+            actix::spawn(async move { timers.stop_within(ms(grace)).await })
+        });
+        run_to(&clock, 309).await;
+        assert!(stopping.iter().all(|stopping| !stopping.is_finished()));
+        run_to(&clock, 310).await;
+        for stopping in stopping {
+            stopping.await.unwrap().unwrap();
+        }
     });
 }
 
