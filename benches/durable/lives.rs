@@ -1,33 +1,39 @@
-//! Timers that come and go while many are pending: in each group as many are added as the earliest are taken away.
+//! Timers that come and go while many are pending: ours through the actor, where each is scheduled, delivered to a handler, and
+//! complete; the others in groups in which as many are added as the earliest are taken away.
+//!
+//! Each subject runs in a process of its own, so that its memory and what it writes are its own.
 
 use std::collections::VecDeque;
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
 
+use actix::prelude::*;
+use actix_timers::durable::DueTime;
+use actix_timers::durable::store::{EmbeddedStore, TimerStore};
+
+use crate::office::{self, CALLERS, Delivered};
 use crate::process::resident_bytes;
-use crate::rows::{Row, Rows};
+use crate::rows::{OURS, Row, Rows};
 use crate::settings::Settings;
-use crate::subjects::{self, Timer};
+use crate::subjects::{self, Subject, Timer, size_on_disk};
+use crate::watched::{Commits, Watched};
 
-/// Added in a group, and as many taken away.
-const GROUP: usize = 256;
+const SUBJECTS: [&str; 4] = [OURS, subjects::STORE, subjects::FJALL, subjects::LOG];
 
-/// Each subject in a process of its own, so that its memory is its own.
 pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
-    for name in subjects::NAMES {
-        if name == subjects::WRITE_AND_SYNC {
-            continue;
-        }
+    for name in SUBJECTS {
         let program = std::env::current_exe().unwrap();
-        let child = Command::new(program).args(settings.for_child(name)).stderr(Stdio::inherit()).output().unwrap();
+        let arguments = settings.for_child(name, &settings.directory);
+        let child = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().unwrap();
         assert!(child.status.success(), "{name} has failed");
         for line in String::from_utf8(child.stdout).unwrap().lines() {
             let (unit, samples) = line.split_once('\t').unwrap();
             let samples = samples.split(',').map(|sample| sample.parse().unwrap()).collect();
             let unit = UNITS.into_iter().find(|known| *known == unit).unwrap();
             let subject = name.to_owned();
-            rows.push(Row { workload: "lives", layer: "store", subject, size: settings.pending, unit, samples });
+            rows.push(Row { workload: "lives", layer: "actor", subject, size: settings.pending, unit, samples });
         }
     }
 }
@@ -42,11 +48,93 @@ const UNITS: [&str; 7] = [
     "bytes on disk a pending timer",
 ];
 
+/// What was seen of one subject.
+struct Figures {
+    /// Nanoseconds, one for each round.
+    each: Vec<f64>,
+    commits: Vec<Duration>,
+    /// Bytes given to the disk for each of those of one timer.
+    written: f64,
+    memory: u64,
+    /// Bytes a timer.
+    disk: Option<f64>,
+}
+
+impl Figures {
+    fn print(mut self) {
+        self.commits.sort_unstable();
+        let quantile = |part: f64| self.commits[((self.commits.len() - 1) as f64 * part) as usize].as_micros() as f64;
+        let figures = [
+            Some(self.each.clone()),
+            Some(vec![quantile(0.5)]),
+            Some(vec![quantile(0.99)]),
+            Some(vec![quantile(0.999)]),
+            Some(vec![self.written]),
+            Some(vec![self.memory as f64 / 1e6]),
+            self.disk.map(|bytes| vec![bytes]),
+        ];
+        for (unit, samples) in UNITS.iter().zip(figures) {
+            if let Some(samples) = samples {
+                let samples: Vec<String> = samples.iter().map(f64::to_string).collect();
+                println!("{unit}\t{}", samples.join(","));
+            }
+        }
+    }
+}
+
 /// What the child process does: measures one subject, and prints its figures, one unit a line.
 pub(crate) fn run_one(settings: &Settings, name: &str) {
+    let figures = if name == OURS { System::new().block_on(through_the_actor(settings)) } else { bare(settings, name) };
+    figures.print();
+}
+
+/// So many times in a round there are as many lives as callers.
+fn calls(settings: &Settings) -> usize {
+    if settings.check { 4 } else { 800 }
+}
+
+async fn through_the_actor(settings: &Settings) -> Figures {
     let directory = tempfile::tempdir_in(&settings.directory).unwrap();
-    let mut subject = subjects::named(name, directory.path());
     let memory_before = resident_bytes();
+    let mut store = EmbeddedStore::open(directory.path()).unwrap();
+    let fence = store.acquire(0).unwrap().fence;
+    // Not due before all is over.
+    let first_due = DueTime::reached_at(SystemTime::now()).saturating_add(Duration::from_secs(24 * 3600));
+    office::fill(&mut store, fence, settings.pending, first_due);
+    let commits = Commits::default();
+    let delivered = Rc::<Delivered>::default();
+    let timers = office::start(Watched::new(store, commits.clone()), &delivered);
+    let calls = calls(settings);
+    let mut each = Vec::new();
+    let written_before = written_bytes();
+    for round in 1..=settings.rounds {
+        let started = Instant::now();
+        let callers = office::many_callers(&timers, calls, Duration::from_millis(1));
+        while delivered.count.get() < round * CALLERS * calls {
+            delivered.one_more.notified().await;
+        }
+        // Complete is what is no longer pending.
+        while timers.counts().await.unwrap().pending > settings.pending {
+            actix_rt::time::sleep(Duration::from_micros(500)).await;
+        }
+        each.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);
+        assert!(callers.iter().all(actix_rt::task::JoinHandle::is_finished));
+    }
+    let written = (written_bytes() - written_before) as f64;
+    let memory = resident_bytes().saturating_sub(memory_before);
+    assert_eq!(delivered.count.get(), settings.rounds * CALLERS * calls);
+    assert_eq!(timers.counts().await.unwrap().pending, settings.pending);
+    let disk = Some(size_on_disk(directory.path()) as f64 / settings.pending as f64);
+    timers.stop().await.unwrap();
+    let written = written / (settings.rounds * CALLERS * calls) as f64 / Timer { number: 0, due: 0 }.bytes() as f64;
+    let commits = commits.lock().unwrap().clone();
+    Figures { each, commits, written, memory, disk }
+}
+
+fn bare(settings: &Settings, name: &str) -> Figures {
+    let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+    let memory_before = resident_bytes();
+    let mut subject: Box<dyn Subject> = subjects::named(name, directory.path());
     // Each is due a little later than the one before, with some disorder.
     let mut pending: VecDeque<Timer> = VecDeque::new();
     let mut next = 0;
@@ -60,50 +148,31 @@ pub(crate) fn run_one(settings: &Settings, name: &str) {
         subject.commit(&group, &[]);
         pending.extend(group);
     }
-    let commits = if settings.check { 4 } else { 800 };
+    let calls = calls(settings);
     let mut each = Vec::new();
-    let mut took = Vec::new();
+    let mut commits = Vec::new();
     let written_before = written_bytes();
     for _ in 0..settings.rounds {
-        let groups: Vec<_> = (0..commits)
-            .map(|_| {
-                let put = take(GROUP);
-                pending.extend(&put);
-                (put, pending.drain(..GROUP).collect::<Vec<_>>())
-            })
-            .collect();
         let mut all = Duration::ZERO;
-        for (put, remove) in &groups {
+        for _ in 0..calls {
+            let put = take(CALLERS);
+            pending.extend(&put);
+            let remove: Vec<_> = pending.drain(..CALLERS).collect();
             let started = Instant::now();
-            subject.commit(put, remove);
-            took.push(started.elapsed());
-            all += took[took.len() - 1];
+            subject.commit(&put, &remove);
+            commits.push(started.elapsed());
+            all += commits[commits.len() - 1];
         }
-        each.push(all.as_nanos() as f64 / (commits * GROUP) as f64);
+        each.push(all.as_nanos() as f64 / (calls * CALLERS) as f64);
     }
-    let written = written_bytes() - written_before;
-    let memory = resident_bytes().saturating_sub(memory_before);
-    let lives = (settings.rounds * commits * GROUP) as f64;
+    let written = (written_bytes() - written_before) as f64;
+    // What this bench itself remembers of each timer is not the subject's.
+    let own = (pending.capacity() * size_of::<Timer>()) as u64;
+    let memory = resident_bytes().saturating_sub(memory_before + own);
+    let written = written / (settings.rounds * calls * CALLERS) as f64 / pending[0].bytes() as f64;
     assert!(subject.pending().is_none_or(|count| count == pending.len() as u64));
-    took.sort_unstable();
-    let quantile = |part: f64| took[((took.len() - 1) as f64 * part) as usize].as_micros() as f64;
-    let timer = pending[0].bytes() as f64;
-    let disk = subject.disk_bytes().map(|bytes| vec![bytes as f64 / pending.len() as f64]);
-    let figures = [
-        Some(each),
-        Some(vec![quantile(0.5)]),
-        Some(vec![quantile(0.99)]),
-        Some(vec![quantile(0.999)]),
-        Some(vec![written as f64 / lives / timer]),
-        Some(vec![memory as f64 / 1e6]),
-        disk,
-    ];
-    for (unit, samples) in UNITS.iter().zip(figures) {
-        if let Some(samples) = samples {
-            let samples: Vec<String> = samples.iter().map(f64::to_string).collect();
-            println!("{unit}\t{}", samples.join(","));
-        }
-    }
+    let disk = subject.disk_bytes().map(|bytes| bytes as f64 / pending.len() as f64);
+    Figures { each, commits, written, memory, disk }
 }
 
 /// What this process gave to the disk.

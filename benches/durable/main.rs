@@ -1,10 +1,10 @@
 //! What it costs to keep timers on disk, beside the least that a disk can do, in one run.
 //!
 //! ```text
-//! cargo bench --bench durable                        groups of 1 to 4096, and lives at a million pending
-//! cargo bench --bench durable -- --pending 10000000  lives at ten million
-//! cargo bench --bench durable -- --check             one short pass: is all work done?
-//! cargo bench --bench durable -- --help              what can be chosen
+//! cargo bench --features durable --bench durable                        with a million timers on disk
+//! cargo bench --features durable --bench durable -- --pending 10000000  with ten million
+//! cargo bench --features durable --bench durable -- --check             one short pass: is all work done?
+//! cargo bench --features durable --bench durable -- --help              what can be chosen
 //! ```
 //!
 //! At the end comes a table as that of the bench `peers`, with medians and the ratio of ours to the others, round by round;
@@ -13,14 +13,17 @@
 //!
 //! # Reading order
 //!
-//! 1. `subjects`: who writes: a bare file, a log, a bare fjall, the store.
-//! 2. `commits`: groups of new timers. `lives`: timers that come and go while many are pending, with the latency of commits,
-//!    bytes written, and what stays on disk and in memory.
-//! 3. `settings`: the command line. Rows are those of the bench `peers`.
+//! 1. `subjects`: who writes: a bare file, a log, a bare fjall, the store. `office`: ours through the actor.
+//! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by many.
+//! 3. `lives`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes written, and
+//!    what stays on disk and in memory. `start`: a start after `kill -9` with all of them overdue.
+//! 4. `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod calls;
 mod commits;
 mod lives;
+mod office;
 #[path = "../peers/process.rs"]
 #[allow(dead_code)]
 mod process;
@@ -28,7 +31,9 @@ mod process;
 #[allow(dead_code)]
 mod rows;
 mod settings;
+mod start;
 mod subjects;
+mod watched;
 
 use std::process::ExitCode;
 
@@ -47,16 +52,25 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(subject) = &settings.only {
-        lives::run_one(&settings, subject);
+    if let Some(what) = &settings.only {
+        match what.as_str() {
+            start::FILL | start::DELIVER => start::run_one(&settings, what),
+            subject => lives::run_one(&settings, subject),
+        }
         return ExitCode::SUCCESS;
     }
     let mut rows = Rows::default();
     if settings.wants("commits") {
         commits::run(&settings, &mut rows);
     }
+    if settings.wants("schedule") {
+        calls::run(&settings, &mut rows);
+    }
     if settings.wants("lives") {
         lives::run(&settings, &mut rows);
+    }
+    if settings.wants("start") {
+        start::run(&settings, &mut rows);
     }
     rows.print_table();
     match settings.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {

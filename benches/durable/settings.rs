@@ -1,14 +1,14 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub(crate) const HELP: &str = "\
 cargo bench --bench durable -- [OPTIONS]
 
-  --workloads NAMES  commits, lives; separated by commas (both)
-  --pending COUNT    timers that are pending during lives (1000000)
-  --rounds COUNT     of commits and of lives (11)
+  --workloads NAMES  commits, schedule, lives, start; separated by commas (all)
+  --pending COUNT    timers that are pending during lives and at the start (1000000)
+  --rounds COUNT     of each (11)
   --dir DIR          where files are made, in a directory of their own (the system's for temporary files)
   --json FILE        write the rows there
   --check            one short pass
@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     pub(crate) json: Option<PathBuf>,
     pub(crate) check: bool,
-    /// In a child process: the subject whose lives are measured.
+    /// In a child process: what it is to do.
     pub(crate) only: Option<String>,
 }
 
@@ -58,18 +58,18 @@ impl Settings {
         Ok(Some(settings))
     }
 
-    /// The command line of a child process that measures one subject alone.
-    pub(crate) fn for_child(&self, subject: &str) -> Vec<OsString> {
+    /// The command line of a child process that does one thing, with its files in a directory.
+    pub(crate) fn for_child(&self, what: &str, directory: &Path) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         // The others after it, since it sets them, too.
         if self.check {
             arguments.push("--check".into());
         }
         let (pending, rounds) = (self.pending.to_string(), self.rounds.to_string());
-        for (name, value) in [("--only", subject), ("--pending", &pending), ("--rounds", &rounds)] {
+        for (name, value) in [("--only", what), ("--pending", &pending), ("--rounds", &rounds)] {
             arguments.extend([name.into(), value.into()]);
         }
-        arguments.extend(["--dir".into(), self.directory.clone().into()]);
+        arguments.extend(["--dir".into(), directory.into()]);
         arguments
     }
 

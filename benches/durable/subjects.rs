@@ -17,7 +17,7 @@ pub(crate) struct Timer {
 }
 
 /// Bytes of the message of each timer. With the names of route and type a record is some 120 bytes.
-const PAYLOAD: usize = 96;
+pub(crate) const PAYLOAD: usize = 96;
 
 impl Timer {
     pub(crate) fn id(self) -> DurableId {
@@ -81,9 +81,10 @@ pub(crate) trait Subject {
 }
 
 /// Ours first, then those that it is compared with.
-pub(crate) const NAMES: [&str; 4] = [crate::rows::OURS, FJALL, LOG, WRITE_AND_SYNC];
-const FJALL: &str = "fjall";
-const LOG: &str = "append-only log";
+pub(crate) const NAMES: [&str; 4] = [STORE, FJALL, LOG, WRITE_AND_SYNC];
+pub(crate) const STORE: &str = "actix-timers, store alone";
+pub(crate) const FJALL: &str = "fjall";
+pub(crate) const LOG: &str = "append-only log";
 pub(crate) const WRITE_AND_SYNC: &str = "write and fdatasync";
 
 /// The subject of this name, with its files in a directory.
@@ -92,7 +93,7 @@ pub(crate) fn named(name: &str, directory: &Path) -> Box<dyn Subject> {
         FJALL => Box::new(BareFjall::new(directory)),
         LOG => Box::new(AppendOnlyLog::new(directory)),
         WRITE_AND_SYNC => Box::new(WriteAndSync::new(directory)),
-        crate::rows::OURS => Box::new(Store::new(directory)),
+        STORE => Box::new(Store::new(directory)),
         other => panic!("{other} is not known"),
     }
 }
@@ -213,7 +214,7 @@ impl Store {
 
 impl Subject for Store {
     fn name(&self) -> &'static str {
-        crate::rows::OURS
+        STORE
     }
 
     fn commit(&mut self, put: &[Timer], remove: &[Timer]) {
@@ -233,7 +234,8 @@ impl Subject for Store {
     }
 }
 
-fn size_on_disk(path: &Path) -> u64 {
+/// Bytes that the files in a directory take.
+pub(crate) fn size_on_disk(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(path).unwrap().flatten();
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
