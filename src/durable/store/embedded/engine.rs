@@ -5,6 +5,7 @@ use std::hash::BuildHasherDefault;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Slice};
@@ -42,6 +43,11 @@ impl std::fmt::Debug for Engine {
 
 /// So much is gathered in memory, for each key space, before it is written to a table.
 const MEMTABLE: u64 = 16 << 20;
+/// So many full ones at most wait to be written. With one more the engine would sleep a tenth of a second at a time, and for
+/// ever if what should write them has failed meanwhile.
+const MEMTABLES: usize = 3;
+/// After that the write is tried all the same, and shows what is wrong.
+const LONGEST_PAUSE_MS: u32 = 10_000;
 /// A journal is kept until all that is in it is in tables; at this size the engine sees to that. It is read when a store is
 /// opened.
 const JOURNALS: u64 = 128 << 20;
@@ -95,8 +101,21 @@ impl Engine {
         &self.db
     }
 
+    /// Waits until most of what was gathered in memory is in tables.
+    fn catch_up(&self) {
+        let is_behind = || self.spaces.iter().any(|space| space.sealed_memtable_count() >= MEMTABLES);
+        for _ in 0..LONGEST_PAUSE_MS {
+            if !is_behind() {
+                break;
+            }
+            // The engine tells nobody when it has written one.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Writes all rows or none, and syncs them.
     pub(super) fn write(&self, rows: &Rows) -> Result<(), WriteError> {
+        self.catch_up();
         let mut batch =
             OwnedWriteBatch::with_capacity(self.db.clone(), rows.len()).durability(Some(PersistMode::SyncData));
         for ((space, key), value) in rows {
