@@ -301,6 +301,10 @@ impl EmbeddedStore {
     /// The engine's background work has failed earlier, and this group was not touched: opened again, the engine may go on.
     fn write_again(&mut self, shard: u16, rows: &engine::Rows) -> Result<(), StoreError> {
         let cause = io::Error::other("background work of the database has failed: check the store when it is closed");
+        if self.engine.as_ref().is_some_and(|engine| Arc::strong_count(engine) > 1) {
+            let reason = "a backup is being made, and the database cannot be opened again before that ends";
+            return Err(StoreError::Refused(io::Error::other(reason)));
+        }
         // Not over and over: then the cause is not one that passes.
         if self.since_reopened.is_some_and(|commits| commits < 1000) {
             return Err(self.fail(cause));
