@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use actix_timers::durable::store::EmbeddedStore;
 
-use crate::office::{self, CALLERS};
+use crate::office;
 use crate::rows::{OURS, Row, Rows};
 use crate::settings::Settings;
 use crate::subjects::{self, Timer};
 
+/// Who ask at a time, each for the answer to its own request.
+const CALLERS: usize = 256;
 const DELAY: Duration = Duration::from_secs(3600);
 
 pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
@@ -70,7 +72,7 @@ async fn many_callers(settings: &Settings, rows: &mut Rows) {
     let mut number = 0;
     for _ in 0..settings.rounds {
         let started = Instant::now();
-        for caller in office::many_callers(&timers, calls, DELAY) {
+        for caller in office::many_callers(&timers, CALLERS, calls, DELAY) {
             caller.await.unwrap();
         }
         ours.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);

@@ -13,12 +13,17 @@ use actix::prelude::*;
 use actix_timers::durable::DueTime;
 use actix_timers::durable::store::{EmbeddedStore, TimerStore};
 
-use crate::office::{self, CALLERS, Delivered};
+use crate::office::{self, Delivered};
 use crate::process::resident_bytes;
 use crate::rows::{OURS, Row, Rows};
 use crate::settings::Settings;
 use crate::subjects::{self, Subject, Timer, size_on_disk};
 use crate::watched::{Commits, Watched};
+
+/// Who ask at a time, each for the answer to its own request.
+const CALLERS: usize = 1024;
+/// Lives in a group of those who have no callers.
+const GROUP: usize = 256;
 
 const SUBJECTS: [&str; 4] = [OURS, subjects::STORE, subjects::FJALL, subjects::LOG];
 
@@ -88,9 +93,9 @@ pub(crate) fn run_one(settings: &Settings, name: &str) {
     figures.print();
 }
 
-/// So many times in a round there are as many lives as callers.
-fn calls(settings: &Settings) -> usize {
-    if settings.check { 4 } else { 800 }
+/// Lives in a round.
+fn lives(settings: &Settings) -> usize {
+    if settings.check { 1024 } else { 204_800 }
 }
 
 async fn through_the_actor(settings: &Settings) -> Figures {
@@ -104,29 +109,29 @@ async fn through_the_actor(settings: &Settings) -> Figures {
     let commits = Commits::default();
     let delivered = Rc::<Delivered>::default();
     let timers = office::start(Watched::new(store, commits.clone()), &delivered);
-    let calls = calls(settings);
+    let lives = lives(settings);
     let mut each = Vec::new();
     let written_before = written_bytes();
     for round in 1..=settings.rounds {
         let started = Instant::now();
-        let callers = office::many_callers(&timers, calls, Duration::from_millis(1));
-        while delivered.count.get() < round * CALLERS * calls {
+        let callers = office::many_callers(&timers, CALLERS, lives / CALLERS, Duration::from_millis(1));
+        while delivered.count.get() < round * lives {
             delivered.one_more.notified().await;
         }
         // Complete is what is no longer pending.
         while timers.counts().await.unwrap().pending > settings.pending {
             actix_rt::time::sleep(Duration::from_micros(500)).await;
         }
-        each.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);
+        each.push(started.elapsed().as_nanos() as f64 / lives as f64);
         assert!(callers.iter().all(actix_rt::task::JoinHandle::is_finished));
     }
     let written = (written_bytes() - written_before) as f64;
     let memory = resident_bytes().saturating_sub(memory_before);
-    assert_eq!(delivered.count.get(), settings.rounds * CALLERS * calls);
+    assert_eq!(delivered.count.get(), settings.rounds * lives);
     assert_eq!(timers.counts().await.unwrap().pending, settings.pending);
     let disk = Some(size_on_disk(directory.path()) as f64 / settings.pending as f64);
     timers.stop().await.unwrap();
-    let written = written / (settings.rounds * CALLERS * calls) as f64 / Timer { number: 0, due: 0 }.bytes() as f64;
+    let written = written / (settings.rounds * lives) as f64 / Timer { number: 0, due: 0 }.bytes() as f64;
     let commits = commits.lock().unwrap().clone();
     Figures { each, commits, written, memory, disk }
 }
@@ -148,28 +153,28 @@ fn bare(settings: &Settings, name: &str) -> Figures {
         subject.commit(&group, &[]);
         pending.extend(group);
     }
-    let calls = calls(settings);
+    let lives = lives(settings);
     let mut each = Vec::new();
     let mut commits = Vec::new();
     let written_before = written_bytes();
     for _ in 0..settings.rounds {
         let mut all = Duration::ZERO;
-        for _ in 0..calls {
-            let put = take(CALLERS);
+        for _ in 0..lives / GROUP {
+            let put = take(GROUP);
             pending.extend(&put);
-            let remove: Vec<_> = pending.drain(..CALLERS).collect();
+            let remove: Vec<_> = pending.drain(..GROUP).collect();
             let started = Instant::now();
             subject.commit(&put, &remove);
             commits.push(started.elapsed());
             all += commits[commits.len() - 1];
         }
-        each.push(all.as_nanos() as f64 / (calls * CALLERS) as f64);
+        each.push(all.as_nanos() as f64 / lives as f64);
     }
     let written = (written_bytes() - written_before) as f64;
     // What this bench itself remembers of each timer is not the subject's.
     let own = (pending.capacity() * size_of::<Timer>()) as u64;
     let memory = resident_bytes().saturating_sub(memory_before + own);
-    let written = written / (settings.rounds * calls * CALLERS) as f64 / pending[0].bytes() as f64;
+    let written = written / (settings.rounds * lives) as f64 / pending[0].bytes() as f64;
     assert!(subject.pending().is_none_or(|count| count == pending.len() as u64));
     let disk = subject.disk_bytes().map(|bytes| bytes as f64 / pending.len() as f64);
     Figures { each, commits, written, memory, disk }

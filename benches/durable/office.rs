@@ -15,8 +15,6 @@ use tokio::sync::Notify;
 
 use crate::subjects;
 
-/// Who asks at a time, each for the answer to its own request, where there are many.
-pub(crate) const CALLERS: usize = 256;
 const ROUTE: &str = "office";
 
 /// Written down it is as long as the message of the other subjects.
@@ -74,6 +72,7 @@ pub(crate) async fn schedule(timers: &DurableTimers, delay: Duration) {
 /// Each of the callers schedules so many, one after the other.
 pub(crate) fn many_callers(
     timers: &DurableTimers,
+    callers: usize,
     calls: usize,
     delay: Duration,
 ) -> Vec<actix_rt::task::JoinHandle<()>> {
@@ -85,7 +84,7 @@ pub(crate) fn many_callers(
             }
         })
     };
-    (0..CALLERS).map(caller).collect()
+    (0..callers).map(caller).collect()
 }
 
 /// Puts timers for the office into a store before it is in use: ten for each millisecond from `first_due` on.
