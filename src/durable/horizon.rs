@@ -9,6 +9,7 @@ use super::dispatcher::{Due, DurableTimerActor, LookAgain, LookAgainSoon};
 use super::due_time::DueTime;
 use super::ledger::Horizon;
 use super::record::Record;
+use super::trace;
 use crate::{Target, TimerId, Timers};
 
 /// Tells a [`DurableTimerActor`] what is due, by timers set to times of day.
@@ -19,12 +20,14 @@ pub(super) struct WheelHorizon {
     actor: WeakAddr<DurableTimerActor>,
     at: Option<TimerId>,
     after: Option<TimerId>,
+    /// It was told that the wheel takes nothing.
+    is_told: bool,
 }
 
 impl WheelHorizon {
     pub(super) fn new(timers: Timers, actor: &Addr<DurableTimerActor>) -> Self {
         let (due, look_again) = (Target::from(actor), Target::from(actor));
-        Self { timers, due, look_again, actor: actor.downgrade(), at: None, after: None }
+        Self { timers, due, look_again, actor: actor.downgrade(), at: None, after: None, is_told: false }
     }
 
     /// The wheel has no room for another timer, not even for one that would say when it may have.
@@ -45,7 +48,18 @@ impl Horizon for WheelHorizon {
     type Handle = TimerId;
 
     fn arm(&mut self, record: &Arc<Record>) -> Option<TimerId> {
-        self.timers.schedule_at(&self.due, record.progress.due, Due(Arc::clone(record))).ok()
+        match self.timers.schedule_at(&self.due, record.progress.due, Due(Arc::clone(record))) {
+            Ok(armed) => {
+                self.is_told = false;
+                Some(armed)
+            }
+            Err(refused) => {
+                if !std::mem::replace(&mut self.is_told, true) {
+                    trace::not_armed(&refused);
+                }
+                None
+            }
+        }
     }
 
     fn disarm(&mut self, handle: TimerId) {

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use actix_timers::durable::TimerStore;
-use actix_timers::durable::store::{Change, EmbeddedStore, Outcome, StoreError};
+use actix_timers::durable::store::{Change, EmbeddedStore, OnKey, Outcome, StoreError};
+use actix_timers::durable::{Record, TimerStore};
 
 use crate::copies::copy_directory;
 use crate::random::Random;
-use crate::workshop::{id, journal, journal_bytes, open, open_owned, pending, put};
+use crate::workshop::{id, journal, journal_bytes, open, open_owned, pending, put, record};
 
 const RECORDS: u64 = 3000;
 
@@ -24,6 +25,11 @@ fn in_tables(directory: &Path) -> PathBuf {
 }
 
 fn largest_file(path: &Path) -> PathBuf {
+    tables(path).into_iter().max_by_key(|file| file.metadata().unwrap().len()).unwrap()
+}
+
+/// All files but journals.
+fn tables(path: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -36,7 +42,7 @@ fn largest_file(path: &Path) -> PathBuf {
             }
         }
     }
-    files.into_iter().max_by_key(|file| file.metadata().unwrap().len()).unwrap()
+    files
 }
 
 fn flip(file: &Path, at: usize, bit: u8) {
@@ -196,4 +202,43 @@ fn timers_without_the_journal_that_tells_of_their_commits_are_refused() {
         let error = open(&sound).unwrap_err();
         assert!(error.to_string().contains("journal is damaged"), "{error}");
     }
+}
+
+#[test]
+fn a_damaged_timer_does_not_keep_its_key_from_one_that_will_be_delivered() {
+    let directory = tempfile::tempdir().unwrap();
+    let keyed = |number| {
+        let record = Record { key: Some("key".into()), ..record(number, 100) };
+        Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }
+    };
+    let (mut store, fence) = open_owned(&directory.path().join("source"));
+    store.commit(fence, &[keyed(1)]).unwrap();
+    let sound = directory.path().join("tables");
+    store.back_up(&sound).unwrap()().unwrap();
+    let holds_it = |table: &PathBuf| fs::read(table).unwrap().windows(7).any(|bytes| bytes == b"Message");
+    let table = tables(&sound).into_iter().find(holds_it).unwrap();
+    let size = table.metadata().unwrap().len() as usize;
+    let mut damaged = 0;
+    for at in (0..size).step_by(size / 12) {
+        let copy = directory.path().join("flipped");
+        copy_directory(&sound, &copy);
+        flip(&copy.join(table.strip_prefix(&sound).unwrap()), at, 3);
+        let Ok(mut store) = open(&copy) else { continue };
+        let fence = store.acquire(0).unwrap().fence;
+        match store.commit(fence, &[keyed(2)]).unwrap()[0] {
+            Outcome::Exists(holder) => {
+                assert_eq!(holder, id(1));
+                assert!(store.get(holder).unwrap().is_some(), "byte {at}: it is not there");
+            }
+            Outcome::Created => {
+                damaged += 1;
+                // Whatever becomes of what is damaged, the key is the new one's.
+                store.commit(fence, &[Change::Remove { id: id(1), at: None }]).unwrap();
+                assert_eq!(store.find_key(0, "key").unwrap(), Some(id(2)));
+                assert_eq!(store.get(id(2)).unwrap().unwrap().record.sequence, 2);
+            }
+            ref other => panic!("byte {at}: {other:?}"),
+        }
+    }
+    assert!(damaged > 0, "none of the flips in {size} bytes damaged the timer");
 }

@@ -51,7 +51,7 @@ impl<'a> Group<'a> {
             Change::Put { record, on_key } => self.put(record, *on_key)?,
             Change::Remove { id, at } => match self.find(*id, *at)? {
                 Some(found) => {
-                    self.remove(*id, &found);
+                    self.remove(*id, &found)?;
                     Outcome::Removed
                 }
                 None => Outcome::Missing,
@@ -98,7 +98,7 @@ impl<'a> Group<'a> {
             Change::Unpark { id } => match self.find(*id, None)? {
                 Some(found) if found.part == Part::Parked => {
                     let Some(record) = self.record(*id, &found) else { return Ok(Outcome::Missing) };
-                    self.remove(*id, &found);
+                    self.remove(*id, &found)?;
                     self.insert(Part::Pending, &record);
                     Outcome::Moved(Arc::new(record))
                 }
@@ -116,13 +116,20 @@ impl<'a> Group<'a> {
         if let Some(key) = &record.key
             && let Some(holder) = self.holder(key)?
         {
-            if on_key == OnKey::KeepExisting {
-                return Ok(Outcome::Exists(holder));
+            let found = self.find(holder, None)?;
+            match (on_key, found) {
+                (OnKey::Replace, found) => {
+                    if let Some(found) = found {
+                        self.remove(holder, &found)?;
+                    }
+                    replaced = Some(holder);
+                }
+                (OnKey::KeepExisting, Some(found)) if self.record(holder, &found).is_some() => {
+                    return Ok(Outcome::Exists(holder));
+                }
+                // It is damaged and will never be delivered: it does not stand in the way of one that will.
+                (OnKey::KeepExisting, _) => {}
             }
-            if let Some(found) = self.find(holder, None)? {
-                self.remove(holder, &found);
-            }
-            replaced = Some(holder);
         }
         self.insert(Part::Pending, record);
         Ok(replaced.map_or(Outcome::Created, Outcome::Replaced))
@@ -155,7 +162,7 @@ impl<'a> Group<'a> {
         let Some(record) = (found.part == Part::Pending).then(|| self.record(id, &found)).flatten() else {
             return Ok(None);
         };
-        self.remove(id, &found);
+        self.remove(id, &found)?;
         Ok(Some(record))
     }
 
@@ -184,8 +191,11 @@ impl<'a> Group<'a> {
     }
 
     /// Removes a timer that was found, with everything that leads to it.
-    fn remove(&mut self, id: DurableId, found: &Living) {
-        if let Ok(Some(key)) = codec::key_of(&found.value.bytes) {
+    fn remove(&mut self, id: DurableId, found: &Living) -> Result<(), ReadError> {
+        // Another one has the key where this one is damaged.
+        if let Ok(Some(key)) = codec::key_of(&found.value.bytes)
+            && self.holder(key)? == Some(id)
+        {
             self.rows.insert((Space::Index, key_of_holder(self.shard, key)), None);
         }
         if found.part == Part::Parked || found.due != id.first_due() {
@@ -194,6 +204,7 @@ impl<'a> Group<'a> {
         let count = self.count(found.part);
         *count = count.saturating_sub(1);
         self.erase(Region::new(found.part, self.shard).space, found.key.clone(), found.value.pieces);
+        Ok(())
     }
 
     /// Writes a timer, with everything that leads to it.
