@@ -391,3 +391,23 @@ fn an_actor_schedules_and_goes_on_or_waits() {
         });
     }
 }
+
+#[test]
+fn what_is_cancelled_or_moved_leaves_nothing_in_the_wheel() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        for note in 0..100 {
+            let soon = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap().id();
+            // Each is the first that is beyond the horizon.
+            let late =
+                timers.schedule_at(ROUTE, at(10_000_000 - 1000 * u64::from(note)), Note(note)).await.unwrap().id();
+            assert!(timers.reschedule_at(late, at(2000)).await.unwrap().is_rescheduled());
+            assert!(timers.cancel(late).await.unwrap().is_cancelled());
+            assert!(timers.reschedule_at(soon, at(9_000_000 - 1000 * u64::from(note))).await.unwrap().is_rescheduled());
+        }
+        assert_eq!(timers.counts().await.unwrap().pending, 100);
+        let in_the_wheel = timers.timers().inspect().pending();
+        assert!(in_the_wheel <= 2, "{in_the_wheel}: no more than what tells when to look again");
+    });
+}

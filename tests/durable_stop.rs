@@ -93,6 +93,7 @@ fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: imp
         let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        let _ = timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap();
         run_to(&clock, 10).await;
         let stopping = [900, 300].map(|grace| {
             let timers = timers.clone();
@@ -104,6 +105,7 @@ fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: imp
         for stopping in stopping {
             stopping.await.unwrap().unwrap();
         }
+        assert_eq!(diary.deliveries(), [(10, 1)], "what falls due meanwhile waits for the next start");
     });
 }
 
