@@ -67,7 +67,6 @@ impl Model {
                 None => Outcome::Missing,
             },
             Change::Claim(claim) => {
-                self.claims.retain(|other| other.number != claim.number);
                 self.claims.push(claim.clone());
                 self.claims.sort_by_key(|claim| claim.number);
                 Outcome::Done
@@ -197,8 +196,12 @@ impl Chance {
             8..11 => Change::Remove { id, at },
             11..14 => Change::Move { id, at, to: self.progress() },
             14 => {
+                let number = self.random.below(5);
+                if model.claims.iter().any(|open| open.number == number) {
+                    return Change::EndClaim { number };
+                }
                 let members = (0..self.random.below(200)).map(|_| (self.id(ids), self.time(), 1)).collect();
-                Change::Claim(Claim { number: self.random.below(5), members })
+                Change::Claim(Claim { number, members })
             }
             15 => Change::EndClaim { number: self.random.below(5) },
             16 => {

@@ -50,7 +50,9 @@ impl Subject for Embedded {
 
     fn open(&self) -> EmbeddedStore {
         // Test machines may have little room.
-        EmbeddedStore::options().reserve(0).open(self.0.path()).unwrap()
+        let mut store = EmbeddedStore::options().reserve(0).open(self.0.path()).unwrap();
+        assert_eq!(store.check().unwrap(), [], "the last life left all of it in order, and nothing behind");
+        store
     }
 
     fn crash(self, store: EmbeddedStore) -> Self {
