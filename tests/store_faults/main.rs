@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backups;
+#[cfg(target_os = "linux")]
+mod book;
 #[path = "../copies/mod.rs"]
 mod copies;
 mod damage;
@@ -18,5 +20,9 @@ mod power_cuts;
 mod random;
 #[cfg(target_os = "linux")]
 mod shop;
+#[cfg(target_os = "linux")]
+mod shop_kills;
+#[cfg(target_os = "linux")]
+mod talking;
 mod torn_groups;
 mod workshop;
