@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::engine::{Engine, Rows, WriteError};
+use super::layout::{Region, Space, key_of_piece};
 use super::{EmbeddedOptions, EmbeddedStore};
-use crate::durable::store::{Change, Fence, OnKey, Outcome, Part, StoreError};
+use crate::durable::store::{Change, Fence, OnKey, Outcome, Part, Position, StoreError};
 use crate::durable::{DueTime, DurableId, Progress, Record, TimerStore};
 
 /// What will happen.
@@ -144,4 +145,28 @@ fn what_is_there_can_be_completed_when_new_timers_are_refused_already() {
     store.admits(&record).unwrap();
     store.commit(fence, &[put(3), remove]).unwrap();
     assert_eq!(pending(&mut store), [2, 3]);
+}
+
+#[test]
+fn a_record_without_one_of_its_pieces_is_reported_by_its_id_and_the_others_are_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    let long = |number| match put(number) {
+        Change::Put { record, on_key } => {
+            let record = Arc::new(Record { payload: vec![7; 5000].into(), ..(*record).clone() });
+            Change::Put { record, on_key }
+        }
+        other => other,
+    };
+    store.commit(fence, &[long(1), long(2), long(3)]).unwrap();
+    let due = DueTime::from_millis(1002).unwrap();
+    let id = DurableId::from_parts(0, due, 2);
+    let key = Region::new(Part::Pending, 0).key(Position { due, id });
+    let lost = std::iter::once(((Space::Pieces, key_of_piece(Space::Pending, &key, 1)), None)).collect();
+    store.engine().unwrap().write(&lost).unwrap();
+    let page = store.load(Part::Pending, 0, None, DueTime::MAX, 1000).unwrap();
+    assert_eq!(page.damaged, [Some(id)]);
+    assert_eq!(page.found.iter().map(|found| found.record.sequence).collect::<Vec<_>>(), [1, 3]);
+    assert!(matches!(store.get(id), Err(StoreError::Unreadable { .. })));
+    assert!(!store.check().unwrap().is_empty());
 }

@@ -271,4 +271,22 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn only_the_last_journal_may_have_a_torn_end() {
+        let data = tempfile::tempdir().unwrap();
+        let [whole, torn] = [group_of(7, &[b"one"]), group_of(8, &[b"two"])[..20].to_vec()];
+        let write = |number: u64, groups: &[&[u8]]| {
+            // Numbers, not names, say which is the last.
+            fs::write(data.path().join(format!("{number}.jnl")), groups.concat()).unwrap();
+        };
+        write(9, &[&whole]);
+        write(10, &[&whole, &torn]);
+        prepare(data.path()).unwrap();
+        assert_eq!(fs::read(data.path().join("10.jnl")).unwrap(), whole, "the torn end is cut off");
+        write(9, &[&whole, &torn]);
+        let refused = prepare(data.path()).unwrap_err();
+        assert!(refused.contains("9.jnl is damaged at byte"), "{refused}");
+        assert_eq!(fs::read(data.path().join("9.jnl")).unwrap(), [whole, torn].concat());
+    }
 }
