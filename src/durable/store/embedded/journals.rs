@@ -272,6 +272,18 @@ mod tests {
         }
     }
 
+    /// A journal is searched a chunk of 64 KiB at a time.
+    #[test]
+    fn whole_groups_are_found_wherever_the_damaged_one_ends() {
+        for size in (1 << 16) - 80..1 << 16 {
+            let [first, second, third] = [group_of(6, &[b"a"]), group_of(7, &[&vec![1; size]]), group_of(8, &[b"c"])];
+            let mut journal = [&first[..], &second, &third].concat();
+            // From here on nothing tells how long it is.
+            journal[first.len() + 13] = 9;
+            assert_eq!(state_of(&journal), State::Damaged { from: first.len() as u64 }, "{size} bytes");
+        }
+    }
+
     #[test]
     fn only_the_last_journal_may_have_a_torn_end() {
         let data = tempfile::tempdir().unwrap();
