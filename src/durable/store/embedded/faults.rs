@@ -125,6 +125,22 @@ fn background_work_that_failed_once_is_begun_again_but_not_over_and_over() {
 }
 
 #[test]
+fn a_store_that_finds_fewer_commits_than_it_acknowledged_fails() {
+    for fault in [Fault::Full { is_kept: false }, Fault::Stalled] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut store, fence) = open(directory.path());
+        store.commit(fence, &[put(1)]).unwrap();
+        // As if the files did not have the last one.
+        store.shards.get_mut(&0).unwrap().commits += 1;
+        store.faults.next.set(Some(fault));
+        for number in 2..4 {
+            let error = store.commit(fence, &[put(number)]).unwrap_err();
+            assert!(matches!(error, StoreError::Failed(_)), "{fault:?}: {error}");
+        }
+    }
+}
+
+#[test]
 fn what_is_there_can_be_completed_when_new_timers_are_refused_already() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open(directory.path());
