@@ -1,5 +1,6 @@
 //! Durable timers by the million, in real time. In a debug build, a fiftieth of them.
 #![cfg(feature = "durable")]
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports, reason = "memory is measured on Linux alone"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::HashSet;
