@@ -3,7 +3,6 @@
 //! The tests need root, for loop devices; `.ci/run` runs them.
 
 use std::process::Command;
-use std::time::Duration;
 
 use crate::book::Book;
 use crate::kills;
@@ -29,12 +28,7 @@ struct Said {
 fn run_into_a_power_cut(machine: &mut Machine, command: Command, random: &mut Random) -> Said {
     let cord = machine.cord();
     let talking = Talking::start(command);
-    // Often when it has just begun.
-    let (wanted, longest) = if random.one_in(4) { (0, 100_000) } else { (1 + random.below(300), 4000) };
-    let mut before: Vec<_> = (0..wanted).map(|_| talking.next()).collect();
-    // Not only when something was just acknowledged, but at any moment: nothing is waited for.
-    std::thread::sleep(Duration::from_micros(random.below(longest)));
-    before.extend(talking.lines.try_iter());
+    let before = talking.listen(random);
     cord.pull();
     let after = talking.rest();
     machine.restart();

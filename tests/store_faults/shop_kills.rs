@@ -1,8 +1,6 @@
 //! A service with durable timers is killed at any moment, while it starts and recovers, too: what it had said before holds for
 //! those that come after it.
 
-use std::time::Duration;
-
 use crate::book::Book;
 use crate::random::Random;
 use crate::shop::{CUSTOMERS, finishing, serving};
@@ -22,11 +20,7 @@ fn durable_timers_keep_their_promises_over_kills_at_random_moments() {
         let mut book = Book::default();
         for kill in 0..KILLS {
             let talking = Talking::start(serving(&path, (1 + kill) * 1_000_000 * CUSTOMERS));
-            // Often when it has just begun.
-            let (wanted, longest) = if random.one_in(4) { (0, 100_000) } else { (1 + random.below(300), 4000) };
-            let mut said: Vec<_> = (0..wanted).map(|_| talking.next()).collect();
-            // Not only when something was just acknowledged, but at any moment: nothing is waited for.
-            std::thread::sleep(Duration::from_micros(random.below(longest)));
+            let mut said = talking.listen(&mut random);
             said.extend(talking.kill());
             book.read(&said, true);
             book.compare(&path);

@@ -5,13 +5,15 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use crate::random::Random;
+
 /// A process that does not end by itself by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process, and what it says as it says it.
 pub(crate) struct Talking {
     process: Child,
-    pub(crate) lines: Receiver<String>,
+    lines: Receiver<String>,
 }
 
 impl Talking {
@@ -23,8 +25,18 @@ impl Talking {
         Self { process, lines }
     }
 
-    pub(crate) fn next(&self) -> String {
+    fn next(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("it goes on until it is stopped")
+    }
+
+    /// What it says until some random moment, which is often just after it has begun.
+    pub(crate) fn listen(&self, random: &mut Random) -> Vec<String> {
+        let (wanted, longest) = if random.one_in(4) { (0, 100_000) } else { (1 + random.below(300), 4000) };
+        let mut said: Vec<_> = (0..wanted).map(|_| self.next()).collect();
+        // Not only when something was just acknowledged, but at any moment: nothing is waited for.
+        std::thread::sleep(Duration::from_micros(random.below(longest)));
+        said.extend(self.lines.try_iter());
+        said
     }
 
     /// Everything until it has ended by itself.
