@@ -193,7 +193,7 @@ impl Clock for SystemClock {
 
     fn wall(&self) -> SystemTime {
         let _inside = self.paused.get().map(Handle::enter);
-        if seems_real() {
+        if is_real() {
             return SystemTime::now();
         }
         self.wall_origin.checked_add(self.now()).unwrap_or(self.wall_origin)
@@ -227,24 +227,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// Whether tokio's clock, as seen by this thread, shows real time now: always when it is the [real one](is_real), and of a
-/// paused one only in the instant in which real time catches up with it, when both show the same.
-fn seems_real() -> bool {
-    let before = std::time::Instant::now();
-    let shown = Instant::now().into_std();
-    shown >= before && shown <= std::time::Instant::now()
-}
-
 /// Whether tokio's clock, as seen by this thread, is the real one.
 ///
 /// Tokio does not say whether its clock is paused. But one that never was shows exactly the time of the real clock, so a
 /// reading lies between two readings of that. A paused one is ahead or behind, and when real time just catches up with
 /// it, it still does not go on: hence a second reading.
 pub(crate) fn is_real() -> bool {
-    if !seems_real() {
+    let before = std::time::Instant::now();
+    let first = Instant::now().into_std();
+    if first < before || first > std::time::Instant::now() {
         return false;
     }
-    let first = Instant::now().into_std();
     let later = loop {
         let now = std::time::Instant::now();
         // Equal only where the clock's resolution is coarse.
