@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use actix::{Actor, Addr, Message, Recipient, WeakAddr, WeakRecipient};
 
+use super::secret::Secret;
 use super::target::{Target, place_in_memory};
 
 /// Which actor is meant, whatever the type of its messages: made from a reference to an `Addr`, a `Recipient`, a
@@ -104,8 +105,8 @@ pub struct ParseActorTagError;
 
 impl ActorTag {
     pub(crate) fn of(mailbox: u64) -> Self {
-        static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-        Self(KEY.hash_one(mailbox))
+        static KEY: LazyLock<Secret> = LazyLock::new(Secret::new);
+        Self(KEY.hash(mailbox))
     }
 }
 

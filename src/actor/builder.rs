@@ -9,6 +9,7 @@ use actix::{Actor, ArbiterHandle};
 use super::clock::{Clock, Forward, SystemClock};
 use super::error::BuildError;
 use super::mailbox_policy::MailboxPolicy;
+use super::secret::Secret;
 use super::service::{Service, Settings, directory};
 use super::timer_actor::TimerActor;
 use super::timers::Timers;
@@ -149,8 +150,13 @@ impl TimerActorBuilder {
     /// Checks everything and builds the actor, to be started with actix's own means.
     ///
     /// # Errors
-    /// [`BuildError`] if a value is out of range.
+    /// [`BuildError`] if a value is out of range, or the operating system has no random numbers to make ids with.
     pub fn build(self) -> Result<TimerActor, BuildError> {
+        let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
+        self.build_with(secret)
+    }
+
+    fn build_with(self, secret: Secret) -> Result<TimerActor, BuildError> {
         let tick = TickLength::new(self.tick)?;
         let wheel_size = WheelSize::new(self.wheel_size)?;
         for (value, name) in
@@ -178,6 +184,7 @@ impl TimerActorBuilder {
             stuck_after: self.stuck_after,
             watched: self.watched,
             jitter_seed: self.jitter_seed,
+            secret,
         };
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
         Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
@@ -213,10 +220,11 @@ impl TimerActor {
     }
 }
 
-/// A timer actor with the default settings.
+/// A timer actor with the default settings. If the operating system has no random numbers, its ids can be guessed with much
+/// effort; [`TimerActorBuilder::build`] fails then.
 impl Default for TimerActor {
     fn default() -> Self {
-        match TimerActorBuilder::default().build() {
+        match TimerActorBuilder::default().build_with(Secret::new()) {
             Ok(actor) => actor,
             Err(error) => unreachable!("the default settings are in range: {error}"),
         }

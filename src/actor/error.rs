@@ -114,6 +114,12 @@ pub enum BuildError {
     /// No actix system (or arbiter) runs on this thread.
     #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
     NoSystem,
+    /// The operating system has no random numbers for this process.
+    #[error(
+        "the operating system gives no random numbers, without which ids of timers could be guessed: allow this process the \
+         system call `getrandom` or the device `/dev/urandom`"
+    )]
+    NoRandomness,
     /// The arbiter of this thread has a timer actor already.
     #[error("this arbiter has a timer actor already: build it before the first timer is scheduled through a context")]
     AlreadyRunning,

@@ -1,20 +1,20 @@
 //! Timer ids: UUIDs that find their timer without a table, and that nobody can guess.
 //!
 //! An id is an RFC 9562 UUID of version 8. Its first half names a place: the number of the timer actor (28 bits) and a
-//! slot in it (32 bits). Its second half is a tag of 62 bits, the keyed hash (SipHash) of slot and generation. A
+//! slot in it (32 bits). Its second half is a tag of 62 bits, the keyed hash (SipHash-2-4) of slot and generation. A
 //! cancel goes straight to the slot, computes the tag that the slot's present timer must have and compares; no table
-//! has to be kept or searched. The key is random and never leaves the process, so an id tells nothing about another
+//! has to be kept or searched. The key comes from the operating system and never leaves the process, so an id tells nothing about another
 //! one, and a generation is never used twice, so an id never comes back.
 //!
 //! An id that is made before it is known which timer actor will take the timer (for a message still to be sent) has
 //! actor number 0 and is a keyed hash of a counter in both halves. The timer actor that takes the timer remembers it.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
 use uuid::Uuid;
 
+use super::secret::{Secret, unguessable};
 use crate::timing::Key;
 
 /// Names one timer, in this process and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
@@ -53,15 +53,7 @@ pub(crate) const MAX_ACTOR_NUMBER: u32 = (1 << 28) - 1;
 impl TimerId {
     /// A new id that no timer has yet, for a request that is still to be sent.
     pub fn fresh() -> Self {
-        thread_local! {
-            static MAKER: (RandomState, std::cell::Cell<u64>) = (RandomState::new(), std::cell::Cell::new(0));
-        }
-        MAKER.with(|(key, counter)| {
-            let count = counter.get();
-            counter.set(count + 1);
-            let place = key.hash_one((count, 0u8)) & u64::from(u32::MAX);
-            Self::from_parts(place, key.hash_one((count, 1u8)))
-        })
+        Self::from_parts(unguessable() & u64::from(u32::MAX), unguessable())
     }
 
     /// The id as a UUID.
@@ -104,16 +96,57 @@ impl TimerId {
     }
 }
 
+/// An id without its last 48 bits: enough to tell timers apart, not enough to cancel one.
+#[cfg(feature = "inspector")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShortId(TimerId);
+
+#[cfg(feature = "inspector")]
+impl ShortId {
+    pub(crate) const HIDDEN_BITS: u32 = 48;
+    /// The first four of the five groups of a UUID, and the hyphens between them.
+    const LEN: usize = 23;
+
+    pub(crate) fn of(id: TimerId) -> Self {
+        let shown = id.0.as_u128() >> Self::HIDDEN_BITS << Self::HIDDEN_BITS;
+        Self(TimerId(Uuid::from_u128(shown)))
+    }
+
+    /// `None` if the text is not an id without its last group; it may be a whole one.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let id = format!("{}-000000000000", text.get(..Self::LEN)?).parse().ok()?;
+        (text.len() == Self::LEN).then_some(Self(id))
+    }
+
+    /// The number of the timer actor and the slot, if the whole id names them.
+    pub(crate) fn place(self) -> Option<(u32, u32)> {
+        Some((self.0.actor_number()?, self.0.slot()))
+    }
+
+    /// The bits that are shown.
+    pub(crate) fn beginning(self) -> u128 {
+        self.0.0.as_u128() >> Self::HIDDEN_BITS
+    }
+}
+
+#[cfg(feature = "inspector")]
+impl fmt::Display for ShortId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = Uuid::encode_buffer();
+        f.write_str(&self.0.0.hyphenated().encode_lower(&mut text)[..Self::LEN])
+    }
+}
+
 /// Makes and checks the ids of one timer actor.
 #[derive(Debug)]
 pub(crate) struct IdMaker {
     actor_number: u32,
-    key: RandomState,
+    secret: Secret,
 }
 
 impl IdMaker {
-    pub(crate) fn new(actor_number: u32) -> Self {
-        Self { actor_number: actor_number & MAX_ACTOR_NUMBER, key: RandomState::new() }
+    pub(crate) const fn new(actor_number: u32, secret: Secret) -> Self {
+        Self { actor_number: actor_number & MAX_ACTOR_NUMBER, secret }
     }
 
     pub(crate) fn id_of(&self, key: Key) -> TimerId {
@@ -126,7 +159,7 @@ impl IdMaker {
     }
 
     fn tag_of(&self, key: Key) -> u64 {
-        self.key.hash_one(u64::from(key.index()) << 32 | u64::from(key.generation()))
+        self.secret.hash(u64::from(key.index()) << 32 | u64::from(key.generation()))
     }
 }
 
@@ -188,7 +221,7 @@ mod tests {
     #[test]
     fn an_id_is_a_valid_uuid_and_names_its_slot() {
         for number in [1, 2, MAX_ACTOR_NUMBER] {
-            let maker = IdMaker::new(number);
+            let maker = IdMaker::new(number, Secret::new());
             for index in [0, 1, 0xFFF, 0x1000, u32::MAX] {
                 let key = Key::new(index, 7);
                 let id = maker.id_of(key);
@@ -205,15 +238,39 @@ mod tests {
 
     #[test]
     fn ids_of_different_makers_differ_in_their_tags() {
-        let (one, other) = (IdMaker::new(1), IdMaker::new(1));
+        let (one, other) = (IdMaker::new(1, Secret::new()), IdMaker::new(1, Secret::new()));
         let key = Key::new(3, 4);
         assert_ne!(one.id_of(key), other.id_of(key));
         assert!(!one.is_id_of(other.id_of(key), key));
     }
 
+    /// The tag is SipHash-2-4 of slot and generation under the key of the reference implementation.
+    #[test]
+    fn the_id_of_a_known_key_is_known() {
+        let maker = IdMaker::new(0x0abc_def1, Secret::known(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908));
+        let id = maker.id_of(Key::new(0x0706_0504, 0x0302_0100));
+        assert_eq!(id.to_string(), "abcdef10-7060-8504-93f5-f5799a932462");
+    }
+
+    /// For each bit of slot and generation.
+    #[test]
+    fn a_change_of_one_bit_of_slot_or_generation_changes_half_of_the_tag() {
+        let maker = IdMaker::new(1, Secret::new());
+        for bit in 0..32 {
+            for (slot, generation) in [(1 << bit, 0), (0, 1 << bit)] {
+                let changed = (0..2000).map(|n| {
+                    let (one, other) = (Key::new(n, n), Key::new(n ^ slot, n ^ generation));
+                    (maker.id_of(one).tag() ^ maker.id_of(other).tag()).count_ones()
+                });
+                let mean = f64::from(changed.sum::<u32>()) / 2000.0;
+                assert!((30.4..31.6).contains(&mean), "{slot} {generation}: {mean}");
+            }
+        }
+    }
+
     #[test]
     fn neighbouring_timers_have_unrelated_tags() {
-        let maker = IdMaker::new(1);
+        let maker = IdMaker::new(1, Secret::new());
         let tags: Vec<u64> = (0..1000).map(|index| maker.id_of(Key::new(index, 0)).tag()).collect();
         let flipped: u32 = tags.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();
         let mean = f64::from(flipped) / 999.0;

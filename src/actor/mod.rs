@@ -48,6 +48,7 @@ mod periodic;
 mod place;
 mod registry;
 mod scrape;
+pub(crate) mod secret;
 mod selection;
 pub(crate) mod service;
 mod settling;
@@ -74,6 +75,8 @@ pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
 pub use every::Every;
 pub use filter::TimerFilter;
 pub use guard::TimerGuard;
+#[cfg(feature = "inspector")]
+pub(crate) use id::ShortId;
 pub use id::{ParseTimerIdError, TimerId};
 pub use mailbox_policy::MailboxPolicy;
 pub use manual_clock::ManualClock;

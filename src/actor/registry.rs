@@ -25,8 +25,7 @@ thread_local! {
 fn here() -> Option<Timers> {
     places::home().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
         let arbiter = Arbiter::try_current()?;
-        let actor = TimerActorBuilder::default().build().ok()?;
-        let timers = install(actor, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+        let timers = install(TimerActor::default(), |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
         // An arbiter that has ended drops what it is asked to start.
         (!timers.service().is_stopped()).then_some(timers)
     })
@@ -91,8 +90,7 @@ where
 
 /// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
 fn start_here() -> Option<Arc<Service>> {
-    let actor = TimerActorBuilder::default().build().ok()?;
-    Some(Arc::clone(install(actor, Actor::start).service()))
+    Some(Arc::clone(install(TimerActor::default(), Actor::start).service()))
 }
 
 impl Timers {

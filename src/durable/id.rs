@@ -4,12 +4,12 @@
 //! was first to be due, and 64 random ones. So the record of a timer that was never moved is found without a second index.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::str::FromStr;
 
 use uuid::Uuid;
 
 use super::due_time::DueTime;
+use crate::actor::secret::unguessable;
 
 /// Names one durable timer, in all processes and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
 ///
@@ -50,14 +50,7 @@ impl DurableId {
 
     /// A new id for a timer that is to be due at `due`. Shards above [`MAX_SHARD`](Self::MAX_SHARD) wrap around.
     pub fn fresh(shard: u16, due: DueTime) -> Self {
-        thread_local! {
-            static MAKER: (RandomState, std::cell::Cell<u64>) = (RandomState::new(), std::cell::Cell::new(0));
-        }
-        MAKER.with(|(key, counter)| {
-            let count = counter.get();
-            counter.set(count.wrapping_add(1));
-            Self::from_parts(shard, due, key.hash_one(count))
-        })
+        Self::from_parts(shard, due, unguessable())
     }
 
     /// The id with these parts.

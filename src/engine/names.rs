@@ -32,6 +32,13 @@ impl Names {
         self.shards.get(shard_of(name))?.get(&name).copied()
     }
 
+    /// The timers whose names begin with `beginning`, the rest being `hidden` bits, at most 64. Looks at one small table.
+    #[cfg(feature = "inspector")]
+    pub(crate) fn beginning_with(&self, beginning: u128, hidden: u32) -> impl Iterator<Item = (u128, Key)> {
+        let shard = self.shards.get(shard_of(beginning << hidden)).into_iter().flatten();
+        shard.map(|(name, key)| (*name, *key)).filter(move |(name, _)| name >> hidden == beginning)
+    }
+
     /// The name of the timer in `slot`, or of the last one there that had one.
     pub(crate) fn of_slot(&self, slot: u32) -> Option<u128> {
         self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE]

@@ -14,6 +14,13 @@ impl<P: Copy, O> Engine<P, O> {
         self.names.find(name)
     }
 
+    /// The pending timers whose names begin with `beginning`, the rest being `hidden` bits, at most 64.
+    #[cfg(feature = "inspector")]
+    pub(crate) fn names_beginning_with(&self, beginning: u128, hidden: u32) -> impl Iterator<Item = Key> {
+        let named = self.names.beginning_with(beginning, hidden);
+        named.filter(|(name, key)| self.name_of(*key) == Some(*name)).map(|(_, key)| key)
+    }
+
     /// The name of a pending timer.
     pub fn name_of(&self, key: Key) -> Option<u128> {
         self.wheel.get(key).filter(|timer| timer.marks.has(Mark::Name))?;

@@ -3,12 +3,13 @@
 use std::sync::{Arc, LazyLock, Weak};
 
 use dashmap::{DashMap, Entry};
+use rustc_hash::FxBuildHasher;
 
 use super::Service;
 use crate::actor::id::{MAX_ACTOR_NUMBER, TimerId};
 
 /// The running timer actors of this process, by number. Written when one starts or stops, read to route a cancel.
-static DIRECTORY: LazyLock<DashMap<u32, Weak<Service>>> = LazyLock::new(DashMap::new);
+static DIRECTORY: LazyLock<DashMap<u32, Weak<Service>, FxBuildHasher>> = LazyLock::new(DashMap::default);
 
 /// Starts a service under a number of its own.
 pub(crate) fn enter(start: impl FnOnce(u32) -> Service) -> Arc<Service> {

@@ -90,6 +90,7 @@ use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
 use super::mailbox_policy::MailboxPolicy;
+use super::secret::Secret;
 use super::trace::{Obituaries, Panics, Trails, Warnings};
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report, gate};
@@ -114,6 +115,8 @@ pub(crate) struct Settings {
     pub(crate) watched: bool,
     /// What jitter begins with; chance decides if none is given.
     pub(crate) jitter_seed: Option<u64>,
+    /// What ids are made with.
+    pub(crate) secret: Secret,
 }
 
 pub(crate) struct Service {
@@ -243,13 +246,13 @@ impl Service {
             meters,
             driver: AtomicWaker::new(),
             random: Random::new(settings.jitter_seed),
+            ids: IdMaker::new(number, settings.secret.clone()),
             settings,
             intake: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
             trails: Trails::new(),
             panics: Panics::new(),
             obituaries: Obituaries::new(),
-            ids: IdMaker::new(number),
             number,
             sleep: Sleep::not_yet(),
             outside: Outside::default(),

@@ -1,7 +1,8 @@
 //! Random numbers for jitter.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::actor::secret::unguessable;
 
 /// What SplitMix64 counts by.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -13,7 +14,7 @@ pub(crate) struct Random(AtomicU64);
 impl Random {
     /// The same numbers for the same seed; without one, others in every run.
     pub(crate) fn new(seed: Option<u64>) -> Self {
-        Self(AtomicU64::new(seed.unwrap_or_else(|| RandomState::new().hash_one(()))))
+        Self(AtomicU64::new(seed.unwrap_or_else(unguessable)))
     }
 
     pub(crate) fn next(&self) -> u64 {

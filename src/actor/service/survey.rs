@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::Service;
-use super::description::COUNTED_IN_LISTS;
+use super::description::{COUNTED_ALONE, COUNTED_IN_LISTS};
+use crate::actor::id::ShortId;
 use crate::actor::view::TimerInfo;
 use crate::engine::Accounts;
 use crate::timing::{BucketSnapshot, LevelStats, Tick};
@@ -89,6 +90,21 @@ impl Service {
             next_expiration: engine.next_expiration(),
             clock: engine.clock(),
         }
+    }
+
+    /// What is known of the pending timer with an id of which only the beginning is known. None if several have such ids.
+    pub(crate) fn get_short(&self, id: ShortId) -> Option<TimerInfo> {
+        let now = self.clock.now();
+        let core = self.core();
+        let timer = match id.place() {
+            Some((number, slot)) if number == self.number => core.engine.slot(slot)?.1?,
+            Some(_) => return None,
+            None => {
+                let mut timers = core.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
+                timers.next().filter(|_| timers.next().is_none())?
+            }
+        };
+        (ShortId::of(self.id_of(&core, timer)) == id).then(|| self.info(&core, timer, now, COUNTED_ALONE))?
     }
 
     pub(crate) fn level(&self, level: usize) -> Option<LevelStats> {

@@ -1,0 +1,217 @@
+//! Numbers that cannot be guessed.
+//!
+//! A [`Secret`] is a key of 128 bits from the operating system for SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast
+//! short-input PRF", 2012). Without the key no output tells anything about another one. All messages here are one number of
+//! 64 bits, for which the function is a straight line of code.
+//!
+//! If the operating system has no random numbers, `TimerActorBuilder::build` fails. Calls that cannot fail use a key made of
+//! the time, the process and places in memory then, which can be guessed with much effort.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The operating system has no random numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRandomness;
+
+/// A key that never leaves the process.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret([u64; 2]);
+
+/// Without the key.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Secret {
+    /// A key from the operating system.
+    pub(crate) fn from_os() -> Result<Self, NoRandomness> {
+        Self::from_source(|bytes| getrandom::fill(bytes).map_err(|_| NoRandomness))
+    }
+
+    /// A key from the operating system, or else the best that can be had.
+    pub(crate) fn new() -> Self {
+        Self::from_os().unwrap_or_else(|_| Self::makeshift())
+    }
+
+    fn from_source(fill: impl FnOnce(&mut [u8]) -> Result<(), NoRandomness>) -> Result<Self, NoRandomness> {
+        #[cfg(test)]
+        if FAILS.get() {
+            return Err(NoRandomness);
+        }
+        let mut key = [0; 16];
+        fill(&mut key)?;
+        let key = u128::from_le_bytes(key);
+        Ok(Self([key as u64, (key >> 64) as u64]))
+    }
+
+    /// Another key each time, of what differs from process to process.
+    fn makeshift() -> Self {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let (on_the_stack, on_the_heap) = (0_u8, Box::new(0_u8));
+        let places = [&raw const on_the_stack as u64, &raw const *on_the_heap as u64, &raw const MADE as u64];
+        let numbers = [now, std::process::id().into(), MADE.fetch_add(1, Ordering::Relaxed)];
+        let mixed = |key: Self, number: u64| Self([key.hash(number), key.hash(!number)]);
+        places.into_iter().chain(numbers).fold(Self([0, 0]), mixed)
+    }
+
+    /// SipHash-2-4 of the eight bytes of `message`, the lowest first.
+    pub(crate) const fn hash(&self, message: u64) -> u64 {
+        /// The length of the message stands in the highest byte of the last block.
+        const LAST: u64 = 8 << 56;
+        let [k0, k1] = self.0;
+        let mut v = [
+            k0 ^ 0x736f_6d65_7073_6575,
+            k1 ^ 0x646f_7261_6e64_6f6d,
+            k0 ^ 0x6c79_6765_6e65_7261,
+            k1 ^ 0x7465_6462_7974_6573,
+        ];
+        v[3] ^= message;
+        v = round(round(v));
+        v[0] ^= message;
+        v[3] ^= LAST;
+        v = round(round(v));
+        v[0] ^= LAST;
+        v[2] ^= 0xff;
+        v = round(round(round(round(v))));
+        v[0] ^ v[1] ^ v[2] ^ v[3]
+    }
+}
+
+#[inline(always)]
+const fn round([mut v0, mut v1, mut v2, mut v3]: [u64; 4]) -> [u64; 4] {
+    v0 = v0.wrapping_add(v1);
+    v2 = v2.wrapping_add(v3);
+    v1 = v1.rotate_left(13) ^ v0;
+    v3 = v3.rotate_left(16) ^ v2;
+    v0 = v0.rotate_left(32);
+    v2 = v2.wrapping_add(v1);
+    v0 = v0.wrapping_add(v3);
+    v1 = v1.rotate_left(17) ^ v2;
+    v3 = v3.rotate_left(21) ^ v0;
+    v2 = v2.rotate_left(32);
+    [v0, v1, v2, v3]
+}
+
+/// A number that tells nothing about those before and after it, on this thread and on others.
+pub(crate) fn unguessable() -> u64 {
+    thread_local! {
+        static SOURCE: (Secret, Cell<u64>) = (Secret::new(), Cell::new(0));
+    }
+    SOURCE.with(|(secret, counter)| secret.hash(counter.replace(counter.get().wrapping_add(1))))
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Whether the operating system has no random numbers for this thread.
+    static FAILS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets the operating system have no random numbers while `work` runs.
+#[cfg(test)]
+pub(crate) fn without_randomness<T>(work: impl FnOnce() -> T) -> T {
+    FAILS.set(true);
+    let done = work();
+    FAILS.set(false);
+    done
+}
+
+#[cfg(test)]
+impl Secret {
+    pub(crate) const fn known(k0: u64, k1: u64) -> Self {
+        Self([k0, k1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// The key and the input of 8 bytes of the reference implementation.
+    #[test]
+    fn the_hash_of_the_reference_implementation_is_known() {
+        let secret = Secret::known(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+        assert_eq!(secret.hash(0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
+    }
+
+    /// The standard library documents its old hasher as SipHash-2-4.
+    #[test]
+    #[expect(deprecated, reason = "the algorithm of its successor is not specified")]
+    fn the_hash_is_that_of_another_implementation() {
+        use std::hash::{Hasher, SipHasher};
+        for message in [0, 1, 0xff, u64::MAX].into_iter().chain((0..1000).map(|_| unguessable())) {
+            let (k0, k1) = (unguessable(), unguessable());
+            let mut other = SipHasher::new_with_keys(k0, k1);
+            other.write(&message.to_le_bytes());
+            assert_eq!(Secret::known(k0, k1).hash(message), other.finish(), "{k0} {k1} {message}");
+        }
+    }
+
+    /// How many of the 64 bits differ, as a mean over many messages, for each bit that is flipped.
+    fn mean_of_flipped(changed: impl Fn(u32, u64) -> (u64, u64)) -> Vec<f64> {
+        const MESSAGES: u64 = 2000;
+        let differ = |(one, other): (u64, u64)| (one ^ other).count_ones();
+        let sum = |bit| (0..MESSAGES).map(|message| differ(changed(bit, message))).sum::<u32>();
+        (0..64).map(|bit| f64::from(sum(bit)) / MESSAGES as f64).collect()
+    }
+
+    /// The standard error of each mean is 0.09, so six of them are not exceeded by chance.
+    #[test]
+    fn a_change_of_one_bit_changes_half_of_the_hash() {
+        let (k0, k1) = (unguessable(), unguessable());
+        let secret = Secret::known(k0, k1);
+        let of_message = mean_of_flipped(|bit, message| (secret.hash(message), secret.hash(message ^ 1 << bit)));
+        let of_key =
+            mean_of_flipped(|bit, message| (secret.hash(message), Secret::known(k0 ^ 1 << bit, k1).hash(message)));
+        for mean in of_message.into_iter().chain(of_key) {
+            assert!((31.4..32.6).contains(&mean), "{mean}");
+        }
+    }
+
+    /// Keys of the standard library's `RandomState` differ by one within a thread.
+    #[test]
+    fn secrets_made_on_one_thread_are_unrelated() {
+        let secrets: Vec<Secret> = (0..1000).map(|_| Secret::from_os().unwrap()).collect();
+        for half in 0..2 {
+            let distances = secrets.windows(2).map(|pair| (pair[0].0[half] ^ pair[1].0[half]).count_ones());
+            let mean = f64::from(distances.sum::<u32>()) / 999.0;
+            assert!((31.0..33.0).contains(&mean), "{mean}");
+            assert!(secrets.windows(2).all(|pair| pair[0].0[half].abs_diff(pair[1].0[half]) > 1 << 20));
+        }
+    }
+
+    #[test]
+    fn without_randomness_there_is_an_error_or_another_key_each_time() {
+        assert_eq!(without_randomness(Secret::from_os), Err(NoRandomness));
+        let made: HashSet<u64> = without_randomness(|| (0..1000).map(|_| Secret::new().hash(0)).collect());
+        assert_eq!(made.len(), 1000);
+        let elsewhere = std::thread::spawn(|| without_randomness(unguessable)).join().unwrap();
+        assert!(!made.contains(&elsewhere));
+    }
+
+    #[test]
+    fn a_timer_actor_without_randomness_is_refused_unless_it_starts_by_itself() {
+        use crate::{BuildError, TimerActor};
+        actix::System::new().block_on(async {
+            without_randomness(|| {
+                let refused = TimerActor::builder().build().err();
+                assert_eq!(refused, Some(BuildError::NoRandomness));
+                assert!(refused.is_some_and(|error| error.to_string().contains("/dev/urandom")));
+                assert_eq!(TimerActor::builder().install().err(), Some(BuildError::NoRandomness));
+                assert!(crate::Timers::current().is_some());
+            });
+        });
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        assert_eq!(format!("{:?}", Secret::known(1, 2)), "Secret(..)");
+    }
+}
