@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::inspector::Inspector;
-use actix_timers::{ActorId, Target, TimerActor, TimerContext, TimerId, TimerOptions, Timers};
+use actix_timers::{ActorId, ScheduleAfter, Target, TimerActor, TimerContext, TimerId, TimerOptions, Timers};
 use actix_web::body::to_bytes;
 use actix_web::dev::ServiceResponse;
 use actix_web::http::{Method, StatusCode, header};
@@ -28,7 +29,12 @@ type Answering = Pin<Box<dyn Future<Output = ServiceResponse>>>;
 struct Served(Box<dyn Fn(TestRequest) -> Answering>);
 
 impl Served {
+    /// Asks as a browser on the same machine does.
     async fn call(&self, request: TestRequest) -> ServiceResponse {
+        self.call_as_it_is(request.insert_header((header::HOST, "localhost:8080"))).await
+    }
+
+    async fn call_as_it_is(&self, request: TestRequest) -> ServiceResponse {
         (self.0)(request).await
     }
 }
@@ -49,7 +55,10 @@ async fn serve(inspector: &Inspector) -> Served {
 }
 
 async fn answer(app: &Served, request: TestRequest) -> (StatusCode, Value) {
-    let response = app.call(request).await;
+    content(app.call(request).await).await
+}
+
+async fn content(response: ServiceResponse) -> (StatusCode, Value) {
     let status = response.status();
     let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
     assert!(is_json, "{status} {:?}", response.headers());
@@ -70,9 +79,14 @@ async fn refusal(app: &Served, path: &str) -> (u16, String, String) {
     (status.as_u16(), text("error"), text("message"))
 }
 
-fn ids(list: &Value) -> Vec<TimerId> {
+/// Ids as a page shows them that only shows things: without their last group.
+fn ids(list: &Value) -> Vec<String> {
     let timers = list["timers"].as_array().unwrap();
-    timers.iter().map(|timer| timer["id"].as_str().unwrap().parse().unwrap()).collect()
+    timers.iter().map(|timer| timer["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn short(id: TimerId) -> String {
+    id.to_string()[..23].to_owned()
 }
 
 fn sum(levels: &Value, field: &str) -> u64 {
@@ -194,17 +208,20 @@ fn timers_are_found_by_what_was_said_of_them_and_paged() {
         let late = get(&app, "timers?due_after=10.98&limit=500").await;
         assert_eq!(late["timers"][0]["key"], "k999");
         assert_eq!(ids(&late).len(), 1);
-        assert_eq!(ids(&get(&app, "timers?message_type=Note&state=due").await), []);
-        assert_eq!(ids(&get(&app, "timers?level=0").await), [own]);
-        assert_eq!(ids(&get(&app, "timers?key=k77&cursor=18446744073709551615").await), []);
+        assert_eq!(ids(&get(&app, "timers?message_type=Note&state=due").await), Vec::<String>::new());
+        assert_eq!(ids(&get(&app, "timers?level=0").await), [short(own)]);
+        assert_eq!(ids(&get(&app, "timers?key=k77&cursor=18446744073709551615").await), Vec::<String>::new());
 
         let next = get(&app, "next?limit=3").await;
-        assert_eq!((ids(&next)[0], next["sampled"].as_bool()), (own, Some(false)));
+        assert_eq!((&ids(&next)[0], next["sampled"].as_bool()), (&short(own), Some(false)));
         assert_eq!((&next["timers"][1]["key"], &next["timers"][2]["key"]), (&json!("k0"), &json!("k1")));
         let bucket = get(&app, "bucket?level=1&start_tick=1024&limit=2").await;
         assert_eq!((&bucket["timers"][0]["key"], &bucket["sampled"]), (&json!("k3"), &json!(true)));
-        assert_eq!(ids(&get(&app, "bucket?level=1&start_tick=1025").await), []);
-        assert_eq!(ids(&get(&app, "bucket?level=99999999999&start_tick=18446744073709551615").await), []);
+        assert_eq!(ids(&get(&app, "bucket?level=1&start_tick=1025").await), Vec::<String>::new());
+        assert_eq!(
+            ids(&get(&app, "bucket?level=99999999999&start_tick=18446744073709551615").await),
+            Vec::<String>::new()
+        );
     });
 }
 
@@ -481,5 +498,269 @@ fn hostile_names_stay_texts() {
         assert_eq!(response.headers().get("cache-control").unwrap(), "no-store");
         let body: Value = serde_json::from_slice(&to_bytes(response.into_body()).await.unwrap()).unwrap();
         assert_eq!((&body["timers"][0]["key"], &body["timers"][0]["group"]), (&json!(hostile), &json!(hostile)));
+    });
+}
+
+/// What is answered to a request with these headers and no others.
+async fn asked(app: &Served, method: &Method, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
+    let request = TestRequest::default().method(method.clone()).uri(path);
+    let request = headers.iter().fold(request, |request, header| request.append_header(*header));
+    let (status, body) = content(app.call_as_it_is(request).await).await;
+    (status.as_u16(), body)
+}
+
+/// A page of another site whose name was made to resolve to this server: the browser sends its name as `Host`.
+#[test]
+fn a_request_for_a_foreign_host_is_refused_whatever_it_asks_for() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        let id = world.after(&addr, 10, 1);
+        let app = serve(&Inspector::new(&world.timers).allow_cancel(true)).await;
+        let timer = format!("/ops/timers/api/timers/{id}");
+        let requests = [
+            (Method::GET, "/ops/timers"),
+            (Method::GET, "/ops/timers/"),
+            (Method::GET, "/ops/timers/api/wheel"),
+            (Method::GET, "/ops/timers/api/nothing"),
+            (Method::POST, "/ops/timers/api/wheel"),
+            (Method::OPTIONS, &timer),
+            (Method::GET, &timer),
+            (Method::DELETE, &timer),
+        ];
+        for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "10.0.0.1", "0.0.0.0:8080"] {
+            for (method, path) in &requests {
+                let headers = [("Host", host), ("X-Actix-Timers", "cancel"), ("X-Forwarded-Host", "localhost")];
+                let (status, body) = asked(&app, method, path, &headers).await;
+                assert_eq!((status, &body["error"]), (403, &json!("host_not_allowed")), "{host} {method} {path}");
+                let message = body["message"].as_str().unwrap();
+                assert!(message.contains("Inspector::allow_host") && message.contains(host), "{message}");
+            }
+        }
+        assert_eq!(world.pending(), 1);
+        let headers = [("Host", "[::1]:8080"), ("X-Actix-Timers", "cancel"), ("X-Forwarded-Host", "evil.example")];
+        assert_eq!(asked(&app, &Method::DELETE, &timer, &headers).await.0, 200, "nobody reads what is forwarded");
+    });
+}
+
+#[test]
+fn a_request_names_one_host_that_is_one() {
+    paused(async {
+        let world = support::World::paused(TimerActor::builder());
+        let app = serve(&Inspector::new(&world.timers)).await;
+        let path = "/ops/timers/api/wheel";
+        for host in ["localhost", "LOCALHOST.:1", "127.9.8.7", "[::1]", "[::ffff:127.0.0.1]:80"] {
+            assert_eq!(asked(&app, &Method::GET, path, &[("Host", host)]).await.0, 200, "{host}");
+        }
+        for host in ["", "a b", "me@localhost", "::1", "localhost:x", "127.1", "localhost, localhost"] {
+            let (status, body) = asked(&app, &Method::GET, path, &[("Host", host)]).await;
+            assert_eq!((status, &body["error"]), (400, &json!("bad_request")), "{host}");
+        }
+        assert_eq!(asked(&app, &Method::GET, path, &[]).await.0, 400, "none");
+        let both = |one, other| [("Host", one), ("Host", other)];
+        assert_eq!(asked(&app, &Method::GET, path, &both("localhost", "evil.example")).await.0, 403);
+        assert_eq!(asked(&app, &Method::GET, path, &both("evil.example", "localhost")).await.0, 403);
+
+        // As HTTP/2 says it, and an absolute URL.
+        let absolute = |host: &str| format!("http://{host}{path}");
+        assert_eq!(asked(&app, &Method::GET, &absolute("localhost:8080"), &[]).await.0, 200);
+        for (target, headers) in [
+            ("evil.example", vec![]),
+            ("evil.example", vec![("Host", "localhost")]),
+            ("localhost", vec![("Host", "evil.example")]),
+        ] {
+            let (status, body) = asked(&app, &Method::GET, &absolute(target), &headers).await;
+            assert_eq!((status, &body["error"]), (403, &json!("host_not_allowed")), "{target} {headers:?}");
+        }
+        assert_eq!(asked(&app, &Method::GET, &absolute("me@localhost"), &[]).await.0, 400);
+    });
+}
+
+#[test]
+fn the_application_allows_more_hosts() {
+    paused(async {
+        let world = support::World::paused(TimerActor::builder());
+        let inspector = Inspector::new(&world.timers).allow_host("Timers.example.org").unwrap();
+        let app = serve(&inspector.allow_host("10.0.0.1:8080").unwrap()).await;
+        for (host, status) in [
+            ("timers.example.org", 200),
+            ("timers.example.org.:8443", 200),
+            ("10.0.0.1:8080", 200),
+            ("localhost", 200),
+            ("example.org", 403),
+            ("10.0.0.1", 403),
+            ("10.0.0.1:8081", 403),
+        ] {
+            assert_eq!(asked(&app, &Method::GET, "/ops/timers/api/wheel", &[("Host", host)]).await.0, status, "{host}");
+        }
+        for text in ["", "https://timers.example.org", "timers.example.org/timers", "*.example.org", "me@example.org"] {
+            let refused = Inspector::new(&world.timers).allow_host(text).unwrap_err();
+            assert!(refused.to_string().contains(text), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        let inspector = Inspector::new(&world.timers).allow_cancel(true);
+        let app = serve(&inspector.allow_host("timers.example.org").unwrap()).await;
+        let refused: [&[(&str, &str)]; 10] = [
+            &[("Origin", "http://evil.example")],
+            &[("Origin", "null")],
+            &[("Origin", "")],
+            &[("Origin", "http://localhost:3000")],
+            &[("Origin", "http://localhost")],
+            &[("Origin", "file://localhost:8080")],
+            &[("Origin", "https://timers.example.org:444")],
+            &[("Origin", "http://localhost:8080"), ("Origin", "http://evil.example")],
+            &[("Sec-Fetch-Site", "cross-site")],
+            &[("Origin", "http://localhost:8080"), ("Sec-Fetch-Site", "same-site")],
+        ];
+        let id = world.after(&addr, 10, 1);
+        for headers in refused {
+            let headers = [&[("Host", "localhost:8080"), ("X-Actix-Timers", "cancel")], headers].concat();
+            let (status, body) = asked(&app, &Method::DELETE, &format!("/ops/timers/api/timers/{id}"), &headers).await;
+            assert_eq!((status, &body["error"]), (403, &json!("origin_not_allowed")), "{headers:?}");
+            assert!(body["message"].as_str().unwrap().contains("Inspector::allow_host"));
+        }
+        assert_eq!(world.pending(), 1);
+        let post = [("Host", "localhost"), ("Origin", "http://evil.example")];
+        assert_eq!(asked(&app, &Method::POST, "/ops/timers/api/wheel", &post).await.0, 403);
+        assert_eq!(
+            asked(&app, &Method::GET, "/ops/timers/api/wheel", &post).await.0,
+            200,
+            "one cannot read the answer"
+        );
+
+        let taken: [(&str, &[(&str, &str)]); 7] = [
+            ("localhost:8080", &[]),
+            ("localhost:8080", &[("Origin", "http://LOCALHOST:8080"), ("Sec-Fetch-Site", "same-origin")]),
+            ("localhost:8080", &[("Sec-Fetch-Site", "none")]),
+            ("localhost", &[("Origin", "http://localhost")]),
+            ("timers.example.org", &[("Origin", "https://timers.example.org")]),
+            // Behind a proxy that passes another host on.
+            ("127.0.0.1:8080", &[("Origin", "https://timers.example.org"), ("Sec-Fetch-Site", "same-origin")]),
+            ("127.0.0.1:8080", &[("Origin", "https://timers.example.org:443")]),
+        ];
+        for (host, headers) in taken {
+            let id = world.after(&addr, 10, 2);
+            let headers = [&[("Host", host), ("X-Actix-Timers", "cancel")], headers].concat();
+            let (status, body) = asked(&app, &Method::DELETE, &format!("/ops/timers/api/timers/{id}"), &headers).await;
+            assert_eq!(status, 200, "{headers:?}: {body}");
+        }
+    });
+}
+
+/// Answers, refusals and the page: none may be kept, framed by another site, or taken for anything else.
+#[test]
+fn every_answer_tells_browsers_what_they_may_do_with_it() {
+    paused(async {
+        let world = support::World::paused(TimerActor::builder());
+        let app = serve(&Inspector::new(&world.timers)).await;
+        for (path, host) in [
+            ("", "localhost"),
+            ("/api/wheel", "localhost"),
+            ("/api/timers?limit=0", "localhost"),
+            ("/api/nothing", "localhost"),
+            ("/api/wheel", "evil.example"),
+            ("/api/wheel", ""),
+        ] {
+            let request = TestRequest::get().uri(&format!("/ops/timers{path}")).insert_header((header::HOST, host));
+            let response = app.call_as_it_is(request).await;
+            let value = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            assert_eq!(value("cache-control"), "no-store", "{path} {host}");
+            assert_eq!(value("x-content-type-options"), "nosniff");
+            assert_eq!(value("cross-origin-resource-policy"), "same-origin");
+            assert_eq!(value("referrer-policy"), "no-referrer");
+            assert_eq!(value("x-frame-options"), if path.is_empty() { "SAMEORIGIN" } else { "DENY" });
+            assert!(value("content-security-policy").contains("default-src 'none'"));
+            assert!(value("content-security-policy").contains("frame-ancestors"));
+            assert_eq!(response.headers().get("access-control-allow-origin"), None);
+        }
+    });
+}
+
+/// Whoever has the whole id of a timer can cancel it, elsewhere or by way of the application.
+#[test]
+fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_forms() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        let plain = world.after(&addr, 10, 1);
+        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(20), Note(1)).unwrap()).await;
+        // Made before a timer actor was known.
+        let request = ScheduleAfter::new(&addr, ms(30), Note(1));
+        let named = request.id();
+        world.timers.addr().send(request).await.unwrap().unwrap();
+        let inspector = Inspector::new(&world.timers);
+        let app = serve(&inspector).await;
+        for path in ["next", "timers", "bucket?level=0&start_tick=10"] {
+            for (shown, id) in ids(&get(&app, path).await).iter().zip([plain, own, named]) {
+                assert_eq!((shown.len(), shown), (23, &short(id)), "{path}");
+                assert!(shown.parse::<TimerId>().is_err());
+            }
+        }
+        for id in [plain, own, named] {
+            for form in [id.to_string(), short(id), short(id).to_uppercase()] {
+                let timer = get(&app, &format!("timers/{form}")).await;
+                assert_eq!(timer["id"], short(id));
+            }
+            let mut other = short(id);
+            other.replace_range(22.., if other.ends_with('0') { "1" } else { "0" });
+            assert_eq!(refusal(&app, &format!("api/timers/{other}")).await.0, 404);
+        }
+        for text in [
+            "00000010-0000-8000-800",
+            "00000010-0000-8000-8000-",
+            "00000010-0000-4000-8000",
+            "%C3%A90000010-0000-8000-800",
+        ] {
+            assert_eq!(refusal(&app, &format!("api/timers/{text}")).await.0, 400, "{text}");
+        }
+
+        let app = serve(&inspector.allow_cancel(true)).await;
+        assert_eq!(ids(&get(&app, "next").await), [plain, own, named].map(|id| id.to_string()));
+        assert_eq!(get(&app, &format!("timers/{}", short(named))).await["id"], named.to_string());
+        assert_eq!(cancel(&app, &short(plain), Some("cancel")).await.0, 400);
+        assert_eq!(cancel(&app, &plain.to_string(), Some("cancel")).await.0, 200);
+        // Its slot is used again, by another timer.
+        let next = world.after(&addr, 10, 1);
+        assert_eq!(refusal(&app, &format!("api/timers/{}", short(plain))).await.0, 404);
+        assert_eq!(get(&app, &format!("timers/{}", short(next))).await["id"], next.to_string());
+    });
+}
+
+/// Two hundred searches through everything, and somebody who opens the page.
+#[test]
+fn a_viewer_does_not_wait_for_the_searches_of_others() {
+    paused(async {
+        let world = support::World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u64>();
+        for number in 0..20_000 {
+            world.after(&addr, 1000 + number, number);
+        }
+        let app = Rc::new(serve(&Inspector::new(&world.timers)).await);
+        let ended = Rc::new(RefCell::new(Vec::new()));
+        let ask = |name: &'static str, path: &'static str| {
+            let (app, ended) = (Rc::clone(&app), Rc::clone(&ended));
+            actix::spawn(async move {
+                let part = get(&app, path).await;
+                ended.borrow_mut().push(name);
+                part
+            })
+        };
+        let searches: Vec<_> = (0..200).map(|_| ask("search", "timers?key=none")).collect();
+        let viewers = [ask("viewer", "wheel"), ask("viewer", "next")];
+        for viewer in viewers {
+            viewer.await.unwrap();
+        }
+        assert_eq!(*ended.borrow(), ["viewer", "viewer"]);
+        let mut parts = Vec::new();
+        for search in searches {
+            parts.push(search.await.unwrap());
+        }
+        // The searches that are left have longer parts.
+        let looked_at: Vec<u64> = parts.iter().map(|part| part["looked_at"].as_u64().unwrap()).collect();
+        assert_eq!(looked_at.iter().min(), Some(&4096), "{looked_at:?}");
     });
 }

@@ -120,7 +120,7 @@ fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
 fn ask(server: SocketAddr, path: &str) -> (String, Duration) {
     let start = Instant::now();
     let mut stream = TcpStream::connect(server).unwrap();
-    write!(stream, "GET /timers/api/{path} HTTP/1.0\r\n\r\n").unwrap();
+    write!(stream, "GET /timers/api/{path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();

@@ -24,7 +24,24 @@ pub(super) enum Refusal {
     CancelNotAllowed,
     #[error("a cancel needs the header `{CANCEL_HEADER}: {CANCEL_VALUE}`, which other sites cannot send")]
     NoCancelHeader,
-    #[error("too many requests wait for their turn: try again in a moment")]
+    #[error("a request names the host it is for, once and without a user: send a `Host` header such as `localhost`")]
+    NoHost,
+    #[error(
+        "the host `{0}` is not allowed here, since a page of another site may have its name point to this server: the \
+         application allows a host with `Inspector::allow_host`"
+    )]
+    HostNotAllowed(String),
+    #[error(
+        "the origin `{0}` may not change anything here: behind a proxy the application allows the host of its page with \
+         `Inspector::allow_host`"
+    )]
+    OriginNotAllowed(String),
+    #[error(
+        "another site sent this request, says the browser (`Sec-Fetch-Site`): behind a proxy the application allows the host \
+         of its page with `Inspector::allow_host`"
+    )]
+    OtherSite,
+    #[error("too many requests are being served: try again in a moment")]
     Busy,
 }
 
@@ -44,6 +61,9 @@ impl Refusal {
             Self::WrongMethod(_) => "wrong_method",
             Self::CancelNotAllowed => "cancel_not_allowed",
             Self::NoCancelHeader => "no_cancel_header",
+            Self::NoHost => "bad_request",
+            Self::HostNotAllowed(_) => "host_not_allowed",
+            Self::OriginNotAllowed(_) | Self::OtherSite => "origin_not_allowed",
             Self::Busy => "busy",
         }
     }
@@ -52,10 +72,14 @@ impl Refusal {
 impl ResponseError for Refusal {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
+            Self::BadRequest(_) | Self::NoHost => StatusCode::BAD_REQUEST,
             Self::UnknownTimerActor(_) | Self::UnknownTimer(_) | Self::UnknownPath => StatusCode::NOT_FOUND,
             Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::CancelNotAllowed | Self::NoCancelHeader => StatusCode::FORBIDDEN,
+            Self::CancelNotAllowed
+            | Self::NoCancelHeader
+            | Self::HostNotAllowed(_)
+            | Self::OriginNotAllowed(_)
+            | Self::OtherSite => StatusCode::FORBIDDEN,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }

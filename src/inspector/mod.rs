@@ -4,14 +4,16 @@
 //!
 //! 1. This page: [`Inspector`], what an application mounts.
 //! 2. `routes`: which path does what; `page`: the page itself, in one document.
-//! 3. `query`: what a request may say; `error`: the answer to what it may not.
-//! 4. `wheel` and `timers`: what is answered, as it stands in the JSON.
-//! 5. `turns`: one look after the other, so that many visitors are no more load than one.
+//! 3. `hosts`: which requests are served at all, so that pages of other sites get nothing.
+//! 4. `query`: what a request may say; `error`: the answer to what it may not.
+//! 5. `wheel` and `timers`: what is answered, as it stands in the JSON.
+//! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors are no more load than one.
 //!
 //! All it knows comes from `actor/service/survey.rs` and `selection.rs`, which never hold the lock for more than some
 //! hundred buckets or timers. Paths, parameters and fields are documented in `docs/inspector.md`.
 
 mod error;
+mod hosts;
 mod page;
 mod query;
 mod routes;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 
 use actix_web::Scope;
 
+use self::hosts::AllowedHosts;
+pub use self::hosts::InvalidHost;
 use self::turns::Turns;
 use crate::Timers;
 
@@ -35,6 +39,9 @@ use crate::Timers;
 /// It is bound to what the application binds it to, and has no authentication of its own. It takes the middleware of the
 /// application, as any [`Scope`] does. It only shows things, unless [`allow_cancel`](Self::allow_cancel) says otherwise; but
 /// what it shows are keys, groups and types of messages. Do not put it where everybody can see it.
+///
+/// It answers requests for loopback hosts and for the address that the server listens on; other names are allowed with
+/// [`allow_host`](Self::allow_host). So no page of another site can reach it through a visitor's browser.
 ///
 /// As every [`Timers`], it keeps its timer actors alive.
 ///
@@ -64,6 +71,7 @@ use crate::Timers;
 pub struct Inspector {
     inspected: Vec<Inspected>,
     allow_cancel: bool,
+    hosts: AllowedHosts,
     turns: Arc<Turns>,
 }
 
@@ -77,7 +85,8 @@ struct Inspected {
 impl Inspector {
     /// An inspector for one timer actor, which only shows things.
     pub fn new(timers: &Timers) -> Self {
-        Self { inspected: Vec::new(), allow_cancel: false, turns: Arc::default() }.and(timers)
+        Self { inspected: Vec::new(), allow_cancel: false, hosts: AllowedHosts::default(), turns: Arc::default() }
+            .and(timers)
     }
 
     /// One more timer actor, to be chosen on the page. If it has the name of an earlier one, a number is added to it here.
@@ -89,7 +98,31 @@ impl Inspector {
         self
     }
 
-    /// Whether timers can be cancelled by whoever can see the page; at first not.
+    /// Allows one more host, under which people reach the inspector: a name or an address, with any port unless one is given.
+    /// Subdomains are hosts of their own.
+    ///
+    /// Always allowed are `localhost`, `127.0.0.0/8`, `[::1]` and the address that the server listens on, unless that is a
+    /// wildcard, with any port. A request that names another host in its target or its `Host` header is refused with 403.
+    /// Headers that forward a host are not looked at. Behind a reverse proxy, allow the name in the visitors' address bar.
+    ///
+    /// A cancel has to come from the page itself: its `Origin`, if there is one, must be the host of the request or one
+    /// that was allowed here, on the port given here or else the usual one of its scheme.
+    ///
+    /// ```
+    /// use actix_timers::inspector::{Inspector, InvalidHost};
+    /// # fn mounted(timers: &actix_timers::Timers) -> Result<Inspector, InvalidHost> {
+    /// Inspector::new(timers).allow_host("timers.example.org")?.allow_host("192.168.1.5:8080")
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidHost`] if `host` is neither a name nor an address, or has more to it than a port.
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Result<Self, InvalidHost> {
+        self.hosts.add(host.as_ref())?;
+        Ok(self)
+    }
+
+    /// Whether timers can be cancelled by everybody who can see the page; at first not. Ids are shown in full only then.
     pub const fn allow_cancel(mut self, allow: bool) -> Self {
         self.allow_cancel = allow;
         self

@@ -1,9 +1,10 @@
 //! The page: one document, with style and script in it, that asks for nothing from elsewhere.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
 use actix_web::HttpResponse;
+
+use crate::actor::secret::unguessable;
 
 /// Style and script are allowed by this word, which is another one in each answer.
 const NONCE: &str = "{{nonce}}";
@@ -24,7 +25,7 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
 });
 
 pub(super) fn page() -> HttpResponse {
-    let nonce = format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1));
+    let nonce = format!("{:016x}{:016x}", unguessable(), unguessable());
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \
          img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -32,8 +33,7 @@ pub(super) fn page() -> HttpResponse {
     HttpResponse::Ok()
         .content_type("text/html; charset=utf-8")
         .insert_header(("Content-Security-Policy", policy))
-        .insert_header(("X-Content-Type-Options", "nosniff"))
-        .insert_header(("Referrer-Policy", "no-referrer"))
-        .insert_header(("Cache-Control", "no-store"))
+        .insert_header(("X-Frame-Options", "SAMEORIGIN"))
+        .insert_header(("Cross-Origin-Opener-Policy", "same-origin"))
         .body(DOCUMENT.replace(NONCE, &nonce))
 }

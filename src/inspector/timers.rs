@@ -5,23 +5,29 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
+use super::error::Refusal;
 use super::query::name_of;
-use super::turns::{PAGES_BEFORE_A_REST, rest};
+use super::turns::Look;
 use super::wheel::unix_seconds;
+use crate::actor::ShortId;
 use crate::actor::service::{TIMERS_OF_A_BUCKET, TimerWalk};
 use crate::timing::Tick;
 use crate::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerPlace};
 
-/// Pages of 256 timers that one request looks at: a part of ten million, and a few milliseconds.
-const PAGES: usize = 1024;
-
 /// Timers of a bucket in one answer, at most.
 pub(super) const MOST_OF_A_BUCKET: usize = TIMERS_OF_A_BUCKET;
+
+/// How ids are shown. In full an id is all that is needed to cancel its timer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ids {
+    Full,
+    Short,
+}
 
 /// One pending timer.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    id: TimerId,
+    id: String,
     state: &'static str,
     due_in_seconds: f64,
     place: Place,
@@ -94,10 +100,13 @@ impl From<&TimerPlace> for Place {
     }
 }
 
-impl From<TimerInfo> for Row {
-    fn from(info: TimerInfo) -> Self {
+impl Row {
+    fn new(info: TimerInfo, ids: Ids) -> Self {
         Self {
-            id: info.id,
+            id: match ids {
+                Ids::Full => info.id.to_string(),
+                Ids::Short => ShortId::of(info.id).to_string(),
+            },
             state: name_of(info.state),
             due_in_seconds: info.remaining.as_secs_f64() - info.overdue.as_secs_f64(),
             place: Place::from(&info.place),
@@ -141,49 +150,65 @@ pub(super) struct Found {
 }
 
 impl Inspected {
-    /// The next part of what a filter lets through. Others have their turn after each page.
-    pub(super) async fn list(&self, filter: TimerFilter, cursor: u64, limit: usize) -> Part {
+    /// The next part of what a filter lets through.
+    pub(super) async fn list(
+        &self,
+        look: &Look,
+        filter: TimerFilter,
+        cursor: u64,
+        limit: usize,
+        ids: Ids,
+    ) -> Result<Part, Refusal> {
         let service = self.timers.service();
-        let mut listing = service.begin_part_of(filter, cursor, limit);
-        for page in 1..=PAGES {
-            if !service.continue_list(&mut listing) || listing.is_full() {
+        let mut listing = look.step(|| service.begin_part_of(filter, cursor, limit)).await?;
+        let mut steps = 0;
+        while look.step(|| service.continue_list(&mut listing)).await? && !listing.is_full() {
+            steps += 1;
+            if steps >= look.max_steps() {
                 break;
-            }
-            if page % PAGES_BEFORE_A_REST == 0 {
-                rest().await;
-            } else {
-                tokio::task::yield_now().await;
             }
         }
         let (next, of) = listing.cursor();
         let next_part = (next < of).then(|| next.to_string());
-        Part { timers: rows(listing.finish()), next: next_part, looked_at: next.min(of), of }
+        Ok(Part { timers: rows(listing.finish(), ids), next: next_part, looked_at: next.min(of), of })
     }
 
     /// Those that are due next.
-    pub(super) async fn next(&self, limit: usize) -> Sample {
-        self.walk(TimerWalk::to_the_next(limit)).await
+    pub(super) async fn next(&self, look: &Look, limit: usize, ids: Ids) -> Result<Sample, Refusal> {
+        self.walk(look, TimerWalk::to_the_next(limit), ids).await
     }
 
     /// Those in a bucket.
-    pub(super) async fn bucket(&self, level: usize, start: Tick, limit: usize) -> Sample {
-        self.walk(TimerWalk::to_bucket(level, start, limit)).await
+    pub(super) async fn bucket(
+        &self,
+        look: &Look,
+        level: usize,
+        start: Tick,
+        limit: usize,
+        ids: Ids,
+    ) -> Result<Sample, Refusal> {
+        self.walk(look, TimerWalk::to_bucket(level, start, limit), ids).await
     }
 
-    async fn walk(&self, mut walk: TimerWalk) -> Sample {
-        while self.timers.service().continue_walk(&mut walk) {
-            tokio::task::yield_now().await;
-        }
+    async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Refusal> {
+        while look.step(|| self.timers.service().continue_walk(&mut walk)).await? {}
         let sampled = walk.sampled;
-        Sample { timers: rows(walk.finish()), sampled }
+        Ok(Sample { timers: rows(walk.finish(), ids), sampled })
     }
 
-    pub(super) fn find(&self, id: TimerId) -> Option<Found> {
-        let info = self.timers.service().get(id)?;
-        Some(Found { timer: self.name.clone(), row: info.into() })
+    pub(super) fn find(&self, id: TimerId, ids: Ids) -> Option<Found> {
+        Some(self.found(self.timers.service().get(id)?, ids))
+    }
+
+    pub(super) fn find_short(&self, id: ShortId, ids: Ids) -> Option<Found> {
+        Some(self.found(self.timers.service().get_short(id)?, ids))
+    }
+
+    fn found(&self, info: TimerInfo, ids: Ids) -> Found {
+        Found { timer: self.name.clone(), row: Row::new(info, ids) }
     }
 }
 
-fn rows(infos: Vec<TimerInfo>) -> Vec<Row> {
-    infos.into_iter().map(Row::from).collect()
+fn rows(infos: Vec<TimerInfo>, ids: Ids) -> Vec<Row> {
+    infos.into_iter().map(|info| Row::new(info, ids)).collect()
 }

@@ -1,81 +1,378 @@
-//! One look at the timers after the other, however many ask.
+//! Turns: one step of one look at a time, shared fairly among all looks.
+//!
+//! A *look* is a request that walks through timers or buckets. It does so in *steps*, each with the lock of the timer actor
+//! held for some microseconds, and takes a turn for each step. Two steps at a time would be as much load on that lock as
+//! they are many.
+//!
+//! Short looks (the wheel, a bucket, the next timers) go before searches, but not more than [`SHORT_IN_A_ROW`] of their
+//! steps while a search waits. Within each kind the turns go round: a look that has taken a step queues up behind the
+//! others. So a look waits for its next step for at most one step of each look under way, and these are bounded: further
+//! ones are refused. Nothing here depends on the sender of a request, which behind a proxy nobody knows.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::oneshot;
 
 use super::error::Refusal;
 
-/// Requests that may wait for their turn.
-const MAY_WAIT: usize = 64;
+/// Looks of one kind that may be under way.
+const MAX_LOOKS: usize = 256;
 
-/// Who may look. A look gives way after each piece of it; two at a time would be as much load on the lock as they are
-/// many.
-#[derive(Debug)]
-pub(super) struct Turns {
-    turn: Semaphore,
-    waiting: AtomicUsize,
-}
+/// Steps of short looks while a search waits.
+const SHORT_IN_A_ROW: usize = 3;
 
-impl Default for Turns {
-    fn default() -> Self {
-        Self { turn: Semaphore::new(1), waiting: AtomicUsize::new(0) }
-    }
-}
+/// Steps of a search in one answer, if no other search is under way: a part of ten million timers, and a few milliseconds.
+const STEPS_ALONE: usize = 1024;
 
-/// Pages after which a search leaves the timers alone for a while, and for how long.
-pub(super) const PAGES_BEFORE_A_REST: usize = 32;
+/// Steps of a search in one answer, however many are under way.
+const MIN_STEPS: usize = 16;
+
+/// Steps of searches after which they leave the timers alone, and for how long.
+const STEPS_BEFORE_A_REST: usize = 32;
 const REST: Duration = Duration::from_millis(1);
 
-/// Leaves the timers alone. Whoever has waited for the lock is not woken as fast as a search would take it again.
-pub(super) async fn rest() {
-    // By the clock of the machine: that of the runtime may be virtual, and must not move because somebody looks.
-    let _ = tokio::task::spawn_blocking(|| std::thread::sleep(REST)).await;
+/// How much a look has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Short,
+    Search,
 }
 
-/// Counts down also if the request is given up while it waits.
-struct Waits<'a>(&'a AtomicUsize);
+/// The queue of all looks of an inspector.
+#[derive(Debug, Default)]
+pub(super) struct Turns(Mutex<State>);
 
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+#[derive(Debug, Default)]
+struct State {
+    is_taken: bool,
+    short: Queue,
+    searches: Queue,
+    /// Steps of short looks since a search that is waiting had its last.
+    short_in_a_row: usize,
+    steps_since_rest: usize,
+    is_resting: bool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    looks: usize,
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+}
+
+impl State {
+    const fn queue(&mut self, kind: Kind) -> &mut Queue {
+        match kind {
+            Kind::Short => &mut self.short,
+            Kind::Search => &mut self.searches,
+        }
+    }
+
+    /// The look that comes next, if one waits that may take a step now.
+    fn next(&mut self) -> Option<(Kind, oneshot::Sender<Turn>)> {
+        let search_waits = !self.is_resting && !self.searches.waiting.is_empty();
+        let is_searches_turn = search_waits && self.short_in_a_row >= SHORT_IN_A_ROW;
+        if !is_searches_turn && let Some(next) = self.short.waiting.pop_front() {
+            self.short_in_a_row = if search_waits { self.short_in_a_row + 1 } else { 0 };
+            return Some((Kind::Short, next));
+        }
+        if !search_waits {
+            return None;
+        }
+        self.short_in_a_row = 0;
+        self.searches.waiting.pop_front().map(|next| (Kind::Search, next))
     }
 }
 
 impl Turns {
-    pub(super) async fn take(&self) -> Result<SemaphorePermit<'_>, Refusal> {
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.waiting);
-        if before >= MAY_WAIT {
+    /// Begins a look.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] if so many are under way that this one would have to wait for long.
+    pub(super) fn look(self: &Arc<Self>, kind: Kind) -> Result<Look, Refusal> {
+        let mut state = self.state();
+        let queue = state.queue(kind);
+        if queue.looks >= MAX_LOOKS {
             return Err(Refusal::Busy);
         }
-        self.turn.acquire().await.map_err(|_| Refusal::Busy)
+        queue.looks += 1;
+        Ok(Look { turns: Arc::clone(self), kind })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the turn to the next look, if nobody has it.
+    fn give(self: &Arc<Self>) {
+        loop {
+            let mut state = self.state();
+            if state.is_taken {
+                return;
+            }
+            let Some((kind, next)) = state.next() else { return };
+            state.is_taken = true;
+            // A waker may be called, which is foreign code.
+            drop(state);
+            match next.send(Turn { turns: Some(Arc::clone(self)), kind }) {
+                Ok(()) => return,
+                // The request was given up while it waited.
+                Err(mut turn) => {
+                    turn.turns = None;
+                    self.state().is_taken = false;
+                }
+            }
+        }
+    }
+}
+
+/// A request that walks through timers or buckets.
+#[derive(Debug)]
+pub(super) struct Look {
+    turns: Arc<Turns>,
+    kind: Kind,
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        self.turns.state().queue(self.kind).looks -= 1;
+    }
+}
+
+impl Look {
+    /// Takes a step once it has the turn, and lets others have theirs.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] if the turn never comes, which does not happen.
+    pub(super) async fn step<T>(&self, work: impl FnOnce() -> T) -> Result<T, Refusal> {
+        let turn = self.turn().await?;
+        let done = work();
+        if let Some(rest) = turn.end() {
+            rest.pass();
+        }
+        tokio::task::yield_now().await;
+        Ok(done)
+    }
+
+    async fn turn(&self) -> Result<Turn, Refusal> {
+        let (sender, turn) = oneshot::channel();
+        self.turns.state().queue(self.kind).waiting.push_back(sender);
+        self.turns.give();
+        turn.await.map_err(|_| Refusal::Busy)
+    }
+
+    /// Steps that a search may take for one answer: the fewer, the more searches are under way, so that each answer comes
+    /// soon.
+    pub(super) fn max_steps(&self) -> usize {
+        (STEPS_ALONE / self.turns.state().searches.looks.max(1)).max(MIN_STEPS)
+    }
+}
+
+/// The right to take a step. Passed on when it is dropped.
+#[derive(Debug)]
+struct Turn {
+    /// None if there is nothing to pass on.
+    turns: Option<Arc<Turns>>,
+    kind: Kind,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(turns) = self.turns.take() {
+            turns.state().is_taken = false;
+            turns.give();
+        }
+    }
+}
+
+impl Turn {
+    /// Ends the step. After some steps of searches these have to rest.
+    fn end(self) -> Option<Rest> {
+        let turns = self.turns.as_ref().filter(|_| self.kind == Kind::Search)?;
+        let mut state = turns.state();
+        state.steps_since_rest += 1;
+        if state.steps_since_rest < STEPS_BEFORE_A_REST {
+            return None;
+        }
+        state.steps_since_rest = 0;
+        state.is_resting = true;
+        drop(state);
+        Some(Rest(Arc::clone(turns)))
+    }
+}
+
+/// A time in which no search takes a step. Whoever has waited for the lock of the timer actor is not woken as fast as a
+/// search would take it again.
+#[derive(Debug)]
+struct Rest(Arc<Turns>);
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        self.0.state().is_resting = false;
+        self.0.give();
+    }
+}
+
+impl Rest {
+    /// Ends in a while. The search that took the last step queues up meanwhile, so that it does not lose its place.
+    fn pass(self) {
+        // By the clock of the machine: that of the runtime may be virtual, and must not move because somebody looks.
+        tokio::task::spawn_blocking(move || {
+            std::thread::sleep(REST);
+            drop(self);
+        });
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use std::task::{Context, Waker};
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
 
     use super::*;
 
+    type Waiting = Pin<Box<dyn Future<Output = Turn>>>;
+
+    /// Looks whose turns are taken by hand.
+    struct Looks(Arc<Turns>);
+
+    impl Looks {
+        fn new() -> Self {
+            Self(Arc::default())
+        }
+
+        fn queue_up(&self, kind: Kind) -> Waiting {
+            let look = self.0.look(kind).unwrap();
+            let mut waiting: Waiting = Box::pin(async move { look.turn().await.unwrap() });
+            assert!(poll(&mut waiting).is_none(), "somebody has the turn");
+            waiting
+        }
+
+        /// Has the turn at once.
+        fn first(&self, kind: Kind) -> Turn {
+            let look = self.0.look(kind).unwrap();
+            poll(&mut (Box::pin(async move { look.turn().await.unwrap() }) as Waiting)).unwrap()
+        }
+    }
+
+    fn poll(waiting: &mut Waiting) -> Option<Turn> {
+        match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(turn) => Some(turn),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Which of them has the turn; it is taken out.
+    fn served(waiting: &mut Vec<(usize, Waiting)>) -> Option<(usize, Turn)> {
+        let at = waiting.iter_mut().enumerate().find_map(|(at, (_, one))| Some((at, poll(one)?)));
+        at.map(|(at, turn)| (waiting.remove(at).0, turn))
+    }
+
     #[test]
-    fn one_looks_some_wait_and_the_rest_are_sent_away() {
-        actix::System::new().block_on(async {
-            let turns = Turns::default();
-            let mut polling = Context::from_waker(Waker::noop());
-            let first = turns.take().await.ok();
-            assert!(first.is_some());
-            let mut waiting: Vec<_> = (0..MAY_WAIT).map(|_| Box::pin(turns.take())).collect();
-            for wait in &mut waiting {
-                assert!(wait.as_mut().poll(&mut polling).is_pending());
+    fn a_short_look_waits_for_one_step_however_many_searches_are_under_way() {
+        let looks = Looks::new();
+        let first = looks.first(Kind::Search);
+        let mut searches: Vec<_> = (0..200).map(|name| (name, looks.queue_up(Kind::Search))).collect();
+        let mut short = looks.queue_up(Kind::Short);
+        assert!(first.end().is_none());
+        let turn = poll(&mut short).unwrap();
+        assert!(served(&mut searches).is_none());
+        drop(turn);
+        assert_eq!(served(&mut searches).unwrap().0, 0);
+    }
+
+    #[test]
+    fn searches_take_turns_step_by_step() {
+        let looks = Looks::new();
+        let first = looks.first(Kind::Search);
+        let mut waiting: Vec<_> = (0..3).map(|name| (name, looks.queue_up(Kind::Search))).collect();
+        drop(first);
+        let mut order = Vec::new();
+        for _ in 0..9 {
+            let (name, turn) = served(&mut waiting).unwrap();
+            waiting.push((name, looks.queue_up(Kind::Search)));
+            order.push(name);
+            assert!(turn.end().is_none());
+        }
+        assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn short_looks_without_a_pause_do_not_starve_a_search() {
+        let looks = Looks::new();
+        let mut turn = looks.first(Kind::Short);
+        let mut search = looks.queue_up(Kind::Search);
+        let mut steps = 0;
+        let found = loop {
+            let mut short = looks.queue_up(Kind::Short);
+            drop(turn);
+            if let Some(turn) = poll(&mut search) {
+                break turn;
             }
-            assert!(matches!(turns.take().await, Err(Refusal::Busy)));
-            waiting.pop();
-            assert!(Box::pin(turns.take()).as_mut().poll(&mut polling).is_pending(), "there is room again");
-            drop(first);
-            assert!(waiting.remove(0).await.is_ok());
-        });
+            turn = poll(&mut short).unwrap();
+            steps += 1;
+        };
+        assert_eq!(steps, SHORT_IN_A_ROW);
+        drop(found);
+    }
+
+    #[test]
+    fn while_searches_rest_short_looks_go_on() {
+        let looks = Looks::new();
+        let mut turn = looks.first(Kind::Search);
+        for _ in 1..STEPS_BEFORE_A_REST {
+            let mut next = looks.queue_up(Kind::Search);
+            assert!(turn.end().is_none());
+            turn = poll(&mut next).unwrap();
+        }
+        let mut search = looks.queue_up(Kind::Search);
+        let rest = turn.end().unwrap();
+        assert!(poll(&mut search).is_none());
+        for _ in 0..10 {
+            drop(looks.first(Kind::Short));
+            assert!(poll(&mut search).is_none());
+        }
+        drop(rest);
+        assert!(poll(&mut search).is_some());
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_takes_nothing_with_it() {
+        let looks = Looks::new();
+        let first = looks.first(Kind::Search);
+        let given_up = looks.queue_up(Kind::Search);
+        let given_up_with_the_turn = looks.queue_up(Kind::Search);
+        let mut last = looks.queue_up(Kind::Search);
+        drop(given_up);
+        drop(first);
+        assert!(poll(&mut last).is_none());
+        drop(given_up_with_the_turn);
+        drop(poll(&mut last).unwrap());
+        drop(last);
+        let state = looks.0.state();
+        assert_eq!((state.is_taken, state.searches.looks, state.searches.waiting.len()), (false, 0, 0));
+    }
+
+    #[test]
+    fn looks_beyond_the_bound_are_refused_until_one_has_ended() {
+        let turns = Arc::new(Turns::default());
+        let mut searches: Vec<Look> = (0..MAX_LOOKS).map(|_| turns.look(Kind::Search).unwrap()).collect();
+        assert_eq!(turns.look(Kind::Search).err(), Some(Refusal::Busy));
+        assert!(turns.look(Kind::Short).is_ok(), "searches do not keep short looks out");
+        searches.pop();
+        assert!(turns.look(Kind::Search).is_ok());
+    }
+
+    #[test]
+    fn an_answer_to_a_search_has_the_fewer_steps_the_more_searches_are_under_way() {
+        let turns = Arc::new(Turns::default());
+        let first = turns.look(Kind::Search).unwrap();
+        assert_eq!(first.max_steps(), 1024);
+        let mut others: Vec<Look> = (1..4).map(|_| turns.look(Kind::Search).unwrap()).collect();
+        assert_eq!(first.max_steps(), 256);
+        others.extend((4..MAX_LOOKS).map(|_| turns.look(Kind::Search).unwrap()));
+        assert_eq!(first.max_steps(), MIN_STEPS);
     }
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
+use super::error::Refusal;
+use super::turns::Look;
 use crate::engine::Accounts;
 use crate::timing::{BucketSnapshot, LevelStats, Tick};
 
@@ -113,18 +115,18 @@ impl Inspected {
     }
 
     /// Looks at the wheel, a few hundred buckets at a time.
-    pub(super) async fn wheel(&self) -> Wheel {
+    pub(super) async fn wheel(&self, look: &Look) -> Result<Wheel, Refusal> {
         let service = self.timers.service();
-        let outline = service.outline();
+        let outline = look.step(|| service.outline()).await?;
         let now = outline.now;
         let until = |tick| service.tick.time_of(tick).saturating_sub(now);
         let (mut levels, mut delay_queue) = (Vec::new(), Vec::new());
         for number in 0..outline.depth {
-            let Some(stats) = service.level(number) else { break };
+            let Some(stats) = look.step(|| service.level(number)).await? else { break };
             let mut ring = Ring::new(&stats);
             let mut from = Some(0);
             while let Some(start) = from {
-                let (buckets, next) = service.buckets(number, start);
+                let (buckets, next) = look.step(|| service.buckets(number, start)).await?;
                 delay_queue.extend(buckets.iter().take(HEAD - delay_queue.len()).map(|bucket| Head {
                     level: number,
                     start_tick: bucket.start,
@@ -134,14 +136,13 @@ impl Inspected {
                 }));
                 buckets.into_iter().for_each(|bucket| ring.add(bucket, until(bucket.start)));
                 from = next;
-                tokio::task::yield_now().await;
             }
             levels.push(ring.into_level(stats, |ticks| service.tick.time_of(ticks)));
         }
         let in_wheel = levels.iter().map(|level| level.entries as u64).sum();
         let pending = outline.accounts.pending;
         let next = outline.next_expiration.map(|tick| service.tick.time_of(tick));
-        Wheel {
+        Ok(Wheel {
             timer: self.name.clone(),
             state: state_of(outline.is_closed, outline.is_stopped, pending),
             now_seconds: now.as_secs_f64(),
@@ -166,7 +167,7 @@ impl Inspected {
             accounts: outline.accounts,
             delay_queue,
             levels,
-        }
+        })
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::inspector::Inspector;
-use actix_timers::{TimerActor, TimerOptions, Timers};
+use actix_timers::{TimerActor, TimerFilter, TimerOptions, Timers};
 use actix_web::{App, HttpServer};
 use driver::Browser;
 use serde_json::json;
@@ -46,6 +46,10 @@ impl Handler<Remind> for Customer {
 
     fn handle(&mut self, _: Remind, _: &mut Context<Self>) {}
 }
+
+/// The id in the facts about a timer.
+const ID_SHOWN: &str =
+    "[...document.querySelectorAll('#facts dt')].find(name => name.textContent === 'id').nextSibling.textContent";
 
 /// What `.ci/inspector` has started.
 fn started(variable: &str) -> String {
@@ -148,6 +152,8 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     assert!(why.starts_with("Not due yet: 1h 33m left. It waits on level 2, and goes down a level"), "{why}");
     assert_eq!(page.text("#announce"), why, "it is read to those who do not see it");
     assert_eq!(page.value("document.querySelector('#cancel')"), json!(null), "nothing can be cancelled here");
+    let shown = page.value(ID_SHOWN).as_str().unwrap().to_owned();
+    assert_eq!((shown.chars().count(), shown.ends_with('…')), (24, true), "the id is short: {shown}");
     page.run("document.querySelector('.timers').scrollIntoView()");
     page.picture("detail");
     page.keys(ESCAPE);
@@ -170,6 +176,37 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     page.wait_for("nothing", "document.querySelector('#rows').textContent === 'No pending timer fits.'");
     assert_eq!(timers.inspect().accounts.pending, 301);
     assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_timer_is_found_by_both_forms_of_its_id_and_shown_by_the_short_one() {
+    let (address, timers) = serve();
+    let page = open(&format!("http://{address}/look/"), DESKTOP);
+    let id = timers.list(&TimerFilter::new().key("order 7"))[0].id.to_string();
+    let short = &id[..23];
+    for (text, part) in [(id.as_str(), "the whole"), (short, "the short"), (&format!("{short}…"), "as it is shown")] {
+        page.run(&format!("document.querySelector('#query').value = {}", json!(text)));
+        page.click("#search button");
+        page.wait_for(part, "document.querySelector('#facts')?.textContent.includes('order 7')");
+        page.wait_for("the short form in the address", &format!("location.hash === {}", json!(format!("#id={short}"))));
+        assert_eq!(page.value(&format!("document.documentElement.outerHTML.includes({})", json!(id))), json!(false));
+        page.keys(ESCAPE);
+        page.wait_for("the end of it", "document.querySelector('#detail').hidden");
+        page.run("document.querySelector('#facts').replaceChildren()");
+    }
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+/// Its name resolves to this machine, as that of another site could. Chromium knows `*.localhost` without a resolver.
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_page_under_a_foreign_name_gets_nothing() {
+    let (address, timers) = serve();
+    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+    page.go_to(&format!("http://evil.localhost:{}/cancel/", address.port()));
+    page.wait_for("the refusal", "document.body.textContent.includes('host_not_allowed')");
+    assert_eq!(timers.inspect().accounts.cancelled, 0);
 }
 
 #[test]

@@ -57,8 +57,9 @@ const timers = {
 
   async search() {
     const text = byId("query").value.trim(), by = byId("by").value;
-    const isId = by === "id" || /^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$/i.test(text);
-    if (isId && text) return this.showDetail(text);
+    const isId = by === "id" || /^[0-9a-f]{8}(-[0-9a-f]{4}){3}(-[0-9a-f]{12}|…)?$/i.test(text);
+    // Short ids are shown with an ellipsis.
+    if (isId && text) return this.showDetail(text.replace(/…$/, ""));
     const wanted = { state: byId("by-state").value, due_after: typedSeconds(byId("due-after").value), due_within: typedSeconds(byId("due-within").value) };
     if (text) wanted[by] = text;
     this.run++;
@@ -137,13 +138,18 @@ const timers = {
   },
 
   async showDetail(id) {
-    this.open = id;
-    history.replaceState(null, "", `#id=${id}`);
-    for (const row of byId("rows").rows) row.setAttribute("aria-selected", String(row.dataset.id === id));
+    this.mark(id);
     byId("outcome").textContent = "";
     byId("actions").replaceChildren();
     await this.loadDetail();
     byId("announce").textContent = byId("why").textContent;
+  },
+
+  // Where nothing can be cancelled, a timer that was searched for by its whole id is shown by the short form of it.
+  mark(id) {
+    this.open = id;
+    history.replaceState(null, "", `#id=${id}`);
+    for (const row of byId("rows").rows) row.setAttribute("aria-selected", String(row.dataset.id === id));
   },
 
   async loadDetail() {
@@ -151,6 +157,7 @@ const timers = {
     try {
       const timer = await ask(`timers/${encodeURIComponent(id)}`);
       if (this.open !== id) return;
+      if (timer.id !== id) this.mark(timer.id);
       say(byId("why"), timer.why);
       pairs(byId("facts"), facts(timer));
       this.addActions(timer);
@@ -260,6 +267,6 @@ function facts(timer) {
   const repeats = timer.period_seconds === null ? "by a calendar" : `every ${span(timer.period_seconds)}`;
   entries.push(["clock", timer.clock + at], ["repeats", timer.repeats ? repeats : "no"], ["message", timer.message_type]);
   entries.push(["key", timer.key ?? "–"], ["group", timer.group ?? "–"], ["actor", [timer.actor_type, timer.actor].filter(Boolean).join(" ") || "–"]);
-  entries.push(["id", timer.id], ["timer actor", timer.timer]);
+  entries.push(["id", timers.cancelAllowed ? timer.id : `${timer.id}…`], ["timer actor", timer.timer]);
   return entries;
 }
