@@ -1,8 +1,7 @@
 //! Numbers that cannot be guessed.
 //!
 //! A [`Secret`] is a key of 128 bits from the operating system for SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast
-//! short-input PRF", 2012). Without the key no output tells anything about another one. All messages here are one number of
-//! 64 bits, for which the function is a straight line of code.
+//! short-input PRF", 2012). Without the key no output tells anything about another one.
 //!
 //! If the operating system has no random numbers, `TimerActorBuilder::build` fails. Calls that cannot fail use a key made of
 //! the time, the process and places in memory then, which can be guessed with much effort.
@@ -11,6 +10,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use siphasher::sip::SipHasher24;
 
 /// The operating system has no random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,41 +62,10 @@ impl Secret {
     }
 
     /// SipHash-2-4 of the eight bytes of `message`, the lowest first.
-    pub(crate) const fn hash(&self, message: u64) -> u64 {
-        /// The length of the message stands in the highest byte of the last block.
-        const LAST: u64 = 8 << 56;
+    pub(crate) fn hash(&self, message: u64) -> u64 {
         let [k0, k1] = self.0;
-        let mut v = [
-            k0 ^ 0x736f_6d65_7073_6575,
-            k1 ^ 0x646f_7261_6e64_6f6d,
-            k0 ^ 0x6c79_6765_6e65_7261,
-            k1 ^ 0x7465_6462_7974_6573,
-        ];
-        v[3] ^= message;
-        v = round(round(v));
-        v[0] ^= message;
-        v[3] ^= LAST;
-        v = round(round(v));
-        v[0] ^= LAST;
-        v[2] ^= 0xff;
-        v = round(round(round(round(v))));
-        v[0] ^ v[1] ^ v[2] ^ v[3]
+        SipHasher24::new_with_keys(k0, k1).hash(&message.to_le_bytes())
     }
-}
-
-#[inline(always)]
-const fn round([mut v0, mut v1, mut v2, mut v3]: [u64; 4]) -> [u64; 4] {
-    v0 = v0.wrapping_add(v1);
-    v2 = v2.wrapping_add(v3);
-    v1 = v1.rotate_left(13) ^ v0;
-    v3 = v3.rotate_left(16) ^ v2;
-    v0 = v0.rotate_left(32);
-    v2 = v2.wrapping_add(v1);
-    v0 = v0.wrapping_add(v3);
-    v1 = v1.rotate_left(17) ^ v2;
-    v3 = v3.rotate_left(21) ^ v0;
-    v2 = v2.rotate_left(32);
-    [v0, v1, v2, v3]
 }
 
 /// A number that tells nothing about those before and after it, on this thread and on others.
@@ -139,19 +109,6 @@ mod tests {
     fn the_hash_of_the_reference_implementation_is_known() {
         let secret = Secret::known(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
         assert_eq!(secret.hash(0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
-    }
-
-    /// The standard library documents its old hasher as SipHash-2-4.
-    #[test]
-    #[expect(deprecated, reason = "the algorithm of its successor is not specified")]
-    fn the_hash_is_that_of_another_implementation() {
-        use std::hash::{Hasher, SipHasher};
-        for message in [0, 1, 0xff, u64::MAX].into_iter().chain((0..1000).map(|_| unguessable())) {
-            let (k0, k1) = (unguessable(), unguessable());
-            let mut other = SipHasher::new_with_keys(k0, k1);
-            other.write(&message.to_le_bytes());
-            assert_eq!(Secret::known(k0, k1).hash(message), other.finish(), "{k0} {k1} {message}");
-        }
     }
 
     /// How many of the 64 bits differ, as a mean over many messages, for each bit that is flipped.
