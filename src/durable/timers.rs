@@ -247,8 +247,8 @@ impl DurableTimers {
     }
 
     /// Cancels a timer. When this answers [`Cancelled`](CancelOutcome::Cancelled) it is on disk, and the handler will not run
-    /// with that message (again). [`InProgress`](CancelOutcome::InProgress): the message is with its handler, and nothing was
-    /// changed. [`NotFound`](CancelOutcome::NotFound): it is complete, a dead letter or cancelled, or never existed.
+    /// with that message (again). [`InProgress`](CancelOutcome::InProgress): the message is with its handler, and this delivery
+    /// is the last: no repetition, no retry and no dead letter follows, also if the process dies. [`NotFound`](CancelOutcome::NotFound): it is complete, a dead letter or cancelled, or never existed.
     ///
     /// # Errors
     /// The store did not do it.
@@ -282,6 +282,7 @@ impl DurableTimers {
     }
 
     /// Lets a timer be due `delay` from now instead. One that repeats goes on from there.
+    /// [`InProgress`](RescheduleOutcome::InProgress): the message is with its handler, and nothing was changed.
     ///
     /// # Errors
     /// The due time is out of range, or the store did not do it.

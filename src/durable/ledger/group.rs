@@ -55,6 +55,8 @@ pub(super) enum Step {
     },
     Cancel {
         id: DurableId,
+        /// It was being delivered when the cancel was planned.
+        is_in_flight: bool,
         answer: Answer<Cancellation>,
     },
     Reschedule {
@@ -141,7 +143,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// What can be promised about what is due first, if it is worth it.
     fn advance(&self) -> Option<DueTime> {
-        if self.settling.parks() > 0 {
+        if !self.settling.parks().is_empty() {
             return None;
         }
         let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound()).min(self.first_left());
@@ -166,11 +168,12 @@ impl<H: Horizon> Ledger<H> {
         self.settling.written(&settlement);
         match settlement {
             Settlement::Claim { cleared, answer } => return outbox.put(answer, Ok(cleared)),
-            Settlement::EndClaim | Settlement::Parked => return,
+            Settlement::EndClaim | Settlement::Parked(_) => return,
             // It is in memory with its new number, or will be when it is loaded.
             Settlement::Renumbered(id) => return self.recovery.is_renumbered(id),
-            Settlement::Ended(id) => self.forget(id),
-            Settlement::Unparked => {}
+            // Unless a caller has moved it before this was written.
+            Settlement::Ended(id) if self.table.is_ending(id) => self.forget(id),
+            Settlement::Ended(_) | Settlement::Unparked => {}
         }
         if let Outcome::Moved(record) = outcome {
             self.admit(record);
@@ -188,18 +191,23 @@ impl<H: Horizon> Ledger<H> {
                 if let Outcome::Replaced(id) = outcome {
                     let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
                     self.books.cancelled += 1;
-                    self.forget(id);
+                    self.removed(id);
                     scheduled = Scheduled::Replaced { id, in_progress };
                 }
                 self.books.scheduled += 1;
                 self.admit(record);
                 outbox.schedule(answer, Ok(scheduled));
             }
-            (Step::Cancel { id, answer }, outcome) => {
-                self.forget(id);
+            (Step::Cancel { id, is_in_flight, answer }, outcome) => {
+                self.removed(id);
                 let is_removed = outcome == Outcome::Removed;
                 self.books.cancelled += u64::from(is_removed);
-                outbox.cancel(answer, Ok(if is_removed { Cancellation::Cancelled } else { Cancellation::NotFound }));
+                let cancellation = match (is_in_flight, is_removed) {
+                    (true, _) => Cancellation::InProgress,
+                    (false, true) => Cancellation::Cancelled,
+                    (false, false) => Cancellation::NotFound,
+                };
+                outbox.cancel(answer, Ok(cancellation));
             }
             (Step::Reschedule { id, answer }, outcome) => {
                 self.forget(id);
@@ -255,7 +263,7 @@ impl<H: Horizon> Ledger<H> {
         let error = Arc::clone(error);
         match step {
             Step::Schedule { answer, .. } => outbox.schedule(answer, Err(error)),
-            Step::Cancel { id, answer } => {
+            Step::Cancel { id, answer, .. } => {
                 self.arm_again(id);
                 outbox.cancel(answer, Err(error));
             }

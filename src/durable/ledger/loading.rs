@@ -64,7 +64,7 @@ impl<H: Horizon> Ledger<H> {
         let (id, at) = (record.id, Some(record.progress.due));
         if !self.is_known(&record) {
             self.note_parked(&record);
-            self.settle_later(Change::Park { id, at }, Settlement::Parked);
+            self.settle_later(Change::Park { id, at }, Settlement::Parked(id));
             return false;
         }
         self.sequence = self.sequence.max(record.sequence);
@@ -83,6 +83,13 @@ impl<H: Horizon> Ledger<H> {
             && let State::Pending { handle: Some(handle), .. } = entry.state
         {
             self.horizon.disarm(handle);
+        }
+    }
+
+    /// A record was removed from the store. It leaves the memory, too: now, or when its delivery has ended.
+    pub(super) fn removed(&mut self, id: DurableId) {
+        if !self.table.outlives_removal(id) {
+            self.forget(id);
         }
     }
 

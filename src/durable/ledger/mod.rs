@@ -18,8 +18,9 @@
 //!       +-----------------------------------------------------+
 //! ```
 //!
-//! Who cancels a timer that is Pending, or on disk only, gets it; who cancels one that is InFlight or Ending is told so. What
-//! is Ending is still on disk as it was until what comes next is written.
+//! A cancel removes a timer from the disk, whatever its state. One that is InFlight stays in memory until its delivery has ended,
+//! and nothing follows. A timer that is Ending is still on disk as it was until the next step is written: a request that comes
+//! after the end is written after it.
 //!
 //! # Where to read on
 //!

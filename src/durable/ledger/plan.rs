@@ -53,14 +53,13 @@ impl<H: Horizon> Ledger<H> {
             Request::Schedule { record, on_key, answer } => {
                 self.plan_schedule(now, record, on_key, answer, group, outbox);
             }
-            Request::Cancel { id, answer } => match self.begin_change(id) {
-                Some(at) => group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, answer })),
-                None => outbox.cancel(answer, Ok(Cancellation::InProgress)),
-            },
+            Request::Cancel { id, answer } => self.plan_cancel(id, answer, group, outbox),
             Request::Reschedule { id, due, answer } => match self.plan_reschedule(id, due, group) {
                 Ok(change) => group.wanted.push((change, Step::Reschedule { id, answer })),
                 Err(answered) => outbox.put(answer, answered),
             },
+            // Its timer may be cancelled in flight, and is with its handler all the same.
+            Request::Revive { id, answer } if self.is_in_flight(id) => outbox.put(answer, Ok(false)),
             Request::Revive { id, answer } => {
                 group.wanted.push((Change::Revive { id, due: now.wall }, Step::Revive { answer }));
             }
@@ -117,16 +116,30 @@ impl<H: Horizon> Ledger<H> {
         self.sequence
     }
 
-    /// A caller is about to change a timer: it is not delivered until that is decided. Answers where it lies, if that is
-    /// certain; none if it is being delivered.
-    fn begin_change(&mut self, id: DurableId) -> Option<Option<DueTime>> {
-        let Some(entry) = self.table.get_mut(id) else { return Some(None) };
+    fn is_in_flight(&self, id: DurableId) -> bool {
+        self.table.get(id).is_some_and(|entry| entry.state.is_in_flight())
+    }
+
+    /// A delivery that is under way is not stopped. But nothing follows it: no repetition, no retry and no dead letter.
+    fn plan_cancel(&mut self, id: DurableId, answer: Answer<Cancellation>, group: &mut Group, outbox: &mut Outbox) {
+        if self.table.get(id).is_some_and(|entry| entry.state.is_removed()) {
+            return outbox.cancel(answer, Ok(Cancellation::InProgress));
+        }
+        let is_in_flight = self.is_in_flight(id);
+        let at = self.begin_change(id);
+        group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, is_in_flight, answer }));
+    }
+
+    /// A caller is about to change a timer: if it is pending it is not delivered until that is decided. Answers where it lies,
+    /// if that is certain.
+    fn begin_change(&mut self, id: DurableId) -> Option<DueTime> {
+        let entry = self.table.get_mut(id)?;
         match &mut entry.state {
             State::Pending { is_changing, .. } => {
                 let is_certain = !std::mem::replace(is_changing, true);
-                Some(is_certain.then_some(entry.record.progress.due))
+                is_certain.then_some(entry.record.progress.due)
             }
-            State::InFlight(_) | State::Ending => None,
+            State::InFlight { .. } | State::Ending => None,
         }
     }
 
@@ -136,7 +149,10 @@ impl<H: Horizon> Ledger<H> {
         due: DueTime,
         group: &mut Group,
     ) -> Result<Change, Answered<Rescheduling>> {
-        let Some(at) = self.begin_change(id) else { return Err(Ok(Rescheduling::InProgress)) };
+        if self.is_in_flight(id) {
+            return Err(Ok(Rescheduling::InProgress));
+        }
+        let at = self.begin_change(id);
         let found = self.progress_of(id, group).map_err(|error| Err(Arc::new(error)))?;
         let (progress, part) = found.ok_or(Ok(Rescheduling::NotFound))?;
         if part == Part::Parked {
@@ -146,18 +162,38 @@ impl<H: Horizon> Ledger<H> {
         Ok(Change::Move { id, at, to: Progress { due, nominal: due, ..progress } })
     }
 
-    /// How far a timer has come that is pending or was set aside.
+    /// How far a timer has come, and where it lies, when all that was decided and asked for before is written; none if it is
+    /// neither pending nor set aside then.
     fn progress_of(&mut self, id: DurableId, group: &Group) -> Result<Option<(Progress, Part)>, StoreError> {
+        let mut dead = None;
         if let Some(entry) = self.table.get(id) {
-            return Ok(Some((entry.record.progress, Part::Pending)));
-        }
-        let found = self.store.get(id).inspect_err(|_| self.books.failed(StoreOp::Read))?;
-        if let Some(found) = found.filter(|found| found.part != Part::Dead) {
-            return Ok(Some((self.recovery.renumbered(found.record).progress, found.part)));
+            let progress = entry.record.progress;
+            if !matches!(entry.state, State::Ending) {
+                return Ok(Some((progress, Part::Pending)));
+            }
+            match self.settling.change_after(id) {
+                Some(Change::Move { to, .. } | Change::Bury { then: Some(to), .. }) => {
+                    return Ok(Some((*to, Part::Pending)));
+                }
+                Some(Change::Park { .. }) => return Ok(Some((progress, Part::Parked))),
+                _ => dead = Some(progress),
+            }
+        } else if let Some(found) = self.store.get(id).inspect_err(|_| self.books.failed(StoreOp::Read))? {
+            let is_parked = self.settling.parks().contains(&id);
+            match found.part {
+                Part::Dead => dead = Some(found.record.progress),
+                part => {
+                    let progress = self.recovery.renumbered(found.record).progress;
+                    return Ok(Some((progress, if is_parked { Part::Parked } else { part })));
+                }
+            }
         }
         // Asked for in this very group.
         Ok(group.wanted.iter().rev().find_map(|(change, _)| match change {
             Change::Put { record, .. } if record.id == id => Some((record.progress, Part::Pending)),
+            Change::Revive { id: revived, due } if *revived == id => {
+                dead.map(|progress| (Progress { due: *due, attempt: 1, ..progress }, Part::Pending))
+            }
             _ => None,
         }))
     }
@@ -171,7 +207,7 @@ impl<H: Horizon> Ledger<H> {
                 continue;
             }
             if entry.record.progress.due <= now.wall {
-                entry.state = State::InFlight(number);
+                entry.state = State::InFlight { claim: number, is_removed: false };
                 cleared.push(Arc::clone(&entry.record));
             } else {
                 // It was moved, or the clock was.
@@ -195,9 +231,16 @@ impl<H: Horizon> Ledger<H> {
 
     fn plan_ending(&mut self, now: Reading, id: DurableId, progress: Progress, verdict: Verdict) {
         let Some(entry) = self.table.get(id).filter(|entry| entry.record.progress == progress) else { return };
+        if entry.state.is_removed() {
+            if verdict == Verdict::Complete {
+                self.books.ended(Ending::Complete);
+            }
+            self.forget(id);
+            return self.end_claims();
+        }
         let needs_no_claim = matches!(verdict, Verdict::Undelivered { .. } | Verdict::Park);
         let is_meant = match entry.state {
-            State::InFlight(_) => true,
+            State::InFlight { .. } => true,
             State::Pending { is_changing, .. } => needs_no_claim && !is_changing,
             State::Ending => false,
         };

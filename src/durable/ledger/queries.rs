@@ -54,6 +54,10 @@ impl<H: Horizon> Ledger<H> {
     }
 
     fn see(&mut self, id: DurableId) -> Result<Option<Seen>, StoreError> {
+        if let Some(entry) = self.table.get(id).filter(|entry| entry.state.is_removed()) {
+            let found = Found { record: Arc::clone(&entry.record), part: Part::Pending, grave: None };
+            return Ok(Some(Seen { found, in_progress: true }));
+        }
         let found = self.store.get(id)?;
         Ok(found.map(|found| Seen { in_progress: self.is_in_progress(&found), found }))
     }

@@ -178,7 +178,7 @@ pub(crate) enum Scheduled {
 pub(crate) enum Cancellation {
     /// It will not be delivered (again).
     Cancelled,
-    /// It is being delivered.
+    /// It is being delivered, for the last time.
     InProgress,
     /// There is no such timer (any more).
     NotFound,

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::request::Answer;
 use crate::durable::id::DurableId;
 use crate::durable::record::Record;
@@ -22,7 +24,7 @@ pub(super) enum Settlement {
     /// What comes after the delivery of a record in the table is decided.
     Ended(DurableId),
     /// A record that is not in the table is set aside.
-    Parked,
+    Parked(DurableId),
     /// A record that was set aside is pending again.
     Unparked,
     /// The delivery of the last life that was interrupted has its number.
@@ -33,7 +35,7 @@ pub(super) enum Settlement {
 #[derive(Default)]
 pub(super) struct Settling {
     queue: VecDeque<(Change, Settlement)>,
-    parks: usize,
+    parks: FxHashSet<DurableId>,
 }
 
 impl Settling {
@@ -42,12 +44,20 @@ impl Settling {
     }
 
     /// Records that are pending in the store, and not in the table, because they are about to be set aside.
-    pub(super) const fn parks(&self) -> usize {
-        self.parks
+    pub(super) const fn parks(&self) -> &FxHashSet<DurableId> {
+        &self.parks
+    }
+
+    /// The change that was decided about a record of the table whose delivery has ended. Looks at all that is not written.
+    pub(super) fn change_after(&self, ended: DurableId) -> Option<&Change> {
+        let is_it = |settlement: &Settlement| matches!(settlement, Settlement::Ended(id) if *id == ended);
+        self.queue.iter().rev().find(|(_, settlement)| is_it(settlement)).map(|(change, _)| change)
     }
 
     pub(super) fn push(&mut self, change: Change, settlement: Settlement) {
-        self.parks += usize::from(matches!(settlement, Settlement::Parked));
+        if let Settlement::Parked(id) = settlement {
+            self.parks.insert(id);
+        }
         self.queue.push_back((change, settlement));
     }
 
@@ -57,9 +67,9 @@ impl Settling {
     }
 
     /// One that was taken is written.
-    pub(super) const fn written(&mut self, settlement: &Settlement) {
-        if matches!(settlement, Settlement::Parked) {
-            self.parks -= 1;
+    pub(super) fn written(&mut self, settlement: &Settlement) {
+        if let Settlement::Parked(id) = settlement {
+            self.parks.remove(id);
         }
     }
 

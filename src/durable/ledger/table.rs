@@ -41,8 +41,13 @@ pub(super) enum State<T> {
         /// A caller's change of it is being written: it is not delivered before that is decided.
         is_changing: bool,
     },
-    /// It is being delivered, under this claim.
-    InFlight(u64),
+    /// It is being delivered.
+    InFlight {
+        /// Under this claim.
+        claim: u64,
+        /// It was cancelled or replaced meanwhile, and is not in the store any more: nothing follows the delivery.
+        is_removed: bool,
+    },
     /// It is known what comes next, and that is not written yet.
     Ending,
 }
@@ -50,6 +55,14 @@ pub(super) enum State<T> {
 impl<T> State<T> {
     pub(super) const fn is_pending(&self) -> bool {
         matches!(self, Self::Pending { .. })
+    }
+
+    pub(super) const fn is_in_flight(&self) -> bool {
+        matches!(self, Self::InFlight { .. })
+    }
+
+    pub(super) const fn is_removed(&self) -> bool {
+        matches!(self, Self::InFlight { is_removed: true, .. })
     }
 }
 
@@ -95,6 +108,11 @@ impl<T> Table<T> {
         self.entries.get(&id)
     }
 
+    /// Whether it is known what comes next of it, and not written.
+    pub(super) fn is_ending(&self, id: DurableId) -> bool {
+        self.get(id).is_some_and(|entry| matches!(entry.state, State::Ending))
+    }
+
     pub(super) fn get_mut(&mut self, id: DurableId) -> Option<&mut Entry<T>> {
         self.entries.get_mut(&id)
     }
@@ -112,10 +130,22 @@ impl<T> Table<T> {
         let entry = self.entries.remove(&id)?;
         self.bytes -= entry.record.payload.len();
         self.order.remove(&Turn::of(&entry.record));
-        if let State::InFlight(claim) = entry.state {
+        if let State::InFlight { claim, .. } = entry.state {
             self.in_flight.release(claim);
         }
         Some(entry)
+    }
+
+    /// A record was removed from the store. Returns whether it is in flight: it stays here until its delivery has ended, and
+    /// keeps its claim open.
+    pub(super) fn outlives_removal(&mut self, id: DurableId) -> bool {
+        match self.entries.get_mut(&id).map(|entry| &mut entry.state) {
+            Some(State::InFlight { is_removed, .. }) => {
+                *is_removed = true;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// A number for the next claim.
@@ -134,7 +164,7 @@ impl<T> Table<T> {
         let entry = self.entries.get_mut(&id)?;
         match std::mem::replace(&mut entry.state, State::Ending) {
             State::Pending { handle, .. } => handle,
-            State::InFlight(claim) => {
+            State::InFlight { claim, .. } => {
                 self.in_flight.release(claim);
                 None
             }

@@ -1,9 +1,11 @@
 //! The ledger on a disk in memory.
 
 mod faults;
+mod in_flight;
 mod life;
 mod memory;
 mod model;
+mod parking;
 mod race;
 mod scenarios;
 pub(crate) mod world;

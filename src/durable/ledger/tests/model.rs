@@ -203,7 +203,8 @@ impl Checked {
                     assert!(self.in_flight.iter().all(|record| record.id != id), "it is being delivered");
                     gone.push(id);
                 }
-                Ok(Cancellation::InProgress) => {}
+                // The delivery under way is the last.
+                Ok(Cancellation::InProgress) => gone.push(id),
                 Ok(Cancellation::NotFound) => {
                     let known = &self.known[&id];
                     // Dead letters, done, cancelled, or never kept.
@@ -221,6 +222,7 @@ impl Checked {
                 if answer.unwrap_or(true) {
                     known.attempts.values_mut().for_each(|last| *last = Last { attempt: 0, is_certain: false });
                     known.is_gone = false;
+                    gone.retain(|gone| *gone != id);
                 }
             }
             Asked::Claim(coming) => {

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::durable::ledger::closed::Closed;
+use crate::durable::ledger::health::{Health, Trouble};
+use crate::durable::ledger::settling::Settlement;
 use crate::durable::ledger::{
     Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Outbox, Reading, Request, Rescheduling, Scheduled,
     Verdict,
 };
-use crate::durable::store::{Counts, EmbeddedStore, MemoryDisk, OnKey, TimerStore};
+use crate::durable::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
 use crate::durable::{DueTime, DurableId, Progress, Record};
 use crate::metrics::DurableBooks;
 
@@ -111,6 +113,8 @@ pub(crate) struct World {
     pub(crate) time: Duration,
     /// Routes that are unknown.
     pub(crate) unknown: &'static [&'static str],
+    /// Asked before what the next group is asked.
+    ahead: Vec<Request>,
     names: u64,
 }
 
@@ -137,7 +141,7 @@ impl World {
         let bell = Bell::default();
         let ledger = open(store(&disk, files.as_ref()), &config, &bell, &[]);
         let (wall, time) = (DueTime::MIN, Duration::ZERO);
-        let mut world = Self { disk, files, config, ledger, bell, wall, time, unknown: &[], names: 0 };
+        let mut world = Self { disk, files, config, ledger, bell, wall, time, unknown: &[], ahead: vec![], names: 0 };
         world.look();
         world
     }
@@ -189,7 +193,9 @@ impl World {
 
     /// Takes all these in one group, or as few as it can, and does what there is to do.
     pub(crate) fn turn(&mut self, requests: Vec<Request>) {
-        let (now, mut requests, mut outbox) = (self.now(), VecDeque::from(requests), Outbox::default());
+        let ahead = std::mem::take(&mut self.ahead);
+        let mut requests: VecDeque<_> = ahead.into_iter().chain(requests).collect();
+        let (now, mut outbox) = (self.now(), Outbox::default());
         loop {
             self.ledger.commit(&|| now, &mut requests, &mut outbox);
             outbox.send(|copy| copy());
@@ -200,6 +206,33 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// These come first in the next group.
+    pub(crate) fn before_the_next_group(&mut self, requests: Vec<Request>) {
+        self.ahead = requests;
+    }
+
+    /// The ledger loads, and does not write.
+    pub(crate) fn tend(&mut self) {
+        let now = self.now();
+        self.ledger.tend(now);
+    }
+
+    /// The store has refused so much that the next group is written before what is to be settled now.
+    pub(crate) fn settle_late(&mut self) {
+        let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
+        self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
+        for number in 0..1000 {
+            self.ledger.settling.put_back(Change::EndClaim { number: u64::MAX - number }, Settlement::EndClaim);
+        }
+    }
+
+    /// Claims in the store that have not ended.
+    pub(crate) fn open_claims(&mut self) -> usize {
+        let lease = self.ledger.store.acquire(0).unwrap();
+        self.ledger.fence = lease.fence;
+        lease.claims.len()
     }
 
     /// Records that cannot be taken out of memory.
