@@ -198,10 +198,12 @@ impl DurableTimersBuilder {
         let place = Arc::new(OnceLock::new());
         let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place)).start();
         let known = Arc::clone(&routes);
-        let knows = Box::new(move |route: &str, message_type: &str| known.place(route, message_type).is_some());
+        let policy_of = Box::new(move |route: &str, message_type: &str| {
+            known.place(route, message_type).map(|place| known.all()[place].options.retry)
+        });
         let horizon = WheelHorizon::new(timers.clone(), &actor);
-        let ledger =
-            Ledger::open(store, config, knows, horizon).map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
+        let ledger = Ledger::open(store, config, policy_of, horizon)
+            .map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let service = Arc::clone(timers.service());
         let reading: JournalClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(service.clock.wall()), time: service.clock.now() });

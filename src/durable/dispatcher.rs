@@ -122,6 +122,7 @@ struct StoreClosed(Closed);
 /// A message that is being claimed.
 struct Claiming {
     route: usize,
+    is_alone: bool,
     progress: Progress,
     parcel: Box<dyn Parcel>,
 }
@@ -129,6 +130,7 @@ struct Claiming {
 /// A message that is with its handler.
 struct Delivery {
     route: usize,
+    is_alone: bool,
     progress: Progress,
     retry: RetryPolicy,
     /// On the clock of the timer actor.
@@ -155,6 +157,8 @@ pub struct DurableTimerActor {
     /// From when it begins to when it stops. There is the actor's own address in it, which keeps it alive.
     handle: Option<DurableTimers>,
     lines: Vec<Line>,
+    /// Records of all routes whose deliveries have ended with their process too often. Each is delivered alone.
+    suspects: Line,
     obituaries: Vec<trace::Obituaries>,
     /// The line to begin with, so that none is always the last.
     first_line: usize,
@@ -182,6 +186,7 @@ impl DurableTimerActor {
             journal,
             handle: None,
             lines,
+            suspects: Line::new(1),
             obituaries,
             first_line: 0,
             claiming: HashMap::new(),
@@ -223,23 +228,45 @@ impl DurableTimerActor {
         if self.stopping.is_some() || self.handle.is_none() {
             return;
         }
-        let mut asked = Vec::new();
+        let mut asked = self.next_suspect(ctx);
+        if !self.suspects.is_idle() {
+            return self.claim(asked, ctx);
+        }
         let lines = self.lines.len();
         for step in 0..lines {
             let route = (self.first_line + step) % lines;
             while asked.len() < GROUP && self.lines[route].may_go() {
                 let Some(record) = self.lines[route].next() else { break };
-                if self.unpack(route, &record, ctx) {
+                if self.unpack(route, &record, false, ctx) {
                     asked.push(record.id);
                 }
             }
         }
         self.first_line = if lines == 0 { 0 } else { (self.first_line + 1) % lines };
-        if asked.is_empty() {
-            return;
-        }
         if asked.len() == GROUP {
             self.pump_later(ctx);
+        }
+        self.claim(asked, ctx);
+    }
+
+    /// The next suspect that goes, if one may: when nothing is under way any more.
+    fn next_suspect(&mut self, ctx: &mut Context<Self>) -> Vec<DurableId> {
+        while self.in_flight.is_empty() && self.claims == 0 {
+            let Some(record) = self.suspects.next() else { break };
+            let route = self.routes.place(&record.route, &record.message_type);
+            match route.filter(|route| !self.lines[*route].is_stalled()) {
+                Some(route) if self.unpack(route, &record, true, ctx) => return vec![record.id],
+                Some(_) => {}
+                None => self.suspects.return_place(),
+            }
+        }
+        Vec::new()
+    }
+
+    /// Asks the ledger to clear a group.
+    fn claim(&mut self, asked: Vec<DurableId>, ctx: &Context<Self>) {
+        if asked.is_empty() {
+            return;
         }
         self.claims += 1;
         let dispatcher = ctx.address();
@@ -253,31 +280,36 @@ impl DurableTimerActor {
     }
 
     /// Reads a message. Whether it can go: its recipient is there, and it can be read.
-    fn unpack(&mut self, route: usize, record: &Arc<Record>, ctx: &mut Context<Self>) -> bool {
+    fn unpack(&mut self, route: usize, record: &Arc<Record>, is_alone: bool, ctx: &mut Context<Self>) -> bool {
         // It may have rung twice: moved, and back.
         if self.claiming.contains_key(&record.id) || self.in_flight.contains_key(&record.id) {
-            self.lines[route].return_place();
+            self.return_place(route, is_alone);
             return false;
         }
         match self.routes.all()[route].unpack(record) {
             Ok(Some(parcel)) => {
-                self.claiming.insert(record.id, Claiming { route, progress: record.progress, parcel });
+                self.claiming.insert(record.id, Claiming { route, is_alone, progress: record.progress, parcel });
                 true
             }
             Ok(None) => {
-                self.lines[route].return_place();
+                self.return_place(route, is_alone);
                 self.stall(route);
                 trace::route_without_recipient(&self.routes.all()[route].name);
                 self.look_for_recipients_later(ctx);
                 false
             }
             Err(error) => {
-                self.lines[route].return_place();
+                self.return_place(route, is_alone);
                 trace::undecodable(record, &error);
                 self.submit(Request::Ended { id: record.id, progress: record.progress, verdict: Verdict::Park });
                 false
             }
         }
+    }
+
+    /// A record that went is over, or has joined its line again.
+    fn return_place(&mut self, route: usize, is_alone: bool) {
+        if is_alone { self.suspects.return_place() } else { self.lines[route].return_place() }
     }
 
     /// Nobody gets the messages of a route: they leave the memory until somebody does.
@@ -299,23 +331,23 @@ impl DurableTimerActor {
     }
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
-        let Claiming { route, progress, mut parcel } = claiming;
+        let Claiming { route, is_alone, progress, mut parcel } = claiming;
         if progress != record.progress {
             // It was moved while it stood in line, and is due all the same.
             match self.routes.all()[route].unpack(record) {
                 Ok(Some(fresh)) => parcel = fresh,
-                Ok(None) => return self.not_delivered(route, record),
+                Ok(None) => return self.not_delivered(route, is_alone, record),
                 Err(error) => {
                     trace::undecodable(record, &error);
-                    self.lines[route].return_place();
+                    self.return_place(route, is_alone);
                     let verdict = Verdict::Park;
                     return self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
                 }
             }
         }
-        let retry = record.retry.unwrap_or(self.routes.all()[route].options.retry);
+        let retry = record.retry_policy(self.routes.all()[route].options.retry);
         let deadline = self.timers.service().clock.now().checked_add(retry.timeout);
-        let Some(answering) = parcel.send() else { return self.not_delivered(route, record) };
+        let Some(answering) = parcel.send() else { return self.not_delivered(route, is_alone, record) };
         if let Some(journal) = self.journal.get() {
             journal.meters().delivered(self.now().saturating_since(record.progress.due));
         }
@@ -326,15 +358,16 @@ impl DurableTimerActor {
                 dispatcher.do_send(Answered { id, answer });
             }
         });
-        self.in_flight.insert(id, Delivery { route, progress: record.progress, retry, deadline, withdrawal });
+        let progress = record.progress;
+        self.in_flight.insert(id, Delivery { route, is_alone, progress, retry, deadline, withdrawal });
         if let Some(deadline) = deadline {
             self.timeouts.insert((deadline, id));
         }
     }
 
     /// The recipient has stopped between the look at it and the delivery. No attempt was used.
-    fn not_delivered(&mut self, route: usize, record: &Arc<Record>) {
-        self.lines[route].return_place();
+    fn not_delivered(&mut self, route: usize, is_alone: bool, record: &Arc<Record>) {
+        self.return_place(route, is_alone);
         let again = self.now().saturating_add(LOOK_FOR_RECIPIENT);
         let verdict = Verdict::Undelivered { again };
         self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
@@ -342,14 +375,18 @@ impl DurableTimerActor {
 
     /// A delivery has ended: the ledger is told what that leads to.
     fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
-        let Some(Delivery { route, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id) else {
+        let Some(Delivery { route, is_alone, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id)
+        else {
             return;
         };
         if let Some(deadline) = deadline {
             self.timeouts.remove(&(deadline, id));
         }
         withdrawal.withdraw();
-        self.lines[route].return_place();
+        self.return_place(route, is_alone);
+        if answer.is_err() {
+            self.submit(Request::Overrun);
+        }
         let verdict = verdict(&progress, &retry, answer, id, self.now());
         if let Verdict::Bury { reason } = &verdict {
             let (service, route_name) = (self.timers.service(), &self.routes.all()[route].name);
@@ -438,6 +475,9 @@ impl Handler<Due> for DurableTimerActor {
 
     fn handle(&mut self, Due(record): Due, ctx: &mut Context<Self>) {
         match self.routes.place(&record.route, &record.message_type) {
+            // What is due while nobody is there comes again.
+            Some(route) if self.lines[route].is_stalled() => {}
+            Some(route) if record.is_suspect(self.routes.all()[route].options.retry) => self.suspects.join(record),
             Some(route) => self.lines[route].join(record),
             None => {
                 let (id, progress, verdict) = (record.id, record.progress, Verdict::Park);
@@ -490,15 +530,15 @@ impl Handler<Cleared> for DurableTimerActor {
                 self.deliver(record, claiming, ctx);
                 continue;
             }
-            self.lines[claiming.route].return_place();
+            self.return_place(claiming.route, claiming.is_alone);
             let (id, progress) = (record.id, record.progress);
             let verdict = Verdict::Undelivered { again: progress.due };
             self.submit(Request::Ended { id, progress, verdict });
         }
         for id in asked {
             // What was not cleared.
-            if let Some(Claiming { route, .. }) = self.claiming.remove(&id) {
-                self.lines[route].return_place();
+            if let Some(Claiming { route, is_alone, .. }) = self.claiming.remove(&id) {
+                self.return_place(route, is_alone);
             }
         }
         self.set_timeout_alarm(ctx);

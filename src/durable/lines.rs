@@ -55,6 +55,11 @@ impl Line {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
+    /// Whether none waits, and none is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way == 0
+    }
+
     /// Nobody is there. Says whether somebody was; who waited has to be called anew.
     pub(super) fn stall(&mut self) -> bool {
         self.waiting.clear();

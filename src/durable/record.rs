@@ -31,6 +31,19 @@ pub struct Record {
     pub payload: Arc<[u8]>,
 }
 
+impl Record {
+    /// What happens when its handler fails, if that of its route is `of_route`.
+    pub(crate) fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
+        self.retry.unwrap_or(of_route)
+    }
+
+    /// Whether its attempts are used up before this delivery. They never are by failures, which make it a dead letter: its
+    /// process has ended while it was with its handler.
+    pub(crate) fn is_suspect(&self, of_route: RetryPolicy) -> bool {
+        self.progress.attempt > self.retry_policy(of_route).attempts
+    }
+}
+
 /// The part of a record that changes while the timer lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {

@@ -32,7 +32,8 @@ impl Hands {
 }
 
 fn ledger(store: impl TimerStore) -> Ledger<Bell> {
-    Ledger::open(Box::new(store), LedgerConfig::default(), Box::new(|_, _| true), Bell::default()).unwrap()
+    Ledger::open(Box::new(store), LedgerConfig::default(), Box::new(|_, _| Some(Default::default())), Bell::default())
+        .unwrap()
 }
 
 fn threaded(disk: &MemoryDisk, hands: &Hands) -> Journal {

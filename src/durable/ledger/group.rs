@@ -86,6 +86,9 @@ impl<H: Horizon> Ledger<H> {
         self.renumber_interrupted(now);
         let mut group = std::mem::take(&mut self.group);
         let of_callers = self.plan(now, requests, &mut group, outbox);
+        if group.closing.is_some() {
+            self.exonerate_at_close();
+        }
         self.write(now, clock, &mut group, outbox);
         for query in group.queries.drain(..) {
             self.look_up(query, outbox);
@@ -143,7 +146,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// What can be promised about what is due first, if it is worth it.
     fn advance(&self) -> Option<DueTime> {
-        if !self.settling.parks().is_empty() {
+        if !self.settling.leaving().is_empty() {
             return None;
         }
         let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound()).min(self.first_left());
@@ -168,12 +171,12 @@ impl<H: Horizon> Ledger<H> {
         self.settling.written(&settlement);
         match settlement {
             Settlement::Claim { cleared, answer } => return outbox.put(answer, Ok(cleared)),
-            Settlement::EndClaim | Settlement::Parked(_) => return,
+            Settlement::Bookkeeping => return,
             // It is in memory with its new number, or will be when it is loaded.
             Settlement::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it before this was written.
             Settlement::Ended(id) if self.table.is_ending(id) => self.forget(id),
-            Settlement::Ended(_) | Settlement::Unparked => {}
+            Settlement::Ended(_) | Settlement::Left(_) | Settlement::Unparked => {}
         }
         if let Outcome::Moved(record) = outcome {
             self.admit(record);
@@ -245,7 +248,12 @@ impl<H: Horizon> Ledger<H> {
                 Settlement::Claim { cleared, answer } => {
                     // At least once is promised whatever happens; the number of an attempt is not.
                     let is_lost = self.health.lost().is_some();
+                    let is_of_suspect = cleared.iter().any(|record| self.used_up(record).is_some());
                     outbox.put(answer, if is_lost { Err(Arc::clone(&error)) } else { Ok(cleared) });
+                    if is_of_suspect {
+                        // Written later it could be left alone in the store though its delivery has ended.
+                        continue;
+                    }
                     Settlement::Claim { cleared: Vec::new(), answer: Answer::Nobody }
                 }
                 other => other,

@@ -64,7 +64,7 @@ impl<H: Horizon> Ledger<H> {
         let (id, at) = (record.id, Some(record.progress.due));
         if !self.is_known(&record) {
             self.note_parked(&record);
-            self.settle_later(Change::Park { id, at }, Settlement::Parked(id));
+            self.settle_later(Change::Park { id, at }, Settlement::Left(id));
             return false;
         }
         self.sequence = self.sequence.max(record.sequence);
@@ -74,7 +74,7 @@ impl<H: Horizon> Ledger<H> {
     }
 
     pub(super) fn is_known(&self, record: &Record) -> bool {
-        (self.knows)(&record.route, &record.message_type) && repeat::can_follow(record)
+        (self.policy_of)(&record.route, &record.message_type).is_some() && repeat::can_follow(record)
     }
 
     /// Takes a record out of memory.
@@ -164,7 +164,7 @@ impl<H: Horizon> Ledger<H> {
     }
 
     fn take_loaded(&mut self, record: Arc<Record>) {
-        if !self.table.contains(record.id) {
+        if !self.table.contains(record.id) && !self.settling.leaving().contains(&record.id) {
             let record = self.recovery.renumbered(record);
             let due = record.progress.due;
             if self.take_in(record) {

@@ -28,7 +28,7 @@
 //! - `plan`: what a request changes; `group`: the commit, and what came of each; `settling`: changes of its own, kept until they
 //!   are written; `health`: what if they cannot be. `repeat`: what comes after a delivery.
 //! - `table`: what is in memory; `frontier`: up to where; `loading`: what is loaded, armed and evicted; `recovery`: what the
-//!   last life left; `stalled`: what is left on disk since nobody gets it.
+//!   last life left; `suspects`: who is to blame if a process has died; `stalled`: what is left on disk since nobody gets it.
 //! - `queries`, `outbox`, `note`: what is answered and told.
 
 mod closed;
@@ -46,6 +46,7 @@ mod repeat;
 mod request;
 mod settling;
 mod stalled;
+mod suspects;
 mod table;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::expect_used)]
@@ -56,7 +57,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::due_time::DueTime;
-use super::record::Record;
+use super::record::{Record, RetryPolicy};
 use super::store::{Fence, StoreError, TimerStore};
 use crate::metrics::{DurableBooks, DurableReport};
 use frontier::Frontier;
@@ -103,15 +104,15 @@ pub(crate) struct Reading {
     pub(crate) time: Duration,
 }
 
-/// Whether this build knows a route and a message type.
-pub(crate) type Knows = Box<dyn Fn(&str, &str) -> bool + Send>;
+/// The retry policy of a route and message type; none if this build does not know them.
+pub(crate) type PolicyOf = Box<dyn Fn(&str, &str) -> Option<RetryPolicy> + Send>;
 
 /// See the [module](self).
 pub(crate) struct Ledger<H: Horizon> {
     store: Box<dyn TimerStore>,
     fence: Fence,
     config: LedgerConfig,
-    knows: Knows,
+    policy_of: PolicyOf,
     horizon: H,
     health: Health,
     /// The last new timer was refused: for now the store takes other changes alone.
@@ -132,6 +133,8 @@ pub(crate) struct Ledger<H: Horizon> {
     to_arm: Vec<Turn>,
     looks_again_at: Option<DueTime>,
     recovery: Recovery,
+    /// The number of a claim without members, once the end of this process proves nothing about a delivery that is alone.
+    exoneration: Option<u64>,
     stalled: Vec<Stalled>,
     books: DurableBooks,
     notes: Vec<Note>,
@@ -149,7 +152,7 @@ impl<H: Horizon> Ledger<H> {
     pub(crate) fn open(
         mut store: Box<dyn TimerStore>,
         config: LedgerConfig,
-        knows: Knows,
+        policy_of: PolicyOf,
         horizon: H,
     ) -> Result<Self, StoreError> {
         let lease = store.acquire(config.shard)?;
@@ -158,7 +161,7 @@ impl<H: Horizon> Ledger<H> {
             store,
             fence: lease.fence,
             config,
-            knows,
+            policy_of,
             horizon,
             health: Health::Well,
             has_no_room: false,
@@ -173,6 +176,7 @@ impl<H: Horizon> Ledger<H> {
             to_arm: Vec::new(),
             looks_again_at: None,
             recovery: Recovery::from(lease.claims),
+            exoneration: None,
             stalled: Vec::new(),
             books: DurableBooks::default(),
             notes: Vec::new(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::durable::id::DurableId;
+use crate::durable::record::Record;
 use crate::durable::store::StoreError;
 
 /// Something worth a line in the log.
@@ -41,6 +42,13 @@ pub(crate) enum Note {
         /// The type of the message.
         message_type: Arc<str>,
     },
+    /// The last process ended during the delivery of this record, and of no other.
+    Buried {
+        /// The record.
+        record: Arc<Record>,
+        /// Why it is a dead letter.
+        reason: Arc<str>,
+    },
     /// This record cannot be read, and is passed over.
     Damaged(Option<DurableId>),
 }
@@ -65,6 +73,10 @@ impl Note {
             Self::Ended(error) => error!(target: TARGET, %error, "nothing more is kept of durable timers"),
             Self::Parked { route, message_type } => {
                 warn!(target: TARGET, %route, %message_type, "durable timers are set aside: this build does not know their route or type");
+            }
+            Self::Buried { record, reason } => {
+                let (id, route, attempt) = (record.id.to_string(), &*record.route, record.progress.attempt);
+                warn!(target: TARGET, id, route, attempt, %reason, "a durable message became a dead letter");
             }
             Self::Damaged(id) => {
                 let id = id.map(|id| id.to_string());

@@ -71,6 +71,7 @@ impl<H: Horizon> Ledger<H> {
             | Request::BackUp { .. } => group.queries.push(request),
             Request::Claim { ids, answer } => self.plan_claim(now, &ids, answer, outbox),
             Request::Ended { id, progress, verdict } => self.plan_ending(now, id, progress, verdict),
+            Request::Overrun => self.exonerate(),
             Request::Stall { route, message_type } => self.stall(route, message_type),
             Request::GoOn { route, message_type } => self.go_on(&route, &message_type),
             // It may have been called by something else than it asked for.
@@ -165,28 +166,27 @@ impl<H: Horizon> Ledger<H> {
     /// How far a timer has come, and where it lies, when all that was decided and asked for before is written; none if it is
     /// neither pending nor set aside then.
     fn progress_of(&mut self, id: DurableId, group: &Group) -> Result<Option<(Progress, Part)>, StoreError> {
-        let mut dead = None;
+        let (mut living, mut dead) = (None, None);
         if let Some(entry) = self.table.get(id) {
-            let progress = entry.record.progress;
-            if !matches!(entry.state, State::Ending) {
-                return Ok(Some((progress, Part::Pending)));
-            }
-            match self.settling.change_after(id) {
-                Some(Change::Move { to, .. } | Change::Bury { then: Some(to), .. }) => {
-                    return Ok(Some((*to, Part::Pending)));
-                }
-                Some(Change::Park { .. }) => return Ok(Some((progress, Part::Parked))),
-                _ => dead = Some(progress),
-            }
+            living = Some((entry.record.progress, Part::Pending));
         } else if let Some(found) = self.store.get(id).inspect_err(|_| self.books.failed(StoreOp::Read))? {
-            let is_parked = self.settling.parks().contains(&id);
             match found.part {
                 Part::Dead => dead = Some(found.record.progress),
-                part => {
-                    let progress = self.recovery.renumbered(found.record).progress;
-                    return Ok(Some((progress, if is_parked { Part::Parked } else { part })));
-                }
+                part => living = Some((self.recovery.renumbered(found.record).progress, part)),
             }
+        }
+        if self.table.is_ending(id) || self.settling.leaving().contains(&id) {
+            let progress = living.take().map(|(progress, _)| progress);
+            match self.settling.change_of(id) {
+                Some(Change::Move { to, .. } | Change::Bury { then: Some(to), .. }) => {
+                    living = Some((*to, Part::Pending));
+                }
+                Some(Change::Park { .. }) => living = progress.map(|progress| (progress, Part::Parked)),
+                _ => dead = progress,
+            }
+        }
+        if living.is_some() {
+            return Ok(living);
         }
         // Asked for in this very group.
         Ok(group.wanted.iter().rev().find_map(|(change, _)| match change {
@@ -223,8 +223,11 @@ impl<H: Horizon> Ledger<H> {
         if matches!(self.health, Health::Well) {
             self.settling.push(claim, Settlement::Claim { cleared, answer });
         } else {
-            // Nobody knows how long it would have to wait.
-            self.settle_later(claim, Settlement::Claim { cleared: Vec::new(), answer: Answer::Nobody });
+            // Nobody knows how long it would have to wait. That of a suspect is on disk before its delivery begins, or never:
+            // later it could be left alone in the store though its delivery has ended.
+            if !cleared.iter().any(|record| self.used_up(record).is_some()) {
+                self.settle_later(claim, Settlement::Claim { cleared: Vec::new(), answer: Answer::Nobody });
+            }
             outbox.put(answer, Ok(cleared));
         }
     }
@@ -265,7 +268,7 @@ impl<H: Horizon> Ledger<H> {
     /// Forgets claims whose deliveries have all ended.
     pub(super) fn end_claims(&mut self) {
         while let Some(number) = self.table.next_ended_claim() {
-            self.settle_later(Change::EndClaim { number }, Settlement::EndClaim);
+            self.settle_later(Change::EndClaim { number }, Settlement::Bookkeeping);
         }
     }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::note::Note;
+use super::request::Verdict;
 use super::settling::Settlement;
-use super::{Horizon, Ledger, Reading};
+use super::{Horizon, Ledger, Reading, repeat, suspects};
 use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
 use crate::durable::record::{Progress, Record};
 use crate::durable::store::{Change, Claim, Part, Position};
-use crate::metrics::StoreOp;
+use crate::metrics::{Ending, StoreOp};
 
 /// A long recovery says how far it is after so many.
 const SAY_EVERY: u64 = 100_000;
@@ -79,11 +80,12 @@ impl<H: Horizon> Ledger<H> {
         if pending > 0 {
             self.note(Note::Recovering { pending, interrupted });
         }
-        claims.into_iter().for_each(|claim| self.renumber(claim));
+        let is_of_one = suspects::is_of_one_delivery(&claims);
+        claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
     }
 
-    /// Whatever of this claim is still pending has been tried once, perhaps.
-    fn renumber(&mut self, claim: Claim) {
+    /// Whatever of this claim is still pending has been tried once, perhaps. A suspect that was alone is buried.
+    fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
         let mut is_whole = true;
         for (id, due, attempt) in claim.members {
             let found = match self.store.get(id) {
@@ -95,8 +97,12 @@ impl<H: Horizon> Ledger<H> {
                     continue;
                 }
             };
-            let progress = found.map(|found| found.record.progress);
-            let Some(progress) = progress.filter(|at| at.due == due && at.attempt == attempt) else { continue };
+            let is_it = |record: &Record| (record.progress.due, record.progress.attempt) == (due, attempt);
+            let Some(record) = found.map(|found| found.record).filter(|record| is_it(record)) else { continue };
+            if is_alone && self.bury_suspect(now, &record) {
+                continue;
+            }
+            let progress = record.progress;
             let to = Progress { attempt: attempt.saturating_add(1), ..progress };
             self.books.interrupted += 1;
             self.recovery.renumbered.insert(id, to);
@@ -104,8 +110,20 @@ impl<H: Horizon> Ledger<H> {
         }
         // Else the next life looks again.
         if is_whole {
-            self.settle_later(Change::EndClaim { number: claim.number }, Settlement::EndClaim);
+            self.settle_later(Change::EndClaim { number: claim.number }, Settlement::Bookkeeping);
         }
+    }
+
+    /// The process has died during the delivery of this record alone. Returns whether it is buried for that.
+    fn bury_suspect(&mut self, now: Reading, record: &Arc<Record>) -> bool {
+        let Some(policy) = self.used_up(record).filter(|_| self.is_known(record)) else { return false };
+        let reason = suspects::reason(record, policy);
+        self.books.interrupted += 1;
+        self.books.ended(Ending::DeadLetter);
+        self.note(Note::Buried { record: Arc::clone(record), reason: Arc::clone(&reason) });
+        let change = repeat::change_after(record, Verdict::Bury { reason }, now.wall);
+        self.settle_later(change, Settlement::Left(record.id));
+        true
     }
 
     /// Looks at a page of what was set aside.

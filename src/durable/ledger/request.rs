@@ -108,6 +108,8 @@ pub(crate) enum Request {
         /// What came of it.
         verdict: Verdict,
     },
+    /// A handler has had its time, and may still be running.
+    Overrun,
     /// Nobody gets the messages of this route and type for now. What is pending of it is not kept in memory, where it would
     /// stand in the way of others: it does not ring before [`GoOn`](Self::GoOn), and what has rung is to be forgotten.
     Stall {
@@ -304,7 +306,7 @@ impl Request {
             Self::Counts { answer } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
-            Self::Ended { .. } | Self::Stall { .. } | Self::GoOn { .. } | Self::LookAgain => {}
+            Self::Ended { .. } | Self::Overrun | Self::Stall { .. } | Self::GoOn { .. } | Self::LookAgain => {}
         }
     }
 }

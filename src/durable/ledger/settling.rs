@@ -20,11 +20,11 @@ pub(super) enum Settlement {
         answer: Answer<Vec<Arc<Record>>>,
     },
     /// Nothing.
-    EndClaim,
+    Bookkeeping,
     /// What comes after the delivery of a record in the table is decided.
     Ended(DurableId),
-    /// A record that is not in the table is set aside.
-    Parked(DurableId),
+    /// A record that is not in the table is set aside, or is a dead letter.
+    Left(DurableId),
     /// A record that was set aside is pending again.
     Unparked,
     /// The delivery of the last life that was interrupted has its number.
@@ -35,7 +35,7 @@ pub(super) enum Settlement {
 #[derive(Default)]
 pub(super) struct Settling {
     queue: VecDeque<(Change, Settlement)>,
-    parks: FxHashSet<DurableId>,
+    leaving: FxHashSet<DurableId>,
 }
 
 impl Settling {
@@ -43,20 +43,20 @@ impl Settling {
         self.queue.len()
     }
 
-    /// Records that are pending in the store, and not in the table, because they are about to be set aside.
-    pub(super) const fn parks(&self) -> &FxHashSet<DurableId> {
-        &self.parks
+    /// Records that are pending in the store, and not in the table, because they are about to be set aside or buried.
+    pub(super) const fn leaving(&self) -> &FxHashSet<DurableId> {
+        &self.leaving
     }
 
-    /// The change that was decided about a record of the table whose delivery has ended. Looks at all that is not written.
-    pub(super) fn change_after(&self, ended: DurableId) -> Option<&Change> {
-        let is_it = |settlement: &Settlement| matches!(settlement, Settlement::Ended(id) if *id == ended);
+    /// The change that was decided about a record that is leaving, or whose delivery has ended. Looks at all that is not written.
+    pub(super) fn change_of(&self, record: DurableId) -> Option<&Change> {
+        let is_it = |settlement: &Settlement| matches!(settlement, Settlement::Ended(id) | Settlement::Left(id) if *id == record);
         self.queue.iter().rev().find(|(_, settlement)| is_it(settlement)).map(|(change, _)| change)
     }
 
     pub(super) fn push(&mut self, change: Change, settlement: Settlement) {
-        if let Settlement::Parked(id) = settlement {
-            self.parks.insert(id);
+        if let Settlement::Left(id) = settlement {
+            self.leaving.insert(id);
         }
         self.queue.push_back((change, settlement));
     }
@@ -68,8 +68,8 @@ impl Settling {
 
     /// One that was taken is written.
     pub(super) fn written(&mut self, settlement: &Settlement) {
-        if let Settlement::Parked(id) = settlement {
-            self.parks.remove(id);
+        if let Settlement::Left(id) = settlement {
+            self.leaving.remove(id);
         }
     }
 

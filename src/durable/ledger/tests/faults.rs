@@ -236,7 +236,7 @@ impl Worn {
         world.reopen_quietly();
         let store = Box::new(Self { store: world.disk.open(), scratched, is_nearly_full });
         let (config, bell) = (world.config.clone(), world.bell.clone());
-        world.ledger = Ledger::open(store, config, Box::new(|_, _| true), bell).unwrap();
+        world.ledger = Ledger::open(store, config, Box::new(|_, _| Some(Default::default())), bell).unwrap();
         world.look();
     }
 }

@@ -12,7 +12,7 @@ use crate::durable::ledger::{
     Verdict,
 };
 use crate::durable::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
-use crate::durable::{DueTime, DurableId, Progress, Record};
+use crate::durable::{DueTime, DurableId, Progress, Record, RetryPolicy};
 use crate::metrics::DurableBooks;
 
 pub(crate) fn at(millis: u64) -> DueTime {
@@ -113,6 +113,8 @@ pub(crate) struct World {
     pub(crate) time: Duration,
     /// Routes that are unknown.
     pub(crate) unknown: &'static [&'static str],
+    /// Of all routes.
+    pub(crate) retry: RetryPolicy,
     /// Asked before what the next group is asked.
     ahead: Vec<Request>,
     names: u64,
@@ -139,9 +141,21 @@ impl World {
     fn on(files: Option<tempfile::TempDir>, config: LedgerConfig) -> Self {
         let disk = MemoryDisk::new();
         let bell = Bell::default();
-        let ledger = open(store(&disk, files.as_ref()), &config, &bell, &[]);
+        let ledger = open(store(&disk, files.as_ref()), &config, &bell, &[], RetryPolicy::default());
         let (wall, time) = (DueTime::MIN, Duration::ZERO);
-        let mut world = Self { disk, files, config, ledger, bell, wall, time, unknown: &[], ahead: vec![], names: 0 };
+        let mut world = Self {
+            disk,
+            files,
+            config,
+            ledger,
+            bell,
+            wall,
+            time,
+            unknown: &[],
+            retry: RetryPolicy::default(),
+            ahead: vec![],
+            names: 0,
+        };
         world.look();
         world
     }
@@ -164,7 +178,7 @@ impl World {
         self.bell.get().now = self.wall;
         // Files are open once at a time.
         self.ledger.store = Box::new(Closed);
-        self.ledger = open(store(&self.disk, self.files.as_ref()), &self.config, &self.bell, self.unknown);
+        self.ledger = open(store(&self.disk, self.files.as_ref()), &self.config, &self.bell, self.unknown, self.retry);
     }
 
     pub(crate) fn reopen(&mut self) {
@@ -224,7 +238,7 @@ impl World {
         let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
         self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
         for number in 0..1000 {
-            self.ledger.settling.put_back(Change::EndClaim { number: u64::MAX - number }, Settlement::EndClaim);
+            self.ledger.settling.put_back(Change::EndClaim { number: u64::MAX - number }, Settlement::Bookkeeping);
         }
     }
 
@@ -374,7 +388,8 @@ fn open(
     config: &LedgerConfig,
     bell: &Bell,
     unknown: &'static [&'static str],
+    retry: RetryPolicy,
 ) -> Ledger<Bell> {
-    let knows = move |route: &str, _: &str| !unknown.contains(&route);
-    Ledger::open(store, config.clone(), Box::new(knows), bell.clone()).unwrap()
+    let policy_of = move |route: &str, _: &str| (!unknown.contains(&route)).then_some(retry);
+    Ledger::open(store, config.clone(), Box::new(policy_of), bell.clone()).unwrap()
 }
