@@ -8,7 +8,7 @@
 mod durable_support;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -64,12 +64,17 @@ enum Answer {
     Done,
     Fails,
     FailsForGood,
+    /// It cancels its timer, and then does this.
+    Cancels {
+        and_fails: bool,
+    },
 }
 
 fn answer(number: u64, repetition: u64, attempt: u32) -> Answer {
     match mixed(number << 32 ^ repetition << 8 ^ u64::from(attempt)) % 10 {
         0..6 => Answer::Done,
         6..9 => Answer::Fails,
+        _ if number.is_multiple_of(3) => Answer::Cancels { and_fails: number.is_multiple_of(2) },
         _ => Answer::FailsForGood,
     }
 }
@@ -81,6 +86,7 @@ type Entry = (u64, DurableId, u64, u32, u64);
 struct Worker {
     log: Arc<Mutex<Vec<Entry>>>,
     clock: ManualClock,
+    timers: Arc<OnceLock<DurableTimers>>,
 }
 
 impl Actor for Worker {
@@ -100,17 +106,26 @@ impl Handler<Retire> for Worker {
 }
 
 impl Handler<Durable<Task>> for Worker {
-    type Result = Result<(), HandlerError>;
+    type Result = ResponseFuture<Result<(), HandlerError>>;
 
     fn handle(&mut self, task: Durable<Task>, _: &mut Context<Self>) -> Self::Result {
         let now = millis(self.clock.wall());
         let nominal = millis(task.due.to_system_time());
         self.log.lock().unwrap().push((now, task.id, task.repetition, task.attempt, nominal));
-        match answer(task.number, task.repetition, task.attempt) {
-            Answer::Done => Ok(()),
-            Answer::Fails => Err(HandlerError::new("not now")),
-            Answer::FailsForGood => Err(HandlerError::permanent("never")),
-        }
+        let (timers, id) = (Arc::clone(&self.timers), task.id);
+        let answer = answer(task.number, task.repetition, task.attempt);
+        Box::pin(async move {
+            match answer {
+                Answer::Done => Ok(()),
+                Answer::Fails => Err(HandlerError::new("not now")),
+                Answer::FailsForGood => Err(HandlerError::permanent("never")),
+                Answer::Cancels { and_fails } => {
+                    let cancelled = timers.get().unwrap().cancel(id).await.unwrap();
+                    assert_eq!(cancelled, CancelOutcome::InProgress);
+                    if and_fails { Err(HandlerError::permanent("never")) } else { Ok(()) }
+                }
+            }
+        })
     }
 }
 
@@ -179,6 +194,9 @@ impl Model {
         let timer = self.remove(id).unwrap();
         self.expected.push((now, id, timer.repetition, timer.attempt, timer.nominal));
         let answer = answer(timer.number, timer.repetition, timer.attempt);
+        if matches!(answer, Answer::Cancels { .. }) {
+            return;
+        }
         if answer == Answer::Fails && timer.attempt < 3 {
             let due = now + (100 << (timer.attempt - 1));
             return self.insert(id, Timer { due, attempt: timer.attempt + 1, ..timer });
@@ -232,7 +250,8 @@ impl<M: Medium> Test<M> {
     fn life(&mut self, steps: u64, is_last: bool) {
         let start = self.now;
         life(start, async |clock| {
-            let worker = Worker { log: Arc::clone(&self.log), clock: clock.clone() };
+            let handle = Arc::new(OnceLock::new());
+            let worker = Worker { log: Arc::clone(&self.log), clock: clock.clone(), timers: Arc::clone(&handle) };
             let mut workers: [Option<Addr<Worker>>; 3] = [const { None }; 3];
             let horizon = [1000, 5000, 30_000, 100_000, u64::MAX][self.random.below(5) as usize];
             let mut builder = DurableTimers::builder(self.medium.open())
@@ -259,6 +278,7 @@ impl<M: Medium> Test<M> {
                 }
             }
             let timers = builder.start().unwrap();
+            assert!(handle.set(timers.clone()).is_ok());
             clock.settle().await;
             self.model.run(self.now, self.now);
             self.check(&timers).await;

@@ -10,6 +10,8 @@ mod copies;
 mod damage;
 mod directories;
 mod full_disk;
+#[cfg(target_os = "linux")]
+mod killers;
 mod kills;
 #[cfg(target_os = "linux")]
 mod machine;

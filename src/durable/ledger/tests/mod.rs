@@ -8,4 +8,5 @@ mod model;
 mod parking;
 mod race;
 mod scenarios;
+mod suspects;
 pub(crate) mod world;

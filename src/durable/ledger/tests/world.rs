@@ -287,6 +287,14 @@ impl World {
         id
     }
 
+    /// The store refuses it.
+    pub(crate) fn schedule_record_refused(&mut self, due: u64) -> DurableId {
+        let record = self.record(due);
+        let id = record.id;
+        assert!(self.schedule_record(record, OnKey::KeepExisting).is_err());
+        id
+    }
+
     pub(crate) fn cancel(&mut self, id: DurableId) -> Answered<Cancellation> {
         self.ask(|answer| Request::Cancel { id, answer })
     }
