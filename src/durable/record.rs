@@ -143,6 +143,8 @@ impl RetryPolicy {
     }
 
     /// Deliveries in all, the first included. 0 counts as 1.
+    ///
+    /// A message whose attempts were used up by processes that died comes once more, alone.
     #[must_use]
     pub const fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = if attempts == 0 { 1 } else { attempts };

@@ -132,6 +132,7 @@ impl Checked {
                 self.ends(&record, &verdict);
                 (Request::Ended { id: record.id, progress: record.progress, verdict }, None)
             }
+            _ if self.random.once_in(3) => (Request::Overrun, None),
             _ => (Request::LookAgain, None),
         })
     }
