@@ -9,6 +9,8 @@ mod book;
 mod copies;
 mod damage;
 mod directories;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod every_call;
 mod full_disk;
 #[cfg(target_os = "linux")]
 mod killers;
@@ -20,6 +22,8 @@ mod power_cuts;
 #[path = "../schemes/random.rs"]
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod random;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod script;
 #[cfg(target_os = "linux")]
 mod shop;
 #[cfg(target_os = "linux")]

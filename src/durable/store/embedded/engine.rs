@@ -1,10 +1,12 @@
 //! fjall, as this store uses it: five key spaces, one synced batch a commit, and what its errors mean.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
@@ -33,6 +35,23 @@ pub(super) enum WriteError {
 pub(super) struct Engine {
     spaces: [Keyspace; 5],
     db: Database,
+    // Dropped after those.
+    _end: End,
+}
+
+/// Waits until a database is closed: its threads may have it a moment longer, and the last to drop it writes what is left in the
+/// buffer of the journal. Whoever opens the files next must find them as they stay.
+struct End(Weak<dyn Any + Send + Sync>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        for _ in 0..LONGEST_PAUSE_MS {
+            if self.0.strong_count() == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -42,10 +61,12 @@ impl std::fmt::Debug for Engine {
 }
 
 /// So much is gathered in memory, for each key space, before it is written to a table.
-const MEMTABLE: u64 = 16 << 20;
+pub(super) const MEMTABLE: u64 = 16 << 20;
 /// So many full ones at most wait to be written. With one more the engine would sleep a tenth of a second at a time, and for
 /// ever if what should write them has failed meanwhile.
 const MEMTABLES: usize = 3;
+/// The same for tables that wait to be merged, of which the engine takes 30.
+const TABLES: usize = 28;
 /// After that the write is tried all the same, and shows what is wrong.
 const LONGEST_PAUSE_MS: u32 = 10_000;
 /// A journal is kept until all that is in it is in tables; at this size the engine sees to that. It is read when a store is
@@ -56,18 +77,19 @@ const WORKERS: usize = 2;
 
 impl Engine {
     /// Makes a database in this directory.
-    pub(super) fn create(path: &Path, cache: u64) -> Result<Self, fjall::Error> {
-        Self::open_or_panic(path, cache, true)
+    pub(super) fn create(path: &Path, cache: u64, memtable: u64) -> Result<Self, fjall::Error> {
+        Self::open_or_panic(path, cache, Some(memtable))
     }
 
     /// Opens the database in this directory.
     pub(super) fn open(path: &Path, cache: u64) -> Result<Self, fjall::Error> {
         // The engine panics over some files that it does not expect.
-        catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(path, cache, false)))
+        catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(path, cache, None)))
             .unwrap_or_else(|_| Err(fjall::Error::Unrecoverable))
     }
 
-    fn open_or_panic(path: &Path, cache: u64, is_new: bool) -> Result<Self, fjall::Error> {
+    /// A new one if it is said how much it gathers in memory.
+    fn open_or_panic(path: &Path, cache: u64, new: Option<u64>) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             .cache_size(cache)
             .max_journaling_size(JOURNALS)
@@ -76,12 +98,12 @@ impl Engine {
             .open()?;
         let open = |space: usize| {
             let (space, name) = Space::ALL[space];
-            if !is_new && !db.keyspace_exists(name) {
+            if new.is_none() && !db.keyspace_exists(name) {
                 return Err(fjall::Error::Unrecoverable);
             }
             db.keyspace(name, || {
                 KeyspaceCreateOptions::default()
-                    .max_memtable_size(MEMTABLE)
+                    .max_memtable_size(new.unwrap_or(MEMTABLE))
                     .manual_journal_persist(true)
                     .data_block_size_policy(BlockSizePolicy::all(4096))
                     .data_block_compression_policy(CompressionPolicy::disabled())
@@ -90,7 +112,9 @@ impl Engine {
             })
         };
         let spaces = [open(0)?, open(1)?, open(2)?, open(3)?, open(4)?];
-        Ok(Self { spaces, db })
+        // It ends together with the journal.
+        let keyspaces: Arc<dyn Any + Send + Sync> = db.supervisor.keyspaces.clone();
+        Ok(Self { spaces, db, _end: End(Arc::downgrade(&keyspaces)) })
     }
 
     pub(super) fn space(&self, space: Space) -> &Keyspace {
@@ -103,9 +127,14 @@ impl Engine {
 
     /// Waits until most of what was gathered in memory is in tables.
     fn catch_up(&self) {
-        let is_behind = || self.spaces.iter().any(|space| space.sealed_memtable_count() >= MEMTABLES);
+        let is_behind = || {
+            let mut spaces = self.spaces.iter();
+            spaces.any(|space| space.sealed_memtable_count() >= MEMTABLES || space.l0_table_count() >= TABLES)
+        };
+        // It fails if background work has: then nobody will catch up.
+        let has_failed = || self.db.persist(PersistMode::Buffer).is_err();
         for _ in 0..LONGEST_PAUSE_MS {
-            if !is_behind() {
+            if !is_behind() || has_failed() {
                 break;
             }
             // The engine tells nobody when it has written one.

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::engine::{Engine, Rows, WriteError};
 use super::layout::{Region, Space, key_of_piece};
@@ -17,8 +18,20 @@ use crate::durable::{DueTime, DurableId, Progress, Record, TimerStore};
 pub(super) struct Faults {
     /// To the next write.
     pub(super) next: Cell<Option<Fault>>,
+    /// To all writes: the disk is full.
+    pub(super) is_full: Cell<bool>,
+    /// Times the engine was opened again.
+    pub(super) reopened: Cell<u32>,
+    /// The time for pauses.
+    pub(super) now: Cell<Option<Instant>>,
     /// What the disk says that it has.
     pub(super) free_bytes: Cell<Option<u64>>,
+}
+
+impl Faults {
+    pub(super) fn strike(&self) -> Option<Fault> {
+        self.next.take().or(self.is_full.get().then_some(Fault::Full { is_kept: false }))
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -185,4 +198,105 @@ fn a_record_without_one_of_its_pieces_is_reported_by_its_id_and_the_others_are_s
     assert_eq!(page.found.iter().map(|found| found.record.sequence).collect::<Vec<_>>(), [1, 3]);
     assert!(matches!(store.get(id), Err(StoreError::Unreadable { .. })));
     assert!(!store.check().unwrap().is_empty());
+}
+
+#[test]
+fn a_disk_that_is_full_in_mid_commit_during_a_backup_ends_the_backup_and_the_store_goes_on() {
+    for is_kept in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut store, fence) = open(&directory.path().join("store"));
+        store.commit(fence, &[put(1)]).unwrap();
+        let back_up = store.back_up(&directory.path().join("backup")).unwrap();
+        store.faults.next.set(Some(Fault::Full { is_kept }));
+        let done = store.commit(fence, &[put(2)]);
+        assert!(if is_kept { done.is_ok() } else { matches!(done, Err(StoreError::Refused(_))) }, "{done:?}");
+        let error = back_up().unwrap_err();
+        assert!(matches!(error, StoreError::Refused(_)), "{error}");
+        store.commit(fence, &[put(3)]).unwrap();
+        store.back_up(&directory.path().join("another")).unwrap()().unwrap();
+        assert_eq!(pending(&mut store), if is_kept { vec![1, 2, 3] } else { vec![1, 3] });
+    }
+}
+
+#[test]
+fn while_the_disk_is_full_groups_are_refused_without_opening_the_database_again_for_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    store.commit(fence, &[put(1)]).unwrap();
+    let began = Instant::now();
+    store.faults.free_bytes.set(Some(10 << 20));
+    store.faults.is_full.set(true);
+    for millis in 0..20_000 {
+        store.faults.now.set(Some(began + Duration::from_millis(millis)));
+        let error = store.commit(fence, &[put(2 + millis)]).unwrap_err();
+        assert!(matches!(&error, StoreError::Refused(cause) if cause.kind() == io::ErrorKind::StorageFull), "{error}");
+        if millis.is_multiple_of(1000) {
+            assert_eq!(pending(&mut store), [1], "it can be read meanwhile");
+        }
+    }
+    assert_eq!(store.faults.reopened.get(), 1);
+    store.faults.is_full.set(false);
+    // Nothing shows that there is room again.
+    let noticed = (20_000..).find(|millis| {
+        store.faults.now.set(Some(began + Duration::from_millis(*millis)));
+        store.commit(fence, &[put(2)]).is_ok()
+    });
+    assert!(noticed.unwrap() <= 21_000, "{noticed:?}");
+    assert_eq!((pending(&mut store), store.faults.reopened.get()), (vec![1, 2], 1));
+}
+
+/// As with a quota, of which a small file is not the measure.
+#[test]
+fn where_a_trial_finds_room_and_groups_find_none_the_database_is_opened_again_once_a_second() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    let began = Instant::now();
+    store.faults.free_bytes.set(Some(10 << 20));
+    for millis in 0..10_000 {
+        store.faults.now.set(Some(began + Duration::from_millis(millis)));
+        store.faults.next.set(Some(Fault::Full { is_kept: false }));
+        assert!(matches!(store.commit(fence, &[put(1)]), Err(StoreError::Refused(_))));
+    }
+    // Pauses of 0, 20, 40, 80, 160, 320, 640 ms, and then of a second.
+    assert_eq!(store.faults.reopened.get(), 8 + 8);
+}
+
+#[test]
+fn room_that_the_system_reports_ends_the_pause() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    store.faults.now.set(Some(Instant::now()));
+    store.faults.free_bytes.set(Some(1000));
+    store.faults.is_full.set(true);
+    for number in 1..4 {
+        assert!(matches!(store.commit(fence, &[put(number)]), Err(StoreError::Refused(_))));
+    }
+    store.faults.is_full.set(false);
+    assert!(matches!(store.commit(fence, &[put(4)]), Err(StoreError::Refused(_))));
+    store.faults.free_bytes.set(Some(10 << 20));
+    store.commit(fence, &[put(4)]).unwrap();
+    assert_eq!((pending(&mut store), store.faults.reopened.get()), (vec![4], 1));
+}
+
+/// A full disk lets background work fail, too, as often as it is full.
+#[test]
+fn background_work_that_failed_on_a_full_disk_is_begun_again_whenever_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open(directory.path());
+    let mut time = Instant::now();
+    for round in 0..5 {
+        store.faults.now.set(Some(time));
+        store.faults.next.set(Some(Fault::Stalled));
+        store.faults.is_full.set(true);
+        for number in 0..3 {
+            let error = store.commit(fence, &[put(100 + number)]).unwrap_err();
+            assert!(matches!(error, StoreError::Refused(_)), "{error}");
+        }
+        store.faults.is_full.set(false);
+        time += Duration::from_secs(1);
+        store.faults.now.set(Some(time));
+        store.faults.next.set(Some(Fault::Stalled));
+        store.commit(fence, &[put(round)]).unwrap();
+    }
+    assert_eq!(pending(&mut store), [0, 1, 2, 3, 4]);
 }

@@ -65,7 +65,7 @@ enum State {
     Damaged { from: u64 },
 }
 
-fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(super) fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(data)? {
         let path = entry?.path();
@@ -106,7 +106,7 @@ fn examine(path: &Path) -> io::Result<State> {
 }
 
 /// Reads one group, and answers its sequence number if a whole one was there.
-fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
+pub(super) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
     match read_group(input) {
         Ok(sequence) => Ok(sequence),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),

@@ -6,11 +6,13 @@
 //! 2. `group`: what the changes of a commit do to the rows; `engine` writes those at once, and syncs them.
 //! 3. `scan`: pages of records, around what is damaged.
 //! 4. `directory`: the files, their lock and their format; `journals`: what is looked at before the database is opened.
-//! 5. `copying`: backups; `checking`: the check of a store that is not open.
+//! 5. `room`: when the disk is full, and `doubt`: what came of a group then.
+//! 6. `copying`: backups; `checking`: the check of a store that is not open.
 
 mod checking;
 mod copying;
 mod directory;
+mod doubt;
 mod engine;
 #[cfg(test)]
 mod faults;
@@ -18,22 +20,26 @@ mod group;
 mod journals;
 mod layout;
 mod names;
+mod room;
 mod scan;
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 pub use checking::Finding;
+use copying::Lent;
 use directory::{Directory, unreadable};
-use engine::{Engine, ReadError, WriteError, join};
+use engine::{Engine, ReadError, WriteError, is_full, join};
 use group::Group;
 use layout::{
     Region, ShardState, Space, claims_of, key_of_grave, key_of_holder, key_of_place, key_of_state, read_claim, read_id,
     read_key_of_claim, read_key_of_state, read_place_value,
 };
 use names::Names;
+use room::Pause;
 
 use super::{
     BackUp, Change, Counts, Fence, Found, LONGEST_KEY, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
@@ -67,9 +73,16 @@ pub struct EmbeddedStore {
     shards: HashMap<u16, ShardState>,
     names: Names,
     has_failed: bool,
+    /// What backups have.
+    lent: Lent,
+    /// After there was no room.
+    pause: Option<Pause>,
+    /// There was no room at some time since background work failed last, which it may have done for that.
+    was_full: bool,
     /// Bytes that were free at the last commit, where that can be asked.
     free: Option<u64>,
-    /// Commits since the engine was opened again, so that this does not happen over and over.
+    /// Commits since the engine was opened again after its background work had failed for no known cause, so that this does not
+    /// happen over and over.
     since_reopened: Option<u64>,
     #[cfg(test)]
     faults: faults::Faults,
@@ -79,12 +92,13 @@ pub struct EmbeddedStore {
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
     cache: u64,
+    memtable: u64,
     reserve: u64,
 }
 
 impl Default for EmbeddedOptions {
     fn default() -> Self {
-        Self { cache: 32 << 20, reserve: 64 << 20 }
+        Self { cache: 32 << 20, memtable: engine::MEMTABLE, reserve: 64 << 20 }
     }
 }
 
@@ -93,6 +107,15 @@ impl EmbeddedOptions {
     #[must_use]
     pub const fn cache(mut self, bytes: u64) -> Self {
         self.cache = bytes;
+        self
+    }
+
+    /// Bytes gathered in memory, for each key space, before a table is written. For tests of what the engine does then; it is set
+    /// when a store is made.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn memtable(mut self, bytes: u64) -> Self {
+        self.memtable = bytes;
         self
     }
 
@@ -111,7 +134,9 @@ impl EmbeddedOptions {
     /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
     pub fn open(self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let path = directory.as_ref();
-        let fill = |data: &Path| Engine::create(data, self.cache).map(drop).map_err(|error| unreadable(path, &error));
+        let fill = |data: &Path| {
+            Engine::create(data, self.cache, self.memtable).map(drop).map_err(|error| unreadable(path, &error))
+        };
         let directory = Directory::open_or_create(path, fill)?;
         EmbeddedStore::in_directory(directory, self)
     }
@@ -180,6 +205,9 @@ impl EmbeddedStore {
             shards: HashMap::new(),
             names: Names::default(),
             has_failed: false,
+            lent: Lent::default(),
+            pause: None,
+            was_full: false,
             free: None,
             since_reopened: None,
             #[cfg(test)]
@@ -231,7 +259,8 @@ impl EmbeddedStore {
     }
 
     fn engine(&self) -> Result<&Arc<Engine>, StoreError> {
-        self.engine.as_ref().ok_or_else(failed)
+        let closed = "its database is closed, and could not be opened again yet";
+        self.engine.as_ref().ok_or_else(|| unreadable(self.path(), &closed))
     }
 
     /// Rows of a space whose keys begin so.
@@ -279,12 +308,13 @@ impl EmbeddedStore {
         let done = match self.write_once(rows) {
             Ok(()) => Ok(()),
             Err(WriteError::Broken(error)) => Err(self.fail(error)),
-            Err(WriteError::Stalled) => self.write_again(shard, rows),
-            Err(WriteError::Full(error)) => self.find_out(shard, state, rows, error),
+            Err(WriteError::Stalled) => self.write_again(shard, state, rows),
+            Err(WriteError::Full(error)) => self.find_out(shard, state, error),
         };
         if done.is_ok() {
             self.shards.insert(shard, state);
             self.since_reopened = self.since_reopened.map(|commits| commits + 1);
+            self.pause = None;
         }
         done
     }
@@ -292,65 +322,131 @@ impl EmbeddedStore {
     fn write_once(&self, rows: &engine::Rows) -> Result<(), WriteError> {
         let engine = self.engine.as_ref().ok_or_else(|| WriteError::Broken(io::Error::other("the store is closed")))?;
         #[cfg(test)]
-        if let Some(fault) = self.faults.next.take() {
+        if let Some(fault) = self.faults.strike() {
             return fault.strike(engine, rows);
         }
         engine.write(rows)
     }
 
     /// The engine's background work has failed earlier, and this group was not touched: opened again, the engine may go on.
-    fn write_again(&mut self, shard: u16, rows: &engine::Rows) -> Result<(), StoreError> {
+    fn write_again(&mut self, shard: u16, state: ShardState, rows: &engine::Rows) -> Result<(), StoreError> {
+        // As a rule a full disk is the cause.
+        self.try_out()?;
         let cause = io::Error::other("background work of the database has failed: check the store when it is closed");
-        if self.engine.as_ref().is_some_and(|engine| Arc::strong_count(engine) > 1) {
-            let reason = "a backup is being made, and the database cannot be opened again before that ends";
-            return Err(StoreError::Refused(io::Error::other(reason)));
+        // Else not over and over: then the cause is not one that passes.
+        if !std::mem::take(&mut self.was_full) {
+            if self.since_reopened.is_some_and(|commits| commits < 1000) {
+                return Err(self.fail(cause));
+            }
+            self.since_reopened = Some(0);
         }
-        // Not over and over: then the cause is not one that passes.
-        if self.since_reopened.is_some_and(|commits| commits < 1000) {
-            return Err(self.fail(cause));
+        self.reopen()?;
+        match self.write_once(rows) {
+            Ok(()) => Ok(()),
+            Err(WriteError::Full(error)) => self.find_out(shard, state, error),
+            Err(WriteError::Broken(error)) => Err(self.fail(error)),
+            Err(WriteError::Stalled) => Err(self.fail(cause)),
         }
-        self.reopen(shard)?;
-        self.write_once(rows).map_err(|error| match error {
-            WriteError::Full(error) | WriteError::Broken(error) => self.fail(error),
-            WriteError::Stalled => self.fail(cause),
-        })
     }
 
-    /// The disk was full in the middle of a group. Opened again, the engine has dropped what is not whole; then the number of
-    /// the last commit tells whether the group is there.
-    fn find_out(
-        &mut self,
-        shard: u16,
-        attempted: ShardState,
-        rows: &engine::Rows,
-        full: io::Error,
-    ) -> Result<(), StoreError> {
-        self.reopen(shard)?;
-        if self.shard(shard)?.commits != attempted.commits {
-            return Err(StoreError::Refused(full));
+    /// The disk was full in the middle of a group: the journal shows whether it is there.
+    fn find_out(&mut self, shard: u16, attempted: ShardState, full: io::Error) -> Result<(), StoreError> {
+        self.close_engine();
+        let entry = [&key_of_state(shard)[..], &attempted.value()].concat();
+        let is_kept = match doubt::settle(&self.directory.data(), &entry) {
+            Ok(is_kept) => is_kept,
+            Err(error) => return Err(self.fail(error)),
+        };
+        if is_kept {
+            self.shards.insert(shard, attempted);
         }
-        // It is whole in the file, but whether that is on the disk nobody has said. Written once more it is sure.
-        self.write_once(rows).map_err(|error| match error {
-            WriteError::Full(error) | WriteError::Broken(error) => self.fail(error),
-            WriteError::Stalled => self.fail(full),
-        })
+        // If that is not possible now it is later: what came of the group is known.
+        let reopened = self.reopen();
+        match reopened {
+            Err(StoreError::Failed(error)) => Err(StoreError::Failed(error)),
+            _ if is_kept => Ok(()),
+            _ => Err(self.refuse(full)),
+        }
     }
 
-    /// Opens the engine once more, which then knows again what is on the disk.
-    fn reopen(&mut self, shard: u16) -> Result<(), StoreError> {
+    /// Closes the engine, which ends backups that have it.
+    fn close_engine(&mut self) {
+        self.lent.take_back();
         self.engine = None;
-        self.since_reopened = Some(0);
-        match Engine::open(&self.directory.data(), self.options.cache) {
+    }
+
+    /// Opens the engine once more, which then knows again what is on the disk. If it cannot be opened that is tried again later.
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.close_engine();
+        #[cfg(test)]
+        self.faults.reopened.set(self.faults.reopened.get() + 1);
+        let data = self.directory.data();
+        let prepared = journals::prepare(&data).map_err(|reason| fjall::Error::Io(io::Error::other(reason)));
+        match prepared.and_then(|()| Engine::open(&data, self.options.cache)) {
             Ok(engine) => self.engine = Some(Arc::new(engine)),
+            Err(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))) => {
+                return Err(self.refuse(error));
+            }
             Err(error) => return Err(self.fail(io::Error::other(error))),
         }
-        let commits = self.shards.get(&shard).map(|state| state.commits);
-        self.shards.clear();
-        let state = self.read_shard(shard)?;
-        if commits.is_some_and(|commits| state.commits < commits) {
-            return Err(self.fail(io::Error::other("the store has lost commits")));
+        for (shard, known) in std::mem::take(&mut self.shards) {
+            let state = self.read_shard(shard)?;
+            if state.commits < known.commits {
+                return Err(self.fail(io::Error::other("the store has lost commits")));
+            }
+            self.shards.insert(shard, state);
         }
         Ok(())
+    }
+
+    /// Nothing is tried for a while.
+    fn refuse(&mut self, error: io::Error) -> StoreError {
+        self.was_full = true;
+        self.pause = Some(Pause::after(self.pause.as_ref(), self.time(), self.free_bytes()));
+        StoreError::Refused(error)
+    }
+
+    /// Refuses if there is no room even for a small file.
+    fn try_out(&mut self) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if self.faults.is_full.get() {
+            return Err(self.refuse(io::ErrorKind::StorageFull.into()));
+        }
+        match room::try_out(self.directory.path()) {
+            Err(error) if is_full(&error) => Err(self.refuse(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// After there was no room: refuses until there may be again, and opens the engine if that was not possible.
+    fn recover(&mut self) -> Result<(), StoreError> {
+        let Some(pause) = self.pause else { return Ok(()) };
+        if !pause.is_over(self.time(), self.free_bytes()) {
+            let reason = format!("there was no room on the disk of {}", self.path().display());
+            return Err(StoreError::Refused(io::Error::new(io::ErrorKind::StorageFull, reason)));
+        }
+        self.try_out()?;
+        if self.engine.is_none() { self.reopen() } else { Ok(()) }
+    }
+
+    /// The same for reading, which needs no room.
+    fn recover_to_read(&mut self) -> Result<(), StoreError> {
+        match self.pause {
+            Some(pause)
+                if self.engine.is_none() && !self.has_failed && pause.is_over(self.time(), self.free_bytes()) =>
+            {
+                self.reopen()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn time(&self) -> Instant {
+        #[cfg(test)]
+        if let Some(now) = self.faults.now.get() {
+            return now;
+        }
+        Instant::now()
     }
 
     fn fail(&mut self, error: io::Error) -> StoreError {
@@ -362,7 +458,9 @@ impl EmbeddedStore {
     fn check_room(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let is_new = changes.iter().any(|change| matches!(change, Change::Put { .. }));
         self.free = self.free_bytes();
-        self.needs(self.free, if is_new { self.options.reserve } else { self.options.reserve / 2 })
+        let has_room = self.needs(self.free, if is_new { self.options.reserve } else { self.options.reserve / 2 });
+        self.was_full |= has_room.is_err();
+        has_room
     }
 
     /// Refuses new timers alone, before they are in a group with what there is room for. While there is plenty of room the
@@ -391,19 +489,8 @@ impl EmbeddedStore {
         if let Some(free) = self.faults.free_bytes.get() {
             return Some(free);
         }
-        free_bytes(self.directory.path())
+        room::free_bytes(self.directory.path())
     }
-}
-
-#[cfg(target_os = "linux")]
-fn free_bytes(path: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(path).ok()?;
-    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
 }
 
 /// Bytes that the files in a directory take on the disk.
@@ -436,6 +523,10 @@ fn failed() -> StoreError {
 
 impl TimerStore for EmbeddedStore {
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
+        if self.has_failed {
+            return Err(failed());
+        }
+        self.recover()?;
         let state = self.shard(shard)?;
         let claims = self.prefixed(Space::State, &claims_of(shard))?;
         let engine = self.engine()?.clone();
@@ -465,8 +556,9 @@ impl TimerStore for EmbeddedStore {
             return Err(failed());
         }
         super::admit_all(self, fence, changes)?;
-        let state = self.owned(fence)?;
         self.check_room(changes)?;
+        self.recover()?;
+        let state = self.owned(fence)?;
         let engine = self.engine()?.clone();
         let mut group = Group::new(&engine, &mut self.names, fence.shard, state, changes.len());
         let outcomes = group.apply(changes).map_err(|error| match error {
@@ -488,6 +580,7 @@ impl TimerStore for EmbeddedStore {
         until: DueTime,
         limit: usize,
     ) -> Result<Page, StoreError> {
+        self.recover_to_read()?;
         let region = Region::new(part, shard);
         // Where nothing is pending there are the traces of what was.
         let from = if part == Part::Pending { self.shard(shard)?.cursor } else { DueTime::MIN };
@@ -501,6 +594,7 @@ impl TimerStore for EmbeddedStore {
     }
 
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.recover_to_read()?;
         let engine = self.engine()?.clone();
         self.look_up(&engine, id).map_err(|error| self.unreadable(error))
     }
@@ -510,6 +604,7 @@ impl TimerStore for EmbeddedStore {
         if key.len() > LONGEST_KEY {
             return Ok(None);
         }
+        self.recover_to_read()?;
         let holder = self.engine()?.space(Space::Index).get(key_of_holder(shard, key));
         let holder = holder.map_err(|error| self.unreadable(error.into()))?;
         Ok(holder.and_then(|id| read_id(&id)))
@@ -520,7 +615,9 @@ impl TimerStore for EmbeddedStore {
     }
 
     fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
-        Ok(copying::back_up(self.engine()?, &self.directory, directory.to_owned()))
+        self.recover_to_read()?;
+        let engine = Arc::clone(self.engine()?);
+        Ok(self.lent.back_up(&engine, &self.directory, directory.to_owned()))
     }
 }
 

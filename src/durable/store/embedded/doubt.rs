@@ -1,0 +1,73 @@
+//! The outcome of a group whose commit failed because the disk was full, read from the journal.
+//!
+//! The engine is closed by then: before, it may still write the rest of the group from its buffer. Without its end the group is
+//! dropped at the next opening. A whole group may be in the cache of the system only, because its fsync failed; the system may then
+//! take its pages for clean, and a later fsync would skip them. So its bytes are written again, in place, and synced. If that fails
+//! the group is cut off.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::journals::{group, journals};
+
+/// Whether the group with this entry, the last one, is kept. If it is, it is on disk.
+///
+/// # Errors
+/// The outcome is unknown.
+pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
+    let Some(last) = last_group(data)? else { return Ok(false) };
+    if !last.bytes.windows(entry.len()).any(|window| window == entry) {
+        return Ok(false);
+    }
+    let mut file = OpenOptions::new().write(true).open(&last.path)?;
+    let again = file.seek(SeekFrom::Start(last.from)).and_then(|_| file.write_all(&last.bytes));
+    match again.and_then(|()| file.sync_all()) {
+        Ok(()) => Ok(true),
+        Err(_) => {
+            file.set_len(last.from)?;
+            file.sync_all()?;
+            Ok(false)
+        }
+    }
+}
+
+struct Last {
+    path: PathBuf,
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+/// The last whole group of the last journal that has one.
+fn last_group(data: &Path) -> io::Result<Option<Last>> {
+    let mut journals = journals(data)?;
+    journals.sort_unstable();
+    for (_, path) in journals.into_iter().rev() {
+        let mut file = Copying { file: BufReader::with_capacity(1 << 16, File::open(&path)?), bytes: Vec::new() };
+        let (mut from, mut last) = (0, None);
+        while group(&mut file)?.is_some() {
+            let bytes = std::mem::take(&mut file.bytes);
+            let length = bytes.len() as u64;
+            last = Some((from, bytes));
+            from += length;
+        }
+        if let Some((from, bytes)) = last {
+            return Ok(Some(Last { path, from, bytes }));
+        }
+    }
+    Ok(None)
+}
+
+/// Keeps a copy of the bytes that are read.
+struct Copying {
+    file: BufReader<File>,
+    bytes: Vec<u8>,
+}
+
+impl Read for Copying {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let length = self.file.read(into)?;
+        self.bytes.extend_from_slice(&into[..length]);
+        Ok(length)
+    }
+}

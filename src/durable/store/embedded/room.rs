@@ -1,0 +1,94 @@
+//! Room on the disk: what is free, and when to try again after there was none.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Room that returns is noticed within this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// If so many bytes more are free than at the last attempt the pause ends.
+const NOTICEABLE: u64 = 1 << 20;
+/// Written as a trial, and removed.
+const TRIAL_FILE: &str = "room";
+const TRIAL: [u8; 128 << 10] = [1; 128 << 10];
+
+/// A pause after an attempt that found no room. An attempt that fails in the engine means that this has to be opened again, which
+/// takes a third of a second: so the next one waits, longer each time, and then begins with a trial that costs little.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pause {
+    length: Duration,
+    until: Instant,
+    /// Bytes that were free.
+    free: Option<u64>,
+}
+
+impl Pause {
+    pub(super) fn after(before: Option<&Self>, now: Instant, free: Option<u64>) -> Self {
+        // The second attempt comes at once: it may have been a moment, and costs no more than the trial.
+        let double = |before: &Self| before.length.saturating_mul(2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let length = before.map_or(Duration::ZERO, double);
+        Self { length, until: now + length, free }
+    }
+
+    pub(super) fn is_over(&self, now: Instant, free: Option<u64>) -> bool {
+        let has_grown = matches!((self.free, free), (Some(then), Some(now)) if now >= then.saturating_add(NOTICEABLE));
+        has_grown || now >= self.until
+    }
+}
+
+/// Writes something next to the database, and removes it.
+pub(super) fn try_out(directory: &Path) -> io::Result<()> {
+    let path = directory.join(TRIAL_FILE);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let tried = options.open(&path).and_then(|mut file| {
+        file.write_all(&TRIAL)?;
+        file.sync_data()
+    });
+    let _ = fs::remove_file(&path);
+    tried
+}
+
+#[cfg(target_os = "linux")]
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_second_and_end_early_when_more_is_free() {
+        let now = Instant::now();
+        let mut pause = Pause::after(None, now, Some(100));
+        let mut lengths = vec![];
+        for _ in 0..9 {
+            lengths.push(pause.length.as_millis());
+            let just_before = now + pause.length.saturating_sub(Duration::from_millis(1));
+            assert_eq!(pause.is_over(just_before, Some(100 + NOTICEABLE - 1)), pause.length.is_zero());
+            assert!(pause.is_over(now + pause.length, None));
+            assert!(pause.is_over(now, Some(100 + NOTICEABLE)));
+            pause = Pause::after(Some(&pause), now, Some(100));
+        }
+        assert_eq!(lengths, [0, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+    }
+
+    #[test]
+    fn a_trial_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        try_out(directory.path()).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}
