@@ -7,20 +7,27 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use actix_timers::durable::TimerStore;
-use actix_timers::durable::store::{EmbeddedStore, Fence, StoreError};
+use actix_timers::durable::store::{EmbeddedStore, Fence, Part, StoreError};
+use actix_timers::durable::{DueTime, TimerStore};
 
+use crate::copies::copy_directory;
 use crate::script::{changes, contents, expected};
 use crate::talking::Talking;
 
 const ROOT: &str = "ACTIX_TIMERS_FAULTS_ROOT";
+const TEMPLATE: &str = "template";
 const RUNS: &str = "ACTIX_TIMERS_FAULTS_RUNS";
 
-/// The groups of a script before the backup, during it, after it, after a reopening, and when nothing fails any more.
-const PARTS: [std::ops::Range<u64>; 5] = [0..4, 4..7, 7..9, 9..12, 12..14];
+/// The groups of a script: those that are there when it begins, before the backup, during it, after it, after a reopening, and when
+/// nothing fails any more.
+const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14];
+/// In an ordinary run of the tests, of each sort.
+const FEW: u64 = 24;
+const WORKERS: usize = 2;
 /// A cause that has passed is noticed within this.
 const NOTICED: Duration = Duration::from_secs(3);
 
@@ -33,6 +40,8 @@ struct Faults {
     length: u64,
     /// Whether the process ends without closing the store.
     crashes: bool,
+    /// Whether the store is only made. Else there is one, and everything else is done.
+    creates: bool,
 }
 
 /// Until the script says that the cause has passed.
@@ -82,43 +91,51 @@ impl Subject {
     }
 
     fn read(&mut self) {
-        if let Some((store, _)) = &mut self.store
-            && let Err(error) = store.load(
-                actix_timers::durable::store::Part::Pending,
-                0,
-                None,
-                actix_timers::durable::DueTime::MAX,
-                20,
-            )
-        {
+        let Some((store, _)) = &mut self.store else { return };
+        if let Err(error) = store.load(Part::Pending, 0, None, DueTime::MAX, 20) {
             say(format_args!("unread {error}"));
         }
     }
 
     /// The script.
-    fn run(&mut self, faults: Faults) -> Option<String> {
+    fn run(&mut self, faults: Faults) -> String {
         self.open();
-        PARTS[0].clone().for_each(|group| _ = self.commit(group));
+        if !faults.creates {
+            self.go_through();
+        }
+        let calls = control("disarm");
+        self.go_on();
+        if faults.crashes {
+            std::mem::forget(self.store.take());
+        }
+        calls
+    }
+
+    fn go_through(&mut self) {
+        PARTS[1].clone().for_each(|group| _ = self.commit(group));
         let backup = self.path.with_extension("backup");
         let copying = self.store.as_mut().and_then(|(store, _)| store.back_up(&backup).ok()).map(std::thread::spawn);
         if copying.is_some() {
             say(format_args!("copying"));
         }
-        PARTS[1].clone().for_each(|group| _ = self.commit(group));
+        PARTS[2].clone().for_each(|group| _ = self.commit(group));
         self.read();
         match copying.map(|copying| copying.join().expect("a backup does not panic")) {
             Some(Ok(())) => say(format_args!("copied")),
             Some(Err(error)) => say(format_args!("uncopied {error}")),
             None => {}
         }
-        PARTS[2].clone().for_each(|group| _ = self.commit(group));
+        PARTS[3].clone().for_each(|group| _ = self.commit(group));
         self.store = None;
         self.open();
-        PARTS[3].clone().for_each(|group| _ = self.commit(group));
+        PARTS[4].clone().for_each(|group| _ = self.commit(group));
         self.read();
-        let calls = control("disarm");
+    }
+
+    /// Nothing fails any more.
+    fn go_on(&mut self) {
         let began = Instant::now();
-        for group in PARTS[4].clone() {
+        for group in PARTS[5].clone() {
             loop {
                 match self.commit(group) {
                     Some(Ok(())) => break,
@@ -133,10 +150,6 @@ impl Subject {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        if faults.crashes {
-            std::mem::forget(self.store.take());
-        }
-        Some(calls)
     }
 }
 
@@ -145,9 +158,10 @@ impl Subject {
 fn in_the_process_whose_calls_fail() {
     let (Ok(root), Ok(runs)) = (std::env::var(ROOT), std::env::var(RUNS)) else { return };
     let words: Vec<_> = runs.split(' ').collect();
-    let [kind, length, crashes, first, last, step] = words[..] else { panic!("{runs}") };
+    let [kind, length, crashes, creates, first, last, step] = words[..] else { panic!("{runs}") };
     let kind: &'static str = ["full", "short", "io", "kill"].into_iter().find(|known| *known == kind).unwrap();
-    let faults = Faults { kind, length: length.parse().unwrap(), crashes: crashes.parse().unwrap() };
+    let (crashes, creates) = (crashes.parse().unwrap(), creates.parse().unwrap());
+    let faults = Faults { kind, length: length.parse().unwrap(), crashes, creates };
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         say(format_args!("panic {}", info.to_string().replace('\n', " ")));
@@ -156,8 +170,11 @@ fn in_the_process_whose_calls_fail() {
     for at in (first.parse::<u64>().unwrap()..=last.parse().unwrap()).step_by(step.parse().unwrap()) {
         say(format_args!("run {at}"));
         let path = Path::new(&root).join(at.to_string());
+        if !creates {
+            copy_directory(&Path::new(&root).join(TEMPLATE), &path);
+        }
         control(&format!("arm/{kind}/{at}/{}", faults.length));
-        let calls = Subject { path, store: None }.run(faults).unwrap();
+        let calls = Subject { path, store: None }.run(faults);
         say(format_args!("end {calls}"));
     }
     // Without closing what was forgotten.
@@ -200,11 +217,29 @@ fn place() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
+/// The same with a store to begin with.
+fn place_with_store(template: &Path) -> tempfile::TempDir {
+    let place = place();
+    copy_directory(template, &place.path().join(TEMPLATE));
+    place
+}
+
+/// A store with the first groups.
+fn template() -> tempfile::TempDir {
+    let place = place();
+    let (mut store, fence) = open(place.path()).unwrap();
+    PARTS[0].clone().for_each(|group| _ = store.commit(fence, &changes(group)).unwrap());
+    drop(store);
+    // Opened once more, its journal is no longer than what is in it.
+    drop(open(place.path()).unwrap());
+    place
+}
+
 fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64, u64, u64)) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "every_call::in_the_process_whose_calls_fail", "--nocapture"]);
-    let Faults { kind, length, crashes } = faults;
-    child.env(ROOT, root).env(RUNS, format!("{kind} {length} {crashes} {first} {last} {step}"));
+    let Faults { kind, length, crashes, creates } = faults;
+    child.env(ROOT, root).env(RUNS, format!("{kind} {length} {crashes} {creates} {first} {last} {step}"));
     child.env("LD_PRELOAD", library).env("FAULTS_BELOW", root);
     child.stdout(Stdio::null()).stderr(Stdio::piped());
     child
@@ -235,7 +270,7 @@ impl Said {
 
     /// Compares what was said with what is on disk.
     fn check(&self, root: &Path, faults: Faults) -> Result<(), String> {
-        let mut groups = Vec::new();
+        let mut groups: Vec<_> = if faults.creates { vec![] } else { PARTS[0].clone().collect() };
         let mut unknown = Vec::new();
         let mut at_backup = None;
         let mut is_copied = false;
@@ -289,84 +324,104 @@ impl Said {
     }
 }
 
-/// Lets each call fail in turn, or every so many.
-fn sweep(faults: Faults, step: u64) {
-    let step = std::env::var("ACTIX_TIMERS_FAULTS_STEP").map_or(step, |step| step.parse().unwrap());
+/// How many runs there are of each sort, at most, and so whether each call fails in turn or every so many.
+#[derive(Debug, Clone, Copy)]
+enum Runs {
+    /// In an ordinary run of the tests.
+    Few,
+    All,
+}
+
+/// Lets calls fail in turn.
+fn sweep(faults: Faults, runs: Runs) {
     let Some(library) = interposer() else { return };
     let began = Instant::now();
+    let template = template();
     let whole = {
-        let root = place();
+        let root = place_with_store(template.path());
         let runs = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
-        runs[0]
-            .check(root.path(), faults)
-            .unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", runs[0].lines));
-        runs[0].calls().unwrap()
+        let [run] = &runs[..] else { panic!("it says nothing") };
+        run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
+        run.calls().unwrap()
     };
-    let workers = 4;
+    let step = match runs {
+        // A prime number, so that it is not always the same call of a group.
+        Runs::Few => [1, 3, 5, 7, 11, 13, 17, 23, 29, 37, 47, 61, 79, 101].into_iter().find(|step| whole / step <= FEW),
+        Runs::All => Some(1),
+    };
+    let step = step.unwrap_or(211);
     // One process each for these, since it does not outlive them.
     let batch = if faults.kind == "kill" { 1 } else { 16 };
-    let next = std::sync::atomic::AtomicU64::new(0);
-    let wrong = std::sync::Mutex::new(Vec::new());
-    let counted = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let first = 1 + number * batch * step;
-                    if first > whole {
-                        break;
-                    }
-                    let last = (first + (batch - 1) * step).min(whole);
-                    let root = place();
-                    let lines = Talking::start(child(library, root.path(), faults, (first, last, step))).rest();
-                    for run in Said::of(lines) {
-                        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        if let Err(error) = run.check(root.path(), faults) {
-                            wrong.lock().unwrap().push((run.at, error, run.lines));
-                        }
-                    }
+    let (next, counted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wrong = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let first = 1 + next.fetch_add(1, Relaxed) * batch * step;
+            if first > whole {
+                break;
+            }
+            let last = (first + (batch - 1) * step).min(whole);
+            let root = place_with_store(template.path());
+            let lines = Talking::start(child(library, root.path(), faults, (first, last, step))).rest();
+            for run in Said::of(lines) {
+                counted.fetch_add(1, Relaxed);
+                if let Err(error) = run.check(root.path(), faults) {
+                    wrong.lock().unwrap().push((run.at, error, run.lines));
                 }
-            });
+            }
         }
-    });
+    };
+    std::thread::scope(|scope| (0..WORKERS).for_each(|_| _ = scope.spawn(work)));
     let mut wrong = wrong.into_inner().unwrap();
     wrong.sort_unstable_by_key(|(at, ..)| *at);
-    eprintln!("{faults:?}: {whole} calls, {} runs in {:?}", counted.into_inner(), began.elapsed());
+    let runs = counted.into_inner();
+    eprintln!("{faults:?}: {whole} calls, {runs} runs in {:?}", began.elapsed());
     for (at, error, lines) in &wrong {
-        let shorter: Vec<_> =
-            lines.iter().filter(|line| !line.starts_with("trying") && !line.starts_with("acknowledged")).collect();
-        eprintln!("call {at}: {error}\n    {shorter:?}");
+        eprintln!("call {at}: {error}\n    {lines:?}");
     }
-    assert!(wrong.is_empty(), "{} of them went wrong", wrong.len());
+    assert!(wrong.is_empty(), "{} of {runs} runs went wrong", wrong.len());
+    assert!(runs >= whole / step, "{runs} runs");
 }
 
-#[test]
-fn a_disk_that_is_full_for_one_call() {
-    sweep(Faults { kind: "full", length: 1, crashes: false }, 1);
+const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
+    Faults { kind, length, crashes, creates: false }
 }
 
-#[test]
-fn a_disk_that_is_full_until_space_returns() {
-    sweep(Faults { kind: "full", length: LASTING, crashes: true }, 1);
+/// Each name says what fails; of each sort some calls, or all of them.
+macro_rules! sweeps {
+    ($($name:ident: $faults:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                sweep($faults, Runs::Few);
+            }
+        )*
+
+        /// The same for every call.
+        mod all {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "takes minutes; `.ci/run` runs it"]
+                fn $name() {
+                    sweep($faults, Runs::All);
+                }
+            )*
+        }
+    };
 }
 
-#[test]
-fn a_disk_that_is_full_in_the_middle_of_a_write() {
-    sweep(Faults { kind: "short", length: 20, crashes: true }, 1);
-}
-
-#[test]
-fn a_disk_that_fails_once() {
-    sweep(Faults { kind: "io", length: 1, crashes: true }, 1);
-}
-
-#[test]
-fn a_disk_that_fails_for_a_while() {
-    sweep(Faults { kind: "io", length: LASTING, crashes: false }, 1);
-}
-
-#[test]
-fn a_process_that_dies_at_a_call() {
-    sweep(Faults { kind: "kill", length: 1, crashes: true }, 1);
+sweeps! {
+    a_disk_that_is_full_for_one_call: faults("full", 1, false);
+    a_disk_that_is_full_for_a_moment_before_a_crash: faults("full", 6, true);
+    a_disk_that_is_full_until_space_returns: faults("full", LASTING, false);
+    a_disk_that_is_full_until_space_returns_before_a_crash: faults("full", LASTING, true);
+    a_disk_that_is_full_in_the_middle_of_a_write: faults("short", 20, true);
+    a_disk_that_fails_once: faults("io", 1, true);
+    a_disk_that_fails_from_then_on: faults("io", LASTING, false);
+    a_process_that_is_killed: faults("kill", 1, true);
+    a_store_that_is_made_on_a_disk_that_is_full: Faults { creates: true, ..faults("full", LASTING, true) };
+    a_store_that_is_made_on_a_disk_that_fails_once: Faults { creates: true, ..faults("io", 1, false) };
+    a_process_that_is_killed_while_it_makes_a_store: Faults { creates: true, ..faults("kill", 1, true) };
 }

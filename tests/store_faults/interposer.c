@@ -34,6 +34,8 @@ enum verdict { GO_ON, FAIL, HALF };
 #define FILES 65536
 static _Atomic int kind, fault_errno;
 static _Atomic long first, length, calls;
+/* What is known of each open file: 0 if it is none of ours. */
+enum file { OURS = 1, DIRTY = 2, FOLDER = 4 };
 static _Atomic char watched[FILES];
 
 static const char *below(void) {
@@ -73,9 +75,29 @@ static enum verdict judge(const char *call, int effect) {
     static __typeof__(&name) real; \
     if (!real) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
-static int opened(int fd, int is_ours) {
-    if (fd >= 0 && fd < FILES) watched[fd] = is_ours;
+static int opened(int fd, int is_ours, int flags) {
+    struct stat found;
+    int folder = is_ours && fd >= 0 && fstat(fd, &found) == 0 && S_ISDIR(found.st_mode);
+    if (fd >= 0 && fd < FILES) watched[fd] = !is_ours ? 0 : folder ? OURS | FOLDER : flags & O_CREAT ? OURS | DIRTY : OURS;
     return fd;
+}
+
+static void dirty(int fd) {
+    if (is_watched(fd)) watched[fd] |= DIRTY;
+}
+
+/* On a full disk an fsync fails if there is something to write, and says so once: as Linux does. */
+static int sync_effect(int fd) {
+    int found = watched[fd];
+    watched[fd] = found & ~DIRTY;
+    return CHANGES | (found & (DIRTY | FOLDER) ? NEEDS_SPACE : 0);
+}
+
+/* Only a file that grows needs room. */
+static int truncate_effect(int fd, off_t size) {
+    struct stat found;
+    int grows = fstat(fd, &found) != 0 || found.st_size < size;
+    return CHANGES | (grows ? NEEDS_SPACE : 0);
 }
 
 #define OPEN_EFFECT(flags) (((flags) & (O_CREAT | O_TRUNC)) ? CHANGES | NEEDS_SPACE : READS)
@@ -87,7 +109,7 @@ int open(const char *path, int flags, ...) {
     MODE(flags);
     int ours = is_below(path);
     if (ours && judge("open", OPEN_EFFECT(flags)) != GO_ON) { errno = fault_errno; return -1; }
-    return opened(real(path, flags, mode), ours);
+    return opened(real(path, flags, mode), ours, flags);
 }
 
 int open64(const char *path, int flags, ...) {
@@ -95,7 +117,7 @@ int open64(const char *path, int flags, ...) {
     MODE(flags);
     int ours = is_below(path);
     if (ours && judge("open64", OPEN_EFFECT(flags)) != GO_ON) { errno = fault_errno; return -1; }
-    return opened(real(path, flags, mode), ours);
+    return opened(real(path, flags, mode), ours, flags);
 }
 
 int openat64(int at, const char *path, int flags, ...) {
@@ -103,12 +125,12 @@ int openat64(int at, const char *path, int flags, ...) {
     MODE(flags);
     int ours = is_below(path) || is_watched(at);
     if (ours && judge("openat64", OPEN_EFFECT(flags)) != GO_ON) { errno = fault_errno; return -1; }
-    return opened(real(at, path, flags, mode), ours);
+    return opened(real(at, path, flags, mode), ours, flags);
 }
 
 int close(int fd) {
     REAL(close);
-    opened(fd, 0);
+    if (fd >= 0 && fd < FILES) watched[fd] = 0;
     return real(fd);
 }
 
@@ -122,27 +144,30 @@ ssize_t write(int fd, const void *bytes, size_t size) {
     case HALF: size = size > 1 ? size / 2 : size;
     case GO_ON: break;
     }
+    dirty(fd);
     return real(fd, bytes, size);
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     FAILS(is_watched(fd), CHANGES | NEEDS_SPACE)
+    dirty(fd);
     return real(fd, parts, count);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at) {
     REAL(pwrite64);
     FAILS(is_watched(fd), CHANGES | NEEDS_SPACE)
+    dirty(fd);
     return real(fd, bytes, size, at);
 }
 
 ssize_t read(int fd, void *bytes, size_t size) { REAL(read); FAILS(is_watched(fd), READS) return real(fd, bytes, size); }
 ssize_t readv(int fd, const struct iovec *parts, int count) { REAL(readv); FAILS(is_watched(fd), READS) return real(fd, parts, count); }
 ssize_t pread64(int fd, void *bytes, size_t size, off64_t at) { REAL(pread64); FAILS(is_watched(fd), READS) return real(fd, bytes, size, at); }
-int fsync(int fd) { REAL(fsync); FAILS(is_watched(fd), CHANGES | NEEDS_SPACE) return real(fd); }
-int fdatasync(int fd) { REAL(fdatasync); FAILS(is_watched(fd), CHANGES | NEEDS_SPACE) return real(fd); }
-int ftruncate64(int fd, off64_t size) { REAL(ftruncate64); FAILS(is_watched(fd), CHANGES | NEEDS_SPACE) return real(fd, size); }
+int fsync(int fd) { REAL(fsync); FAILS(is_watched(fd), sync_effect(fd)) return real(fd); }
+int fdatasync(int fd) { REAL(fdatasync); FAILS(is_watched(fd), sync_effect(fd)) return real(fd); }
+int ftruncate64(int fd, off64_t size) { REAL(ftruncate64); FAILS(is_watched(fd), truncate_effect(fd, size)) return real(fd, size); }
 int flock(int fd, int how) { REAL(flock); FAILS(is_watched(fd) && !(how & LOCK_UN), READS) return real(fd, how); }
 int fchmod(int fd, mode_t mode) { REAL(fchmod); FAILS(is_watched(fd), CHANGES) return real(fd, mode); }
 int chmod(const char *path, mode_t mode) { REAL(chmod); FAILS(is_below(path), CHANGES) return real(path, mode); }
