@@ -26,7 +26,9 @@ const RUNS: &str = "ACTIX_TIMERS_FAULTS_RUNS";
 /// nothing fails any more.
 const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14];
 /// In an ordinary run of the tests, of each sort.
-const FEW: u64 = 24;
+const FEW: u64 = 20;
+/// With a number of its own in this variable, such as one larger than that of all calls.
+const MANY: (u64, &str) = (100, "ACTIX_TIMERS_FAULTS_MANY");
 const WORKERS: usize = 2;
 /// A cause that has passed is noticed within this.
 const NOTICED: Duration = Duration::from_secs(3);
@@ -40,8 +42,16 @@ struct Faults {
     length: u64,
     /// Whether the process ends without closing the store.
     crashes: bool,
+    /// Whether it is killed soon after the first fault.
+    dies: bool,
     /// Whether the store is only made. Else there is one, and everything else is done.
     creates: bool,
+}
+
+impl Faults {
+    fn may_die(self) -> bool {
+        self.kind == "kill" || self.dies
+    }
 }
 
 /// Until the script says that the cause has passed.
@@ -158,10 +168,10 @@ impl Subject {
 fn in_the_process_whose_calls_fail() {
     let (Ok(root), Ok(runs)) = (std::env::var(ROOT), std::env::var(RUNS)) else { return };
     let words: Vec<_> = runs.split(' ').collect();
-    let [kind, length, crashes, creates, first, last, step] = words[..] else { panic!("{runs}") };
+    let [kind, length, crashes, dies, creates, first, last, step] = words[..] else { panic!("{runs}") };
     let kind: &'static str = ["full", "short", "io", "kill"].into_iter().find(|known| *known == kind).unwrap();
-    let (crashes, creates) = (crashes.parse().unwrap(), creates.parse().unwrap());
-    let faults = Faults { kind, length: length.parse().unwrap(), crashes, creates };
+    let [crashes, dies, creates] = [crashes, dies, creates].map(|word| word.parse().unwrap());
+    let faults = Faults { kind, length: length.parse().unwrap(), crashes, dies, creates };
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         say(format_args!("panic {}", info.to_string().replace('\n', " ")));
@@ -173,7 +183,9 @@ fn in_the_process_whose_calls_fail() {
         if !creates {
             copy_directory(&Path::new(&root).join(TEMPLATE), &path);
         }
-        control(&format!("arm/{kind}/{at}/{}", faults.length));
+        // Somewhere on the way through what a fault leads to.
+        let death = if faults.dies { 1 + at * 7 % 50 } else { 0 };
+        control(&format!("arm/{kind}/{at}/{}/{death}", faults.length));
         let calls = Subject { path, store: None }.run(faults);
         say(format_args!("end {calls}"));
     }
@@ -238,8 +250,8 @@ fn template() -> tempfile::TempDir {
 fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64, u64, u64)) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "every_call::in_the_process_whose_calls_fail", "--nocapture"]);
-    let Faults { kind, length, crashes, creates } = faults;
-    child.env(ROOT, root).env(RUNS, format!("{kind} {length} {crashes} {creates} {first} {last} {step}"));
+    let Faults { kind, length, crashes, dies, creates } = faults;
+    child.env(ROOT, root).env(RUNS, format!("{kind} {length} {crashes} {dies} {creates} {first} {last} {step}"));
     child.env("LD_PRELOAD", library).env("FAULTS_BELOW", root);
     child.stdout(Stdio::null()).stderr(Stdio::piped());
     child
@@ -292,7 +304,7 @@ impl Said {
                 _ => {}
             }
         }
-        if self.calls().is_none() && faults.kind != "kill" {
+        if self.calls().is_none() && !faults.may_die() {
             return Err("it did not end".to_owned());
         }
         let path = root.join(self.at.to_string());
@@ -324,39 +336,30 @@ impl Said {
     }
 }
 
-/// How many runs there are of each sort, at most, and so whether each call fails in turn or every so many.
-#[derive(Debug, Clone, Copy)]
-enum Runs {
-    /// In an ordinary run of the tests.
-    Few,
-    All,
-}
-
 /// Lets calls fail in turn.
-fn sweep(faults: Faults, runs: Runs) {
+///
+/// At most so many runs, beginning with the call of this number: each call, or every so many.
+fn sweep(faults: Faults, runs: u64, begin: u64) {
     let Some(library) = interposer() else { return };
     let began = Instant::now();
     let template = template();
     let whole = {
         let root = place_with_store(template.path());
-        let runs = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
-        let [run] = &runs[..] else { panic!("it says nothing") };
+        let said = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
+        let [run] = &said[..] else { panic!("it says nothing") };
         run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
         run.calls().unwrap()
     };
-    let step = match runs {
-        // A prime number, so that it is not always the same call of a group.
-        Runs::Few => [1, 3, 5, 7, 11, 13, 17, 23, 29, 37, 47, 61, 79, 101].into_iter().find(|step| whole / step <= FEW),
-        Runs::All => Some(1),
-    };
-    let step = step.unwrap_or(211);
+    // An odd number, so that it is not always the same one of a pair.
+    let step = (whole / runs) | 1;
+    let begin = 1 + begin % step;
     // One process each for these, since it does not outlive them.
-    let batch = if faults.kind == "kill" { 1 } else { 16 };
+    let batch = if faults.may_die() { 1 } else { 16 };
     let (next, counted) = (AtomicU64::new(0), AtomicU64::new(0));
     let wrong = Mutex::new(Vec::new());
     let work = || {
         loop {
-            let first = 1 + next.fetch_add(1, Relaxed) * batch * step;
+            let first = begin + next.fetch_add(1, Relaxed) * batch * step;
             if first > whole {
                 break;
             }
@@ -375,37 +378,40 @@ fn sweep(faults: Faults, runs: Runs) {
     let mut wrong = wrong.into_inner().unwrap();
     wrong.sort_unstable_by_key(|(at, ..)| *at);
     let runs = counted.into_inner();
-    eprintln!("{faults:?}: {whole} calls, {runs} runs in {:?}", began.elapsed());
+    eprintln!("{faults:?}: of {whole} calls each {step}., from {begin} on: {runs} runs in {:?}", began.elapsed());
     for (at, error, lines) in &wrong {
         eprintln!("call {at}: {error}\n    {lines:?}");
     }
     assert!(wrong.is_empty(), "{} of {runs} runs went wrong", wrong.len());
-    assert!(runs >= whole / step, "{runs} runs");
+    assert!(runs >= (whole - begin) / step, "{runs} runs");
+}
+
+fn many() -> u64 {
+    std::env::var(MANY.1).map_or(MANY.0, |many| many.parse().unwrap())
 }
 
 const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
-    Faults { kind, length, crashes, creates: false }
+    Faults { kind, length, crashes, dies: false, creates: false }
 }
 
-/// Each name says what fails; of each sort some calls, or all of them.
+/// Each name says what fails: at some calls, which are the same ones each time, or at many, which are others each time.
 macro_rules! sweeps {
     ($($name:ident: $faults:expr;)*) => {
         $(
             #[test]
             fn $name() {
-                sweep($faults, Runs::Few);
+                sweep($faults, FEW, 0);
             }
         )*
 
-        /// The same for every call.
-        mod all {
+        mod many {
             use super::*;
 
             $(
                 #[test]
-                #[ignore = "takes minutes; `.ci/run` runs it"]
+                #[ignore = "takes long; `.ci/run` runs it"]
                 fn $name() {
-                    sweep($faults, Runs::All);
+                    sweep($faults, many(), u64::from(std::process::id()));
                 }
             )*
         }
@@ -420,6 +426,9 @@ sweeps! {
     a_disk_that_is_full_in_the_middle_of_a_write: faults("short", 20, true);
     a_disk_that_fails_once: faults("io", 1, true);
     a_disk_that_fails_from_then_on: faults("io", LASTING, false);
+    a_process_that_is_killed_while_its_disk_is_full: Faults { dies: true, ..faults("full", LASTING, true) };
+    a_process_that_is_killed_after_its_disk_was_full: Faults { dies: true, ..faults("full", 3, true) };
+    a_process_that_is_killed_after_its_disk_failed: Faults { dies: true, ..faults("io", 1, true) };
     a_process_that_is_killed: faults("kill", 1, true);
     a_store_that_is_made_on_a_disk_that_is_full: Faults { creates: true, ..faults("full", LASTING, true) };
     a_store_that_is_made_on_a_disk_that_fails_once: Faults { creates: true, ..faults("io", 1, false) };

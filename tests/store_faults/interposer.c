@@ -3,8 +3,9 @@
  *
  * FAULTS_BELOW names the directory. The process under test controls the rest through `readlink`, which needs no unsafe code:
  *
- *   /faults/arm/KIND/AT/LENGTH   the calls AT .. AT + LENGTH - 1 from now on fail
- *   /faults/disarm               no call fails any more; the answer is the number of calls counted since the last arm
+ *   /faults/arm/KIND/AT/LENGTH/DEATH   the calls AT .. AT + LENGTH - 1 from now on fail; if DEATH is not 0 the process is killed
+ *                                      that many changing calls after the first failure
+ *   /faults/disarm                     no call fails any more; the answer is the number of calls counted since the last arm
  *
  * KIND: `full` (ENOSPC, counts only calls that may need space), `short` (the same, and the first write is cut in half instead),
  * `io` (EIO, counts all calls), `kill` (SIGKILL before the call, counts calls that change something), `count` (nothing fails).
@@ -33,7 +34,7 @@ enum verdict { GO_ON, FAIL, HALF };
 
 #define FILES 65536
 static _Atomic int kind, fault_errno;
-static _Atomic long first, length, calls;
+static _Atomic long first, length, calls, death, since;
 /* What is known of each open file: 0 if it is none of ours. */
 enum file { OURS = 1, DIRTY = 2, FOLDER = 4 };
 static _Atomic char watched[FILES];
@@ -56,6 +57,7 @@ static int is_watched(int fd) { return fd >= 0 && fd < FILES && watched[fd]; }
 
 static enum verdict judge(const char *call, int effect) {
     int now = kind;
+    if (now != NONE && now != COUNT && death && calls >= first && (effect & CHANGES) && ++since > death) kill(getpid(), SIGKILL);
     switch (now) {
     case NONE: return GO_ON;
     case FULL: case SHORT: if (!(effect & NEEDS_SPACE)) return GO_ON; break;
@@ -64,8 +66,7 @@ static enum verdict judge(const char *call, int effect) {
     long number = ++calls;
     if (now == COUNT || number < first || number - first >= length) return GO_ON;
     if (now == KILL) kill(getpid(), SIGKILL);
-    if (getenv("FAULTS_TRACE")) { char line[120]; int n = snprintf(line, sizeof line, "fault %ld in %s\n", number, call);
-        ssize_t (*real)(int, const void *, size_t) = dlsym(RTLD_NEXT, "write"); (void)!real(2, line, n); }
+    if (getenv("FAULTS_TRACE")) dprintf(2, "call %ld fails: %s\n", number, call);
     if (now == SHORT && number == first) return HALF;
     errno = fault_errno;
     return FAIL;
@@ -194,8 +195,8 @@ DIR *opendir(const char *path) {
 
 static void arm(const char *command) {
     char name[16];
-    long at, count;
-    if (sscanf(command, "%15[a-z]/%ld/%ld", name, &at, &count) != 3) abort();
+    long at, count, dies;
+    if (sscanf(command, "%15[a-z]/%ld/%ld/%ld", name, &at, &count, &dies) != 4) abort();
     const char *names[] = {"none", "full", "short", "io", "kill", "count"};
     int wanted = NONE;
     for (int number = 0; number < 6; number++) if (strcmp(name, names[number]) == 0) wanted = number;
@@ -203,6 +204,8 @@ static void arm(const char *command) {
     first = at;
     length = count;
     calls = 0;
+    death = dies;
+    since = 0;
     kind = wanted;
 }
 
