@@ -62,6 +62,38 @@ fn a_full_disk_refuses_whole_groups_loses_nothing_and_goes_on_when_there_is_room
     assert_eq!(store.check().unwrap(), []);
 }
 
+/// A backup holds the database open, which has to be opened again after that.
+#[test]
+fn a_disk_that_is_full_in_mid_commit_during_a_backup_does_not_end_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path(), 24) else {
+        eprintln!("not tested here: no right to mount a small disk; tests within the crate pretend to have one");
+        return;
+    };
+    let path = disk.0.join("store");
+    let (mut store, fence) = open_owned(&path);
+    fs::write(disk.0.join("ballast"), vec![1; 16 << 20]).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let back_up = store.back_up(&elsewhere.path().join("backup")).unwrap();
+    let mut kept = Vec::new();
+    let refused = (0..).find_map(|number| match store.commit(fence, &[put(number, 100_000)]) {
+        Ok(_) => {
+            kept.push(number);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert!(matches!(refused, Some(StoreError::Refused(_))), "{refused:?}");
+    let given_up = back_up().unwrap_err();
+    assert!(matches!(given_up, StoreError::Refused(_)), "{given_up}");
+    fs::remove_file(disk.0.join("ballast")).unwrap();
+    store.commit(fence, &[put(1_000_000, 100_000)]).unwrap();
+    kept.push(1_000_000);
+    assert_eq!(pending(&mut store).unwrap().0.into_iter().collect::<Vec<_>>(), kept);
+    drop(store);
+    assert_eq!(open(&path).unwrap().check().unwrap(), []);
+}
+
 #[test]
 fn new_timers_are_refused_before_the_disk_is_full() {
     let directory = tempfile::tempdir().unwrap();
