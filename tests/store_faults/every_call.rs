@@ -25,8 +25,8 @@ const RUNS: &str = "ACTIX_TIMERS_FAULTS_RUNS";
 /// The groups of a script: those that are there when it begins, before the backup, during it, after it, after a reopening, and when
 /// nothing fails any more.
 const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14];
-/// In an ordinary run of the tests, of each sort.
-const FEW: u64 = 20;
+/// In an ordinary run of the tests, of each sort but one: what a full journal leads to is looked at for each call.
+const FEW: u64 = 16;
 /// With a number of its own in this variable, such as one larger than that of all calls.
 const MANY: (u64, &str) = (100, "ACTIX_TIMERS_FAULTS_MANY");
 const WORKERS: usize = 2;
@@ -40,6 +40,8 @@ struct Faults {
     kind: &'static str,
     /// So many in a row.
     length: u64,
+    /// Only of files with this in their paths.
+    files: &'static str,
     /// Whether the process ends without closing the store.
     crashes: bool,
     /// Whether it is killed soon after the first fault.
@@ -49,10 +51,18 @@ struct Faults {
 }
 
 impl Faults {
+    fn few(self) -> u64 {
+        let Self { kind, files, crashes, .. } = self;
+        if (kind, files, crashes) == ("full", JOURNALS, false) { LASTING } else { FEW }
+    }
+
     fn may_die(self) -> bool {
         self.kind == "kill" || self.dies
     }
 }
+
+const EVERYTHING: &str = "/";
+const JOURNALS: &str = ".jnl";
 
 /// Until the script says that the cause has passed.
 const LASTING: u64 = 1 << 40;
@@ -168,10 +178,11 @@ impl Subject {
 fn in_the_process_whose_calls_fail() {
     let (Ok(root), Ok(runs)) = (std::env::var(ROOT), std::env::var(RUNS)) else { return };
     let words: Vec<_> = runs.split(' ').collect();
-    let [kind, length, crashes, dies, creates, first, last, step] = words[..] else { panic!("{runs}") };
+    let [kind, length, files, crashes, dies, creates, first, last, step] = words[..] else { panic!("{runs}") };
     let kind: &'static str = ["full", "short", "io", "kill"].into_iter().find(|known| *known == kind).unwrap();
     let [crashes, dies, creates] = [crashes, dies, creates].map(|word| word.parse().unwrap());
-    let faults = Faults { kind, length: length.parse().unwrap(), crashes, dies, creates };
+    let files: &'static str = [EVERYTHING, JOURNALS].into_iter().find(|known| *known == files).unwrap();
+    let faults = Faults { kind, length: length.parse().unwrap(), files, crashes, dies, creates };
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         say(format_args!("panic {}", info.to_string().replace('\n', " ")));
@@ -185,7 +196,7 @@ fn in_the_process_whose_calls_fail() {
         }
         // Somewhere on the way through what a fault leads to.
         let death = if faults.dies { 1 + at * 7 % 50 } else { 0 };
-        control(&format!("arm/{kind}/{at}/{}/{death}", faults.length));
+        control(&format!("arm/{kind}/{at}/{}/{death}/{files}", faults.length));
         let calls = Subject { path, store: None }.run(faults);
         say(format_args!("end {calls}"));
     }
@@ -250,8 +261,10 @@ fn template() -> tempfile::TempDir {
 fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64, u64, u64)) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "every_call::in_the_process_whose_calls_fail", "--nocapture"]);
-    let Faults { kind, length, crashes, dies, creates } = faults;
-    child.env(ROOT, root).env(RUNS, format!("{kind} {length} {crashes} {dies} {creates} {first} {last} {step}"));
+    let Faults { kind, length, files, crashes, dies, creates } = faults;
+    child
+        .env(ROOT, root)
+        .env(RUNS, format!("{kind} {length} {files} {crashes} {dies} {creates} {first} {last} {step}"));
     child.env("LD_PRELOAD", library).env("FAULTS_BELOW", root);
     child.stdout(Stdio::null()).stderr(Stdio::piped());
     child
@@ -391,7 +404,7 @@ fn many() -> u64 {
 }
 
 const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
-    Faults { kind, length, crashes, dies: false, creates: false }
+    Faults { kind, length, files: EVERYTHING, crashes, dies: false, creates: false }
 }
 
 /// Each name says what fails: at some calls, which are the same ones each time, or at many, which are others each time.
@@ -400,7 +413,7 @@ macro_rules! sweeps {
         $(
             #[test]
             fn $name() {
-                sweep($faults, FEW, 0);
+                sweep($faults, $faults.few(), 0);
             }
         )*
 
@@ -426,6 +439,11 @@ sweeps! {
     a_disk_that_is_full_in_the_middle_of_a_write: faults("short", 20, true);
     a_disk_that_fails_once: faults("io", 1, true);
     a_disk_that_fails_from_then_on: faults("io", LASTING, false);
+    a_journal_that_has_no_room_for_one_call: Faults { files: JOURNALS, ..faults("full", 1, false) };
+    a_journal_that_has_no_room_for_one_call_before_a_crash: Faults { files: JOURNALS, ..faults("full", 1, true) };
+    a_journal_that_has_room_for_half_a_write: Faults { files: JOURNALS, ..faults("short", 3, true) };
+    a_journal_that_fails_once: Faults { files: JOURNALS, ..faults("io", 1, true) };
+    a_process_that_is_killed_after_its_journal_had_no_room: Faults { files: JOURNALS, dies: true, ..faults("full", 1, true) };
     a_process_that_is_killed_while_its_disk_is_full: Faults { dies: true, ..faults("full", LASTING, true) };
     a_process_that_is_killed_after_its_disk_was_full: Faults { dies: true, ..faults("full", 3, true) };
     a_process_that_is_killed_after_its_disk_failed: Faults { dies: true, ..faults("io", 1, true) };

@@ -3,9 +3,10 @@
  *
  * FAULTS_BELOW names the directory. The process under test controls the rest through `readlink`, which needs no unsafe code:
  *
- *   /faults/arm/KIND/AT/LENGTH/DEATH   the calls AT .. AT + LENGTH - 1 from now on fail; if DEATH is not 0 the process is killed
- *                                      that many changing calls after the first failure
- *   /faults/disarm                     no call fails any more; the answer is the number of calls counted since the last arm
+ *   /faults/arm/KIND/AT/LENGTH/DEATH/FILES   the calls AT .. AT + LENGTH - 1 from now on fail; if DEATH is not 0 the process is
+ *                                            killed that many changing calls after the first failure; only calls on files with
+ *                                            FILES in their path count
+ *   /faults/disarm                           no call fails any more; the answer is the number of calls counted since the last arm
  *
  * KIND: `full` (ENOSPC, counts only calls that may need space), `short` (the same, and the first write is cut in half instead),
  * `io` (EIO, counts all calls), `kill` (SIGKILL before the call, counts calls that change something), `count` (nothing fails).
@@ -38,6 +39,7 @@ static _Atomic long first, length, calls, death, since;
 /* What is known of each open file: 0 if it is none of ours. */
 enum file { OURS = 1, DIRTY = 2, FOLDER = 4 };
 static _Atomic char watched[FILES];
+static char only[64];
 
 static const char *below(void) {
     static const char *directory;
@@ -50,7 +52,7 @@ static const char *below(void) {
 
 static int is_below(const char *path) {
     size_t size = strlen(below());
-    return path && strncmp(path, below(), size) == 0 && (path[size] == '/' || path[size] == 0);
+    return path && strncmp(path, below(), size) == 0 && (path[size] == '/' || path[size] == 0) && strstr(path, only);
 }
 
 static int is_watched(int fd) { return fd >= 0 && fd < FILES && watched[fd]; }
@@ -196,7 +198,9 @@ DIR *opendir(const char *path) {
 static void arm(const char *command) {
     char name[16];
     long at, count, dies;
-    if (sscanf(command, "%15[a-z]/%ld/%ld/%ld", name, &at, &count, &dies) != 4) abort();
+    char files[64] = "";
+    if (sscanf(command, "%15[a-z]/%ld/%ld/%ld/%63s", name, &at, &count, &dies, files) < 4) abort();
+    strcpy(only, files);
     const char *names[] = {"none", "full", "short", "io", "kill", "count"};
     int wanted = NONE;
     for (int number = 0; number < 6; number++) if (strcmp(name, names[number]) == 0) wanted = number;

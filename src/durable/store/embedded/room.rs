@@ -12,7 +12,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const NOTICEABLE: u64 = 1 << 20;
 /// Written as a trial, and removed.
 const TRIAL_FILE: &str = "room";
-const TRIAL: [u8; 128 << 10] = [1; 128 << 10];
+static TRIAL: [u8; 128 << 10] = [1; 128 << 10];
 
 /// A pause after an attempt that found no room. An attempt that fails in the engine means that this has to be opened again, which
 /// takes a third of a second: so the next one waits, longer each time, and then begins with a trial that costs little.
