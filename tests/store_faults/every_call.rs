@@ -28,7 +28,7 @@ const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14]
 /// In an ordinary run of the tests, of each sort but one: what a full journal leads to is looked at for each call.
 const FEW: u64 = 16;
 /// With a number of its own in this variable, such as one larger than that of all calls.
-const MANY: (u64, &str) = (100, "ACTIX_TIMERS_FAULTS_MANY");
+const MANY: (u64, &str) = (60, "ACTIX_TIMERS_FAULTS_MANY");
 const WORKERS: usize = 2;
 /// A cause that has passed is noticed within this.
 const NOTICED: Duration = Duration::from_secs(3);

@@ -314,7 +314,10 @@ impl EmbeddedStore {
         if done.is_ok() {
             self.shards.insert(shard, state);
             self.since_reopened = self.since_reopened.map(|commits| commits + 1);
-            self.pause = None;
+            // A group that was found to be kept does not mean that the engine could be opened.
+            if self.engine.is_some() {
+                self.pause = None;
+            }
         }
         done
     }
@@ -389,12 +392,18 @@ impl EmbeddedStore {
             }
             Err(error) => return Err(self.fail(io::Error::other(error))),
         }
-        for (shard, known) in std::mem::take(&mut self.shards) {
-            let state = self.read_shard(shard)?;
-            if state.commits < known.commits {
-                return Err(self.fail(io::Error::other("the store has lost commits")));
+        let known: Vec<_> = self.shards.iter().map(|(shard, state)| (*shard, state.commits)).collect();
+        for (shard, commits) in known {
+            match self.read_shard(shard) {
+                Ok(state) if state.commits < commits => {
+                    return Err(self.fail(io::Error::other("the store has lost commits")));
+                }
+                Ok(state) => _ = self.shards.insert(shard, state),
+                Err(error) => {
+                    self.engine = None;
+                    return Err(self.refuse(io::Error::other(error)));
+                }
             }
-            self.shards.insert(shard, state);
         }
         Ok(())
     }
