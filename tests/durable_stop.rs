@@ -12,7 +12,7 @@ use actix_timers::durable::{
 use futures_util::future::join_all;
 
 use durable_support::{
-    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to,
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, one_by_one, quick, run_to, start_counted,
 };
 
 on_every_store! {
@@ -132,8 +132,9 @@ fn what_has_not_ended_in_time_comes_again_as_the_next_attempt(medium: impl Mediu
 fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let timers = diary.timers(&medium, &clock);
+        let (timers, in_the_wheel) = start_counted(diary.builder(&medium, &clock));
         let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
+        assert!(in_the_wheel() > 0);
         let early = timers.schedule_at(ROUTE, at(1000), Note(2));
         let by_post: Recipient<CancelDurable> = timers.addr().clone().recipient();
         timers.stop().await.unwrap();
@@ -153,7 +154,7 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
         assert!(by_post.send(CancelDurable(id)).await.is_err(), "its actor has stopped");
         run_to(&clock, 10_000).await;
         assert_eq!(diary.len(), 0);
-        assert_eq!(timers.timers().inspect().pending(), 0, "nothing is left in the wheel");
+        assert_eq!(in_the_wheel(), 0, "nothing is left in the wheel");
     });
 }
 

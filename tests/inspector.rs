@@ -764,3 +764,32 @@ fn a_viewer_does_not_wait_for_the_searches_of_others() {
         assert_eq!(looked_at.iter().min(), Some(&4096), "{looked_at:?}");
     });
 }
+
+#[cfg(feature = "durable")]
+#[test]
+fn internal_timers_of_durable_timers_are_not_shown() {
+    use actix_timers::durable::{DurableTimers, MemoryStore};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Remind;
+
+    impl actix_timers::durable::DurableMessage for Remind {
+        const NAME: &'static str = "remind";
+    }
+
+    paused(async {
+        let given = TimerActor::builder().install().unwrap();
+        let durable = DurableTimers::builder(MemoryStore::new()).timers(given.clone()).open_route::<Remind>("office");
+        let durable = durable.start().unwrap();
+        for _ in 0..10 {
+            let _ = durable.schedule_after("office", ms(1000), Remind).await.unwrap();
+        }
+        assert_eq!(durable.counts().await.unwrap().pending, 10);
+        let app = serve(&Inspector::new(&given)).await;
+        assert_eq!(get(&app, "timers").await["timers"], json!([]));
+        let wheel = get(&app, "wheel").await;
+        assert_eq!((&wheel["accounts"]["pending"], &wheel["accounts"]["accepted"]), (&json!(0), &json!(0)), "{wheel}");
+        assert_eq!((&wheel["actors"], sum(&wheel["levels"], "entries")), (&json!(0), 0), "{wheel}");
+        durable.stop().await.unwrap();
+    });
+}

@@ -3,6 +3,8 @@
 #![cfg(all(feature = "actix", feature = "tracing"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[cfg(feature = "durable")]
+mod durable_support;
 mod support;
 
 use std::cell::RefCell;
@@ -399,4 +401,33 @@ fn a_subscriber_may_use_timers() {
         assert_eq!(log.names(), [2, 3]);
         world.timers.drain();
     });
+}
+
+#[cfg(feature = "durable")]
+#[test]
+fn internal_timers_of_durable_timers_leave_no_span_and_no_event_and_are_no_dead_letters() {
+    use durable_support::{Act, Diary, ROUTE, at, life, run_to};
+
+    let _alone = alone();
+    let witness = Witness::default();
+    let _guard = tracing::subscriber::set_default(Registry::default().with(witness.clone().with_filter(all())));
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let timers = diary.timers(&disk, &clock);
+        diary.script(0, [Act::Hang]);
+        for note in 0..10 {
+            let due = at(100 * u64::from(note + 1));
+            let _ = timers.schedule_at(ROUTE, due, durable_support::Note(note)).await.unwrap();
+        }
+        run_to(&clock, 500).await;
+        assert_eq!(diary.len(), 5);
+        // The system ends without a stop.
+    });
+    let story = witness.story();
+    let of_timers = |name: &str| ["timer", "deliver"].contains(&name);
+    assert_eq!(story.spans.iter().filter(|span| of_timers(span.name)).count(), 0);
+    let told: Vec<_> = story.events.iter().filter(|(text, _)| text.contains("actix_timers::durable")).collect();
+    assert!(told.is_empty(), "{told:?}");
+    assert!(!story.events.iter().any(|(text, _)| text.contains("message=scheduled ")), "{:?}", story.events);
 }

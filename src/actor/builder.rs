@@ -44,9 +44,10 @@ pub struct TimerActorBuilder {
     pub(super) wall_clock_check: Duration,
     pub(super) mailbox_policy: MailboxPolicy,
     pub(super) stuck_after: Duration,
-    clock: Option<Box<dyn Clock>>,
+    clock: Option<Arc<dyn Clock>>,
     watched: bool,
     pub(super) jitter_seed: Option<u64>,
+    internal: bool,
 }
 
 impl Default for TimerActorBuilder {
@@ -64,6 +65,7 @@ impl Default for TimerActorBuilder {
             clock: None,
             watched: true,
             jitter_seed: None,
+            internal: false,
         }
     }
 }
@@ -137,7 +139,24 @@ impl TimerActorBuilder {
     /// The clock. [`SystemClock`] unless said otherwise.
     pub fn clock<C: Clock>(mut self, clock: C) -> Self {
         self.watched = TypeId::of::<C>() == TypeId::of::<SystemClock>();
-        self.clock = Some(Box::new(Forward::new(clock)));
+        self.clock = Some(Arc::new(Forward::new(clock)));
+        self
+    }
+
+    /// The clock of a timer actor that exists, and nothing else of it.
+    #[cfg(feature = "durable")]
+    pub(crate) fn clock_of(mut self, timers: &Timers) -> Self {
+        let service = timers.service();
+        self.watched = service.settings.watched;
+        self.clock = Some(Arc::clone(&service.clock));
+        self
+    }
+
+    /// A timer actor for timers of the crate's own, which no user of other timer actors sees or reaches. Its [`Timers`] must not
+    /// be handed out.
+    #[cfg(feature = "durable")]
+    pub(crate) const fn internal(mut self) -> Self {
+        self.internal = true;
         self
     }
 
@@ -185,8 +204,9 @@ impl TimerActorBuilder {
             watched: self.watched,
             jitter_seed: self.jitter_seed,
             secret,
+            internal: self.internal,
         };
-        let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
         Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
     }
 

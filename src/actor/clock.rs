@@ -14,7 +14,7 @@ use super::manual_clock::ManualClock;
 /// A future that is ready when the clock has reached the time it was made for.
 pub type Alarm = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A source of time for one timer actor.
+/// A source of time for one timer actor, and for the durable timers that were given it.
 ///
 /// [`SystemClock`] is the default. [`ManualClock`] moves only when told. An implementation of your own can, for
 /// example, let time pass faster than it does.

@@ -51,16 +51,16 @@ use crate::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 pub struct DurableTimersBuilder {
     store: Box<dyn TimerStore>,
     name: String,
-    timers: Timer,
+    clock: ClockOf,
     routes: Result<Routes, DurableBuildError>,
     config: LedgerConfig,
 }
 
-/// The timer actor whose wheel holds the near future.
-enum Timer {
-    /// One of the durable timers' own.
-    New(Box<TimerActorBuilder>),
-    /// Somebody else's.
+/// The clock that internal timers run on.
+enum ClockOf {
+    /// Set up in an internal timer actor, or that of the system.
+    Itself(Box<TimerActorBuilder>),
+    /// That of a timer actor of the user's.
     Given(Timers),
 }
 
@@ -70,7 +70,7 @@ impl DurableTimers {
         DurableTimersBuilder {
             store: Box::new(store),
             name: "durable".to_owned(),
-            timers: Timer::New(Box::default()),
+            clock: ClockOf::Itself(Box::default()),
             routes: Ok(Routes::default()),
             config: LedgerConfig::default(),
         }
@@ -135,14 +135,19 @@ impl DurableTimersBuilder {
     /// With a clock that is moved by hand, or tokio's when it is paused, everything happens on the threads of those who ask, at
     /// once: the same code is deterministic in a test.
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.timers = Timer::New(Box::new(TimerActor::builder().clock(clock)));
+        self.clock = ClockOf::Itself(Box::new(TimerActor::builder().clock(clock)));
         self
     }
 
-    /// Uses the wheel and the clock of this timer actor, which should run on the arbiter on which the durable timers are
-    /// started, instead of one of their own.
+    /// The clock of this timer actor: in a test both are moved together. Nothing else is taken from it.
+    ///
+    /// An internal timer actor with fixed settings drives durable timers: ticks of 1 ms, no bound but [`loaded`](Self::loaded). The
+    /// capacity, mailbox policy and other settings of `timers` have no effect on it, nor has a drain or its end, and its users
+    /// neither see nor cancel internal timers. It need not be kept.
+    ///
+    /// If its clock is tokio's, and paused, it has to run on the arbiter on which the durable timers are started.
     pub fn timers(mut self, timers: Timers) -> Self {
-        self.timers = Timer::Given(timers);
+        self.clock = ClockOf::Given(timers);
         self
     }
 
@@ -179,7 +184,7 @@ impl DurableTimersBuilder {
     /// else or cannot be read.
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        let Self { store, name, timers, routes, config } = self;
+        let Self { store, name, clock, routes, config } = self;
         let routes = Arc::new(routes?);
         if config.horizon.is_zero() {
             return Err(DurableBuildError::Zero("horizon"));
@@ -191,12 +196,19 @@ impl DurableTimersBuilder {
                 return Err(DurableBuildError::Zero(setting));
             }
         }
-        let timers = match timers {
-            Timer::Given(timers) => timers,
-            Timer::New(builder) => builder.name(&*name).start()?,
+        let timers = match clock {
+            // The series of the two are not to be mixed up.
+            ClockOf::Given(given) if given.name() == name => {
+                TimerActor::builder().clock_of(&given).name(format!("{name} (durable)"))
+            }
+            ClockOf::Given(given) => TimerActor::builder().clock_of(&given).name(&*name),
+            ClockOf::Itself(builder) => builder.name(&*name),
         };
+        let timers = timers.internal().start()?;
         let place = Arc::new(OnceLock::new());
-        let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place)).start();
+        let actor =
+            DurableTimerActor::new(name.as_str().into(), Arc::clone(&routes), timers.clone(), Arc::clone(&place))
+                .start();
         let known = Arc::clone(&routes);
         let policy_of = Box::new(move |route: &str, message_type: &str| {
             known.place(route, message_type).map(|place| known.all()[place].options.retry)

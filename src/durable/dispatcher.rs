@@ -2,13 +2,13 @@
 //!
 //! It decides nothing about timers; the ledger does. The way of one message:
 //!
-//! 1. The timer actor says that a record is [`Due`]. It joins the line of its route (`lines`).
+//! 1. The internal timer actor reports that a record is [`Due`]. It joins the line of its route (`lines`).
 //! 2. [`DurableTimerActor::pump`] takes what may go out of all lines, reads the messages, and asks the ledger to clear them: in one
 //!    group, so that they share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
 //! 3. What is [`Cleared`] goes into the mailbox of its recipient as a request.
 //! 4. Its [answer](Answered) is the handler's. The ledger is told what came of it, and a place in the window is free.
 //!
-//! All that time passes on the clock of the timer actor: a delivery that takes too long is found by one alarm for all.
+//! All that time passes on the clock of the internal timer actor: a delivery that takes too long is found by one alarm for all.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -35,9 +35,6 @@ const GROUP: usize = 1024;
 /// How long after a recipient was found to have stopped it is looked for again.
 const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
-/// How long to wait for room in the wheel, by the runtime's clock.
-const WAIT_FOR_ROOM: Duration = Duration::from_secs(1);
-
 /// How often it is shown for how long the store has been busy with a commit.
 const SHOW_LAG: Duration = Duration::from_secs(1);
 
@@ -58,11 +55,6 @@ pub(super) struct Due(pub(super) Arc<Record>);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct LookAgain;
-
-/// The ledger wanted to be called, and the wheel has no room for a timer that would do it.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct LookAgainSoon;
 
 /// A route has another recipient.
 #[derive(Message)]
@@ -100,17 +92,17 @@ struct Answered {
 struct Pump;
 
 /// Some delivery may have taken too long.
-#[derive(Clone, Message)]
+#[derive(Message)]
 #[rtype(result = "()")]
 struct CheckTimeouts;
 
 /// Lines that stand still may go on.
-#[derive(Clone, Message)]
+#[derive(Message)]
 #[rtype(result = "()")]
 struct LookForRecipients;
 
 /// What was under way has had its time.
-#[derive(Clone, Message)]
+#[derive(Message)]
 #[rtype(result = "()")]
 struct GraceIsOver;
 
@@ -133,7 +125,7 @@ struct Delivery {
     is_alone: bool,
     progress: Progress,
     retry: RetryPolicy,
-    /// On the clock of the timer actor.
+    /// On the clock of the internal timer actor.
     deadline: Option<Duration>,
     withdrawal: Withdrawal,
 }
@@ -150,7 +142,9 @@ struct Stopping {
 /// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and goes on until the durable timers
 /// are [stopped](DurableTimers::stop) or its system is.
 pub struct DurableTimerActor {
+    name: Arc<str>,
     routes: Arc<Routes>,
+    /// Internal ones.
     timers: Timers,
     /// Set as soon as the store is open.
     journal: Arc<OnceLock<Journal>>,
@@ -169,18 +163,17 @@ pub struct DurableTimerActor {
     timeouts: BTreeSet<(Duration, DurableId)>,
     next_check: Option<Duration>,
     looks_for_recipients: bool,
-    /// It looks again without the wheel.
-    looks_again_soon: bool,
     /// Is called when the mailbox is empty.
     is_pumping: bool,
     stopping: Option<Stopping>,
 }
 
 impl DurableTimerActor {
-    pub(super) fn new(routes: Arc<Routes>, timers: Timers, journal: Arc<OnceLock<Journal>>) -> Self {
+    pub(super) fn new(name: Arc<str>, routes: Arc<Routes>, timers: Timers, journal: Arc<OnceLock<Journal>>) -> Self {
         let lines = routes.all().iter().map(|route| Line::new(route.options.window)).collect();
         let obituaries = routes.all().iter().map(|_| trace::Obituaries::default()).collect();
         Self {
+            name,
             routes,
             timers,
             journal,
@@ -195,7 +188,6 @@ impl DurableTimerActor {
             timeouts: BTreeSet::new(),
             next_check: None,
             looks_for_recipients: false,
-            looks_again_soon: false,
             is_pumping: false,
             stopping: None,
         }
@@ -389,28 +381,24 @@ impl DurableTimerActor {
         }
         let verdict = verdict(&progress, &retry, answer, id, self.now());
         if let Verdict::Bury { reason } = &verdict {
-            let (service, route_name) = (self.timers.service(), &self.routes.all()[route].name);
-            let buried =
-                trace::Buried { timer: &service.name, id, route: route_name, attempt: progress.attempt, reason };
-            self.obituaries[route].tell(service.clock.now(), &buried);
+            let (timer, route_name) = (&*self.name, &self.routes.all()[route].name);
+            let buried = trace::Buried { timer, id, route: route_name, attempt: progress.attempt, reason };
+            self.obituaries[route].tell(self.timers.service().clock.now(), &buried);
         }
         self.submit(Request::Ended { id, progress, verdict });
     }
 
-    /// A message to itself after a delay: by the wheel, or, if that has no room, by the runtime.
-    fn alarm<M>(&self, ctx: &mut Context<Self>, delay: Duration, message: M) -> Option<TimerId>
+    /// A message to itself after a delay.
+    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> Option<TimerId>
     where
-        M: Message<Result = ()> + Clone + Send + 'static,
+        M: Message<Result = ()> + Send + 'static,
         Self: Handler<M>,
     {
-        let alarm = self.timers.schedule_after(ctx.address(), delay, message.clone()).ok();
-        if alarm.is_none() {
-            ctx.notify_later(message, delay);
-        }
-        alarm
+        // Refused only when its system has ended.
+        self.timers.schedule_after(ctx.address(), delay, message).ok()
     }
 
-    fn set_timeout_alarm(&mut self, ctx: &mut Context<Self>) {
+    fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
         // One that is set earlier looks again. Deliveries are short as a rule, so it seldom has to.
         if self.next_check.is_some_and(|next| next <= first) {
@@ -421,7 +409,7 @@ impl DurableTimerActor {
         self.alarm(ctx, delay, CheckTimeouts);
     }
 
-    fn look_for_recipients_later(&mut self, ctx: &mut Context<Self>) {
+    fn look_for_recipients_later(&mut self, ctx: &Context<Self>) {
         if !std::mem::replace(&mut self.looks_for_recipients, true) {
             self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
         }
@@ -433,7 +421,7 @@ impl DurableTimerActor {
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
         stopping.closes = true;
         if let Some(grace) = stopping.grace.take() {
-            let _ = self.timers.cancel(grace);
+            let _ = self.timers.service().cancel(grace);
         }
         let dispatcher = ctx.address();
         let working = self.timers.service().working();
@@ -494,19 +482,6 @@ impl Handler<LookAgain> for DurableTimerActor {
     fn handle(&mut self, _: LookAgain, _: &mut Context<Self>) {
         self.timers.service().stir();
         self.submit(Request::LookAgain);
-    }
-}
-
-impl Handler<LookAgainSoon> for DurableTimerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: LookAgainSoon, ctx: &mut Context<Self>) {
-        if !std::mem::replace(&mut self.looks_again_soon, true) {
-            ctx.run_later(WAIT_FOR_ROOM, |actor, _| {
-                actor.looks_again_soon = false;
-                actor.submit(Request::LookAgain);
-            });
-        }
     }
 }
 

@@ -131,7 +131,7 @@ pub enum DurableBuildError {
     /// A bound is zero, so that nothing could ever be done.
     #[error("`{0}` must be at least 1")]
     Zero(&'static str),
-    /// The timer actor cannot be built.
+    /// The internal timer actor cannot be started.
     #[error(transparent)]
     Timers(#[from] BuildError),
     /// The store cannot be read, or belongs to somebody else.

@@ -93,6 +93,7 @@ pub struct DurableTimers(Arc<Parts>);
 struct Parts {
     journal: Journal,
     routes: Arc<Routes>,
+    /// Internal ones, not to be handed out.
     timers: Timers,
     actor: Addr<DurableTimerActor>,
 }
@@ -106,11 +107,6 @@ impl DurableTimers {
     /// [`CancelDurable`](super::CancelDurable) and so on.
     pub fn addr(&self) -> &Addr<DurableTimerActor> {
         &self.0.actor
-    }
-
-    /// The timer actor whose wheel holds the near future.
-    pub fn timers(&self) -> &Timers {
-        &self.0.timers
     }
 
     /// Delivers `message` on a route after `delay`, counted from this call.
@@ -483,6 +479,6 @@ fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
 
 impl fmt::Debug for DurableTimers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DurableTimers").field("timers", &self.0.timers).finish_non_exhaustive()
+        f.debug_struct("DurableTimers").finish_non_exhaustive()
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn undecodable(record: &Record, error: &DecodeError) {
 /// A handler has failed for good.
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "read by the log"))]
 pub(super) struct Buried<'a> {
-    /// The name of the timer actor.
+    /// The name of the durable timers.
     pub(super) timer: &'a str,
     pub(super) id: DurableId,
     pub(super) route: &'a str,
@@ -54,16 +54,6 @@ impl Obituaries {
     }
 }
 
-/// The wheel takes no timer for a record that is due soon.
-#[cfg(feature = "tracing")]
-pub(super) fn not_armed(reason: &dyn std::fmt::Display) {
-    tracing::warn!(
-        target: "actix_timers",
-        reason = tracing::field::display(reason),
-        "the timer actor of durable timers takes no timers: nothing more is delivered before it does"
-    );
-}
-
 #[cfg(feature = "tracing")]
 pub(super) fn route_without_recipient(route: &str) {
     tracing::warn!(target: "actix_timers", route, "nobody is there to get the messages of a route: they wait");
@@ -78,9 +68,6 @@ impl Obituaries {
         let Self() = self;
     }
 }
-
-#[cfg(not(feature = "tracing"))]
-pub(super) const fn not_armed(_: &dyn std::fmt::Display) {}
 
 #[cfg(not(feature = "tracing"))]
 pub(super) const fn route_without_recipient(_: &str) {}

@@ -21,7 +21,8 @@ use actix_timers::durable::{
     Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError, RetryPolicy,
     RouteOptions, TimerStore,
 };
-use actix_timers::{Clock, ManualClock};
+use actix_timers::{Clock, ManualClock, scrape};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -221,6 +222,19 @@ impl Diary {
             RouteOptions::new().retry(quick()),
         )
     }
+}
+
+/// Starts durable timers of the default name, and returns them with the number of their internal timers, whenever it is asked for.
+pub(crate) fn start_counted(builder: DurableTimersBuilder) -> (DurableTimers, impl Fn() -> u64) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
+    let internal = move || {
+        let page = scrape(|| page.render());
+        let pending = page.lines().find_map(|line| line.strip_prefix("actix_timers_pending{timer=\"durable\"} "));
+        pending.unwrap().parse().unwrap()
+    };
+    (timers, internal)
 }
 
 /// Three attempts, after 100 and 200 ms, without jitter; 1 s for a handler.

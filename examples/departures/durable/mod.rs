@@ -22,7 +22,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::TimerActor;
 use actix_timers::durable::store::Counts;
 use actix_timers::durable::{DurableTimers, EmbeddedStore};
 use jiff::Timestamp;
@@ -162,9 +161,7 @@ async fn replay(
 
 /// Durable timers, with routes that are opened later: the airports need the timers to be made.
 fn timers(store: EmbeddedStore, airports: &Airports, clock: &StepClock) -> Result<DurableTimers, String> {
-    let near = TimerActor::builder().name("departures").clock(clock.clone()).wall_clock_check(Duration::MAX);
-    let near = near.install().map_err(|why| why.to_string())?;
-    let builder = DurableTimers::builder(store).name("departures").timers(near).horizon(HORIZON);
+    let builder = DurableTimers::builder(store).name("departures").clock(clock.clone()).horizon(HORIZON);
     let builder = airports.keys().fold(builder, |builder, airport| {
         builder.open_route::<BoardingCall>(airport).open_route::<Cancellation>(airport).open_route::<Delay>(airport)
     });

@@ -63,7 +63,11 @@ impl Service {
         if let Some(watched) = self.watched.get() {
             watched.leave();
         }
-        let ending = Ending::DeadLettered(DeadLetterReason::ServiceStopped);
+        // The records behind internal timers are on disk: nothing is lost with them.
+        let ending = match self.settings.internal {
+            true => Ending::Cancelled,
+            false => Ending::DeadLettered(DeadLetterReason::ServiceStopped),
+        };
         let lost = self.empty(ending, |core, key, deadline| (self.id_for_letter(core, key), deadline));
         let withdrawn = self.withdraw_all(ending);
         self.publish();

@@ -45,11 +45,57 @@ pub(crate) fn running() -> Vec<Arc<Service>> {
 }
 
 /// Asks the service that an id belongs to. If the id does not say, that is one that has it; nothing else of the others
-/// is touched, least of all their clocks, which may be those of other runtimes.
+/// is touched, least of all their clocks, which may be those of other runtimes. Internal services have no timer for users.
 pub(crate) fn ask<R>(id: TimerId, mut answer: impl FnMut(&Service) -> Option<R>) -> Option<R> {
     if let Some(number) = id.actor_number() {
         let service = DIRECTORY.get(&number).and_then(|entry| entry.upgrade())?;
-        return answer(&service);
+        return if service.settings.internal { None } else { answer(&service) };
     }
-    running().iter().filter(|service| service.has_named(id)).find_map(|service| answer(service))
+    running()
+        .iter()
+        .filter(|service| !service.settings.internal && service.has_named(id))
+        .find_map(|service| answer(service))
+}
+
+#[cfg(all(test, feature = "durable"))]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::time::Duration;
+
+    use actix::prelude::*;
+
+    use crate::actor::TimerActor;
+    use crate::{CancelOutcome, RescheduleOutcome, cancel, get};
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    /// No user has such an id, so this cannot be done from outside.
+    #[test]
+    fn the_id_of_an_internal_timer_finds_nothing() {
+        System::new().block_on(async {
+            let users = TimerActor::builder().install().unwrap();
+            let internal = TimerActor::builder().internal().start().unwrap();
+            let (bell, hour) = (Bell.start(), Duration::from_secs(3600));
+            let id = internal.schedule_after(&bell, hour, Ring).unwrap();
+            assert_eq!((cancel(id), users.cancel(id)), (CancelOutcome::NotFound, CancelOutcome::NotFound));
+            assert_eq!((get(id), users.get(id)), (None, None));
+            assert_eq!(users.reschedule_after(id, hour), RescheduleOutcome::NotFound);
+            assert_eq!(users.addr().send(crate::Cancel(id)).await.unwrap(), CancelOutcome::NotFound);
+            assert_eq!(internal.service().cancel(id), CancelOutcome::Cancelled);
+        });
+    }
 }

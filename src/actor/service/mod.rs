@@ -117,11 +117,14 @@ pub(crate) struct Settings {
     pub(crate) jitter_seed: Option<u64>,
     /// What ids are made with.
     pub(crate) secret: Secret,
+    /// Its timers are the crate's own: no id finds them, no trace shows them, and none becomes a dead letter when it stops.
+    pub(crate) internal: bool,
 }
 
 pub(crate) struct Service {
     pub(crate) name: Arc<str>,
-    pub(crate) clock: Box<dyn Clock>,
+    /// Shared with the durable timers that were given this timer actor.
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tick: TickLength,
     pub(crate) meters: Meters,
     /// Wakes the driver.
@@ -232,7 +235,7 @@ impl Core {
 }
 
 impl Service {
-    pub(crate) fn new(number: u32, settings: Settings, clock: Box<dyn Clock>) -> Self {
+    pub(crate) fn new(number: u32, settings: Settings, clock: Arc<dyn Clock>) -> Self {
         let name: Arc<str> = match &settings.name {
             Some(name) => name.as_str().into(),
             None => format!("timers-{number}").into(),

@@ -107,6 +107,9 @@ impl Service {
     /// Asks whether dead letters are traced. To be called outside of the lock: whoever traces is asked, and that is foreign
     /// code.
     pub(crate) fn ask_who_traces(&self) {
+        if self.settings.internal {
+            return;
+        }
         if let Some(traced) = self.contain(trace::reads_dead_letters) {
             self.subscribers.traced.store(traced, Ordering::Relaxed);
         }

@@ -39,7 +39,7 @@ impl Trails {
 impl Service {
     /// A timer was taken in.
     pub(crate) fn begin_trail(&self, key: Key, id: TimerId, delay: Duration) {
-        if !enabled!(target: "actix_timers", Level::DEBUG) {
+        if self.settings.internal || !enabled!(target: "actix_timers", Level::DEBUG) {
             return;
         }
         let (timer, delay_seconds) = (&*self.name, delay.as_secs_f64());

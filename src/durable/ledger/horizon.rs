@@ -15,9 +15,7 @@ pub(crate) trait Horizon: Send + 'static {
 
     /// Tells the dispatcher of this record at its due time (`record.progress.due`), at once if that has passed. What is armed
     /// earlier for the same time comes first, and so does what is overdue.
-    ///
-    /// None if that is not possible now; it is asked again after a while.
-    fn arm(&mut self, record: &Arc<Record>) -> Option<Self::Handle>;
+    fn arm(&mut self, record: &Arc<Record>) -> Self::Handle;
 
     /// Forgets one. It may have rung already.
     fn disarm(&mut self, handle: Self::Handle);

@@ -24,8 +24,6 @@ const PAGE_BYTES: usize = 1 << 20;
 const TURN: usize = 4096;
 /// While so much waits to be written nothing is loaded, since that may add to it.
 const UNSETTLED: usize = 16_384;
-/// What cannot be armed is tried again after this.
-const ARM_AGAIN: Duration = Duration::from_secs(1);
 
 impl<H: Horizon> Ledger<H> {
     /// Arms what is new in the near future, loads what comes next, and goes on with the recovery. Says whether there is more
@@ -42,8 +40,8 @@ impl<H: Horizon> Ledger<H> {
             self.load(now);
         }
         self.evict();
-        let is_armed = self.arm();
-        self.look_again(now, is_armed);
+        self.arm();
+        self.look_again(now);
         let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
         has_more || matches!(self.health, Health::Well) && self.settling.len() > 0
     }
@@ -222,14 +220,13 @@ impl<H: Horizon> Ledger<H> {
     }
 
     /// Arms what is new, in order. Of a millisecond that is not completely loaded yet nothing is armed before the rest is
-    /// there. Says whether that could be done.
-    fn arm(&mut self) -> bool {
+    /// there.
+    fn arm(&mut self) {
         if self.to_arm.is_empty() {
-            return true;
+            return;
         }
         self.to_arm.sort_unstable();
         self.to_arm.dedup();
-        let mut is_armed = true;
         let mut later = Vec::new();
         for turn in self.to_arm.drain(..) {
             let Some(entry) = self.table.get_mut(turn.id).filter(|entry| entry.record.progress.due == turn.due) else {
@@ -240,21 +237,15 @@ impl<H: Horizon> Ledger<H> {
                 later.push(turn);
                 continue;
             }
-            *handle = self.horizon.arm(&entry.record);
-            if handle.is_none() {
-                is_armed = false;
-                later.push(turn);
-            }
+            *handle = Some(self.horizon.arm(&entry.record));
         }
         self.to_arm = later;
-        is_armed
     }
 
     /// Asks to be called when there will be something to do without a request.
-    fn look_again(&mut self, now: Reading, is_armed: bool) {
+    fn look_again(&mut self, now: Reading) {
         let tries = self.health.trouble().filter(|_| self.settling.len() > 0).into_iter().chain(&self.load_trouble);
-        let pauses = tries.map(|trouble| trouble.again.saturating_sub(now.time));
-        if let Some(pause) = pauses.chain((!is_armed).then_some(ARM_AGAIN)).min() {
+        if let Some(pause) = tries.map(|trouble| trouble.again.saturating_sub(now.time)).min() {
             self.horizon.look_again_after(pause);
         }
         // Half of the horizon before it is used up.

@@ -120,19 +120,6 @@ fn one_that_has_rung_and_was_driven_out_comes_again() {
 }
 
 #[test]
-fn what_cannot_be_armed_is_tried_again() {
-    let mut world = World::new();
-    world.bell.get().is_full = true;
-    let id = world.schedule(0);
-    assert!(world.rung().is_empty());
-    assert!(world.bell.get().look_after.is_some());
-    world.bell.get().is_full = false;
-    world.pass(1000);
-    world.look();
-    assert_eq!(world.run_to(1000), [(1000, id, 1)]);
-}
-
-#[test]
 fn the_promise_about_what_is_due_first_holds_over_every_crash() {
     let mut world = World::new();
     let mut expected = BTreeSet::new();

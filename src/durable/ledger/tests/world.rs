@@ -54,8 +54,6 @@ pub(crate) struct Armed {
     now: DueTime,
     count: u64,
     armed: BTreeMap<(DueTime, u64), Arc<Record>>,
-    /// It cannot arm anything for now.
-    pub(crate) is_full: bool,
     pub(crate) look_at: Option<DueTime>,
     pub(crate) look_after: Option<Duration>,
 }
@@ -69,15 +67,12 @@ impl Bell {
 impl Horizon for Bell {
     type Handle = (DueTime, u64);
 
-    fn arm(&mut self, record: &Arc<Record>) -> Option<Self::Handle> {
+    fn arm(&mut self, record: &Arc<Record>) -> Self::Handle {
         let mut bell = self.get();
-        if bell.is_full {
-            return None;
-        }
         bell.count += 1;
         let handle = (record.progress.due.max(bell.now), bell.count);
         bell.armed.insert(handle, Arc::clone(record));
-        Some(handle)
+        handle
     }
 
     fn disarm(&mut self, handle: Self::Handle) {
