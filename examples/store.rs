@@ -9,6 +9,7 @@
 //! The exit code is 0 if all is well, 1 if something is wrong with the store, 2 if the question was not understood. Without
 //! arguments it makes a store in a temporary directory and looks into that.
 
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -68,7 +69,7 @@ pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write
     let question = match Question::read(arguments) {
         Ok(question) => question,
         Err(what) => {
-            let _ = write!(wrong, "{what}\n\n{USAGE}");
+            let _ = write!(wrong, "{}\n\n{USAGE}", Shown(&what));
             return ExitCode::from(2);
         }
     };
@@ -137,7 +138,8 @@ fn check(store: &mut EmbeddedStore, out: &mut dyn Write) -> Result<(), Problem> 
     if !findings.is_empty() {
         return Err(Problem::Findings(findings.len()));
     }
-    writeln!(out, "{}: everything can be read and fits together", store.path().display())?;
+    let path = store.path().to_string_lossy();
+    writeln!(out, "{}: everything can be read and fits together", Shown(&path))?;
     Ok(())
 }
 
@@ -148,13 +150,14 @@ fn list(store: &mut EmbeddedStore, part: Part, limit: usize, out: &mut dyn Write
         damaged += page.damaged.len();
         for found in &page.found {
             let Record { id, progress, route, message_type, message_version, key, payload, .. } = &*found.record;
+            let [route, message_type] = [Shown(route), Shown(message_type)];
             write!(out, "{} {id} {route}/{message_type}.{message_version}", time(progress.due))?;
             write!(out, " attempt {}, {} bytes", progress.attempt, payload.len())?;
             if let Some(key) = key {
-                write!(out, ", key {key}")?;
+                write!(out, ", key {}", Shown(key))?;
             }
             if let Some((reason, buried_at)) = &found.grave {
-                write!(out, ", buried {}: {reason}", time(*buried_at))?;
+                write!(out, ", buried {}: {}", time(*buried_at), Shown(reason))?;
             }
             writeln!(out)?;
         }
@@ -183,6 +186,18 @@ fn statistics(store: &mut EmbeddedStore, out: &mut dyn Write) -> Result<(), Prob
     Ok(())
 }
 
+/// Text that others wrote, as a terminal may get it: with an escape in place of each character that is not printed.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            '"' | '\'' => f.write_char(character),
+            _ => write!(f, "{}", character.escape_debug()),
+        })
+    }
+}
+
 fn time(due: DueTime) -> String {
     let millis = i64::try_from(due.as_millis()).ok();
     let time = millis.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
@@ -208,6 +223,10 @@ fn demonstrate(out: &mut dyn Write) -> Result<(), Problem> {
 }
 
 pub(crate) fn fill(store: &mut EmbeddedStore) -> Result<(), StoreError> {
+    fill_with(store, "order", "no such customer")
+}
+
+pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> Result<(), StoreError> {
     let fence = store.acquire(0)?.fence;
     let ids: Vec<DurableId> = (0..5).map(|number| DurableId::fresh(0, nine_o_clock(number))).collect();
     let put = ids.iter().zip(0..).map(|(id, number)| {
@@ -218,7 +237,7 @@ pub(crate) fn fill(store: &mut EmbeddedStore) -> Result<(), StoreError> {
             route: "reminders".into(),
             message_type: "Remind".into(),
             message_version: 1,
-            key: Some(format!("order-{number}").into()),
+            key: Some(format!("{key}-{number}").into()),
             repeat: None,
             retry: None,
             payload: format!(r#"{{"order":{number}}}"#).into_bytes().into(),
@@ -227,7 +246,7 @@ pub(crate) fn fill(store: &mut EmbeddedStore) -> Result<(), StoreError> {
     });
     store.commit(fence, &put.collect::<Vec<_>>())?;
     let buried_at = nine_o_clock(9);
-    let bury = Change::Bury { id: ids[3], at: None, reason: "no such customer".into(), buried_at, then: None };
+    let bury = Change::Bury { id: ids[3], at: None, reason: reason.into(), buried_at, then: None };
     store.commit(fence, &[bury, Change::Park { id: ids[4], at: None }])?;
     Ok(())
 }

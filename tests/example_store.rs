@@ -110,3 +110,36 @@ fn table_with(path: &Path, text: &[u8]) -> std::path::PathBuf {
     }
     panic!("no file has the records");
 }
+
+/// A key and a reason are of whoever schedules and of handlers; a path may be anybody's.
+#[test]
+fn nothing_that_is_listed_reaches_the_terminal_as_a_control_character() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = EmbeddedStore::open(directory.path()).unwrap();
+    store::fill_with(&mut store, "\u{1b}[2Jkey\r\nadded \u{202e}\u{9b}", "no\u{7}\nsuch \u{1b}]0;customer").unwrap();
+    drop(store);
+    let path = directory.path().to_str().unwrap();
+    let mut shown = String::new();
+    for question in
+        [&["list", path, "pending"][..], &["list", path, "dead"], &["list", path, "parked"], &["check", path]]
+    {
+        let (code, out, wrong) = ask(question);
+        assert_eq!((code, wrong.as_str()), (ExitCode::SUCCESS, ""));
+        shown += &out;
+    }
+    let nothing_there = directory.path().join("\u{1b}[31m\n");
+    for question in [&["check", nothing_there.to_str().unwrap()][..], &["\u{1b}[31m"], &["list", path, "\u{1b}"]] {
+        let (_, out, wrong) = ask(question);
+        shown += &(out + &wrong);
+    }
+    fs::create_dir_all(directory.path().join("foreign/\u{1b}[31m\n")).unwrap();
+    let foreign = EmbeddedStore::open(directory.path().join("foreign")).unwrap_err().to_string();
+    shown += &foreign;
+    let raw = |character: &char| character.is_control() && *character != '\n' || *character == '\u{202e}';
+    assert_eq!(shown.chars().find(raw), None, "{shown:?}");
+    for escaped in
+        [r"key \u{1b}[2Jkey\r\nadded \u{202e}\u{9b}", r"no\u{7}\nsuch \u{1b}]0;customer", r"holds \u{1b}[31m\n"]
+    {
+        assert!(shown.contains(escaped), "{escaped} is not in\n{shown}");
+    }
+}

@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::id::DurableId;
 use super::message::DecodeError;
 use super::record::Record;
+#[cfg(feature = "tracing")]
+use super::shown::Shown;
 
 #[cfg(feature = "tracing")]
 pub(super) fn undecodable(record: &Record, error: &DecodeError) {
@@ -14,7 +16,7 @@ pub(super) fn undecodable(record: &Record, error: &DecodeError) {
         route = &*record.route,
         message_type = &*record.message_type,
         version = record.message_version,
-        error = tracing::field::display(error),
+        error = tracing::field::display(Shown(error)),
         "set aside: the message of a durable timer cannot be read"
     );
 }

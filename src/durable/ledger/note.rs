@@ -58,6 +58,9 @@ impl Note {
     #[cfg(feature = "tracing")]
     pub(crate) fn say(&self) {
         use tracing::{error, info, warn};
+
+        use crate::durable::shown::Shown;
+
         const TARGET: &str = "actix_timers";
         match self {
             Self::Recovering { pending, interrupted } => {
@@ -72,6 +75,7 @@ impl Note {
             Self::CannotRead(error) => warn!(target: TARGET, %error, "durable timers cannot be loaded"),
             Self::Ended(error) => error!(target: TARGET, %error, "nothing more is kept of durable timers"),
             Self::Parked { route, message_type } => {
+                let [route, message_type] = [Shown(route), Shown(message_type)];
                 warn!(target: TARGET, %route, %message_type, "durable timers are set aside: this build does not know their route or type");
             }
             Self::Buried { record, reason } => {

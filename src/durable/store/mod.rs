@@ -21,6 +21,7 @@ use std::sync::Arc;
 use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::{Progress, Record, Repeat, Rhythm};
+use super::shown::shown;
 
 pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
 pub use memory::{HeldCommits, Kept, MemoryDisk, MemoryStore};
@@ -259,10 +260,32 @@ pub enum StoreError {
         shard: u16,
     },
     /// Another process, or another store of this one, has the files open.
-    #[error("the store {0} is in use: close the other process, or choose another directory")]
+    #[error(
+        "the store {} is in use: close the other process, or choose another directory; if this process had it open, it is not \
+         closed yet: await `DurableTimers::stop` before, or the end of a backup, or retry later",
+        shown(.0)
+    )]
     InUse(PathBuf),
+    /// Other users of the machine may have written to the directory.
+    #[error(
+        "other users can write to the directory of the store {path} (mode {mode:o}), so what is in it may be theirs: if you \
+         trust it, run `chmod 700` on it; else choose another directory",
+        path = shown(path)
+    )]
+    Exposed {
+        /// Where.
+        path: PathBuf,
+        /// The mode of the directory.
+        mode: u32,
+    },
+    /// A backup into the directory was interrupted.
+    #[error(
+        "{} holds a backup that was not finished, which is no store: back up into it again, or remove it and restore another one",
+        shown(.0)
+    )]
+    UnfinishedBackup(PathBuf),
     /// A directory that holds something else.
-    #[error("{path} is not a timer store ({reason}): choose another directory, or an empty one")]
+    #[error("{path} is not a timer store ({reason}): choose another directory, or an empty one", path = shown(path))]
     Foreign {
         /// Where.
         path: PathBuf,
@@ -271,7 +294,8 @@ pub enum StoreError {
     },
     /// Written by a later version.
     #[error(
-        "the store {path} has format {found}, and this version knows formats up to {known}: use a newer version of actix-timers"
+        "the store {path} has format {found}, and this version knows formats up to {known}: use a newer version of actix-timers",
+        path = shown(path)
     )]
     NewerFormat {
         /// Where.
@@ -282,7 +306,10 @@ pub enum StoreError {
         known: u32,
     },
     /// The files cannot be opened or read.
-    #[error("the store {path} cannot be read ({reason}): check its permissions; if it is damaged restore a backup")]
+    #[error(
+        "the store {path} cannot be read ({reason}): check its permissions; if it is damaged restore a backup",
+        path = shown(path)
+    )]
     Unreadable {
         /// Where.
         path: PathBuf,

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use examine::{LONGEST_ENTRY, State, examine};
 
 use super::layout::PIECE;
+use crate::durable::shown::shown;
 use crate::durable::store::LONGEST_KEY;
 
 // With room for what stands in front of keys and values.
@@ -26,11 +27,11 @@ const _: () = assert!(PIECE + LONGEST_KEY + 1024 < LONGEST_ENTRY);
 
 /// Refuses journals of which a part would be lost, and says why. Cuts off what is torn.
 pub(super) fn prepare(data: &Path) -> Result<(), String> {
-    let mut journals = journals(data).map_err(|error| format!("{}: {error}", data.display()))?;
+    let mut journals = journals(data).map_err(|error| format!("{}: {error}", shown(data)))?;
     journals.sort_unstable();
     // One may be empty, but there always is one.
     if journals.is_empty() {
-        return Err(format!("there is no journal in {}", data.display()));
+        return Err(format!("there is no journal in {}", shown(data)));
     }
     let active = journals.pop();
     let sealed = journals.iter().map(|journal| (journal, true)).chain(active.iter().map(|journal| (journal, false)));
@@ -45,10 +46,10 @@ pub(super) fn prepare(data: &Path) -> Result<(), String> {
             Ok(Some(from)) => {
                 return Err(format!(
                     "the journal {} is damaged at byte {from}, and what was committed after that would be lost",
-                    path.display()
+                    shown(path)
                 ));
             }
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+            Err(error) => return Err(format!("{}: {error}", shown(path))),
         }
     }
     Ok(())

@@ -1,0 +1,42 @@
+//! Text from outside, as it may be shown on a terminal or in a line of a log.
+
+use std::fmt::{self, Write};
+use std::path::Path;
+
+/// A path of which nothing moves a cursor, ends a line or turns the direction of writing.
+pub(super) fn shown(path: &Path) -> Shown<String> {
+    Shown(path.to_string_lossy().into_owned())
+}
+
+/// Shows a text with an escape in place of each character that is not printed, and of each backslash.
+pub(super) struct Shown<T>(pub(super) T);
+
+impl<T: fmt::Display> fmt::Display for Shown<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|character| match character {
+            '"' | '\'' => self.0.write_char(character),
+            _ => write!(self.0, "{}", character.escape_debug()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_is_shown_moves_a_cursor_or_ends_a_line() {
+        let text = "it's \"Zürich\"\u{1b}[2J\r\n\0\u{7f}\u{9b}\u{202e}\u{2028}\\";
+        let shown = Shown(text).to_string();
+        assert_eq!(shown, r#"it's "Zürich"\u{1b}[2J\r\n\0\u{7f}\u{9b}\u{202e}\u{2028}\\"#);
+        assert_eq!(super::shown(Path::new("a\u{1b}b")).to_string(), r"a\u{1b}b");
+    }
+}
