@@ -20,6 +20,13 @@ impl<'a> SmallDisk<'a> {
     }
 }
 
+impl SmallDisk<'_> {
+    fn grow(&self, megabytes: u32) {
+        let size = format!("remount,size={megabytes}m");
+        assert!(Command::new("mount").args(["-o", &size]).arg(self.0).status().unwrap().success());
+    }
+}
+
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
         // Lazily, should a test have failed with the store still open.
@@ -101,4 +108,31 @@ fn new_timers_are_refused_before_the_disk_is_full() {
     let fence = store.acquire(0).unwrap().fence;
     let error = store.commit(fence, &[put(1, 10)]).unwrap_err();
     assert!(matches!(&error, StoreError::Refused(cause) if cause.kind() == std::io::ErrorKind::StorageFull), "{error}");
+}
+
+#[test]
+fn a_backup_for_which_there_is_no_room_says_so_and_can_be_made_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut store, fence) = open_owned(&directory.path().join("store"));
+    store.commit(fence, &(0..1000).map(|number| put(number, 5000)).collect::<Vec<_>>()).unwrap();
+    let path = directory.path().join("disk");
+    fs::create_dir(&path).unwrap();
+    for megabytes in 1..6 {
+        let Some(disk) = SmallDisk::mount(&path, megabytes) else {
+            eprintln!("not tested here: no right to mount a small disk");
+            return;
+        };
+        let target = path.join("backup");
+        let refused = store.back_up(&target).and_then(|back_up| back_up()).unwrap_err();
+        assert!(matches!(&refused, StoreError::Refused(cause) if cause.to_string().contains("backup")), "{refused}");
+        let error = open(&target).unwrap_err();
+        assert!(matches!(error, StoreError::UnfinishedBackup(_)), "{megabytes} MB: {error}");
+        // What was copied of it is gone.
+        fs::write(path.join("other"), vec![1; 900_000]).unwrap();
+        disk.grow(64);
+        store.back_up(&target).and_then(|back_up| back_up()).unwrap();
+        let mut copy = open(&target).unwrap();
+        assert_eq!(pending(&mut copy).unwrap().0.len(), 1000);
+        assert_eq!(copy.check().unwrap(), []);
+    }
 }

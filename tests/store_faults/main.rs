@@ -17,6 +17,7 @@ mod killers;
 mod kills;
 #[cfg(target_os = "linux")]
 mod machine;
+mod modes;
 #[cfg(target_os = "linux")]
 mod power_cuts;
 #[path = "../schemes/random.rs"]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fjall::{Readable, Slice, Snapshot};
 
-use super::directory::{Directory, unreadable};
+use super::directory::{Directory, not_written, unreadable};
 use super::engine::{Engine, MEMTABLE};
 use super::layout::Space;
 use crate::durable::store::{BackUp, StoreError};
@@ -36,13 +36,16 @@ impl Lent {
             let fill = |data: &Path| {
                 copy(&source, data).map_err(|error| match error {
                     CopyError::Read(error) => unreadable(directory.path(), &error),
-                    CopyError::Write(error) => unreadable(&target, &error),
+                    CopyError::Write(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))) => {
+                        not_written(&target, error)
+                    }
+                    CopyError::Write(error) => not_written(&target, std::io::Error::other(error)),
                     CopyError::TakenBack => StoreError::Refused(std::io::Error::other(
                         "its database had to be opened again, as after a full disk, and the backup was given up",
                     )),
                 })
             };
-            Directory::create_new(&target, fill).map(drop)
+            Directory::create_backup(&target, fill)
         })
     }
 

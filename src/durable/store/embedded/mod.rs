@@ -5,7 +5,8 @@
 //! 1. `layout`: the format, what is kept under which key.
 //! 2. `group`: what the changes of a commit do to the rows; `engine` writes those at once, and syncs them.
 //! 3. `scan`: pages of records, around what is damaged.
-//! 4. `directory`: the files, their lock and their format; `journals`: what is looked at before the database is opened.
+//! 4. `directory`: the files, their lock and their format; `modes`: who may read them; `holders`: which are open; `journals`:
+//!    the look before the database is opened.
 //! 5. `room`: when the disk is full, and `doubt`: what came of a group then.
 //! 6. `copying`: backups; `checking`: the check of a store that is not open.
 
@@ -17,8 +18,10 @@ mod engine;
 #[cfg(test)]
 mod faults;
 mod group;
+mod holders;
 mod journals;
 mod layout;
+mod modes;
 mod names;
 mod room;
 mod scan;
@@ -45,6 +48,7 @@ use super::{
     BackUp, Change, Counts, Fence, Found, LONGEST_KEY, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
     admit,
 };
+use crate::durable::shown::shown;
 use crate::durable::{DueTime, DurableId, Record};
 
 /// Keeps durable timers in a directory, for one process at a time.
@@ -86,6 +90,12 @@ pub struct EmbeddedStore {
     since_reopened: Option<u64>,
     #[cfg(test)]
     faults: faults::Faults,
+}
+
+impl Drop for EmbeddedStore {
+    fn drop(&mut self) {
+        self.directory.is_closing();
+    }
 }
 
 /// Settings of an [`EmbeddedStore`].
@@ -131,7 +141,8 @@ impl EmbeddedOptions {
     /// Opens the store in a directory, or makes one if the directory is empty or not there.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
+    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
+    /// [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
     pub fn open(self, directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let path = directory.as_ref();
         let fill = |data: &Path| {
@@ -176,7 +187,8 @@ impl EmbeddedStore {
     /// Opens the store in a directory, or makes one if the directory is empty or not there, with the default settings.
     ///
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
+    /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
+    /// [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, StoreError> {
         EmbeddedOptions::default().open(directory)
     }
@@ -486,7 +498,7 @@ impl EmbeddedStore {
     fn needs(&self, free: Option<u64>, needed: u64) -> Result<(), StoreError> {
         match free {
             Some(free) if free < needed => {
-                let reason = format!("{free} bytes are free on the disk of {}", self.path().display());
+                let reason = format!("{free} bytes are free on the disk of {}", shown(self.path()));
                 Err(StoreError::Refused(io::Error::new(io::ErrorKind::StorageFull, reason)))
             }
             _ => Ok(()),

@@ -5,7 +5,7 @@
 //! one more than from the position after it, which is known by then. So a group is recognized by its beginning and by the
 //! number of entries up to its end, without reading its entries again for each beginning.
 
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -54,7 +54,7 @@ pub(super) fn examine(journal: impl Read + Seek) -> io::Result<State> {
 }
 
 /// Reads one group, and answers its sequence number if a whole one was there.
-fn group(input: &mut impl BufRead) -> io::Result<Option<u64>> {
+pub(in super::super) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
     match read_group(input) {
         Ok(sequence) => Ok(sequence),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -62,7 +62,7 @@ fn group(input: &mut impl BufRead) -> io::Result<Option<u64>> {
     }
 }
 
-fn read_group(input: &mut impl BufRead) -> io::Result<Option<u64>> {
+fn read_group(input: &mut impl Read) -> io::Result<Option<u64>> {
     let [tag] = bytes(input)?;
     if tag != 1 {
         return Ok(None);
@@ -100,16 +100,13 @@ fn length_behind(head: &[u8; HEAD_LENGTH - 1]) -> Option<u64> {
 }
 
 /// Reads as many bytes into the checksum. They are never all in memory: nobody has checked their number.
-fn pass(input: &mut impl BufRead, mut length: u64, checksum: &mut Xxh3) -> io::Result<()> {
+fn pass(input: &mut impl Read, mut length: u64, checksum: &mut Xxh3) -> io::Result<()> {
+    let mut chunk = [0; 4096];
     while length > 0 {
-        let available = input.fill_buf()?;
-        if available.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let passed = available.len().min(usize::try_from(length).unwrap_or(usize::MAX));
-        checksum.update(&available[..passed]);
-        input.consume(passed);
-        length -= passed as u64;
+        let chunk = &mut chunk[..length.min(4096) as usize];
+        input.read_exact(chunk)?;
+        checksum.update(chunk);
+        length -= chunk.len() as u64;
     }
     Ok(())
 }

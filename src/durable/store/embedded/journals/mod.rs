@@ -16,6 +16,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(super) use examine::group;
 use examine::{LONGEST_ENTRY, State, examine};
 
 use super::layout::PIECE;
@@ -61,7 +62,7 @@ fn cut(path: &Path, from: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-pub(in super::super::embedded) fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(super) fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(data)? {
         let path = entry?.path();

@@ -1,0 +1,132 @@
+//! Modes of a store's directory and files: its owner alone may enter, read and write them.
+//!
+//! The directory (0700) keeps other users from everything below it. Files are 0600 in addition, in case they are moved or
+//! copied elsewhere. The database makes files of its own at any time, with the modes that the process's umask leaves: they
+//! are tightened when a store is opened and closed, and before a new one or a backup gets its format file. On Linux the
+//! directories have a default ACL besides, where the file system has such: then files are 0600 from the beginning, and even
+//! with a umask that takes rights from the owner.
+//!
+//! Elsewhere than on Unix files have no modes, and all of this does nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+/// Opens a file for reading and writing, and makes it if it is not there.
+pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, unix::FILE);
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    unix::set(&file.metadata()?, unix::FILE, |modes| file.set_permissions(modes))?;
+    Ok(file)
+}
+
+/// Makes a directory, and those above it, unless it is there.
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => fs::create_dir_all(above)?,
+        _ => {}
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, unix::DIRECTORY);
+    match builder.create(path) {
+        Ok(()) => tighten(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The mode of a directory that its group or all may write to: what is in it may be anybody's.
+#[cfg(unix)]
+pub(super) fn writable_by_others(path: &Path) -> io::Result<Option<u32>> {
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path)?.permissions()) & 0o7777;
+    Ok((mode & 0o022 != 0).then_some(mode))
+}
+
+/// There are no modes.
+#[cfg(not(unix))]
+pub(super) fn writable_by_others(_: &Path) -> io::Result<Option<u32>> {
+    Ok(None)
+}
+
+/// Gives a directory to its owner alone.
+#[cfg(unix)]
+pub(super) fn tighten(path: &Path) -> io::Result<()> {
+    unix::set(&fs::metadata(path)?, unix::DIRECTORY, |modes| fs::set_permissions(path, modes))
+}
+
+/// There are no modes.
+#[cfg(not(unix))]
+pub(super) fn tighten(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Gives a directory of the database to its owner alone, with everything below it.
+#[cfg(unix)]
+pub(super) fn tighten_all(path: &Path) -> io::Result<()> {
+    tighten(path)?;
+    unix::let_files_inherit(path);
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        // Of a link neither the link nor its target is touched.
+        let done = entry.metadata().and_then(|metadata| {
+            if metadata.is_dir() {
+                tighten_all(&entry.path())
+            } else if metadata.is_file() {
+                unix::set(&metadata, unix::FILE, |modes| fs::set_permissions(entry.path(), modes))
+            } else {
+                Ok(())
+            }
+        });
+        match done {
+            // The database has removed it in the meantime.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// There are no modes.
+#[cfg(not(unix))]
+pub(super) fn tighten_all(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::{Metadata, Permissions};
+    use std::io;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    pub(super) const DIRECTORY: u32 = 0o700;
+    pub(super) const FILE: u32 = 0o600;
+
+    /// Sets a mode where it is another one.
+    pub(super) fn set(
+        present: &Metadata,
+        mode: u32,
+        set: impl FnOnce(Permissions) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if present.permissions().mode() & 0o7777 == mode { Ok(()) } else { set(Permissions::from_mode(mode)) }
+    }
+
+    /// Files and directories that are made in a directory later belong to its owner alone, whatever the umask is.
+    #[cfg(target_os = "linux")]
+    pub(super) fn let_files_inherit(path: &Path) {
+        // Version 2; then tag, rights and no id of each entry: owner rwx, group and others nothing.
+        const ACL: [u8; 28] = [
+            2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 0, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
+        ];
+        // Not every file system has them.
+        let _ = rustix::fs::setxattr(path, "system.posix_acl_default", &ACL, rustix::fs::XattrFlags::empty());
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn let_files_inherit(_: &Path) {}
+}
