@@ -22,6 +22,8 @@ mod parsed {
 
     /// Expressions that are remembered. Few programs have more.
     const REMEMBERED: usize = 1024;
+    /// Longer ones are not remembered: an expression may be as long as a record.
+    const LONGEST: usize = 1024;
 
     thread_local! {
         /// By expression and zone; none if it is not understood. It is parsed once, not for every timer.
@@ -38,12 +40,15 @@ mod parsed {
     }
 
     fn with<R>(expression: &str, zone: &str, ask: impl FnOnce(Option<&Cron>) -> R) -> R {
+        let parse = || Cron::new(expression).and_then(|cron| cron.in_time_zone(zone)).ok();
+        if expression.len() + zone.len() > LONGEST {
+            return ask(parse().as_ref());
+        }
         SEEN.with_borrow_mut(|seen| {
             let key = (expression.to_owned(), zone.to_owned());
             if seen.len() >= REMEMBERED && !seen.contains_key(&key) {
                 seen.clear();
             }
-            let parse = || Cron::new(expression).and_then(|cron| cron.in_time_zone(zone)).ok();
             ask(seen.entry(key).or_insert_with(parse).as_ref())
         })
     }

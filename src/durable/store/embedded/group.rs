@@ -9,7 +9,8 @@ use fjall::Slice;
 use super::engine::{Engine, ReadError, Rows, Value, join};
 use super::layout::{
     PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_grave, key_of_holder, key_of_piece,
-    key_of_place, key_of_state, place_value, put_claim, put_grave, read_id, read_place_value, read_record,
+    key_of_place, key_of_record, key_of_state, place_value, put_claim, put_grave, read_id, read_place_value,
+    read_record,
 };
 use super::names::Names;
 use crate::durable::store::{Change, OnKey, Outcome, Part, Position, codec};
@@ -193,7 +194,7 @@ impl<'a> Group<'a> {
     /// Removes a timer that was found, with everything that leads to it.
     fn remove(&mut self, id: DurableId, found: &Living) -> Result<(), ReadError> {
         // Another one has the key where this one is damaged.
-        if let Ok(Some(key)) = codec::key_of(&found.value.bytes)
+        if let Some(key) = key_of_record(&found.value.bytes)
             && self.holder(key)? == Some(id)
         {
             self.rows.insert((Space::Index, key_of_holder(self.shard, key)), None);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use fjall::Slice;
 
 use crate::durable::store::codec::{self, DecodeError, Input, put_number, put_text};
-use crate::durable::store::{Claim, Counts, Found, Part, Position};
+use crate::durable::store::{Claim, Counts, Found, LONGEST_KEY, Part, Position};
 use crate::durable::{DueTime, DurableId};
 
 /// The format that this version writes, and the newest it reads.
@@ -291,8 +291,17 @@ pub(super) fn read_record(
     } else {
         (None, value)
     };
-    let record = codec::decode_named(at.id, at.due, body, name)?.into();
-    Ok(Found { record, part, grave })
+    let record = codec::decode_named(at.id, at.due, body, name)?;
+    // The index has no longer ones, and the database panics over one that is much longer.
+    if record.key.as_ref().is_some_and(|key| key.len() > LONGEST_KEY) {
+        return Err(DecodeError::Impossible("key"));
+    }
+    Ok(Found { record: record.into(), part, grave })
+}
+
+/// The idempotency key in the value, or its first piece, of a timer that is pending or parked.
+pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
+    codec::key_of(value).ok().flatten().filter(|key| key.len() <= LONGEST_KEY)
 }
 
 /// The key of a piece of a long value.

@@ -19,6 +19,8 @@ mod engine;
 mod faults;
 mod group;
 mod holders;
+#[cfg(test)]
+mod hostile;
 mod journals;
 mod layout;
 mod modes;
@@ -552,8 +554,9 @@ impl TimerStore for EmbeddedStore {
         let claims = self.prefixed(Space::State, &claims_of(shard))?;
         let engine = self.engine()?.clone();
         let read = |(key, row): (fjall::Slice, fjall::Slice)| {
-            let value = join((Space::State, &key), row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
+            // First, since the keys of pieces are longer than this one, and those of the database are not of any length.
             let (_, number) = read_key_of_claim(&key).ok_or(ReadError::Damaged)?;
+            let value = join((Space::State, &key), row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
             Ok(read_claim(number, &value.bytes)?)
         };
         let claims = claims.into_iter().map(read).collect::<Result<_, _>>().map_err(|error| self.unreadable(error))?;
