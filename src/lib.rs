@@ -13,6 +13,8 @@ pub mod engine;
 pub mod inspector;
 #[cfg(feature = "actix")]
 pub mod metrics;
+#[cfg(feature = "actix")]
+mod shown;
 pub mod timing;
 
 #[cfg(feature = "actix")]

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use super::secret::{Secret, unguessable};
+use crate::shown::Shown;
 use crate::timing::Key;
 
 /// Names one timer, in this process and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
@@ -37,7 +38,7 @@ pub struct TimerId(Uuid);
 #[non_exhaustive]
 pub enum ParseTimerIdError {
     /// Not a UUID at all.
-    #[error("not a timer id: {0}")]
+    #[error("not a timer id: {}", Shown(.0))]
     NotAUuid(#[from] uuid::Error),
     /// A UUID of another kind, so certainly not made by this crate.
     #[error("not a timer id: {0} is a UUID of another version, timer ids are of version 8")]

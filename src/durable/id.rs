@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::due_time::DueTime;
 use crate::actor::secret::unguessable;
+use crate::shown::Shown;
 
 /// Names one durable timer, in all processes and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
 ///
@@ -31,7 +32,7 @@ pub struct DurableId(Uuid);
 #[non_exhaustive]
 pub enum ParseDurableIdError {
     /// Not a UUID at all.
-    #[error("not the id of a durable timer: {0}")]
+    #[error("not the id of a durable timer: {}", Shown(.0))]
     NotAUuid(#[from] uuid::Error),
     /// A UUID of another kind, so certainly not made by this crate.
     #[error("not the id of a durable timer: {0} is a UUID of another version, such ids are of version 8")]

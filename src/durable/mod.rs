@@ -10,8 +10,7 @@
 //! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for an actor that lives now.
 //! 5. `horizon`: the near future in the wheel; `dispatcher`: from a record that is due to a handler that has ended, in `lines`.
 //! 6. [`DurableTimers`] (`timers`, set up by `builder`): what can be asked, with `request`, `options`, `key` and `scheduling`; as
-//!    `messages`, and from a `context`. `view`: what can be seen, `error`: what can go wrong; `shown`: text
-//!    from outside, in errors and logs.
+//!    `messages`, and from a `context`. `view`: what can be seen, `error`: what can go wrong.
 //!
 //! Stores and ledger know nothing of actix, and read no clock: times of day are arguments.
 
@@ -35,7 +34,6 @@ mod record;
 mod request;
 mod routes;
 mod scheduling;
-mod shown;
 pub mod store;
 mod timers;
 mod trace;

@@ -6,7 +6,7 @@ use super::id::DurableId;
 use super::message::DecodeError;
 use super::record::Record;
 #[cfg(feature = "tracing")]
-use super::shown::Shown;
+use crate::shown::Shown;
 
 #[cfg(feature = "tracing")]
 pub(super) fn undecodable(record: &Record, error: &DecodeError) {

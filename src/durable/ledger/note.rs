@@ -59,7 +59,7 @@ impl Note {
     pub(crate) fn say(&self) {
         use tracing::{error, info, warn};
 
-        use crate::durable::shown::Shown;
+        use crate::shown::Shown;
 
         const TARGET: &str = "actix_timers";
         match self {

@@ -30,6 +30,7 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
         Some(above) if !above.as_os_str().is_empty() => fs::create_dir_all(above)?,
         _ => {}
     }
+    #[cfg_attr(not(unix), allow(unused_mut, reason = "there are no modes to set"))]
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, unix::DIRECTORY);

@@ -54,7 +54,7 @@ pub(super) fn examine(journal: impl Read + Seek) -> io::Result<State> {
 }
 
 /// Reads one group, and answers its sequence number if a whole one was there.
-pub(in super::super) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
+pub(crate) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
     match read_group(input) {
         Ok(sequence) => Ok(sequence),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
