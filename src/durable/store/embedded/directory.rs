@@ -126,10 +126,11 @@ impl Directory {
         let file = modes::tighten(path).and_then(|()| modes::open_or_create(&path.join(LOCK_FILE)));
         let file = file.map_err(|error| unreadable(path, &error))?;
         #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
-        let mut result = file.try_lock();
+        let try_lock = || file.try_lock();
+        let mut result = try_lock();
         let place = path.canonicalize().map_err(|error| unreadable(path, &error))?;
         if matches!(result, Err(TryLockError::WouldBlock)) && holders::wait(&place) {
-            result = file.try_lock();
+            result = try_lock();
         }
         match result {
             Ok(()) => Ok(Self { path: path.to_owned(), lock: file, holder: Holder::new(place) }),
