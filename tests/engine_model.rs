@@ -509,7 +509,7 @@ impl Run {
                 timer.deadline = deadline;
                 timer.state = TimerState::Waiting;
                 let due = Duration::from_millis(deadline);
-                self.engine.set_due(key, due);
+                self.engine.set_due(key, due, Duration::ZERO);
                 timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
                 if std::mem::take(&mut timer.is_guest) {
                     timer.owner = None;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::{Context, Handler, Message};
-use tokio::time::Instant;
 
 use super::error::ScheduleError;
 use super::id::TimerId;
 use super::intake::Intake;
 use super::options::TimerOptions;
+use super::request_time::RequestTime;
 use super::target::Target;
 use super::timer_actor::TimerActor;
 
@@ -68,7 +68,7 @@ where
 }
 
 pub(super) enum Time {
-    After { delay: Duration, requested: Instant },
+    After { delay: Duration, requested: RequestTime },
     At(SystemTime),
 }
 
@@ -89,7 +89,7 @@ where
 
     /// Adds a message to be delivered to `target` after `delay`, counted from now.
     pub fn after(&mut self, target: impl Into<Target<M>>, delay: Duration, message: M) -> &mut Self {
-        let time = Time::After { delay, requested: Instant::now() };
+        let time = Time::After { delay, requested: RequestTime::now() };
         self.add(target.into(), time, message)
     }
 

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::alarm::Alarms;
 use super::manual_clock::ManualClock;
+use super::request_time::RequestTime;
 
 /// A future that is ready when the clock has reached the time it was made for.
 pub type Alarm = Pin<Box<dyn Future<Output = ()>>>;
@@ -29,6 +30,12 @@ pub trait Clock: Send + Sync + 'static {
     /// How much time of this clock has passed since `instant`, which was taken from tokio's clock: how long a request
     /// has waited in a mailbox.
     fn since(&self, instant: Instant) -> Duration;
+
+    /// How much time of this clock has passed since a request was made. [`since`](Self::since) its
+    /// [instant](RequestTime::instant) unless implemented. A clock that is built on a manual one passes the question on.
+    fn since_request(&self, made: RequestTime) -> Duration {
+        self.since(made.instant())
+    }
 
     /// A future that is ready once [`now`](Self::now) is not before `time`. It may be ready late, never early.
     fn alarm(&self, time: Duration) -> Alarm;
@@ -63,6 +70,10 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn since(&self, instant: Instant) -> Duration {
         (**self).since(instant)
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        (**self).since_request(made)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {
@@ -111,6 +122,10 @@ impl<C: Clock> Clock for Forward<C> {
 
     fn since(&self, instant: Instant) -> Duration {
         self.clock.since(instant)
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        self.clock.since_request(made)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -42,7 +42,7 @@ where
         let clock = &self.service.clock;
         let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
             let when = match time {
-                Time::After { delay, requested } => When::After { delay, waited: clock.since(requested) },
+                Time::After { delay, requested } => When::After { delay, waited: clock.since_request(requested) },
                 Time::At(at) => When::At(at),
             };
             (when, options, target, message)

@@ -1,5 +1,6 @@
 //! A clock for tests, which moves only when told.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::clock::{Alarm, Clock};
+use super::request_time::RequestTime;
 use super::settling;
 
 /// A clock that moves only when told, for tests.
@@ -77,6 +79,40 @@ struct Hands {
     sleepers: Vec<Sleeper>,
     /// Alarms made so far.
     alarms: u64,
+    /// The steps before which requests were made, oldest first; at most [`STEPS_KEPT`].
+    steps: VecDeque<Step>,
+}
+
+/// How many steps a clock remembers. A request made before more steps than that, each with requests of its own, counts from
+/// the oldest step remembered: late, and never early.
+const STEPS_KEPT: usize = 1 << 16;
+
+/// A movement of the hands.
+#[derive(Debug)]
+struct Step {
+    /// The requests with smaller numbers were made before it.
+    requests: u64,
+    /// What the clock showed before it.
+    from: Duration,
+}
+
+impl Hands {
+    fn step(&mut self, by: Duration) {
+        let requests = RequestTime::next_number();
+        if self.steps.back().is_none_or(|last| last.requests < requests) {
+            if self.steps.len() == STEPS_KEPT {
+                self.steps.pop_front();
+            }
+            self.steps.push_back(Step { requests, from: self.now });
+        }
+        self.now = self.now.saturating_add(by);
+    }
+
+    /// What the clock showed when a request was made.
+    fn shown_at(&self, made: RequestTime) -> Duration {
+        let later = self.steps.partition_point(|step| step.requests <= made.number());
+        self.steps.get(later).map_or(self.now, |step| step.from)
+    }
 }
 
 /// An alarm that has not rung.
@@ -95,7 +131,9 @@ impl ManualClock {
 
     /// A clock at time zero, whose wall clock shows `wall`.
     pub fn starting_at(wall: impl Into<SystemTime>) -> Self {
-        let hands = Hands { now: Duration::ZERO, wall: wall.into(), sleepers: Vec::new(), alarms: 0 };
+        RequestTime::start_numbering();
+        let (sleepers, steps) = (Vec::new(), VecDeque::new());
+        let hands = Hands { now: Duration::ZERO, wall: wall.into(), sleepers, alarms: 0, steps };
         Self { hands: Arc::new(Mutex::new(hands)) }
     }
 
@@ -130,7 +168,7 @@ impl ManualClock {
     /// Nothing happens in between, as after a process was stopped for so long: what was due meanwhile is late.
     pub fn jump(&self, by: Duration) {
         let mut hands = self.hands();
-        hands.now = hands.now.saturating_add(by);
+        hands.step(by);
         hands.wall = hands.wall.checked_add(by).unwrap_or_else(|| end_of_time(hands.wall));
         let now = hands.now;
         let woken: Vec<Sleeper> = hands.sleepers.extract_if(.., |sleeper| sleeper.time <= now).collect();
@@ -183,8 +221,13 @@ impl Clock for ManualClock {
     }
 
     fn since(&self, _: Instant) -> Duration {
-        // Time stands still between two movements of the hands, so a request waits no time in a mailbox.
+        // No real time passes on this clock. How long a request has waited shows in its number.
         Duration::ZERO
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        let hands = self.hands();
+        hands.now.saturating_sub(hands.shown_at(made))
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

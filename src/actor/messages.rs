@@ -7,11 +7,11 @@ use std::{fmt, iter, vec};
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message, MessageResult};
-use tokio::time::Instant;
 
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::id::TimerId;
 use super::options::TimerOptions;
+use super::request_time::RequestTime;
 use super::service::{Service, When};
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -52,7 +52,7 @@ where
     id: Cell<Option<TimerId>>,
     target: Target<M>,
     delay: Duration,
-    requested: Instant,
+    requested: RequestTime,
     options: Option<Box<TimerOptions>>,
     message: M,
 }
@@ -64,7 +64,14 @@ where
 {
     /// A request to deliver `message` to `target` after `delay`.
     pub fn new(target: impl Into<Target<M>>, delay: Duration, message: M) -> Self {
-        Self { id: Cell::new(None), target: target.into(), delay, requested: Instant::now(), options: None, message }
+        Self {
+            id: Cell::new(None),
+            target: target.into(),
+            delay,
+            requested: RequestTime::now(),
+            options: None,
+            message,
+        }
     }
 
     /// The same request with options.
@@ -142,14 +149,14 @@ pub struct Reschedule {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NewDeadline {
-    After { delay: Duration, requested: Instant },
+    After { delay: Duration, requested: RequestTime },
     At(SystemTime),
 }
 
 impl Reschedule {
     /// A request to let the timer be due `delay` from now instead.
     pub fn after(id: TimerId, delay: Duration) -> Self {
-        Self { id, to: NewDeadline::After { delay, requested: Instant::now() } }
+        Self { id, to: NewDeadline::After { delay, requested: RequestTime::now() } }
     }
 
     /// A request to let the timer be due when the wall clock shows `at` instead.
@@ -255,7 +262,7 @@ where
 
     fn handle(&mut self, request: ScheduleAfter<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        let waited = self.service().clock.since(request.requested);
+        let waited = self.service().clock.since_request(request.requested);
         let when = When::After { delay: request.delay, waited };
         let ScheduleAfter { id, target, options, message, .. } = request;
         let answer = match options {
@@ -304,7 +311,7 @@ impl Handler<Reschedule> for TimerActor {
         self.take_in(1, ctx);
         let clock = &self.service().clock;
         MessageResult(reschedule(request.id, || match request.to {
-            NewDeadline::After { delay, requested } => When::After { delay, waited: clock.since(requested) },
+            NewDeadline::After { delay, requested } => When::After { delay, waited: clock.since_request(requested) },
             NewDeadline::At(at) => When::At(at),
         }))
     }

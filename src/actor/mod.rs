@@ -18,7 +18,8 @@
 //! Around that: `options` is what can be wanted of a timer besides its time, `selection` is about many timers at a time
 //! (those of an actor, `actor_id`, or of a `filter`), `guard` cancels when it is dropped, `builder` sets a timer actor up, from a `config` if need be,
 //! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `place` says where a timer is and why, `dead_letter` what is told
-//! of messages that were lost, `error` what can be answered. `manual_clock`, `settling` and `testing` are for tests in
+//! of messages that were lost, `error` what can be answered. `request_time` notes when a
+//! request was made. `manual_clock`, `settling` and `testing` are for tests in
 //! virtual time.
 
 mod actor_id;
@@ -47,6 +48,7 @@ mod options;
 mod periodic;
 mod place;
 mod registry;
+mod request_time;
 mod scrape;
 pub(crate) mod secret;
 mod selection;
@@ -84,6 +86,7 @@ pub use messages::{Cancel, GetTimer, Inspect, Reschedule, ScheduleAfter, Schedul
 pub use options::{ContextTimer, TargetTimer, TimerOptions};
 pub use periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
 pub use place::TimerPlace;
+pub use request_time::RequestTime;
 pub use scrape::scrape;
 pub use selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
 pub use source::MessageSource;

@@ -5,13 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 use actix::{Context, Handler, Message};
-use tokio::time::Instant;
 
 use super::error::ScheduleError;
 use super::every::Every;
 use super::id::TimerId;
 use super::messages::{Answer, fixed};
 use super::options::TimerOptions;
+use super::request_time::RequestTime;
 use super::service::Course;
 use super::source::MessageSource;
 use super::target::Target;
@@ -93,7 +93,7 @@ where
     id: Cell<Option<TimerId>>,
     target: Target<M>,
     every: Every,
-    requested: Instant,
+    requested: RequestTime,
     options: TimerOptions,
     source: MessageSource<M>,
 }
@@ -104,7 +104,7 @@ where
     M::Result: Send,
 {
     fn new(target: Target<M>, every: Every, source: MessageSource<M>) -> Self {
-        Self { id: Cell::new(None), target, every, requested: Instant::now(), options: TimerOptions::new(), source }
+        Self { id: Cell::new(None), target, every, requested: RequestTime::now(), options: TimerOptions::new(), source }
     }
 
     fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,7 +124,7 @@ impl TimerActor {
         M::Result: Send,
     {
         self.take_in(1, ctx);
-        let waited = self.service().clock.since(request.requested);
+        let waited = self.service().clock.since_request(request.requested);
         let course = course(request.every, waited);
         let answer =
             self.service().repeat_for(course, request.id.get(), &request.options, request.target, request.source);

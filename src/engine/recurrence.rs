@@ -84,11 +84,13 @@ const TOLERANCE: Duration = Duration::from_millis(20);
 pub struct Recurrence {
     rhythm: Rhythm,
     /// When the present repetition is due.
-    pub(super) due: Duration,
+    due: Duration,
+    /// How long before the origin of the clock that was, if it was, in nanoseconds: `due` is zero then.
+    before_origin: u64,
     /// The time of day that the present repetition was set to, if it was.
     wall: Option<Duration>,
-    /// Deliveries to come.
-    left: Option<u64>,
+    /// Deliveries to come; [`ENDLESS`] if there is no end.
+    left: u64,
     until: Option<Duration>,
     /// How much later than it is due a repetition may be.
     slack: Duration,
@@ -98,16 +100,41 @@ pub struct Recurrence {
     asked: Option<Next>,
 }
 
+/// As many deliveries as there will ever be.
+const ENDLESS: u64 = u64::MAX;
+
 impl Recurrence {
     /// A timer that repeats for ever, and is due at `due` for the first time.
     pub const fn new(rhythm: Rhythm, due: Duration) -> Self {
-        Self { rhythm, due, wall: None, left: None, until: None, slack: Duration::ZERO, planned: None, asked: None }
+        Self {
+            rhythm,
+            due,
+            before_origin: 0,
+            wall: None,
+            left: ENDLESS,
+            until: None,
+            slack: Duration::ZERO,
+            planned: None,
+            asked: None,
+        }
+    }
+
+    /// The first repetition was due so long before the origin of the clock, if it is due at zero: the grid begins there.
+    #[must_use]
+    pub fn before_origin(self, by: Duration) -> Self {
+        let before_origin = if self.due.is_zero() { by } else { Duration::ZERO };
+        Self { before_origin: u64::try_from(before_origin.as_nanos()).unwrap_or(u64::MAX), ..self }
+    }
+
+    /// Moves the present repetition.
+    pub(super) fn set_due(&mut self, due: Duration, before_origin: Duration) {
+        *self = Self { due, ..*self }.before_origin(before_origin);
     }
 
     /// It is delivered so many times.
     #[must_use]
     pub const fn times(self, left: u64) -> Self {
-        Self { left: Some(left), ..self }
+        Self { left, ..self }
     }
 
     /// No repetition is due after this time of day.
@@ -127,7 +154,8 @@ impl Recurrence {
         if self.slack.is_zero() {
             return first;
         }
-        coalesce(first, tick.round_down(self.due.saturating_add(self.slack)))
+        let slack = self.slack.saturating_sub(self.behind());
+        coalesce(first, tick.round_down(self.due.saturating_add(slack)))
     }
 
     /// The first repetition is set to this time of day.
@@ -156,17 +184,17 @@ impl Recurrence {
 
     /// Whether the present repetition is the last.
     pub fn is_last(&self) -> bool {
-        self.left == Some(1)
+        self.left == 1
     }
 
     /// Whether it ends before its first repetition is due.
     pub fn is_empty(&self, now: Now) -> bool {
-        self.left == Some(0) || self.is_after_end(self.due, now, Duration::ZERO)
+        self.left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
     }
 
     /// Whether the present repetition, which is due, is after the end after all: the wall clock was stepped.
     pub fn is_over(&self, now: Now) -> bool {
-        self.is_after_end(self.due, now, TOLERANCE)
+        self.is_after_end(self.due, self.behind(), now, TOLERANCE)
     }
 
     /// What comes next if the present repetition is delivered now. `until_handled`: the end of its handler will be known.
@@ -175,9 +203,9 @@ impl Recurrence {
         if self.is_last() {
             return Next::Never;
         }
-        let Some(due) = self.due_after(now) else { return Next::Never };
+        let Some((due, behind)) = self.due_after(now) else { return Next::Never };
         match self.rhythm {
-            _ if self.is_after_end(due, now, Duration::ZERO) => Next::Never,
+            _ if self.is_after_end(due, behind, now, Duration::ZERO) => Next::Never,
             Rhythm::FixedDelay { .. } if until_handled => Next::AfterHandler,
             _ => Next::At { due, wall: None },
         }
@@ -214,38 +242,57 @@ impl Recurrence {
 
     /// The present repetition has been delivered: what comes next.
     pub(super) fn advance(&mut self) -> Next {
-        let next = self.asked.take().or(self.planned.take()).unwrap_or(Next::Never);
+        let asked = self.asked.take();
+        let behind = if asked.is_none() { self.behind_next() } else { Duration::ZERO };
+        let next = asked.or(self.planned.take()).unwrap_or(Next::Never);
         if self.is_last() {
             return Next::Never;
         }
-        self.left = self.left.map(|left| left.saturating_sub(1));
+        if self.left != ENDLESS {
+            self.left = self.left.saturating_sub(1);
+        }
         if let Next::At { due, wall } = next {
-            (self.due, self.wall) = (due, wall);
+            self.set_due(due, behind);
+            self.wall = wall;
         }
         next
     }
 
     /// The handler is done that the present repetition was to be counted from.
     pub(super) fn begin_again(&mut self, now: Now) -> Next {
-        let Some(due) = self.due_after(now) else { return Next::Never };
-        self.due = due;
-        if self.is_after_end(due, now, Duration::ZERO) { Next::Never } else { Next::At { due, wall: None } }
+        let Some((due, behind)) = self.due_after(now) else { return Next::Never };
+        self.set_due(due, behind);
+        if self.is_after_end(due, behind, now, Duration::ZERO) { Next::Never } else { Next::At { due, wall: None } }
     }
 
-    fn due_after(&self, now: Now) -> Option<Duration> {
+    /// When the next repetition is due, and how long before the origin of the clock that was, if it was.
+    fn due_after(&self, now: Now) -> Option<(Duration, Duration)> {
         match self.rhythm {
-            // One that was moved to a time of day may come before the monotonic clock says so.
             Rhythm::FixedRate { period, missed } => {
-                Some(next_on_grid(self.due.min(now.time), period, missed, now.time))
+                // Reckoned on a clock whose origin is so much earlier.
+                let behind = self.behind();
+                // One that was moved to a time of day may come before the monotonic clock says so.
+                let next = next_on_grid(self.due.min(now.time), period, missed, now.time.saturating_add(behind));
+                Some((next.saturating_sub(behind), behind.saturating_sub(next)))
             }
-            Rhythm::FixedDelay { period } => Some(now.time.saturating_add(period)),
+            Rhythm::FixedDelay { period } => Some((now.time.saturating_add(period), Duration::ZERO)),
             Rhythm::Calendar => None,
         }
     }
 
-    fn is_after_end(&self, due: Duration, now: Now, tolerance: Duration) -> bool {
+    /// How long before the origin of the clock the present repetition was due.
+    const fn behind(&self) -> Duration {
+        Duration::from_nanos(self.before_origin)
+    }
+
+    /// The same of the next one on the grid.
+    fn behind_next(&self) -> Duration {
+        self.behind().saturating_sub(self.period().unwrap_or(Duration::MAX))
+    }
+
+    fn is_after_end(&self, due: Duration, behind: Duration, now: Now, tolerance: Duration) -> bool {
         let (Some(until), Some(wall)) = (self.until, now.wall) else { return false };
-        time_of_day(due, now.time, wall) > until.saturating_add(tolerance)
+        time_of_day(due, now.time.saturating_add(behind), wall) > until.saturating_add(tolerance)
     }
 }
 

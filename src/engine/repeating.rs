@@ -66,10 +66,11 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// The timer was moved to this time, which its deadline is rounded from: it goes on from there.
-    pub fn set_due(&mut self, key: Key, due: Duration) {
+    /// The timer was moved to this time, which its deadline is rounded from: it goes on from there. A time
+    /// [before the origin](Recurrence::before_origin) of the clock is zero, and so long before it.
+    pub fn set_due(&mut self, key: Key, due: Duration, before_origin: Duration) {
         if let Some(recurrence) = self.recurrence_mut(key) {
-            recurrence.due = due;
+            recurrence.set_due(due, before_origin);
         }
     }
 

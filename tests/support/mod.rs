@@ -28,8 +28,8 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelOutcome, Clock, ManualClock, ScheduleAfter, ScheduleError, SystemClock, Target, TimerActorBuilder,
-    TimerContext, TimerId, Timers,
+    Alarm, CancelOutcome, Clock, ManualClock, RequestTime, ScheduleAfter, ScheduleError, SystemClock, Target,
+    TimerActorBuilder, TimerContext, TimerId, Timers,
 };
 
 pub(crate) use listener::{Listener, letters, listen};
@@ -500,6 +500,10 @@ impl Clock for WatchedClock {
 
     fn since(&self, instant: tokio::time::Instant) -> Duration {
         self.hands.since(instant)
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        self.hands.since_request(made)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

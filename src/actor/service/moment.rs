@@ -34,10 +34,30 @@ pub(super) struct Moment {
 /// When a message is wanted, on the clock of the service.
 pub(super) struct Wanted {
     pub(super) time: Duration,
+    /// How long before the origin of the clock it was, if it was: `time` is zero then. Such are requests older than the
+    /// clock.
+    pub(super) before_origin: Duration,
     /// The time of day, as a duration since the Unix epoch.
     pub(super) wall: Option<Duration>,
     /// How far away it is.
     delay: Duration,
+}
+
+impl Wanted {
+    /// `delay` after a request that was made so long before the origin of the clock.
+    #[cold]
+    fn after_a_request_before_origin(before_origin: Duration, delay: Duration) -> Self {
+        let mut wanted = Self { time: Duration::ZERO, before_origin, wall: None, delay };
+        wanted.put_off(delay);
+        wanted
+    }
+
+    /// Later by so much; not the time of day.
+    pub(super) fn put_off(&mut self, by: Duration) {
+        let from_origin = by.saturating_sub(self.before_origin);
+        self.before_origin = self.before_origin.saturating_sub(by);
+        self.time = self.time.saturating_add(from_origin);
+    }
 }
 
 impl Service {
@@ -48,13 +68,18 @@ impl Service {
     #[inline(always)]
     pub(super) fn wanted(&self, now: Duration, when: When) -> Wanted {
         match when {
-            When::After { delay, waited } => {
-                Wanted { time: now.saturating_sub(waited).saturating_add(delay), wall: None, delay }
-            }
+            When::After { delay, waited } => match now.checked_sub(waited) {
+                Some(requested) => {
+                    let time = requested.saturating_add(delay);
+                    Wanted { time, before_origin: Duration::ZERO, wall: None, delay }
+                }
+                None => Wanted::after_a_request_before_origin(waited.saturating_sub(now), delay),
+            },
             When::At(at) => {
                 let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
                 let wall = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                Wanted { time: now.saturating_add(delay), wall: Some(wall), delay }
+                let time = now.saturating_add(delay);
+                Wanted { time, before_origin: Duration::ZERO, wall: Some(wall), delay }
             }
         }
     }

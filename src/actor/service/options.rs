@@ -145,12 +145,13 @@ impl Service {
         let mut wanted = self.wanted(now, when);
         if !options.jitter.is_zero() {
             let later = jitter(options.jitter, self.random.next());
-            wanted.time = wanted.time.saturating_add(later);
+            wanted.put_off(later);
             wanted.wall = wanted.wall.map(|wall| wall.saturating_add(later));
         }
         let mut moment = self.moment_of(now, &wanted);
         if !options.slack.is_zero() {
-            let last = self.tick.round_down(wanted.time.saturating_add(options.slack));
+            let slack = options.slack.saturating_sub(wanted.before_origin);
+            let last = self.tick.round_down(wanted.time.saturating_add(slack));
             moment.deadline = coalesce(moment.deadline, last);
         }
         moment

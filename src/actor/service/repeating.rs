@@ -179,8 +179,10 @@ impl Service {
         }
         let rhythm = if is_delay { Rhythm::FixedDelay { period } } else { Rhythm::FixedRate { period, missed } };
         let delay = first_after.unwrap_or(period).saturating_add(later);
-        let moment = self.moment_at(now, When::After { delay, waited });
-        let mut recurrence = Recurrence::new(rhythm, moment.due).slack(options.slack);
+        let wanted = self.wanted(now, When::After { delay, waited });
+        let moment = self.moment_of(now, &wanted);
+        let mut recurrence =
+            Recurrence::new(rhythm, wanted.time).before_origin(wanted.before_origin).slack(options.slack);
         if let Some(times) = times {
             recurrence = recurrence.times(times);
         }

@@ -222,7 +222,9 @@ impl Service {
 
     /// Moves a timer of this service.
     pub(crate) fn reschedule(&self, id: TimerId, when: When) -> RescheduleOutcome {
-        let moment = self.moment_at(self.clock.now(), when);
+        let now = self.clock.now();
+        let wanted = self.wanted(now, when);
+        let moment = self.moment_of(now, &wanted);
         let mut core = self.core();
         let key = match self.find(&core, id) {
             Ok(key) => key,
@@ -234,7 +236,7 @@ impl Service {
             core.engine.ask_next(key, Next::At { due: moment.due, wall: moment.wall });
             return reason.into();
         }
-        core.engine.set_due(key, moment.due);
+        core.engine.set_due(key, wanted.time, wanted.before_origin);
         let makes_room = was_posted && core.recall(key);
         if let Some(wall) = moment.wall {
             core.engine.set_wall_time(key, wall);
