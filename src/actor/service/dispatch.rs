@@ -233,16 +233,18 @@ where
     M::Result: Send,
 {
     let core = &mut *guard;
-    let Some(Lined { target, message, .. }) = core.lanes.take::<Lined<M>>(due.payload) else { return (guard, true) };
     let id = service.id_for_letter(core, due.key);
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
-    let kept = line.take_sender::<M>();
-    let recipient = kept.or_else(|| target.open()).filter(Recipient::connected);
-    let Some(recipient) = recipient else {
-        core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
-        drop(guard);
-        aftermath(id, due.deadline, STOPPED, Some(message), target).see_to(service);
-        return (service.core(), true);
+    let Some(Lined { target, message, .. }) = core.lanes.take::<Lined<M>>(due.payload) else { return (guard, true) };
+    let recipient = match line.take_sender::<M>().or_else(|| target.open()) {
+        Some(recipient) if recipient.connected() => recipient,
+        closed => {
+            core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
+            drop(guard);
+            // The sender that was kept may be the last address.
+            aftermath(id, due.deadline, STOPPED, Some(message), (target, closed)).see_to(service);
+            return (service.core(), true);
+        }
     };
     if !line.has_request {
         line.has_request = true;

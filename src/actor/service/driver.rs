@@ -253,7 +253,7 @@ impl Service {
     /// Something has come into the inbox of `owner`: who is to be woken for it.
     fn call_inbox(&self, core: &mut Core, owner: OwnerId, now: Duration, hand: Hand) -> Option<Waker> {
         let card = core.engine.owner_mut(owner)?;
-        let waker = if card.bell.ring() { card.waker.clone() } else { None };
+        let waker = if card.bell.ring() { card.waker.take() } else { None };
         let (is_away, is_watched) = (card.away, card.watched);
         if !card.lags {
             core.note_waiting(owner);

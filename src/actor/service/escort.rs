@@ -169,11 +169,11 @@ impl Service {
         let landed = core.land_repetition(escort.key, ending);
         let publish = core.published.ask_to_publish();
         let mut waker = None;
-        match core.engine.owner(owner) {
+        match core.engine.owner_mut(owner) {
             Some(card) if card.away => core.away.push(owner),
             Some(card) => {
                 card.bell.ring();
-                waker.clone_from(&card.waker);
+                waker = card.waker.take();
             }
             None => {}
         }

@@ -48,7 +48,7 @@ const MESSAGES_PER_POLL: usize = 64;
 
 /// What the service knows about an owner.
 pub(crate) struct OwnerCard {
-    /// Wakes the actor's context; none until its inbox has been polled.
+    /// Wakes the actor's context; none until its inbox has been polled, and from a wake to the next poll.
     pub(crate) waker: Option<Waker>,
     /// Rings when something is due, or may be.
     pub(crate) bell: Arc<Bell>,
@@ -258,16 +258,24 @@ impl Inbox {
 
     /// Nothing to do until the service calls: looks whether that is so, and if not, says how to be called.
     fn rest(&mut self, cx: &Context<'_>) -> bool {
-        if !self.bell.has_rung() && self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if !self.bell.has_rung() && is_known {
             return true;
         }
-        self.waker = Some(cx.waker().clone());
+        if !is_known {
+            self.waker = Some(cx.waker().clone());
+        }
+        // A waker is foreign code: none is cloned or dropped under the lock.
+        let mut waker = self.waker.clone();
         let mut core = self.service.core();
         if let Some(card) = core.engine.owner_mut(self.owner) {
             card.bell.silence();
-            card.waker.clone_from(&self.waker);
+            std::mem::swap(&mut card.waker, &mut waker);
         }
-        core.engine.inbox_len(self.owner) == 0 && !core.escorts.contains_key(&self.owner)
+        let rests = core.engine.inbox_len(self.owner) == 0 && !core.escorts.contains_key(&self.owner);
+        drop(core);
+        drop(waker);
+        rests
     }
 }
 
@@ -371,15 +379,17 @@ impl Drop for Inbox {
         self.pair.inbox.set(false);
         let mut core = self.service.core();
         let left = self.left;
+        let mut waker = None;
         if let Some(card) = core.engine.owner_mut(self.owner) {
             card.present = false;
             card.away = left;
-            card.waker = None;
+            waker = card.waker.take();
         }
         if left {
             core.away.push(self.owner);
         }
         drop(core);
+        drop(waker);
         if left {
             self.service.driver.wake();
         } else if !self.pair.spare.get() {

@@ -31,6 +31,8 @@ mod dispatch;
 pub(crate) mod driver;
 pub(crate) mod errand;
 pub(crate) mod escort;
+#[cfg(test)]
+mod foreign_code;
 pub(crate) mod inbox;
 pub(crate) mod laggards;
 mod lanes;
@@ -294,6 +296,12 @@ impl Service {
     /// Locks. A panic of user code cannot leave the core half changed, since none runs under the lock.
     pub(crate) fn core(&self) -> Guard<'_> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the core is locked at this moment.
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        matches!(self.core.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// The right to take a turn; `None` if another thread is taking one.
