@@ -9,6 +9,7 @@ use actix::{Actor, ArbiterHandle};
 use super::clock::{Clock, Forward, SystemClock};
 use super::error::BuildError;
 use super::mailbox_policy::MailboxPolicy;
+use super::registry;
 use super::secret::Secret;
 use super::service::{Service, Settings, directory};
 use super::timer_actor::TimerActor;
@@ -210,7 +211,10 @@ impl TimerActorBuilder {
         Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
     }
 
-    /// Builds the actor and starts it on the arbiter of this thread.
+    /// Builds the actor and starts it on the arbiter of this thread, for those who use its [`Timers`]. Contexts do not:
+    /// they use the one that is [installed](Self::install). If this one has a [clock](Self::clock) of its own and none is
+    /// installed, timers of contexts are refused ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled))
+    /// instead of running on the system clock.
     ///
     /// # Errors
     /// [`BuildError`] if a value is out of range or no actix system runs on this thread.
@@ -219,6 +223,7 @@ impl TimerActorBuilder {
         let timers = self.start_on(&arbiter)?;
         // The actor starts when the arbiter comes to it; other threads may ask for the time before that.
         timers.service().clock.started();
+        registry::note_started(timers.service());
         Ok(timers)
     }
 

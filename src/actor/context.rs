@@ -66,8 +66,8 @@ where
     /// long for the clock is never over.
     ///
     /// # Errors
-    /// [`ScheduleError`] hands the message back: the capacity is used up, the timer actor was drained, or no actix
-    /// system runs on this thread.
+    /// [`ScheduleError`] hands the message back: the capacity is used up, the timer actor was drained, no actix system runs
+    /// on this thread, or a timer actor with a clock of its own was started here and none installed.
     fn schedule_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
     where
         A: Handler<M>,
@@ -341,7 +341,7 @@ where
     M::Result: Send,
 {
     match registry::seat(ctx) {
-        Some((service, owner)) => service.schedule_own::<A, M>(when, owner, message),
-        None => Err(ScheduleError::NoSystem { message }),
+        Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, message),
+        Err(no_timers) => Err(no_timers.refuse(message)),
     }
 }

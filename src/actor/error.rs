@@ -32,6 +32,16 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
+    /// A timer actor with a clock of its own was started on this arbiter, but none is installed: the timers of a context
+    /// would run on the system clock.
+    #[error(
+        "a timer actor with a clock of its own runs on this arbiter, but none is installed for contexts: build it with \
+         `TimerActorBuilder::install` instead of `start`, or install another one for contexts"
+    )]
+    NotInstalled {
+        /// The message that was not scheduled.
+        message: M,
+    },
     /// The id given with the request belongs to a pending timer.
     #[error("a timer with the id {id} is pending already: send each request once")]
     DuplicateId {
@@ -61,6 +71,7 @@ impl<M> ScheduleError<M> {
             Self::CapacityReached { message, .. }
             | Self::Stopped { message }
             | Self::NoSystem { message }
+            | Self::NotInstalled { message }
             | Self::DuplicateId { message, .. }
             | Self::ZeroPeriod { message }
             | Self::NeverDue { message } => message,
@@ -75,6 +86,7 @@ impl<M> ScheduleError<M> {
             }
             Self::Stopped { message } => ScheduleError::Stopped { message: wrap(message) },
             Self::NoSystem { message } => ScheduleError::NoSystem { message: wrap(message) },
+            Self::NotInstalled { message } => ScheduleError::NotInstalled { message: wrap(message) },
             Self::DuplicateId { id, message } => ScheduleError::DuplicateId { id, message: wrap(message) },
             Self::ZeroPeriod { message } => ScheduleError::ZeroPeriod { message: wrap(message) },
             Self::NeverDue { message } => ScheduleError::NeverDue { message: wrap(message) },
@@ -91,6 +103,7 @@ impl<M> fmt::Debug for ScheduleError<M> {
             }
             Self::Stopped { .. } => f.debug_struct("Stopped").finish_non_exhaustive(),
             Self::NoSystem { .. } => f.debug_struct("NoSystem").finish_non_exhaustive(),
+            Self::NotInstalled { .. } => f.debug_struct("NotInstalled").finish_non_exhaustive(),
             Self::ZeroPeriod { .. } => f.debug_struct("ZeroPeriod").finish_non_exhaustive(),
             Self::NeverDue { .. } => f.debug_struct("NeverDue").finish_non_exhaustive(),
             Self::DuplicateId { id, .. } => f.debug_struct("DuplicateId").field("id", id).finish_non_exhaustive(),

@@ -225,8 +225,8 @@ where
         M::Result: Send,
     {
         match registry::seat(self.ctx) {
-            Some((service, owner)) => service.repeat_own::<A, M>(course, owner, &self.options, source),
-            None => Err(ScheduleError::NoSystem { message: source }),
+            Ok((service, owner)) => service.repeat_own::<A, M>(course, owner, &self.options, source),
+            Err(no_timers) => Err(no_timers.refuse(source)),
         }
     }
 
@@ -238,8 +238,8 @@ where
         M::Result: Send,
     {
         match registry::seat(self.ctx) {
-            Some((service, owner)) => service.schedule_own_with::<A, M>(when, owner, &self.options, message),
-            None => Err(ScheduleError::NoSystem { message }),
+            Ok((service, owner)) => service.schedule_own_with::<A, M>(when, owner, &self.options, message),
+            Err(no_timers) => Err(no_timers.refuse(message)),
         }
     }
 }

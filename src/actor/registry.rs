@@ -1,13 +1,13 @@
 //! The timer actor of each arbiter: how it is found, and how it starts by itself.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use actix::dev::AsyncContextParts;
 use actix::{Actor, Addr, Arbiter, ArbiterHandle, ArbiterService, AsyncContext, SystemService};
 
 use super::builder::TimerActorBuilder;
-use super::error::BuildError;
+use super::error::{BuildError, ScheduleError};
 use super::service::Service;
 use super::service::inbox::Inbox;
 use super::service::places;
@@ -19,6 +19,41 @@ use crate::engine::OwnerId;
 thread_local! {
     /// Keeps the timer actor of this arbiter alive.
     static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
+    /// Timer actors of this arbiter with clocks of their own, which [`install`] need not have been called for.
+    static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Why a context has no timers.
+pub(crate) enum NoTimers {
+    NoSystem,
+    NotInstalled,
+}
+
+impl NoTimers {
+    pub(crate) fn refuse<M>(self, message: M) -> ScheduleError<M> {
+        match self {
+            Self::NoSystem => ScheduleError::NoSystem { message },
+            Self::NotInstalled => ScheduleError::NotInstalled { message },
+        }
+    }
+}
+
+/// A timer actor starts on this arbiter.
+pub(crate) fn note_started(service: &Arc<Service>) {
+    if service.settings.watched {
+        return;
+    }
+    OWN_CLOCKS.with_borrow_mut(|started| {
+        started.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(service)));
+        started.push(Arc::downgrade(service));
+    });
+}
+
+/// Whether a timer actor with a clock of its own runs on this arbiter. A default one beside it, on the system clock, would
+/// hardly be the one that is meant.
+fn has_own_clocks() -> bool {
+    let started: Vec<_> = OWN_CLOCKS.with_borrow(|started| started.iter().filter_map(Weak::upgrade).collect());
+    started.iter().any(|service| !service.is_stopped())
 }
 
 /// The timers of this arbiter, started if need be; `None` without a running system.
@@ -44,20 +79,24 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
     timers
 }
 
-/// The owner that the actor behind `ctx` is, made if need be, with the service of this arbiter. `None` without a running
-/// system.
-pub(crate) fn seat<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
+/// The owner that the actor behind `ctx` is, made if need be, with the service of this arbiter.
+pub(crate) fn seat<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
 {
     let started = ctx.parts().started();
     if started && let Some(known) = places::seat_at(places::place_of(ctx)) {
-        return Some(known);
+        return Ok(known);
     }
-    let service = places::home().or_else(|| {
-        here().map(|timers| Arc::clone(timers.service())).or_else(|| if started { start_here() } else { None })
-    })?;
+    let service = match places::home() {
+        Some(service) => service,
+        None if has_own_clocks() => return Err(NoTimers::NotInstalled),
+        None => here()
+            .map(|timers| Arc::clone(timers.service()))
+            .or_else(|| if started { start_here() } else { None })
+            .ok_or(NoTimers::NoSystem)?,
+    };
     let mailbox = place_in_memory(&ctx.address());
     let known =
         places::owner_of(mailbox, service.number()).filter(|owner| service.core().engine.owner(*owner).is_some());
@@ -66,10 +105,10 @@ where
             Inbox::reopen(&service, owner, mailbox, ctx);
             owner
         }
-        None => Inbox::open(&service, mailbox, ctx)?,
+        None => Inbox::open(&service, mailbox, ctx).ok_or(NoTimers::NoSystem)?,
     };
     places::enter(mailbox, service.number(), owner);
-    Some((service, owner))
+    Ok((service, owner))
 }
 
 /// The owner that the actor behind `ctx` is, if it is one already. Changes nothing.
@@ -95,14 +134,19 @@ fn start_here() -> Option<Arc<Service>> {
 
 impl Timers {
     /// The timers of this thread's arbiter; its timer actor is started if need be. `None` if no actix system runs on
-    /// this thread.
+    /// this thread, or if a timer actor with a clock of its own was started here and none
+    /// [installed](TimerActorBuilder::install).
     pub fn current() -> Option<Self> {
+        if places::home().is_none() && has_own_clocks() {
+            return None;
+        }
         here()
     }
 }
 
 impl TimerActor {
-    /// The timer actor of this arbiter, started if need be.
+    /// The timer actor of this arbiter, started if need be: with the default settings and the system clock, whatever other
+    /// timer actors run here. To have another, [install](TimerActorBuilder::install) it first.
     ///
     /// # Panics
     /// Like actix's own `from_registry`, outside of a running system. [`Timers::current`] answers `None` instead.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Supervised};
 
+use super::registry;
 use super::service::Service;
 use super::service::directory;
 use super::service::driver::Driver;
@@ -50,6 +51,7 @@ impl Actor for TimerActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.service.clock.started();
+        registry::note_started(&self.service);
         ctx.spawn(Driver::new(Arc::clone(&self.service)));
     }
 }
