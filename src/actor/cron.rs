@@ -199,7 +199,7 @@ where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    type Result = Answer<Result<TimerId, ScheduleError<MessageSource<M>>>>;
+    type Result = Answer<MessageSource<M>>;
 
     fn handle(&mut self, request: ScheduleCron<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);

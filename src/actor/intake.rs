@@ -16,6 +16,7 @@ use super::batch::{Entry, ScheduleBatch, Time};
 use super::error::ScheduleError;
 use super::id::TimerId;
 use super::messages::{discard, tell};
+use super::service::carried::{Boxed, Carried, is_large};
 use super::service::{Service, When};
 use super::timer_actor::TimerActor;
 
@@ -39,15 +40,19 @@ where
 {
     /// Takes in as much as the intake budget allows. True if that was the last of it.
     fn take_part(&mut self) -> bool {
+        if const { is_large::<M>() } { self.take_part_as::<Boxed<M>>() } else { self.take_part_as::<M>() }
+    }
+
+    fn take_part_as<C: Carried<Message = M>>(&mut self) -> bool {
         let clock = &self.service.clock;
         let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
             let when = match time {
                 Time::After { delay, requested } => When::After { delay, waited: clock.since_request(requested) },
                 Time::At(at) => When::At(at),
             };
-            (when, options, target, message)
+            (when, options, target, C::pack(message))
         });
-        self.service.schedule_some(self.service.settings.intake_budget, &mut entries, &mut self.answers);
+        self.service.schedule_some::<C>(self.service.settings.intake_budget, &mut entries, &mut self.answers);
         self.entries.as_slice().is_empty()
     }
 

@@ -12,6 +12,7 @@ use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use super::id::TimerId;
 use super::options::TimerOptions;
 use super::request_time::RequestTime;
+use super::service::carried::{Boxed, Carried, is_large};
 use super::service::{Service, When};
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -191,21 +192,21 @@ where
     type Result = Result<TimerId, ScheduleError<M>>;
 }
 
-/// An answer that may hold messages of the user. If nobody waits for it they are dropped here, one by one: a panic of one
-/// must not end the timer actor, nor come on top of a panic of another.
-pub struct Answer<R> {
+/// An answer that may hold a message of the user, or the source of some. If nobody waits for it that is dropped here: a panic
+/// of it must not end the timer actor. It is boxed, since it may be large.
+pub struct Answer<T> {
     service: Arc<Service>,
-    answer: R,
+    answer: Result<TimerId, Box<ScheduleError<T>>>,
 }
 
-impl<R> Answer<R> {
-    pub(super) fn new(service: &Arc<Service>, answer: R) -> Self {
+impl<T> Answer<T> {
+    pub(super) fn new(service: &Arc<Service>, answer: Result<TimerId, Box<ScheduleError<T>>>) -> Self {
         Self { service: Arc::clone(service), answer }
     }
 }
 
 /// What an answer is made of.
-pub trait Parts {
+pub(super) trait Parts {
     type Parts: Iterator;
     fn parts(self) -> Self::Parts;
 }
@@ -226,13 +227,60 @@ impl<T> Parts for Vec<T> {
     }
 }
 
-impl<Q: Message> MessageResponse<TimerActor, Q> for Answer<Q::Result>
+impl<T, Q> MessageResponse<TimerActor, Q> for Answer<T>
 where
-    Q::Result: Parts,
+    Q: Message<Result = Result<TimerId, ScheduleError<T>>>,
 {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
-        tell(&self.service, self.answer, asker);
+        let Self { service, answer } = self;
+        match asker {
+            Some(asker) => tell_unboxed(&service, answer, asker),
+            None => drop(service.contain(|| drop(answer))),
+        }
     }
+}
+
+fn tell_unboxed<T>(
+    service: &Service,
+    answer: Result<TimerId, Box<ScheduleError<T>>>,
+    asker: OneshotSender<Result<TimerId, ScheduleError<T>>>,
+) {
+    tell(service, answer.map_err(|refused| *refused), Some(asker));
+}
+
+/// Schedules the message of a request.
+fn schedule<M>(
+    service: &Service,
+    when: When,
+    id: Option<TimerId>,
+    options: Option<Box<TimerOptions>>,
+    target: Target<M>,
+    message: M,
+) -> Result<TimerId, Box<ScheduleError<M>>>
+where
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    if const { is_large::<M>() } {
+        schedule_as(service, when, id, options, target, Boxed::pack(message))
+    } else {
+        schedule_as(service, when, id, options, target, message)
+    }
+}
+
+fn schedule_as<C: Carried>(
+    service: &Service,
+    when: When,
+    id: Option<TimerId>,
+    options: Option<Box<TimerOptions>>,
+    target: Target<C::Message>,
+    message: C,
+) -> Result<TimerId, Box<ScheduleError<C::Message>>> {
+    let answer = match options {
+        None => service.place_for(when, id, target, message),
+        Some(options) => service.place_for_with(when, id, &options, target, message),
+    };
+    answer.map_err(|refused| Box::new(refused.map(C::unpack)))
 }
 
 /// Tells who asked, if anybody still waits for it.
@@ -258,18 +306,14 @@ where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    type Result = Answer<Result<TimerId, ScheduleError<M>>>;
+    type Result = Answer<M>;
 
     fn handle(&mut self, request: ScheduleAfter<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let waited = self.service().clock.since_request(request.requested);
         let when = When::After { delay: request.delay, waited };
         let ScheduleAfter { id, target, options, message, .. } = request;
-        let answer = match options {
-            None => self.service().schedule_for(when, id.get(), target, message),
-            Some(options) => self.service().schedule_for_with(when, id.get(), &options, target, message),
-        };
-        Answer::new(self.service(), answer)
+        Answer::new(self.service(), schedule(self.service(), when, id.get(), options, target, message))
     }
 }
 
@@ -278,17 +322,13 @@ where
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    type Result = Answer<Result<TimerId, ScheduleError<M>>>;
+    type Result = Answer<M>;
 
     fn handle(&mut self, request: ScheduleAt<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let when = When::At(request.at);
         let ScheduleAt { id, target, options, message, .. } = request;
-        let answer = match options {
-            None => self.service().schedule_for(when, id.get(), target, message),
-            Some(options) => self.service().schedule_for_with(when, id.get(), &options, target, message),
-        };
-        Answer::new(self.service(), answer)
+        Answer::new(self.service(), schedule(self.service(), when, id.get(), options, target, message))
     }
 }
 

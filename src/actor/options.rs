@@ -225,7 +225,9 @@ where
         M::Result: Send,
     {
         match registry::seat(self.ctx) {
-            Ok((service, owner)) => service.repeat_own::<A, M>(course, owner, &self.options, source),
+            Ok((service, owner)) => {
+                service.repeat_own::<A, M>(course, owner, &self.options, source).map_err(|refused| *refused)
+            }
             Err(no_timers) => Err(no_timers.refuse(source)),
         }
     }
@@ -325,7 +327,7 @@ where
     }
 
     fn repeat(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
-        self.service.repeat_for(course, None, &self.options, self.target, source)
+        self.service.repeat_for(course, None, &self.options, self.target, source).map_err(|refused| *refused)
     }
 }
 

@@ -118,7 +118,7 @@ impl TimerActor {
         request: Periodic<M>,
         course: impl FnOnce(Every, Duration) -> Course,
         ctx: &mut Context<Self>,
-    ) -> Answer<Result<TimerId, ScheduleError<MessageSource<M>>>>
+    ) -> Answer<MessageSource<M>>
     where
         M: Message + Send + 'static,
         M::Result: Send,
@@ -175,7 +175,7 @@ macro_rules! periodic {
             M: Message + Send + 'static,
             M::Result: Send,
         {
-            type Result = Answer<Result<TimerId, ScheduleError<MessageSource<M>>>>;
+            type Result = Answer<MessageSource<M>>;
 
             fn handle(&mut self, $name(request): $name<M>, ctx: &mut Context<Self>) -> Self::Result {
                 self.take_in_periodic(request, |every, waited| Course::$course { every, waited }, ctx)

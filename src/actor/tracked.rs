@@ -7,8 +7,10 @@ use std::sync::Arc;
 use actix::dev::MessageResponse;
 use actix::{Actor, Handler, Message};
 use tokio::sync::oneshot;
+use tokio::task::unconstrained;
 
 use super::service::Service;
+use super::service::carried::{Boxed, Carried, is_large};
 use super::service::errand::wait_for;
 use crate::engine::DeadLetterReason;
 use crate::timing::Key;
@@ -99,12 +101,20 @@ where
         A: Actor + Handler<M>,
     {
         self.close();
-        let Some((message, acknowledgement, _delivering)) = self.service.begin::<M>(self.key, self.number) else {
+        if const { is_large::<M>() } { self.run_as::<Boxed<M>, A>(actor, ctx) } else { self.run_as::<M, A>(actor, ctx) }
+    }
+
+    fn run_as<C, A>(&self, actor: &mut A, ctx: &mut A::Context)
+    where
+        C: Carried<Message = M>,
+        A: Actor + Handler<M>,
+    {
+        let Some((message, acknowledgement, _delivering)) = self.service.begin::<C>(self.key, self.number) else {
             return;
         };
         let (answer, answered) = oneshot::channel();
-        <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, Some(answer));
-        drop(wait_for(answered, acknowledgement));
+        <A as Handler<M>>::handle(actor, message.unpack(), ctx).handle(ctx, Some(answer));
+        drop(wait_for(Box::pin(unconstrained(answered)), acknowledgement));
     }
 }
 

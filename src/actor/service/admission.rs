@@ -1,9 +1,8 @@
 //! How a timer is taken in, under the lock: by the engine, with its message in its lane; or refused, with the message given
 //! back.
 
-use actix::Message;
-
 use super::Core;
+use super::carried::Carried;
 use super::dispatch::Lined;
 use super::inbox::OwnerCard;
 use super::lanes::{Lanes, Parcel, Payload};
@@ -105,19 +104,15 @@ impl Core {
 
 impl Core {
     /// Takes a timer in whose message takes its way through a line.
-    pub(super) fn admit_lined<M>(
+    pub(super) fn admit_lined<C: Carried>(
         &mut self,
         moment: &Moment,
         options: Option<&TimerOptions>,
-        parcel: Parcel<M>,
+        parcel: Parcel<C>,
         news: &mut News,
         replaced: &mut Vec<Payload>,
-    ) -> Admission<Parcel<M>>
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
-        let lane = Lanes::of_lines::<M>(&mut self.lanes);
+    ) -> Admission<Parcel<C>> {
+        let lane = Lanes::of_lines::<C>(&mut self.lanes);
         let whose = Whose::recipient(&parcel.target);
         let Parcel { target, message } = parcel;
         let lined = Lined { target, message, posting: None };

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use actix::prelude::SendError;
 use actix::{Message, Recipient};
+use tokio::task::unconstrained;
 
+use super::carried::{Carried, try_send};
 use super::errand::{Acknowledgement, Answered, wait_for};
 use super::lanes::{Contents, Guard, Lanes, Payload};
 use super::lines::{Line, Posting};
@@ -32,10 +34,9 @@ const LOOKED_AT: usize = 2;
 /// A message that takes its way through a line.
 pub(crate) struct Lined<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
-    pub(crate) target: Target<M>,
+    pub(crate) target: Target<M::Message>,
     pub(crate) message: M,
     /// Its token in the mailbox, or its place as the next of its line.
     pub(crate) posting: Option<Posting>,
@@ -92,14 +93,13 @@ fn posting<S: InLine>(lanes: &mut Lanes, payload: Payload) -> Option<&mut Option
 
 impl<M> InLine for Lined<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
-    type Message = M;
+    type Message = M::Message;
 
     const MISS: Option<Miss> = None;
 
-    fn target(&self) -> Option<&Target<M>> {
+    fn target(&self) -> Option<&Target<M::Message>> {
         Some(&self.target)
     }
 
@@ -168,8 +168,7 @@ pub(super) fn post_in_lines<'a, S: InLine>(
 
 fn bury_at_once<'a, M>(service: &'a Service, mut core: Guard<'a>, due: Handover<Payload>) -> Guard<'a>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let lined = core.lanes.take::<Lined<M>>(due.payload);
     let id = service.id_for_letter(&core, due.key);
@@ -181,7 +180,7 @@ where
     service.core()
 }
 
-fn aftermath<M: Send + 'static, T>(
+fn aftermath<M: Carried, T>(
     id: Option<crate::actor::TimerId>,
     deadline: Tick,
     reason: DeadLetterReason,
@@ -229,14 +228,13 @@ fn send_plain<'a, M>(
     policy: MailboxPolicy,
 ) -> (Guard<'a>, bool)
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let core = &mut *guard;
     let id = service.id_for_letter(core, due.key);
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
     let Some(Lined { target, message, .. }) = core.lanes.take::<Lined<M>>(due.payload) else { return (guard, true) };
-    let recipient = match line.take_sender::<M>().or_else(|| target.open()) {
+    let recipient = match line.take_sender::<M::Message>().or_else(|| target.open()) {
         Some(recipient) if recipient.connected() => recipient,
         closed => {
             core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
@@ -268,7 +266,7 @@ where
     core.engine.depart(due.key);
     drop(guard);
     // If a waker panics the message is in the mailbox all the same.
-    let sent = service.contain(|| recipient.try_send(message)).unwrap_or(Ok(()));
+    let sent = service.contain(|| try_send(&recipient, message)).unwrap_or(Ok(()));
     let now = service.read_clock();
     if sent.is_ok() {
         let _ = service.contain(|| service.hand_over(due.key, due.deadline));
@@ -332,17 +330,18 @@ pub(super) fn send_request<M>(
     mailbox: u64,
     position: u64,
     due: &Handover<Payload>,
-    recipient: &Recipient<M>,
+    recipient: &Recipient<M::Message>,
     message: M,
 ) -> bool
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
     let answered = Answered::Request(position);
     let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, answered };
-    let answer = service.contain(|| wait_for(recipient.send(message), acknowledgement)).flatten();
+    let answer = service
+        .contain(|| wait_for(Box::pin(unconstrained(recipient.send(message.unpack()))), acknowledgement))
+        .flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);
     service.contain(|| drop(answer));
     failed && !recipient.connected()
@@ -561,11 +560,11 @@ impl Service {
     }
 
     /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
-    pub(crate) fn begin<M>(self: &Arc<Self>, key: Key, number: u64) -> Option<(M, Acknowledgement, Option<Delivering>)>
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
+    pub(crate) fn begin<M: Carried>(
+        self: &Arc<Self>,
+        key: Key,
+        number: u64,
+    ) -> Option<(M, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.core();
         let core = &mut *guard;
         if core.posting_of(key) != Some(number) {

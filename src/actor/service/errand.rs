@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tokio::task::{Unconstrained, unconstrained};
+use tokio::task::Unconstrained;
 
 use super::Service;
 use crate::timing::Key;
@@ -47,14 +47,15 @@ struct Work<F: Future> {
 
 /// Acknowledges when there is an answer. To be called where no lock is held. Returns the answer if it is there already.
 ///
-/// Tokio's budget is set aside: whoever waits knows for what, and a budget would only wake for nothing.
-pub(crate) fn wait_for<F>(answer: F, acknowledgement: Acknowledgement) -> Option<F::Output>
+/// Tokio's budget is set aside: whoever waits knows for what, and a budget would only wake for nothing. The future is boxed by
+/// the caller, since a large message may be in it.
+pub(crate) fn wait_for<F>(answer: Pin<Box<Unconstrained<F>>>, acknowledgement: Acknowledgement) -> Option<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
     let service = Arc::clone(&acknowledgement.service);
-    let work = Work { answer: Box::pin(unconstrained(answer)), acknowledgement };
+    let work = Work { answer, acknowledgement };
     let errand = Arc::new(Errand { service, work: Mutex::new(Some(work)) });
     errand.look()
 }

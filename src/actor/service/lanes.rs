@@ -13,15 +13,16 @@ use std::pin::Pin;
 use std::sync::{Arc, MutexGuard};
 
 use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, Message, Recipient, WeakAddr};
+use actix::{Actor, Handler, Recipient, WeakAddr};
 use rustc_hash::FxHashMap;
 
+use super::carried::{Carried, send};
 use super::dispatch::{InLine, LineRoute, Lined, post_in_lines};
 use super::store::Store;
 use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::id::TimerId;
-use crate::actor::target::{Target, send};
+use crate::actor::target::Target;
 use crate::engine::{DeadLetterReason, Ending, Handover};
 use crate::timing::{Key, Tick};
 
@@ -106,10 +107,9 @@ impl<A: Actor> Copy for ContextRoute<A> {}
 /// A message with its recipient.
 pub(crate) struct Parcel<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
-    pub(crate) target: Target<M>,
+    pub(crate) target: Target<M::Message>,
     pub(crate) message: M,
 }
 
@@ -124,16 +124,15 @@ impl Lanes {
     /// The lane for messages of type `M` that an actor of type `A` schedules for itself.
     pub(crate) fn of_context<A, M>(&mut self) -> u32
     where
-        A: Actor + Handler<M>,
-        A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        A: Actor + Handler<M::Message>,
+        A::Context: ToEnvelope<A, M::Message>,
+        M: Carried,
     {
         let unload: Unload = |lanes, payload| {
             let message = lanes.take::<M>(payload)?;
-            Some(Unloaded::new(Contents::Message(Box::new(message)), None))
+            Some(Unloaded::new(Contents::Message(message.into_any()), None))
         };
-        self.find_or_make::<M, fn(A, M)>(unload, type_name::<M>(), || {
+        self.find_or_make::<M, fn(A, M)>(unload, type_name::<M::Message>(), || {
             Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> }))
         })
     }
@@ -141,14 +140,13 @@ impl Lanes {
     /// The lane for messages of type `M` to recipients.
     pub(crate) fn of_recipients<M>(&mut self) -> u32
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
         let unload: Unload = |lanes, payload| {
             let Parcel { target, message } = lanes.take::<Parcel<M>>(payload)?;
-            Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new(target))))
+            Some(Unloaded::new(Contents::Message(message.into_any()), Some(Box::new(target))))
         };
-        self.find_or_make::<Parcel<M>, fn(M)>(unload, type_name::<M>(), || Route::Recipient {
+        self.find_or_make::<Parcel<M>, fn(M)>(unload, type_name::<M::Message>(), || Route::Recipient {
             post: post::<M>,
             mailbox: |lanes, payload| lanes.stored::<Parcel<M>>(payload).map(|parcel| parcel.target.mailbox()),
             line: None,
@@ -158,18 +156,18 @@ impl Lanes {
     /// The lane for messages of type `M` to recipients for whom they may have to wait in a line.
     pub(crate) fn of_lines<M>(&mut self) -> u32
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
         let unload: Unload = |lanes, payload| {
             let Lined { target, message, .. } = lanes.take::<Lined<M>>(payload)?;
-            Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new(target))))
+            Some(Unloaded::new(Contents::Message(message.into_any()), Some(Box::new(target))))
         };
-        let lane = self.find_or_make::<Lined<M>, fn(Lined<M>)>(unload, type_name::<M>(), || Route::Recipient {
-            post: post_in_lines::<Lined<M>>,
-            mailbox: |lanes, payload| lanes.stored::<Lined<M>>(payload).map(|lined| lined.target.mailbox()),
-            line: Some(LineRoute::of::<Lined<M>>()),
-        });
+        let lane =
+            self.find_or_make::<Lined<M>, fn(Lined<M>)>(unload, type_name::<M::Message>(), || Route::Recipient {
+                post: post_in_lines::<Lined<M>>,
+                mailbox: |lanes, payload| lanes.stored::<Lined<M>>(payload).map(|lined| lined.target.mailbox()),
+                line: Some(LineRoute::of::<Lined<M>>()),
+            });
         self.discard_in_line::<Lined<M>>(lane)
     }
 
@@ -281,16 +279,15 @@ fn discard_in_line<S: InLine>(service: &Service, mut core: Guard<'_>, payload: P
 /// A message that is to be sent, with what is kept only to be dropped where code of the user may run.
 struct Posted<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     key: Key,
     deadline: Tick,
-    recipient: Option<Recipient<M>>,
+    recipient: Option<Recipient<M::Message>>,
     is_there: bool,
     /// For a dead letter, if anybody wants to hear of them: a named timer loses its id when it ends.
     id: Option<TimerId>,
-    _target: Target<M>,
+    _target: Target<M::Message>,
     message: M,
 }
 
@@ -300,8 +297,7 @@ where
 /// handled one, and is not woken for each.
 fn post<'a, M>(service: &'a Arc<Service>, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
     core.lanes.fetch(due.iter().map(|due| due.payload));
@@ -348,23 +344,22 @@ where
 
 fn deliver<A, M>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, actor: &mut A, ctx: &mut A::Context)
 where
-    A: Actor + Handler<M>,
-    M: Message + 'static,
+    A: Actor + Handler<M::Message>,
+    M: Carried,
 {
     let message = core.lanes.take::<M>(due.payload);
     drop(core);
     let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
     if let Some(message) = message {
-        <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
+        <A as Handler<M::Message>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
     }
 }
 
 fn escort<A, M>(_: &Service, mut core: Guard<'_>, due: Handover<Payload>, addr: &WeakAddr<A>) -> Option<Handling>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    A: Actor + Handler<M::Message>,
+    A::Context: ToEnvelope<A, M::Message>,
+    M: Carried,
 {
     let message = core.lanes.take::<M>(due.payload);
     drop(core);
@@ -374,12 +369,11 @@ where
 /// Puts a message into a mailbox. None if it is closed.
 pub(super) fn request<A, M>(addr: &WeakAddr<A>, message: M) -> Option<Handling>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    A: Actor + Handler<M::Message>,
+    A::Context: ToEnvelope<A, M::Message>,
+    M: Carried,
 {
-    let request = addr.upgrade()?.send(message);
+    let request = addr.upgrade()?.send(message.unpack());
     // Whoever polls it knows what it waits for: tokio's budget would only make an answer that is there look absent.
     Some(Box::pin(tokio::task::unconstrained(
         async move { request.await.ok().map(|answer| Box::new(answer) as Answer) },

@@ -7,10 +7,11 @@ use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::Recipient;
 use actix::prelude::SendError;
-use actix::{Message, Recipient};
 
 use super::admission::News;
+use super::carried::{Carried, try_send};
 use super::dispatch::{InLine, LineRoute, Miss, STOPPED, post_in_lines, send_request};
 use super::errand::{Acknowledgement, Answered};
 use super::lanes::{Guard, Lanes, Payload, Route};
@@ -33,31 +34,30 @@ impl Lanes {
     /// The lane for series of messages of type `M` to recipients for whom they may have to wait in a line.
     pub(super) fn of_lined_series<M>(&mut self) -> u32
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
-        let lane = self.find_or_make::<Series<M>, fn(Posting, Series<M>)>(unload::<M>, type_name::<M>(), || {
-            Route::Recipient {
-                post: post_in_lines::<Series<M>>,
-                mailbox: |lanes, payload| lanes.stored::<Series<M>>(payload)?.target.as_ref().map(Target::mailbox),
-                line: Some(LineRoute::of::<Series<M>>()),
-            }
-        });
+        let lane =
+            self.find_or_make::<Series<M>, fn(Posting, Series<M>)>(unload::<M>, type_name::<M::Message>(), || {
+                Route::Recipient {
+                    post: post_in_lines::<Series<M>>,
+                    mailbox: |lanes, payload| lanes.stored::<Series<M>>(payload)?.target.as_ref().map(Target::mailbox),
+                    line: Some(LineRoute::of::<Series<M>>()),
+                }
+            });
         self.discard_in_line::<Series<M>>(lane)
     }
 }
 
 impl<M> InLine for Series<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
-    type Message = M;
+    type Message = M::Message;
 
     /// A mailbox that is full is not closed: the timer goes on.
     const MISS: Option<Miss> = Some(miss::<M>);
 
-    fn target(&self) -> Option<&Target<M>> {
+    fn target(&self) -> Option<&Target<M::Message>> {
         self.target.as_ref()
     }
 
@@ -93,8 +93,7 @@ fn send_repetition<'a, M>(
     policy: MailboxPolicy,
 ) -> (Guard<'a>, bool)
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let core = &mut *guard;
     let Some(begun) = Begun::<M>::take(service, core, due) else { return (guard, true) };
@@ -109,7 +108,7 @@ where
     let mut guard = service.core();
     let core = &mut *guard;
     let is_wanted = core.leave_front::<M>(due, posting) && made.result.is_ok();
-    let kept = core.lines.get(mailbox).filter(|_| is_wanted).and_then(Line::take_sender::<M>);
+    let kept = core.lines.get(mailbox).filter(|_| is_wanted).and_then(Line::take_sender::<M::Message>);
     let (recipient, spare) = if kept.is_some() { (kept, opened) } else { (opened, None) };
     let has_request = core.lines.get(mailbox).is_some_and(|line| line.has_request);
     let moved;
@@ -139,11 +138,10 @@ fn request_repetition<'a, M>(
     mut guard: Guard<'a>,
     mailbox: u64,
     made: Made<M>,
-    recipient: Recipient<M>,
+    recipient: Recipient<M::Message>,
 ) -> Guard<'a>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let core = &mut *guard;
     let due = made.due;
@@ -177,12 +175,11 @@ fn try_repetition<'a, M>(
     mut guard: Guard<'a>,
     posting: Posting,
     made: Made<M>,
-    recipient: Recipient<M>,
+    recipient: Recipient<M::Message>,
     policy: MailboxPolicy,
 ) -> (Guard<'a>, bool)
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let core = &mut *guard;
     let (due, id, mailbox) = (made.due, made.id, posting.mailbox);
@@ -197,7 +194,7 @@ where
     leftovers.discard(service);
     let Some(message) = message else { return (service.core(), true) };
     // If a waker panics the message is in the mailbox all the same.
-    let sent = service.contain(|| recipient.try_send(message)).unwrap_or(Ok(()));
+    let sent = service.contain(|| try_send(&recipient, message)).unwrap_or(Ok(()));
     let time = service.read_clock();
     if sent.is_ok() {
         let _ = service.contain(|| service.hand_over(due.key, due.deadline));
@@ -248,8 +245,7 @@ where
 /// See [`Miss`].
 fn miss<M>(service: &Service, mut guard: Guard<'_>, due: Handover<Payload>)
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let Some(begun) = Begun::<M>::take(service, &mut guard, due) else { return };
     drop(guard);
@@ -269,10 +265,9 @@ where
 
 impl Core {
     /// A timer stays the next of its line, and the line stays for it, while its message is made. Returns its target.
-    fn stay_in_front<M>(&mut self, due: Handover<Payload>, posting: Posting) -> Option<Target<M>>
+    fn stay_in_front<M>(&mut self, due: Handover<Payload>, posting: Posting) -> Option<Target<M::Message>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
         if let Some(line) = self.lines.get(posting.mailbox) {
             line.held = Some((due.key, posting.number));
@@ -285,8 +280,7 @@ impl Core {
     /// The message of a timer that [stayed](Self::stay_in_front) has been made. False if it is not wanted any more.
     fn leave_front<M>(&mut self, due: Handover<Payload>, posting: Posting) -> bool
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
         if let Some(line) = self.lines.get(posting.mailbox) {
             line.held.take_if(|held| *held == (due.key, posting.number));
@@ -301,8 +295,7 @@ impl Core {
     /// A repetition that departed has arrived, or will never. Returns what is left of its timer if that has ended.
     fn arrive<M>(&mut self, due: Handover<Payload>, now: Now, news: &mut News) -> Option<Series<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
         match self.engine.arrive_repetition(due.key, now) {
             Repeated::Last(payload) => return self.lanes.take(payload),
@@ -322,8 +315,7 @@ impl Service {
         number: u64,
     ) -> Option<(M, Acknowledgement, Option<Delivering>)>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
         let core = &mut *guard;
         let mailbox = core.lanes.stored_mut::<Series<M>>(due.payload)?.posting.take()?.mailbox;
@@ -347,7 +339,7 @@ impl Service {
         Some((message, acknowledgement, delivering))
     }
 
-    fn bury_repetition<M: Send + 'static>(
+    fn bury_repetition<M: Carried>(
         &self,
         id: Option<TimerId>,
         due: Handover<Payload>,

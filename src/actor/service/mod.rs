@@ -24,6 +24,7 @@
 
 mod admission;
 mod bell;
+pub(crate) mod carried;
 pub(crate) mod closing;
 mod description;
 pub(crate) mod directory;

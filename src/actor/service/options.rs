@@ -6,9 +6,11 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
 use super::admission::{Admission, News};
+use super::carried::{Boxed, Carried, is_large};
 use super::dispatch::Lined;
 use super::lanes::{Guard, Lanes, Parcel, Payload};
 use super::moment::{Moment, When};
+use super::requests::unpacked;
 use super::{Core, Service};
 use crate::actor::error::ScheduleError;
 use crate::actor::id::TimerId;
@@ -84,7 +86,12 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.place_with(when, Whose::own(owner), options, None, Lanes::of_context::<A, M>, message)
+        let whose = Whose::own(owner);
+        if const { is_large::<M>() } {
+            let lane = Lanes::of_context::<A, Boxed<M>>;
+            return unpacked(self.place_with(when, whose, options, None, lane, Boxed::pack(message)));
+        }
+        self.place_with(when, whose, options, None, Lanes::of_context::<A, M>, message)
     }
 
     /// Schedules a message to a recipient; under an id of the caller's, if one is given.
@@ -100,14 +107,29 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
+        if const { is_large::<M>() } {
+            return unpacked(self.place_for_with(when, id, options, target, Boxed::pack(message)));
+        }
+        self.place_for_with(when, id, options, target, message)
+    }
+
+    #[inline(always)]
+    pub(crate) fn place_for_with<C: Carried>(
+        &self,
+        when: When,
+        id: Option<TimerId>,
+        options: &TimerOptions,
+        target: Target<C::Message>,
+        message: C,
+    ) -> Result<TimerId, ScheduleError<C>> {
         let whose = Whose::recipient(&target);
         if target.is_lined(self.settings.mailbox_policy) {
             let lined = Lined { target, message, posting: None };
             return self
-                .place_with(when, whose, options, id, Lanes::of_lines::<M>, lined)
+                .place_with(when, whose, options, id, Lanes::of_lines::<C>, lined)
                 .map_err(|refused| refused.map(|lined| lined.message));
         }
-        self.place_with(when, whose, options, id, Lanes::of_recipients::<M>, Parcel { target, message })
+        self.place_with(when, whose, options, id, Lanes::of_recipients::<C>, Parcel { target, message })
             .map_err(|refused| refused.map(|parcel| parcel.message))
     }
 

@@ -8,6 +8,7 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
 use super::admission::{News, Rejected};
+use super::carried::{Boxed, Carried, is_large};
 use super::lanes::{Lanes, Payload};
 use super::moment::{Moment, When};
 use super::options::Whose;
@@ -49,6 +50,13 @@ impl Course {
 /// When a repeating timer is due first, and how it goes on.
 type Begun = (Moment, Recurrence, Option<Calendar>);
 
+/// A refusal with the source itself, boxed: it is as large as a message.
+fn refusal<C: Carried>(
+    answer: Result<TimerId, ScheduleError<C::Source>>,
+) -> Result<TimerId, Box<ScheduleError<MessageSource<C::Message>>>> {
+    answer.map_err(|refused| Box::new(refused.map(C::unpack_source)))
+}
+
 /// Why a repeating timer cannot be, whoever holds it.
 enum Impossible {
     ZeroPeriod,
@@ -84,14 +92,28 @@ impl Service {
         owner: OwnerId,
         options: &TimerOptions,
         source: MessageSource<M>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    ) -> Result<TimerId, Box<ScheduleError<MessageSource<M>>>>
     where
         A: Actor + Handler<M>,
         A::Context: ToEnvelope<A, M>,
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.place_series(course, options, Whose::own(owner), None, Lanes::of_own_series::<A, M>, (None, source))
+        let whose = Whose::own(owner);
+        if const { is_large::<M>() } {
+            let lane = Lanes::of_own_series::<A, Boxed<M>>;
+            let source = Boxed::pack_source(source);
+            return refusal::<Boxed<M>>(self.place_series::<Boxed<M>>(
+                course,
+                options,
+                whose,
+                None,
+                lane,
+                (None, source),
+            ));
+        }
+        let lane = Lanes::of_own_series::<A, M>;
+        refusal::<M>(self.place_series::<M>(course, options, whose, None, lane, (None, source)))
     }
 
     /// Schedules messages to a recipient; under an id of the caller's, if one is given.
@@ -102,30 +124,31 @@ impl Service {
         options: &TimerOptions,
         target: Target<M>,
         source: MessageSource<M>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    ) -> Result<TimerId, Box<ScheduleError<MessageSource<M>>>>
     where
         M: Message + Send + 'static,
         M::Result: Send,
     {
         let whose = Whose::recipient(&target);
         let is_lined = target.is_lined(self.settings.mailbox_policy);
+        if const { is_large::<M>() } {
+            let lane = if is_lined { Lanes::of_lined_series::<Boxed<M>> } else { Lanes::of_series::<Boxed<M>> };
+            let source = (Some(target), Boxed::pack_source(source));
+            return refusal::<Boxed<M>>(self.place_series::<Boxed<M>>(course, options, whose, id, lane, source));
+        }
         let lane = if is_lined { Lanes::of_lined_series::<M> } else { Lanes::of_series::<M> };
-        self.place_series(course, options, whose, id, lane, (Some(target), source))
+        refusal::<M>(self.place_series::<M>(course, options, whose, id, lane, (Some(target), source)))
     }
 
-    fn place_series<M>(
+    fn place_series<C: Carried>(
         &self,
         course: Course,
         options: &TimerOptions,
         whose: Whose,
         id: Option<TimerId>,
         lane: fn(&mut Lanes) -> u32,
-        (target, source): (Option<Target<M>>, MessageSource<M>),
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
+        (target, source): (Option<Target<C::Message>>, C::Source),
+    ) -> Result<TimerId, ScheduleError<C::Source>> {
         let (moment, recurrence, calendar) = match self.begin_course(course, options) {
             Ok(begun) => begun,
             Err(impossible) => {
@@ -134,17 +157,17 @@ impl Service {
             }
         };
         let moment = Moment { deadline: recurrence.deadline(self.tick, moment.deadline), ..moment };
-        let work = Work { source, calendar, ready: None };
+        let work = Work::<C> { source, calendar, ready: None };
         let (mut news, mut replaced) = (News::default(), Vec::new());
         let mut core = self.core();
         let lane = lane(&mut core.lanes);
-        let series = Series::new(target);
+        let series = Series::<C>::new(target);
         let admitted = match core.admit_with(&moment, whose, options, id, lane, series, &mut news, &mut replaced) {
             Ok(key) => {
                 // As many recurrences fit in as timers do.
                 core.engine.set_recurrence(key, recurrence);
                 if let Some(payload) = core.engine.payload(key)
-                    && let Some(series) = core.lanes.stored_mut::<Series<M>>(payload)
+                    && let Some(series) = core.lanes.stored_mut::<Series<C>>(payload)
                 {
                     series.put_in(work);
                 }

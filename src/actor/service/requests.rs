@@ -7,6 +7,7 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
 use super::admission::{Admission, News, Rejected, Rejection};
+use super::carried::{Boxed, Carried, is_large};
 use super::description::COUNTED_ALONE;
 use super::dispatch::Lined;
 use super::lanes::{Guard, Lanes, Parcel, Payload};
@@ -24,6 +25,17 @@ use crate::timing::Key;
 /// Timers of a batch taken in while the lock is held: some microseconds' worth.
 const ADMITTED_AT_ONCE: usize = 64;
 
+/// The answer with the message itself, should that come back.
+#[inline(always)]
+pub(super) fn unpacked<C: Carried>(
+    answer: Result<TimerId, ScheduleError<C>>,
+) -> Result<TimerId, ScheduleError<C::Message>> {
+    match answer {
+        Ok(id) => Ok(id),
+        Err(refused) => Err(refused.map(C::unpack)),
+    }
+}
+
 impl Service {
     /// Schedules a message of an actor to itself.
     pub(crate) fn schedule_own<A, M>(&self, when: When, owner: OwnerId, message: M) -> Result<TimerId, ScheduleError<M>>
@@ -33,6 +45,10 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
+        if const { is_large::<M>() } {
+            let lane = Lanes::of_context::<A, Boxed<M>>;
+            return unpacked(self.place(when, Some(owner), None, lane, Boxed::pack(message)));
+        }
         self.place(when, Some(owner), None, Lanes::of_context::<A, M>, message)
     }
 
@@ -48,23 +64,34 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
+        if const { is_large::<M>() } {
+            return unpacked(self.place_for(when, id, target, Boxed::pack(message)));
+        }
+        self.place_for(when, id, target, message)
+    }
+
+    #[inline(always)]
+    pub(crate) fn place_for<C: Carried>(
+        &self,
+        when: When,
+        id: Option<TimerId>,
+        target: Target<C::Message>,
+        message: C,
+    ) -> Result<TimerId, ScheduleError<C>> {
         if target.is_lined(self.settings.mailbox_policy) {
             return self.place_in_line(when, id, target, message);
         }
-        self.place(when, None, id, Lanes::of_recipients::<M>, Parcel { target, message })
+        self.place(when, None, id, Lanes::of_recipients::<C>, Parcel { target, message })
             .map_err(|refused| refused.map(|parcel| parcel.message))
     }
 
     /// Schedules so many of the messages that come next, in their order, with few looks at the clock and few locks.
-    pub(crate) fn schedule_some<M>(
+    pub(crate) fn schedule_some<C: Carried>(
         &self,
         mut most: usize,
-        entries: &mut impl Iterator<Item = (When, Option<Arc<TimerOptions>>, Target<M>, M)>,
-        answers: &mut Vec<Result<TimerId, ScheduleError<M>>>,
-    ) where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
+        entries: &mut impl Iterator<Item = (When, Option<Arc<TimerOptions>>, Target<C::Message>, C)>,
+        answers: &mut Vec<Result<TimerId, ScheduleError<C::Message>>>,
+    ) {
         loop {
             // How long each has waited is measured first. The other way round it would have waited longer than until now,
             // and be due too early.
@@ -87,8 +114,8 @@ impl Service {
             let mut news = News::default();
             let mut replaced = Vec::new();
             let mut core = self.core();
-            let lane = Lanes::of_recipients::<M>(&mut core.lanes);
-            let admitted: Vec<(Duration, Admission<Parcel<M>>)> = part
+            let lane = Lanes::of_recipients::<C>(&mut core.lanes);
+            let admitted: Vec<(Duration, Admission<Parcel<C>>)> = part
                 .into_iter()
                 .map(|(moment, options, parcel)| {
                     let admitted = if parcel.target.is_lined(self.settings.mailbox_policy) {
@@ -105,25 +132,21 @@ impl Service {
             self.discard_all(core, replaced);
             self.tell(news);
             answers.extend(admitted.into_iter().map(|(delay, admitted)| {
-                self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message))
+                unpacked(self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message)))
             }));
         }
     }
 
     /// Schedules a message that may have to wait in a line when it is due.
     #[inline(never)]
-    fn place_in_line<M>(
+    fn place_in_line<C: Carried>(
         &self,
         when: When,
         id: Option<TimerId>,
-        target: Target<M>,
-        message: M,
-    ) -> Result<TimerId, ScheduleError<M>>
-    where
-        M: Message + Send + 'static,
-        M::Result: Send,
-    {
-        self.place(when, None, id, Lanes::of_lines::<M>, Lined { target, message, posting: None })
+        target: Target<C::Message>,
+        message: C,
+    ) -> Result<TimerId, ScheduleError<C>> {
+        self.place(when, None, id, Lanes::of_lines::<C>, Lined { target, message, posting: None })
             .map_err(|refused| refused.map(|lined| lined.message))
     }
 

@@ -10,16 +10,14 @@
 
 use std::time::SystemTime;
 
-use actix::Message;
-
 use super::admission::News;
+use super::carried::Carried;
 use super::lanes::Payload;
 use super::lines::Posting;
 use super::repeating::Calendar;
 use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::id::TimerId;
-use crate::actor::source::MessageSource;
 use crate::actor::target::Target;
 use crate::engine::{DeadLetterReason, Ending, Handover, Next, Now, Recurrence, Repeated};
 use crate::timing::{Key, Tick};
@@ -29,11 +27,10 @@ const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
 /// What is stored for a repeating timer.
 pub(super) struct Series<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     /// None if the messages are for the owner itself.
-    pub(super) target: Option<Target<M>>,
+    pub(super) target: Option<Target<M::Message>>,
     /// Its token in the mailbox, or its place as the next of its line.
     pub(super) posting: Option<Posting>,
     /// Out while a message is made.
@@ -41,8 +38,8 @@ where
 }
 
 /// What makes the messages of a timer, and finds its times of day if it has some.
-pub(super) struct Work<M> {
-    pub(super) source: MessageSource<M>,
+pub(super) struct Work<M: Carried> {
+    pub(super) source: M::Source,
     pub(super) calendar: Option<Calendar>,
     /// A message that was made and for which there was no room.
     pub(super) ready: Option<M>,
@@ -50,11 +47,10 @@ pub(super) struct Work<M> {
 
 impl<M> Series<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     /// What makes the messages is still to be [put in](Self::put_in).
-    pub(super) const fn new(target: Option<Target<M>>) -> Self {
+    pub(super) const fn new(target: Option<Target<M::Message>>) -> Self {
         Self { target, posting: None, work: None }
     }
 
@@ -88,8 +84,7 @@ pub(super) enum Way {
 /// A repetition that is due, and what makes its message.
 pub(super) struct Begun<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     due: Handover<Payload>,
     recurrence: Recurrence,
@@ -101,8 +96,7 @@ where
 /// A repetition whose message was to be made, and what comes next.
 pub(super) struct Made<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     pub(super) due: Handover<Payload>,
     recurrence: Recurrence,
@@ -121,8 +115,7 @@ pub(super) struct Ready<M> {
 /// A repetition on which the books are closed.
 pub(super) struct Settled<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     pub(super) key: Key,
     pub(super) deadline: Tick,
@@ -138,8 +131,7 @@ where
 /// What is kept only to be dropped where code of the user may run.
 pub(super) struct Leftovers<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: Carried,
 {
     pub(super) message: Option<M>,
     pub(super) work: Option<Work<M>>,
@@ -150,8 +142,7 @@ where
 
 impl<M> Leftovers<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     /// Drops each on its own, so that a panic of one does not come on top of a panic of another.
     pub(super) fn discard(self, service: &Service) {
@@ -165,8 +156,7 @@ where
 
 impl<M> Begun<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     /// Takes out what makes the message of a timer that is due; none if the timer was cancelled.
     pub(super) fn take(service: &Service, core: &mut Core, due: Handover<Payload>) -> Option<Self> {
@@ -185,7 +175,7 @@ where
             if recurrence.is_over(now) {
                 return Err(Ending::Cancelled);
             }
-            let message = work.ready.take().unwrap_or_else(|| work.source.next_message());
+            let message = work.ready.take().unwrap_or_else(|| M::next_of(&mut work.source));
             Ok(Ready { message, next: work.after_this(&recurrence, now, way), now })
         });
         let result = made.unwrap_or(Err(Ending::DeadLettered(PANICKED)));
@@ -199,7 +189,7 @@ where
     }
 }
 
-impl<M> Work<M> {
+impl<M: Carried> Work<M> {
     fn after_this(&self, recurrence: &Recurrence, now: Now, way: Way) -> Next {
         let Some(calendar) = &self.calendar else {
             return match recurrence.after_this(now, way != Way::Post) {
@@ -218,8 +208,7 @@ impl<M> Work<M> {
 
 impl<M> Made<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     /// Closes the books on this repetition and sets the next one, unless the timer was cancelled meanwhile.
     pub(super) fn settle(self, core: &mut Core, news: &mut News) -> Settled<M> {
@@ -249,7 +238,7 @@ where
                 (series, lost) = end_series(core, due, ending, id);
                 let ready = work.as_mut().and_then(|work| work.ready.take());
                 match (&mut lost, ready) {
-                    (Some(lost), Some(ready)) => lost.message = Some(Box::new(ready)),
+                    (Some(lost), Some(ready)) => lost.message = Some(ready.into_any()),
                     (_, ready) => unused = ready,
                 }
             }
@@ -285,8 +274,7 @@ pub(super) fn end_series<M>(
     id: Option<TimerId>,
 ) -> (Option<Series<M>>, Option<Lost>)
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let Some(payload) = core.engine.fail(due.key, ending) else { return (None, None) };
     let lost = match (ending, id) {

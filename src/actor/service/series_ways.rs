@@ -5,14 +5,15 @@ use std::any::type_name;
 use std::sync::Arc;
 
 use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, Message, Recipient, WeakAddr};
+use actix::{Actor, Handler, Recipient, WeakAddr};
 
 use super::Service;
 use super::admission::News;
+use super::carried::{Carried, send};
 use super::lanes::{Contents, ContextRoute, Guard, Handling, Lanes, Payload, Route, Unloaded, request};
 use super::series::{Begun, Series, Settled, Way, Work};
 use super::subscribers::Lost;
-use crate::actor::target::{Target, send};
+use crate::actor::target::Target;
 use crate::engine::{DeadLetterReason, Ending, Handover};
 
 const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
@@ -21,13 +22,12 @@ impl Lanes {
     /// The lane for series of messages of type `M` that an actor of type `A` schedules for itself.
     pub(super) fn of_own_series<A, M>(&mut self) -> u32
     where
-        A: Actor + Handler<M>,
-        A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        A: Actor + Handler<M::Message>,
+        A::Context: ToEnvelope<A, M::Message>,
+        M: Carried,
     {
         let route = ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> };
-        self.find_or_make::<Series<M>, fn(A, Series<M>)>(unload::<M>, type_name::<M>(), || {
+        self.find_or_make::<Series<M>, fn(A, Series<M>)>(unload::<M>, type_name::<M::Message>(), || {
             Route::Context(Box::new(route))
         })
     }
@@ -35,10 +35,9 @@ impl Lanes {
     /// The lane for series of messages of type `M` to recipients.
     pub(super) fn of_series<M>(&mut self) -> u32
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: Carried,
     {
-        self.find_or_make::<Series<M>, fn(Series<M>)>(unload::<M>, type_name::<M>(), || Route::Recipient {
+        self.find_or_make::<Series<M>, fn(Series<M>)>(unload::<M>, type_name::<M::Message>(), || Route::Recipient {
             post: post::<M>,
             mailbox: |lanes, payload| lanes.stored::<Series<M>>(payload)?.target.as_ref().map(Target::mailbox),
             line: None,
@@ -49,15 +48,14 @@ impl Lanes {
 /// The message of a timer that never ran is the next one of the series.
 pub(super) fn unload<M>(lanes: &mut Lanes, payload: Payload) -> Option<Unloaded>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let Series { target, work, .. } = lanes.take::<Series<M>>(payload)?;
     let Work { mut source, ready, .. } = work?;
     if let Some(message) = ready {
-        return Some(Unloaded::new(Contents::Message(Box::new(message)), Some(Box::new((target, source)))));
+        return Some(Unloaded::new(Contents::Message(message.into_any()), Some(Box::new((target, source)))));
     }
-    Some(Unloaded::new(Contents::Source(Box::new(move || Box::new(source.next_message()))), Some(Box::new(target))))
+    Some(Unloaded::new(Contents::Source(Box::new(move || M::next_of(&mut source).into_any())), Some(Box::new(target))))
 }
 
 /// Runs the handler of the owner.
@@ -68,9 +66,8 @@ fn deliver<A, M>(
     actor: &mut A,
     ctx: &mut <A as Actor>::Context,
 ) where
-    A: Actor + Handler<M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    A: Actor + Handler<M::Message>,
+    M: Carried,
 {
     let Some(begun) = Begun::<M>::take(service, &mut core, due) else { return };
     drop(core);
@@ -83,7 +80,7 @@ fn deliver<A, M>(
     settled.leftovers.discard(service);
     let Some(message) = settled.message else { return };
     let _delivering = service.contain(|| service.hand_over(settled.key, settled.deadline));
-    <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
+    <A as Handler<M::Message>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
     if settled.is_between {
         service.resume(settled.key, &settled.recurrence);
     }
@@ -92,10 +89,9 @@ fn deliver<A, M>(
 /// Sends a message to its owner through the mailbox.
 fn escort<A, M>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, addr: &WeakAddr<A>) -> Option<Handling>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    A: Actor + Handler<M::Message>,
+    A::Context: ToEnvelope<A, M::Message>,
+    M: Carried,
 {
     let begun = Begun::<M>::take(service, &mut core, due)?;
     drop(core);
@@ -111,8 +107,7 @@ where
 /// first is sent, as in `lanes::post`.
 fn post<'a, M>(service: &'a Arc<Service>, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: Carried,
 {
     let mut begun = Vec::with_capacity(due.len());
     for due in due.drain(..) {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use actix::{Recipient, WeakRecipient};
 
+use super::carried::Carried;
 use super::{Core, Service};
 use crate::actor::dead_letter::{DeadLetter, Particulars};
 use crate::actor::id::TimerId;
@@ -45,14 +46,9 @@ pub(crate) struct Lost {
 
 impl Lost {
     /// A message whose type is known here.
-    pub(super) fn of<M: Send + 'static>(
-        id: TimerId,
-        deadline: Tick,
-        reason: DeadLetterReason,
-        message: Option<M>,
-    ) -> Self {
-        let message = message.map(|message| Box::new(message) as Box<dyn Any + Send>);
-        Self { id, deadline, reason, message_type: type_name::<M>(), message }
+    pub(super) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
+        let message = message.map(Carried::into_any);
+        Self { id, deadline, reason, message_type: type_name::<M::Message>(), message }
     }
 }
 
