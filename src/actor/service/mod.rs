@@ -9,7 +9,8 @@
 //! 1. `requests`: schedule, cancel, reschedule, look; `moment`: when a message is wanted; `admission`: how a timer is taken
 //!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time;
 //!    `description`: what is known of one; `survey`: a look at the wheel in small steps.
-//! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane.
+//! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane; `carried`: how large messages are
+//!    kept.
 //! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
 //! 4. `driver`: the alarm, and what one turn does; `strays`: actors that have stopped.
 //! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
@@ -21,6 +22,7 @@
 //! 9. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
 //! 10. `directory`: which service an id belongs to.
 //! 11. `unrest`: what is left to do at one moment, for tests in virtual time.
+//! 12. `foreign_code`: a test that no code of the user runs under the lock.
 
 mod admission;
 mod bell;
