@@ -254,7 +254,9 @@ fn every_retry_is_counted() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let clock = ManualClock::new();
-        let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
+        // The one of this arbiter, for the timer of the bell's context.
+        let settings = TimerActor::builder().clock(clock.clone());
+        let timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
         let (answer, waiting) = tokio::sync::oneshot::channel();
         let bell = Bell.start();
         bell.send(Wait(waiting)).await.unwrap();

@@ -101,9 +101,11 @@ impl Handler<Tender> for Shop {
 
 crate::accept_tracked!(Shop: Tender);
 
+type Job = Box<dyn FnOnce(&mut Context<Shop>) + Send>;
+
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Run(Box<dyn FnOnce(&mut Context<Shop>) + Send>);
+struct Run(Job);
 
 impl Handler<Run> for Shop {
     type Result = ();
