@@ -23,7 +23,6 @@ pub(crate) struct Names {
     /// Made with the first name.
     shards: Vec<Shard>,
     by_slot: Vec<Option<Box<[Option<u128>; PAGE]>>>,
-    len: usize,
 }
 
 impl Names {
@@ -58,22 +57,17 @@ impl Names {
             self.by_slot.resize_with(page + 1, || None);
         }
         self.by_slot[page].get_or_insert_with(|| Box::new([None; PAGE]))[key.index() as usize % PAGE] = Some(name);
-        self.len += 1;
     }
 
     /// The slot is used again: whatever had a name there is history.
     pub(crate) fn forget(&mut self, slot: u32) {
-        if self.len > 0
-            && let Some(name) = self.clear(slot)
-        {
+        if let Some(name) = self.clear(slot) {
             self.shards[shard_of(name)].remove(&name);
         }
     }
 
     fn clear(&mut self, slot: u32) -> Option<u128> {
-        let name = self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?[slot as usize % PAGE].take();
-        self.len -= usize::from(name.is_some());
-        name
+        self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?[slot as usize % PAGE].take()
     }
 }
 
@@ -104,10 +98,21 @@ impl Hasher for Folded {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::hash::BuildHasher;
+
     use super::*;
 
     fn key(slot: u32) -> Key {
         Key::new(slot, 0)
+    }
+
+    fn len(names: &Names) -> usize {
+        names.shards.iter().map(HashMap::len).sum()
+    }
+
+    fn hash_of(value: impl std::hash::Hash) -> u64 {
+        BuildHasherDefault::<Folded>::default().hash_one(value)
     }
 
     #[test]
@@ -120,7 +125,7 @@ mod tests {
         names.forget(4);
         assert_eq!(names.find(7), Some(key(3)));
         names.forget(3);
-        assert_eq!((names.find(7), names.of_slot(3), names.len), (None, None, 0));
+        assert_eq!((names.find(7), names.of_slot(3), len(&names)), (None, None, 0));
     }
 
     #[test]
@@ -131,7 +136,7 @@ mod tests {
         assert_eq!((names.find(7), names.of_slot(3), names.of_slot(1000)), (Some(key(1000)), None, Some(7)));
         names.set(8, key(1000));
         assert_eq!((names.find(7), names.find(8), names.of_slot(1000)), (None, Some(key(1000)), Some(8)));
-        assert_eq!(names.len, 1);
+        assert_eq!(len(&names), 1);
     }
 
     #[test]
@@ -144,8 +149,35 @@ mod tests {
                 assert_eq!(names.of_slot(slot), Some(u128::from(slot) * spread));
             }
             (0..5000).for_each(|slot| names.forget(slot));
-            assert_eq!(names.len, 0);
-            assert!(names.shards.iter().all(HashMap::is_empty));
+            assert_eq!(len(&names), 0);
+        }
+    }
+
+    #[test]
+    fn upper_halves_that_differ_spread_names_over_the_tables() {
+        let mut names = Names::default();
+        (0..10_000).for_each(|slot| names.set(u128::from(slot) << 64 | 7, key(slot)));
+        let fullest = names.shards.iter().map(HashMap::len).max();
+        assert_eq!(fullest, Some(3), "10 000 names in 4096 tables");
+    }
+
+    /// The low bits of a hash choose a place in the table, the top seven are kept there to compare with.
+    #[test]
+    fn lower_halves_that_differ_spread_names_within_a_table() {
+        const UUID_VARIANT: u128 = 1 << 63;
+        let hashes: Vec<u64> = (0..128).map(|name| hash_of(UUID_VARIANT | name)).collect();
+        let distinct = |part: fn(&u64) -> u64| hashes.iter().map(part).collect::<HashSet<u64>>().len();
+        assert_eq!(distinct(|hash| hash % 128), 128);
+        assert!(distinct(|hash| hash >> 57) > 64);
+    }
+
+    #[test]
+    fn a_hash_of_bytes_depends_on_every_bit() {
+        let ones = [u8::MAX; 16];
+        for bit in 0..128 {
+            let mut bytes = ones;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(hash_of(bytes), hash_of(ones), "bit {bit}");
         }
     }
 }
