@@ -11,7 +11,7 @@ use actix_timers::engine::{
     DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, MissedTickBehavior, NotPending, Now, OwnerId,
     Recurrence, Refusal, Repeated, Resumed, Rhythm, TimerGroup, TimerKey, TimerState, next_on_grid,
 };
-use actix_timers::timing::{Key, Tick, WheelSize};
+use actix_timers::timing::{Key, LAST_TICK, Tick, WheelSize};
 
 struct Rng(u64);
 
@@ -962,6 +962,18 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
     }
     assert_eq!(order, [(2, 1000), (3, 1000), (4, 5000), (1, 6000)]);
     assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
+}
+
+/// There is no later tick to wait for its time of day in.
+#[test]
+fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
+    for end in [LAST_TICK, Tick::MAX] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(0, 1000, None, 1).unwrap();
+        engine.set_wall_time(key, Duration::from_secs(11));
+        let due = engine.expire(end, Some(Duration::from_secs(10)), &mut 99);
+        assert!(matches!(due, Due::Recipient(due) if due.payload == 1), "{due:?}");
+    }
 }
 
 /// What was asked for while a repetition was tried holds for the next attempt, and its books are those of a last one.

@@ -548,9 +548,9 @@ impl<P: Copy, O> Engine<P, O> {
         if !self.wheel.get(key).is_some_and(|timer| timer.marks.has(Mark::WallTime)) {
             return false;
         }
-        let Some(at) = self.wall_times.get(key.index()).filter(|at| *at > wall) else { return false };
+        let Some(at) = self.wall_times.get(key.index()) else { return false };
         let deadline = estimate(self.config.tick, self.now, wall, at);
-        // At the end of time there is no later.
+        // Equal to now once the time of day has come, and at the last tick, after which none is left to wait for.
         deadline > self.now && self.wheel.reschedule(self.now, key, deadline)
     }
 }

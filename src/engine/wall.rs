@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::timing::{Tick, TickLength};
+use crate::timing::{LAST_TICK, Tick, TickLength};
 
 /// The wall-clock times, by slot of the timer. A time is a duration since the Unix epoch.
 #[derive(Debug, Default)]
@@ -53,7 +53,35 @@ impl WallTimes {
     }
 }
 
-/// The tick at which the wall clock will show `at`, if it shows `wall` now and runs evenly.
+/// The tick at which the wall clock will show `at`, if it shows `wall` now and runs evenly; at most [`LAST_TICK`].
 pub(crate) fn estimate(tick: TickLength, now: Tick, wall: Duration, at: Duration) -> Tick {
-    now.saturating_add(tick.round_up(at.saturating_sub(wall)))
+    now.saturating_add(tick.round_up(at.saturating_sub(wall))).min(LAST_TICK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: TickLength = TickLength::MILLISECOND;
+
+    fn set(micros: &[u64]) -> WallTimes {
+        let mut times = WallTimes::default();
+        (0..).zip(micros).for_each(|(slot, at)| times.set(slot, Duration::from_micros(*at)));
+        times
+    }
+
+    #[test]
+    fn overdue_timers_come_by_the_tick_of_their_time_then_in_the_order_of_setting() {
+        let overdue = set(&[4000, 2900, 2100, 3000]);
+        let order = overdue.in_order(TICK, 10, Duration::from_micros(4000));
+        assert_eq!(order, [(10, 1), (10, 2), (10, 3), (10, 0)]);
+    }
+
+    /// The ticks of the two clocks begin at different times: two times of one tick may be in two ticks of the wall clock.
+    #[test]
+    fn timers_that_come_due_in_one_tick_keep_the_order_of_setting() {
+        let coming = set(&[1200, 900, 1700]);
+        let order = coming.in_order(TICK, 10, Duration::from_micros(500));
+        assert_eq!(order, [(11, 0), (11, 1), (12, 2)]);
+    }
 }
