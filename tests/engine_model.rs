@@ -80,6 +80,10 @@ struct Book {
     repeated: u64,
     /// Repetitions that were dead letters and not the last.
     came_back: u64,
+    /// Timers rejected because the capacity was used up.
+    rejected_full: u64,
+    /// Timers rejected because their owner had ended.
+    rejected_closed: u64,
     inboxes: HashMap<OwnerId, Vec<u64>>,
     sequence: u64,
 }
@@ -192,6 +196,7 @@ impl Run {
             Err(refused) => {
                 assert_eq!((refused.refusal, refused.payload), (Refusal::Capacity, sequence));
                 assert_eq!(self.book.timers.len(), CAPACITY);
+                self.book.rejected_full += 1;
             }
         }
     }
@@ -215,6 +220,7 @@ impl Run {
         let replaceable = old.filter(|old| self.expectation(*old).is_ok());
         let Ok(timer) = scheduled else {
             assert!(self.book.timers.len() == CAPACITY && replaceable.is_none());
+            self.book.rejected_full += 1;
             return;
         };
         assert!(self.book.timers.len() < CAPACITY || replaceable.is_some());
@@ -720,8 +726,12 @@ impl Run {
         }
         assert_eq!(self.engine.remove_owner(owner), Some("owner"));
         assert_eq!(self.engine.remove_owner(owner), None);
-        let late = self.engine.schedule(self.now, self.now, Some(owner), 0);
-        assert!(late.is_err(), "an owner that has ended gets no more timers");
+        let is_full = self.book.timers.len() == CAPACITY;
+        let late = self.engine.schedule(self.now, self.now, Some(owner), 0).map_err(|rejected| rejected.refusal);
+        let reason = if is_full { Refusal::Capacity } else { Refusal::OwnerEnded };
+        assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
+        self.book.rejected_full += u64::from(is_full);
+        self.book.rejected_closed += u64::from(!is_full);
         // What was in flight is nobody's now, and still has to end.
         for timer in self.book.timers.iter_mut().filter(|timer| timer.owner == Some(owner)) {
             assert_eq!(timer.state, TimerState::InFlight);
@@ -741,6 +751,8 @@ impl Run {
         let stopped = ended(Ending::DeadLettered(DeadLetterReason::RecipientStopped)) + self.book.came_back;
         assert_eq!(accounts.recipient_stopped, stopped);
         assert_eq!(accounts.source_panicked, ended(Ending::DeadLettered(DeadLetterReason::SourcePanicked)));
+        let rejected = (self.book.rejected_full, self.book.rejected_closed);
+        assert_eq!((accounts.refused_capacity, accounts.refused_closed), rejected);
         for timer in &self.book.timers {
             let view = self.engine.view(timer.key).unwrap();
             assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
@@ -974,6 +986,13 @@ fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
         let due = engine.expire(end, Some(Duration::from_secs(10)), &mut 99);
         assert!(matches!(due, Due::Recipient(due) if due.payload == 1), "{due:?}");
     }
+}
+
+#[test]
+fn a_capacity_beyond_the_slots_of_the_wheel_is_reduced() {
+    let config = EngineConfig { capacity: usize::MAX, ..EngineConfig::default() };
+    let engine: Engine<u8, ()> = Engine::new(config);
+    assert_eq!(engine.config().capacity, 4_294_967_294);
 }
 
 /// What was asked for while a repetition was tried holds for the next attempt, and its books are those of a last one.

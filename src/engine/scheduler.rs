@@ -25,7 +25,7 @@ pub struct EngineConfig {
     pub cascade_pace: usize,
 }
 
-/// The most timers one engine can hold.
+/// The most timers that may be pending at once: one less than the wheel has slots, for a timer that replaces another.
 pub(crate) const MAX_CAPACITY: usize = u32::MAX as usize - 1;
 
 impl Default for EngineConfig {
@@ -173,27 +173,32 @@ impl<P: Copy, O> Engine<P, O> {
     ) -> Result<Key, Refused<P>> {
         self.pass(now);
         if self.closed {
-            self.accounts.refused_closed += 1;
-            return Err(Refused { refusal: Refusal::Closed, payload });
+            return Err(self.reject(Refusal::Closed, payload));
         }
         if self.accounts.pending >= self.config.capacity as u64 + more {
-            self.accounts.refused_capacity += 1;
-            return Err(Refused { refusal: Refusal::Capacity, payload });
+            return Err(self.reject(Refusal::Capacity, payload));
         }
         if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
-            self.accounts.refused_closed += 1;
-            return Err(Refused { refusal: Refusal::OwnerEnded, payload });
+            return Err(self.reject(Refusal::OwnerEnded, payload));
         }
-        let key = self.wheel.insert(self.now, deadline, Timer::new(payload)).map_err(|timer| {
-            self.accounts.refused_capacity += 1;
-            Refused { refusal: Refusal::Capacity, payload: timer.payload }
-        })?;
+        let inserted = self.wheel.insert(self.now, deadline, Timer::new(payload));
+        let key = inserted.map_err(|timer| self.reject(Refusal::Capacity, timer.payload))?;
         self.names.forget(key.index());
         if let (Some(owner), Some(timer)) = (owner, self.wheel.get_mut(key)) {
             timer.belong(owner.0.index(), self.owners.join(owner, key.index()));
         }
         self.accounts.accept();
         Ok(key)
+    }
+
+    /// Counts a timer that is not taken in.
+    #[cold]
+    fn reject(&mut self, refusal: Refusal, payload: P) -> Refused<P> {
+        match refusal {
+            Refusal::Capacity => self.accounts.refused_capacity += 1,
+            Refusal::Closed | Refusal::OwnerEnded => self.accounts.refused_closed += 1,
+        }
+        Refused { refusal, payload }
     }
 
     /// Binds a pending timer to a time of day, as a duration since the Unix epoch.
