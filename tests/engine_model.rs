@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use actix_timers::engine::{
-    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, MissedTickBehavior, NotPending, Now, OwnerId,
+    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, MissedTickBehavior, Next, NotPending, Now, OwnerId,
     Recurrence, Refusal, Repeated, Resumed, Rhythm, TimerGroup, TimerKey, TimerState, next_on_grid,
 };
 use actix_timers::timing::{Key, LAST_TICK, Tick, WheelSize};
@@ -762,6 +762,9 @@ impl Run {
         for owner in &self.owners {
             let owned = self.book.timers.iter().filter(|timer| timer.owner == Some(*owner)).count();
             assert_eq!(self.engine.owned(*owner), owned);
+            let first = self.book.inboxes.get(owner).and_then(|inbox| inbox.first());
+            let first = self.book.timers.iter().find(|timer| Some(&timer.sequence) == first);
+            assert_eq!(self.engine.oldest_due(*owner), first.map(|timer| timer.deadline));
         }
         let repeating = self.book.timers.iter().filter(|timer| timer.repeats.is_some()).count();
         assert_eq!(self.engine.repeating_timers(), repeating);
@@ -976,6 +979,23 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
     assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
 }
 
+/// The wall clock was stepped between the two schedules: one deadline is still the estimate of before.
+#[test]
+fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
+    let second = Duration::from_secs(1);
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    for (payload, deadline) in [(1, 30_000), (2, 20_000), (3, 30_000)] {
+        let key = engine.schedule(1000, deadline, None, payload).unwrap();
+        engine.set_wall_time(key, 30 * second);
+    }
+    engine.follow_wall_clock(1000, 11 * second);
+    let mut order = Vec::new();
+    while let Due::Recipient(due) = engine.expire(20_000, Some(30 * second), &mut 99) {
+        order.push((due.payload, due.deadline));
+    }
+    assert_eq!(order, [(1, 20_000), (2, 20_000), (3, 20_000)]);
+}
+
 /// There is no later tick to wait for its time of day in.
 #[test]
 fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
@@ -988,11 +1008,67 @@ fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
     }
 }
 
+/// Only the first repetition was set to a time of day: a wall clock that is set back holds none of the others up, and one
+/// that is set forward brings none on.
+#[test]
+fn a_repetition_without_a_time_of_day_does_not_follow_the_wall_clock() {
+    let second = Duration::from_secs(1);
+    let period = 5 * second;
+    let fixed_rate = Rhythm::FixedRate { period, missed: MissedTickBehavior::Skip };
+    for (rhythm, until_handled) in [(fixed_rate, false), (Rhythm::FixedDelay { period }, true)] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(0, 1000, None, 1).unwrap();
+        engine.set_wall_time(key, 11 * second);
+        assert!(engine.set_recurrence(key, Recurrence::new(rhythm, second).at(11 * second)));
+        assert!(matches!(engine.expire(1000, Some(11 * second), &mut 99), Due::Recipient(_)));
+        let next = engine.recurrence(key).unwrap().after_this(at(1000), until_handled);
+        assert_eq!(next == Next::AfterHandler, until_handled);
+        engine.plan(key, next);
+        let repeated = engine.repeat(key, at(1000));
+        assert_eq!((engine.wall_time(key), engine.wall_timers()), (None, 0));
+        if until_handled {
+            assert_eq!(repeated, Repeated::Between);
+            assert_eq!(engine.resume(key, at(1000)), Resumed::Armed(6000));
+        } else {
+            assert_eq!(repeated, Repeated::Armed(6000));
+        }
+        engine.follow_wall_clock(1000, 100 * second);
+        assert_eq!(engine.view(key).map(|view| view.deadline), Some(6000));
+        assert!(
+            matches!(engine.expire(6000, Some(Duration::ZERO), &mut 99), Due::Recipient(due) if due.deadline == 6000)
+        );
+    }
+}
+
 #[test]
 fn a_capacity_beyond_the_slots_of_the_wheel_is_reduced() {
     let config = EngineConfig { capacity: usize::MAX, ..EngineConfig::default() };
     let engine: Engine<u8, ()> = Engine::new(config);
     assert_eq!(engine.config().capacity, 4_294_967_294);
+}
+
+/// An actor prefetches the upcoming messages whenever their chunk is another one.
+#[test]
+fn upcoming_messages_of_each_chunk_are_all_messages() {
+    let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
+    let owner = engine.add_owner(()).unwrap();
+    for payload in 0..100 {
+        engine.schedule(0, 1, Some(owner), payload).unwrap();
+    }
+    while engine.expire(1, None, &mut 1000) != Due::Done {}
+    let (mut chunk, mut fetched, mut taken) = (None, Vec::new(), Vec::new());
+    while let Some(next) = engine.next_due(owner) {
+        let upcoming = engine.upcoming_chunk(owner);
+        if std::mem::replace(&mut chunk, upcoming) != upcoming {
+            fetched.extend(engine.upcoming(owner));
+        }
+        assert!(fetched.contains(&next));
+        taken.extend(engine.take_due(owner).map(|due| due.payload));
+    }
+    assert_eq!(taken, (0..100).collect::<Vec<_>>());
+    assert_eq!(fetched, taken, "each once");
+    engine.remove_owner(owner).unwrap();
+    assert_eq!(engine.upcoming_chunk(owner), None);
 }
 
 /// What was asked for while a repetition was tried holds for the next attempt, and its books are those of a last one.

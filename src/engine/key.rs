@@ -218,6 +218,7 @@ mod serialized {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
     use super::*;
 
@@ -244,6 +245,13 @@ mod tests {
         let expected =
             ["TimerKey(\"3\")", "TimerKey(\"a\")", "TimerKey(-3)", "TimerKey(18446744073709551615)", "TimerKey(3)"];
         assert_eq!(sorted, expected);
+    }
+
+    #[test]
+    fn different_keys_have_different_hashes() {
+        let keys: Vec<TimerKey> = vec!["a".into(), "b".into(), "3".into(), 3.into(), (-3).into()];
+        let hash_of = |key: &TimerKey| BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
+        assert_eq!(keys.iter().map(hash_of).collect::<HashSet<u64>>().len(), keys.len());
     }
 
     #[test]

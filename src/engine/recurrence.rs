@@ -418,6 +418,7 @@ mod tests {
             let mut delivered = 0;
             loop {
                 delivered += 1;
+                assert!(delivered <= times);
                 let next = recurrence.after_this(at(10 * delivered), false);
                 recurrence.plan(next);
                 assert_eq!(recurrence.advance(), next);
@@ -474,6 +475,40 @@ mod tests {
         let now = Now { time: n(5), wall: Some(n(70)) };
         assert_eq!(recurrence.on_wall_clock(n(80), now), Next::At { due: n(15), wall: Some(n(80)) });
         assert_eq!(recurrence.on_wall_clock(n(60), now), Next::At { due: n(5), wall: Some(n(60)) });
+        assert_eq!(recurrence.on_wall_clock(n(90), now), Next::At { due: n(25), wall: Some(n(90)) });
         assert_eq!(recurrence.on_wall_clock(n(91), now), Next::Never);
+    }
+
+    #[test]
+    fn no_time_of_day_comes_after_the_last_repetition() {
+        let recurrence = Recurrence::new(Rhythm::Calendar, n(0)).times(1);
+        assert_eq!(recurrence.on_wall_clock(n(80), at(5)), Next::Never);
+    }
+
+    #[test]
+    fn an_end_or_a_calendar_needs_the_wall_clock_and_nothing_else_does() {
+        let periodic = Recurrence::new(Rhythm::FixedDelay { period: n(10) }, n(10)).times(3).slack(n(2)).at(n(7));
+        assert!(!periodic.needs_wall_clock());
+        assert!(periodic.until(n(50)).needs_wall_clock());
+        assert!(Recurrence::new(Rhythm::Calendar, n(10)).needs_wall_clock());
+    }
+
+    #[test]
+    fn slack_moves_a_deadline_to_a_rounder_tick_within_it() {
+        let ms = Duration::from_millis;
+        let exact = Recurrence::new(Rhythm::FixedDelay { period: ms(10) }, ms(1001));
+        let tick = TickLength::MILLISECOND;
+        assert_eq!(exact.deadline(tick, 1001), 1001);
+        assert_eq!(exact.slack(ms(99)).deadline(tick, 1001), 1024);
+        assert_eq!(exact.slack(ms(22)).deadline(tick, 1001), 1008);
+    }
+
+    #[test]
+    fn a_repetition_knows_its_time_of_day_until_the_next_has_another() {
+        let mut recurrence = Recurrence::new(Rhythm::Calendar, n(10)).at(n(70));
+        assert_eq!(recurrence.wall(), Some(n(70)));
+        recurrence.plan(Next::At { due: n(20), wall: Some(n(80)) });
+        recurrence.advance();
+        assert_eq!(recurrence.wall(), Some(n(80)));
     }
 }

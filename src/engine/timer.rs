@@ -192,3 +192,21 @@ impl Hold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_there_from_set_until_clear() {
+        let mut marks = Marks::NONE;
+        marks.set(Mark::Name);
+        assert!(!marks.clear(Mark::WallTime));
+        marks.set(Mark::WallTime);
+        assert!(marks.has(Mark::WallTime));
+        assert!(marks.clear(Mark::WallTime));
+        assert!(!marks.has(Mark::WallTime));
+        assert!(!marks.clear(Mark::WallTime));
+        assert!(marks.has(Mark::Name), "the others stay");
+    }
+}
