@@ -404,7 +404,8 @@ impl DurableTimers {
         answered(self.0.journal.ask(|answer| Request::Discard { id, answer }).await)
     }
 
-    /// How many timers are pending, set aside and dead letters.
+    /// The numbers of timers in the store: pending, parked, and dead letters. A timer that was cancelled while its handler runs is
+    /// none of them any more.
     ///
     /// # Errors
     /// The store cannot be asked.
