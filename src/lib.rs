@@ -15,6 +15,10 @@ pub mod inspector;
 pub mod metrics;
 #[cfg(feature = "actix")]
 mod shown;
+#[cfg(all(test, feature = "actix"))]
+mod simulation;
+#[cfg(feature = "actix")]
+mod sync;
 pub mod timing;
 
 #[cfg(feature = "actix")]

@@ -1,6 +1,6 @@
 //! From a line to a recipient: messages to whom a mailbox policy applies, and those under tracked delivery.
 //!
-//! All of it runs while the caller has the [turn](super::Service::claim_turn), so that no two threads send from one line.
+//! All of it runs while the caller has the [turn](super::turns::Turns), so that no two threads send from one line.
 
 use std::sync::Arc;
 use std::time::Duration;

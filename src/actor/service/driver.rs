@@ -158,7 +158,11 @@ impl Service {
 
     /// Does what is due, within the budget.
     pub(crate) fn turn(self: &Arc<Self>, hand: Hand) -> Turn {
-        let Some(_claim) = self.claim_turn() else { return Turn::Taken };
+        let claim = match hand {
+            Hand::Driver => self.driver.claim(),
+            Hand::Watch => self.driver.claim_elsewhere(),
+        };
+        let Some(_claim) = claim else { return Turn::Taken };
         let began = std::time::Instant::now();
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();

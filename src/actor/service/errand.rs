@@ -5,12 +5,13 @@
 //! the receiving side, until the answer comes or the mailbox is dropped. Either wakes it.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::task::Unconstrained;
 
 use super::Service;
+use super::sync::Mutex;
 use crate::timing::Key;
 
 /// What is acknowledged when an errand is done.

@@ -6,10 +6,10 @@
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::lanes::{Answer, Guard, Handling};
-use super::{Service, watch};
+use super::{Service, sync};
 use crate::engine::{Ending, OwnerId};
 use crate::timing::Key;
 
@@ -48,7 +48,7 @@ impl Wake for Knock {
         service.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push((self.owner, self.key));
         service.driver.wake();
         if self.hand == Hand::Watch {
-            watch::call();
+            service.call_watch();
         }
     }
 }
@@ -147,17 +147,17 @@ impl Service {
     pub(crate) fn withdraw<'a>(&'a self, mut guard: Guard<'a>, owner: OwnerId, ending: Ending) -> Guard<'a> {
         /// Sending takes microseconds, but user code may be involved if it fails.
         const PATIENCE: Duration = Duration::from_millis(100);
-        let began = Instant::now();
+        let began = sync::elapsed();
         loop {
             let Some(escort) = guard.escorts.get(&owner) else { return guard };
-            if escort.request.is_some() || began.elapsed() > PATIENCE {
+            if escort.request.is_some() || sync::elapsed().saturating_sub(began) > PATIENCE {
                 let key = escort.key;
                 guard = self.meet(guard, owner, key);
                 return self.land(guard, owner, ending);
             }
             // Another thread is just sending it.
             drop(guard);
-            std::thread::yield_now();
+            sync::yield_now();
             guard = self.core();
         }
     }

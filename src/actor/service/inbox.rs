@@ -324,7 +324,7 @@ where
             if let Some(post) = core.lanes.post_of(next) {
                 // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
                 // It goes only while the watch has no turn, which might send what is due later meanwhile.
-                let claim = this.service.claim_turn();
+                let claim = this.service.driver.claim();
                 let due = claim.as_ref().and_then(|_| core.engine.escort_due(this.owner));
                 if let Some(due) = due {
                     let publish = core.published.ask_to_publish();

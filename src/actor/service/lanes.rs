@@ -10,7 +10,7 @@
 
 use std::any::{Any, TypeId, type_name};
 use std::pin::Pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Handler, Recipient, WeakAddr};
@@ -20,6 +20,7 @@ use super::carried::{Carried, send};
 use super::dispatch::{InLine, LineRoute, Lined, post_in_lines};
 use super::store::Store;
 use super::subscribers::Lost;
+use super::sync::MutexGuard;
 use super::{Core, Service};
 use crate::actor::id::TimerId;
 use crate::actor::target::Target;

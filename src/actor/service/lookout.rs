@@ -18,6 +18,12 @@ pub(crate) struct Lookout {
     looks_at: AtomicU64,
 }
 
+impl Default for Lookout {
+    fn default() -> Self {
+        Self::idle()
+    }
+}
+
 impl Lookout {
     pub(crate) fn idle() -> Self {
         Self { looks_at: AtomicU64::new(IDLE) }

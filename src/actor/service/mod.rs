@@ -12,7 +12,7 @@
 //! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane; `carried`: how large messages are
 //!    kept.
 //! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
-//! 4. `driver`: the alarm, and what one turn does; `strays`: actors that have stopped.
+//! 4. `driver`: the alarm, and what one turn does; `turns`: who takes one; `strays`: actors that have stopped.
 //! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
 //! 6. `lines`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
@@ -51,6 +51,8 @@ mod requests;
 mod selection;
 mod series;
 mod series_ways;
+#[cfg(test)]
+mod simulated;
 mod spare;
 mod store;
 mod strays;
@@ -58,6 +60,7 @@ pub(crate) mod subscribers;
 #[cfg(feature = "inspector")]
 mod survey;
 mod sync;
+mod turns;
 pub(crate) mod unrest;
 mod watch;
 mod wind_down;
@@ -65,13 +68,14 @@ mod wind_down;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(test)]
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use futures_util::task::AtomicWaker;
 use rustc_hash::FxHashMap;
 
 pub(crate) use self::lines::Anchor;
@@ -89,6 +93,8 @@ use self::lanes::{Guard, Lanes, Payload};
 use self::lines::Lines;
 use self::random::Random;
 use self::subscribers::Subscribers;
+use self::sync::Mutex;
+use self::turns::Turns;
 use self::unrest::{Outside, Sleep};
 use self::watch::Watched;
 use self::wind_down::WindDown;
@@ -132,8 +138,8 @@ pub(crate) struct Service {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tick: TickLength,
     pub(crate) meters: Meters,
-    /// Wakes the driver.
-    pub(crate) driver: AtomicWaker,
+    /// Wakes the driver, and says who may send what is due.
+    pub(crate) driver: Turns,
     pub(crate) settings: Settings,
     /// Requests handled from the mailbox in this turn.
     pub(super) intake: AtomicUsize,
@@ -157,8 +163,6 @@ pub(crate) struct Service {
     pub(crate) watched: OnceLock<Watched>,
     /// Messages under way whose handlers have run. Locked last, and never for long.
     pub(crate) arrivals: Mutex<Vec<(OwnerId, Key)>>,
-    /// Held for a turn: what is due must leave in order, and the core is unlocked in between.
-    turn: Mutex<()>,
     core: Mutex<Core>,
 }
 
@@ -252,7 +256,7 @@ impl Service {
             clock,
             tick: settings.engine.tick,
             meters,
-            driver: AtomicWaker::new(),
+            driver: Turns::default(),
             random: Random::new(settings.jitter_seed),
             ids: IdMaker::new(number, settings.secret.clone()),
             settings,
@@ -268,7 +272,6 @@ impl Service {
             stopped: AtomicBool::new(false),
             watched: OnceLock::new(),
             arrivals: Mutex::default(),
-            turn: Mutex::default(),
             core: Mutex::new(Core {
                 engine,
                 lanes: Lanes::default(),
@@ -305,15 +308,6 @@ impl Service {
     #[cfg(test)]
     pub(crate) fn is_locked(&self) -> bool {
         matches!(self.core.try_lock(), Err(TryLockError::WouldBlock))
-    }
-
-    /// The right to take a turn; `None` if another thread is taking one.
-    pub(crate) fn claim_turn(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.turn.try_lock() {
-            Ok(turn) => Some(turn),
-            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// Whether nothing can ever be delivered again.

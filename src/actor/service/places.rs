@@ -10,7 +10,7 @@ use super::Service;
 use crate::engine::OwnerId;
 
 #[derive(Default)]
-struct Places {
+pub(crate) struct Places {
     /// The service of this arbiter.
     home: Option<Arc<Service>>,
     /// Owners by the address in memory of their context, once that does not move any more. Only a shortcut.
@@ -83,6 +83,12 @@ pub(crate) fn leave_place(place: usize, service: u32, owner: OwnerId) {
 /// The owner has ended.
 pub(crate) fn leave_mailbox(mailbox: u64, service: u32, owner: OwnerId) {
     forget((service, owner), |places| (&mut places.by_mailbox, mailbox));
+}
+
+/// Exchanges what this thread knows for what another knows, which is simulated.
+#[cfg(test)]
+pub(crate) fn swap(places: &mut Places) {
+    PLACES.with_borrow_mut(|here| std::mem::swap(here, places));
 }
 
 fn forget<K: Eq + Hash>(seat: Seat, entry: impl FnOnce(&mut Places) -> (&mut FxHashMap<K, Seat>, K)) {

@@ -1,4 +1,5 @@
-//! The atomics behind what threads share without a lock, in one place, so that the model checker can put its own there
-//! (`tests/loom_handshakes.rs`).
+//! What threads share, in one place, so that the model checker can put its own there (`tests/loom_handshakes.rs`).
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::Ordering;
+
+pub(crate) use crate::sync::*;

@@ -12,18 +12,16 @@
 //! that they stay deterministic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, LazyLock, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::directory;
 use super::driver::Turn;
 use super::escort::Hand;
 use super::lanes::Guard;
 use super::lookout::{AT_ONCE, IDLE, Lookout, Nanos};
+use super::sync::{self, AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 use super::{Core, NEVER, Service};
 use crate::actor::clock;
 use crate::engine::OwnerId;
@@ -35,12 +33,22 @@ use crate::timing::Tick;
 /// still in time for a human.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-static LOOKOUT: LazyLock<Lookout> = LazyLock::new(Lookout::idle);
+/// The watch of this process. Tests in virtual time have their own.
+static WATCH: LazyLock<Arc<Watch>> = LazyLock::new(Arc::default);
 
-static THREAD: OnceLock<Option<Thread>> = OnceLock::new();
+/// A thread that looks after services.
+#[derive(Default)]
+pub(crate) struct Watch {
+    lookout: Lookout,
+    /// None if it could not be started.
+    thread: OnceLock<Option<Thread>>,
+    /// What it looks after.
+    services: Mutex<Vec<Weak<Service>>>,
+}
 
 /// What the watch knows of a service.
 pub(crate) struct Watched {
+    watch: Arc<Watch>,
     /// The runtime whose clock the service runs on. It keeps files open, so it is given up when the service stops.
     runtime: Mutex<Option<Handle>>,
     /// When the clock of the service showed zero.
@@ -66,72 +74,98 @@ impl Watched {
     }
 }
 
-/// Lets the watch look at once.
-pub(crate) fn call() {
-    look_at(AT_ONCE);
-}
-
-fn look_at(time: Nanos) {
-    if LOOKOUT.expect(time)
-        && let Some(Some(thread)) = THREAD.get()
-    {
-        thread.unpark();
-    }
-}
-
 fn now() -> Nanos {
-    static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
-    u64::try_from(EPOCH.elapsed().as_nanos()).unwrap_or(IDLE)
+    u64::try_from(sync::elapsed().as_nanos()).unwrap_or(IDLE)
 }
 
 fn after(time: Nanos, by: Duration) -> Nanos {
     time.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(IDLE))
 }
 
-fn keep_watch() {
-    loop {
-        let (next, now) = (LOOKOUT.next(), now());
-        if next == IDLE {
-            std::thread::park();
-        } else if next > now {
-            std::thread::park_timeout(Duration::from_nanos(next - now));
-        } else {
-            LOOKOUT.begin();
-            let next = look();
-            LOOKOUT.expect(next);
+impl Watch {
+    /// Has it look at `time`, or before.
+    fn look_at(&self, time: Nanos) {
+        if self.lookout.expect(time)
+            && let Some(Some(thread)) = self.thread.get()
+        {
+            thread.unpark();
         }
     }
-}
 
-/// Looks at all services, helps those that are late, and says when to look again.
-fn look() -> Nanos {
-    let later = after(now(), GRACE);
-    let next = directory::running().into_iter().map(|service| {
-        // The service may end with this reference to it, and code of the user with it.
-        catch_unwind(AssertUnwindSafe(move || service.assist())).unwrap_or(later)
-    });
-    match next.min().unwrap_or(IDLE) {
-        AT_ONCE => AT_ONCE,
-        // However many services there are, it is not worth while to look more often than that.
-        next => next.max(after(now(), GRACE / 2)),
+    /// From now on it looks after `service`.
+    fn take_on(self: &Arc<Self>, service: &Arc<Service>) {
+        self.services().push(Arc::downgrade(service));
+        self.thread.get_or_init(|| {
+            let watch = Arc::clone(self);
+            sync::spawn("actix-timers-watch".to_owned(), move || watch.keep()).ok()
+        });
+        self.look_at(AT_ONCE);
+    }
+
+    fn services(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self) {
+        loop {
+            let (next, now) = (self.lookout.next(), now());
+            if next == IDLE {
+                sync::park();
+            } else if next > now {
+                sync::park_timeout(Duration::from_nanos(next - now));
+            } else {
+                self.lookout.begin();
+                let next = self.look();
+                self.lookout.expect(next);
+            }
+        }
+    }
+
+    /// Looks at all services, helps those that are late, and says when to look again.
+    fn look(&self) -> Nanos {
+        let later = after(now(), GRACE);
+        // Collected, so that this is not locked while a service is asked.
+        let running: Vec<_> = {
+            let mut services = self.services();
+            services.retain(|service| service.strong_count() > 0);
+            services.iter().filter_map(Weak::upgrade).collect()
+        };
+        let next = running.into_iter().map(|service| {
+            // The service may end with this reference to it, and code of the user with it.
+            catch_unwind(AssertUnwindSafe(move || service.assist())).unwrap_or(later)
+        });
+        match next.min().unwrap_or(IDLE) {
+            AT_ONCE => AT_ONCE,
+            // However many services there are, it is not worth while to look more often than that.
+            next => next.max(after(now(), GRACE / 2)),
+        }
     }
 }
 
 impl Service {
     /// Lets the watch look after this service. To be called on the thread of its arbiter.
-    pub(crate) fn be_watched(&self) {
+    pub(crate) fn be_watched(self: &Arc<Self>) {
+        self.be_watched_by(&WATCH);
+    }
+
+    pub(super) fn be_watched_by(self: &Arc<Self>, watch: &Arc<Watch>) {
         if !self.settings.watched || self.watched.get().is_some() || !clock::is_real() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
         let passed = i64::try_from(self.clock.now().as_nanos()).unwrap_or(i64::MAX);
         let origin = i64::try_from(now()).unwrap_or(i64::MAX).saturating_sub(passed);
-        let _ = self.watched.set(Watched { runtime: Mutex::new(Some(runtime)), origin, over: AtomicBool::new(false) });
-        THREAD.get_or_init(|| {
-            let thread = std::thread::Builder::new().name("actix-timers-watch".to_owned()).spawn(keep_watch);
-            thread.ok().map(|thread| thread.thread().clone())
-        });
-        call();
+        let (runtime, over) = (Mutex::new(Some(runtime)), AtomicBool::new(false));
+        if self.watched.set(Watched { watch: Arc::clone(watch), runtime, origin, over }).is_ok() {
+            watch.take_on(self);
+        }
+    }
+
+    /// Lets the watch look at once.
+    pub(crate) fn call_watch(&self) {
+        if let Some(watched) = self.watched.get() {
+            watched.watch.look_at(AT_ONCE);
+        }
     }
 
     pub(crate) fn is_watched(&self) -> bool {
@@ -141,7 +175,7 @@ impl Service {
     /// Something will be due at `tick`, earlier than what the watch may know of.
     pub(crate) fn expect(&self, tick: Tick) {
         if let Some(watched) = self.watched.get().filter(|watched| !watched.over.load(Ordering::Relaxed)) {
-            look_at(watched.at(self.tick.time_of(tick)));
+            watched.watch.look_at(watched.at(self.tick.time_of(tick)));
         }
     }
 
@@ -162,10 +196,6 @@ impl Service {
         helped |= !self.core().waiting.is_empty() && self.alone(|| self.escort_late());
         if helped {
             self.meters.woken(Wakeup::Watch);
-        }
-        if helped || late {
-            // It has to set its alarm anew, and may have found the turn taken.
-            self.driver.wake();
         }
         let see_to_laggards = self.see_to_laggards();
         if self.is_stopped() {
@@ -199,12 +229,7 @@ impl Service {
 
     /// Does its part while the driver has no turn: messages that the driver is just sending must not be overtaken.
     fn alone(&self, part: impl FnOnce() -> bool) -> bool {
-        let Some(claim) = self.claim_turn() else { return false };
-        let helped = part();
-        drop(claim);
-        // It may have wanted its turn meanwhile.
-        self.driver.wake();
-        helped
+        self.driver.claim_elsewhere().is_some_and(|_claim| part())
     }
 
     /// Since when the driver has been missing, or will be. Never later than what it sleeps until: what is scheduled after
@@ -263,7 +288,7 @@ impl Service {
 
     fn let_others_in<'a>(&'a self, guard: Guard<'a>) -> Guard<'a> {
         drop(guard);
-        std::thread::yield_now();
+        sync::yield_now();
         self.core()
     }
 }

@@ -1,0 +1,258 @@
+//! The whole service under the deterministic scheduler of the [simulation](crate::simulation): drivers, inboxes and the watch
+//! with actors, clients and arbiters that do at random what can be done, against what was promised.
+//!
+//! `subject` is what actors do, `records` what happened and what must not have, and this the scenario.
+
+mod records;
+mod subject;
+
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::runtime::Runtime;
+
+use self::records::{Kind, MILLISECOND, Records};
+use self::subject::{Act, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
+use super::watch::Watch;
+use super::{Service, Settings, directory};
+use crate::actor::timer_actor::TimerActor;
+use crate::engine::EngineConfig;
+use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
+use crate::simulation::{self, Simulation, Stillness, random, seeds};
+use crate::timing::{TickLength, WheelSize};
+use crate::{MailboxPolicy, Target, Timers};
+
+/// No timer is due later than this.
+const END: u64 = 3_600_000 * MILLISECOND;
+
+/// A runtime whose clock is the real one, so that the watch finds it so.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| match tokio::runtime::Builder::new_current_thread().build() {
+    Ok(runtime) => runtime,
+    Err(error) => panic!("{error}"),
+});
+
+/// One scenario, made from the seed.
+struct Scenario {
+    records: Records,
+    /// The service of each arbiter.
+    timers: Vec<Timers>,
+    addrs: Vec<Addr<Subject>>,
+    drains: bool,
+}
+
+fn settings(is_watched: bool) -> Settings {
+    let wheel_size = WheelSize::new([2, 8, 64][random(3) as usize]).unwrap_or_default();
+    let tick = TickLength::new(Duration::from_millis(1)).unwrap_or_default();
+    Settings {
+        engine: EngineConfig { tick, wheel_size, ..EngineConfig::default() },
+        name: Some(String::new()),
+        expiry_budget: [1, 2, 5, 256][random(4) as usize],
+        intake_budget: 256,
+        wall_clock_check: Duration::MAX,
+        mailbox_policy: MailboxPolicy::Unbounded,
+        stuck_after: Duration::MAX,
+        watched: is_watched,
+        jitter_seed: Some(1),
+    }
+}
+
+/// Runs the scenario of a seed. Returns the digest of the run.
+fn run(seed: u64) -> Result<(u64, u64), String> {
+    let simulation = Simulation::new(seed);
+    let records = Records::default();
+    let is_watched = random(6) > 0;
+    let arbiters = 1 + random(2) as usize;
+    let watch = Arc::new(Watch::default());
+    let mut scenario =
+        Scenario { records: records.clone(), timers: Vec::new(), addrs: Vec::new(), drains: random(5) == 0 };
+    // All contexts are made first, so that each actor can know the others.
+    let mut contexts = Vec::new();
+    for _ in 0..arbiters {
+        let settings = settings(is_watched);
+        let service = directory::enter(|number| Service::new(number, settings, Box::new(VirtualClock)));
+        let ctx = Context::<TimerActor>::new();
+        scenario.timers.push(Timers::new(Arc::clone(&service), ctx.address()));
+        contexts.push((service, ctx));
+    }
+    let mut actors: Vec<Vec<(Context<Subject>, Subject)>> = Vec::new();
+    for arbiter in 0..arbiters {
+        records.add_arbiter();
+        let mut here = Vec::new();
+        for _ in 0..=random(2) {
+            let ctx = Context::<Subject>::new();
+            scenario.addrs.push(ctx.address());
+            let subject = Subject {
+                records: records.clone(),
+                number: records.add_recipient(arbiter),
+                arbiter,
+                is_supervised: random(2) == 0,
+                left: 6,
+                timers: scenario.timers.clone(),
+            };
+            here.push((ctx, subject));
+        }
+        actors.push(here);
+    }
+    let threads: Vec<Arbiter> = contexts
+        .into_iter()
+        .zip(actors)
+        .map(|(timer, actors)| {
+            let watch = Arc::clone(&watch);
+            Arbiter::start("arbiter", move || start(timer, &watch, actors))
+        })
+        .collect();
+    let scenario = Rc::new(scenario);
+    for _ in 0..=random(2) {
+        let scenario = Rc::clone(&scenario);
+        simulation::spawn("client", move || scenario.client());
+    }
+    let outcome = simulate(&simulation, &records, &scenario, &threads);
+    if outcome.is_err() {
+        simulation.abandon();
+    }
+    outcome.map(|()| simulation.digest())
+}
+
+fn simulate(
+    simulation: &Simulation,
+    records: &Records,
+    scenario: &Rc<Scenario>,
+    threads: &[Arbiter],
+) -> Result<(), String> {
+    let services: Vec<Arc<Service>> = scenario.timers.iter().map(|timers| Arc::clone(timers.service())).collect();
+    simulation.run(END, |stillness, next| {
+        match stillness {
+            Stillness::Rest => records.check_rest(next),
+            Stillness::Busy if services.iter().all(|service| service.is_watched()) => {
+                records.check_busy();
+            }
+            Stillness::Busy | Stillness::Disturbed => {}
+        }
+        records.check()
+    })?;
+    records.check_end();
+    records.check()?;
+    for service in &services {
+        let accounts = service.inspect().accounts;
+        if !accounts.balance() {
+            return Err(format!("the books do not balance: {accounts:?}"));
+        }
+    }
+    // The end of it all, in any order.
+    threads.iter().for_each(Arbiter::stop);
+    simulation.run(END, |_, _| Ok(()))?;
+    records.check_order();
+    for (number, service) in services.iter().enumerate() {
+        records.check_accounts(number, &service.inspect().accounts);
+    }
+    records.check()
+}
+
+/// What an arbiter runs.
+fn start(
+    (service, ctx): (Arc<Service>, Context<TimerActor>),
+    watch: &Arc<Watch>,
+    actors: Vec<(Context<Subject>, Subject)>,
+) -> Vec<Task> {
+    let entered = RUNTIME.enter();
+    service.be_watched_by(watch);
+    drop(entered);
+    super::places::move_in(&service);
+    let mut tasks: Vec<Task> = vec![Box::pin(ctx.into_future(TimerActor::new(service)))];
+    for (ctx, subject) in actors {
+        if subject.is_supervised {
+            tasks.push(Box::pin(Supervised_(ctx.into_future(subject))));
+        } else {
+            tasks.push(Box::pin(ctx.into_future(subject)));
+        }
+    }
+    tasks
+}
+
+impl Scenario {
+    /// What a thread does that is no arbiter.
+    fn client(&self) {
+        for _ in 0..4 + random(12) {
+            match random(20) {
+                0..11 => self.schedule(),
+                11..13 => cancel_any(&self.records, |service, id| self.timers[service].cancel(id)),
+                13..15 => {
+                    move_any(&self.records, |service, id, delay| self.timers[service].reschedule_after(id, delay));
+                }
+                15..19 => {
+                    let place = random(self.addrs.len() as u64) as usize;
+                    self.addrs[place].do_send(Act(1 + random(3)));
+                }
+                _ => {}
+            }
+            if random(3) == 0 {
+                simulation::rest(any_delay());
+            }
+        }
+        if self.drains && random(2) == 0 {
+            self.drain();
+        }
+    }
+
+    fn schedule(&self) {
+        let service = random(self.timers.len() as u64) as usize;
+        let place = random(self.addrs.len() as u64) as usize;
+        let (timers, addr) = (&self.timers[service], &self.addrs[place]);
+        let kind = [Kind::Plain, Kind::Plain, Kind::Plain, Kind::Tracked, Kind::Windowed, Kind::WindowedTracked];
+        let kind = kind[random(6) as usize];
+        let is_other = random(4) == 0;
+        let delay = any_delay();
+        let note = self.records.schedule(kind, service, place, delay);
+        let (number, after) = (note.number, Duration::from_nanos(delay));
+        let id = if is_other {
+            timers.schedule_after(target::<Other>(kind, addr), after, Other(note)).ok()
+        } else {
+            timers.schedule_after(target::<Plain>(kind, addr), after, Plain(note)).ok()
+        };
+        self.records.scheduled(number, id, delay);
+    }
+
+    fn drain(&self) {
+        let service = random(self.timers.len() as u64) as usize;
+        for returned in self.timers[service].service().drain() {
+            let message = &returned.message;
+            let plain = message.downcast_ref::<Plain>().map(|plain| plain.0.number);
+            let other = message.downcast_ref::<Other>().map(|other| other.0.number);
+            let own = message.downcast_ref::<Own>().map(|own| own.0.number);
+            match plain.or(other).or(own) {
+                Some(number) => self.records.drained(number),
+                None => self.records.fail("a drain returned a message of somebody else".to_owned()),
+            }
+        }
+    }
+}
+
+fn target<M>(kind: Kind, addr: &Addr<Subject>) -> Target<M>
+where
+    M: Message<Result = ()> + Send + 'static,
+    Subject: Handler<M> + Handler<crate::Tracked<M>>,
+{
+    match kind {
+        Kind::Own | Kind::Plain => Target::from(addr),
+        Kind::Tracked => Target::tracked(addr),
+        Kind::Windowed => Target::from(addr).window(1),
+        Kind::WindowedTracked => Target::tracked(addr).window(1),
+    }
+}
+
+/// Seeds of a test run; a million are run on their own, see `docs/testing.md`.
+const SEEDS: u64 = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
+
+#[test]
+fn a_service_keeps_its_promises_in_all_interleavings() {
+    seeds::run("a_service_keeps_its_promises_in_all_interleavings", SEEDS, |seed| run(seed).map(drop));
+}
+
+#[test]
+fn a_seed_replays_the_same_run() {
+    for seed in 0..100 {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}

@@ -1,0 +1,452 @@
+//! What happened in a simulation, and what must not have.
+//!
+//! All of it is in one order, that of the steps taken. An operation that several threads could interrupt is known by the
+//! step at which it was called and the step at which it returned.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::TimerId;
+use crate::simulation::{self, seeds};
+
+pub(super) const MILLISECOND: u64 = 1_000_000;
+
+/// How a message reaches its recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A timer of the recipient's own.
+    Own,
+    Plain,
+    Tracked,
+    /// With a window.
+    Windowed,
+    /// With a window, and tracked.
+    WindowedTracked,
+}
+
+impl Kind {
+    /// Whether it may have to wait although it is due.
+    const fn may_wait(self) -> bool {
+        matches!(self, Self::Windowed | Self::WindowedTracked)
+    }
+
+    /// Whether one that is due earlier comes before one that is due later.
+    const fn comes_before(self, later: Self) -> bool {
+        !self.may_wait() || !matches!(later, Self::Own | Self::Plain)
+    }
+}
+
+/// The actor that a message is for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recipient {
+    pub(super) arbiter: usize,
+    pub(super) incarnation: u32,
+    /// It has been told to stop, for good.
+    pub(super) is_gone: bool,
+    /// It waits for a future, and takes no messages.
+    pub(super) waits: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    kind: Kind,
+    service: usize,
+    recipient: usize,
+    incarnation: u32,
+    id: Option<TimerId>,
+    /// When it was scheduled or moved last: the steps of the call and of its return.
+    called: u64,
+    returned: Option<u64>,
+    returned_at: u64,
+    /// Its deadline lies between these.
+    least: u64,
+    most: u64,
+    /// It is due at once: not rounded up.
+    at_once: bool,
+    /// What was known before a move that is under way.
+    moves: bool,
+    refused: bool,
+    cancelled: bool,
+    drained: bool,
+    dropped: bool,
+    handled: Option<u64>,
+}
+
+impl Entry {
+    /// The first tick in which it may be due.
+    const fn first_tick(&self) -> u64 {
+        if self.at_once { self.least / MILLISECOND } else { self.least.div_ceil(MILLISECOND) }
+    }
+
+    /// The last one.
+    const fn last_tick(&self) -> u64 {
+        self.most.div_ceil(MILLISECOND)
+    }
+
+    /// Whether it has been accepted and has not ended, as far as is known.
+    const fn is_open(&self) -> bool {
+        self.returned.is_some()
+            && !self.refused
+            && !self.cancelled
+            && !self.drained
+            && self.handled.is_none()
+            && !self.moves
+    }
+}
+
+#[derive(Debug)]
+struct Arbiter {
+    /// Since when a handler has kept it busy.
+    busy: Option<u64>,
+}
+
+/// Shared by all threads of a simulation.
+#[derive(Clone, Default)]
+pub(super) struct Records(Arc<Mutex<Log>>);
+
+#[derive(Default)]
+struct Log {
+    entries: Vec<Entry>,
+    recipients: Vec<Recipient>,
+    arbiters: Vec<Arbiter>,
+    steps: u64,
+    failure: Option<String>,
+    any_stopped: bool,
+}
+
+/// What is in each message: tells when it is handled, and dropped.
+pub(super) struct Note {
+    records: Records,
+    pub(super) number: usize,
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.records.dropped(self.number);
+    }
+}
+
+macro_rules! tell {
+    ($($text:tt)*) => {
+        if seeds::is_replay() {
+            println!("{:>12} {}", simulation::now(), format_args!($($text)*));
+        }
+    };
+}
+
+impl Log {
+    fn step(&mut self) -> u64 {
+        self.steps += 1;
+        self.steps
+    }
+
+    fn fail(&mut self, failure: String) {
+        tell!("FAILURE {failure}");
+        self.failure.get_or_insert(failure);
+    }
+}
+
+impl Records {
+    // No thread of the simulation stops while it holds this.
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn fail(&self, failure: String) {
+        self.log().fail(failure);
+    }
+
+    /// # Errors
+    /// What went wrong first.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.log().failure.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn add_arbiter(&self) {
+        self.log().arbiters.push(Arbiter { busy: None });
+    }
+
+    pub(super) fn add_recipient(&self, arbiter: usize) -> usize {
+        let mut log = self.log();
+        log.recipients.push(Recipient { arbiter, incarnation: 0, is_gone: false, waits: false });
+        log.recipients.len() - 1
+    }
+
+    pub(super) fn recipient(&self, recipient: usize) -> Recipient {
+        self.log().recipients[recipient]
+    }
+
+    pub(super) fn set_busy(&self, arbiter: usize, busy: bool) {
+        tell!("arbiter {arbiter} busy: {busy}");
+        self.log().arbiters[arbiter].busy = busy.then(simulation::now);
+    }
+
+    pub(super) fn set_waits(&self, recipient: usize, waits: bool) {
+        tell!("recipient {recipient} waits: {waits}");
+        self.log().recipients[recipient].waits = waits;
+    }
+
+    pub(super) fn stops(&self, recipient: usize, for_good: bool) {
+        tell!("recipient {recipient} stops, for good: {for_good}");
+        let mut log = self.log();
+        log.any_stopped = true;
+        log.recipients[recipient].incarnation += 1;
+        log.recipients[recipient].is_gone |= for_good;
+    }
+
+    /// A timer is about to be scheduled.
+    pub(super) fn schedule(&self, kind: Kind, service: usize, recipient: usize, delay: u64) -> Note {
+        let mut log = self.log();
+        let called = log.step();
+        let (now, incarnation) = (simulation::now(), log.recipients[recipient].incarnation);
+        log.entries.push(Entry {
+            kind,
+            service,
+            recipient,
+            incarnation,
+            id: None,
+            called,
+            returned: None,
+            returned_at: 0,
+            least: now + delay,
+            most: u64::MAX,
+            at_once: delay == 0,
+            moves: false,
+            refused: false,
+            cancelled: false,
+            drained: false,
+            dropped: false,
+            handled: None,
+        });
+        let number = log.entries.len() - 1;
+        tell!("schedule {number} {kind:?} service {service} recipient {recipient} after {} us", delay / 1000);
+        drop(log);
+        Note { records: self.clone(), number }
+    }
+
+    pub(super) fn scheduled(&self, number: usize, id: Option<TimerId>, delay: u64) {
+        tell!("scheduled {number}: {}", id.is_some());
+        let mut log = self.log();
+        let step = log.step();
+        let entry = &mut log.entries[number];
+        entry.returned = Some(step);
+        entry.returned_at = simulation::now();
+        entry.most = simulation::now() + delay;
+        entry.id = id;
+        entry.refused = id.is_none();
+    }
+
+    /// A timer that can be cancelled or moved, if there is one: its number, id and service.
+    pub(super) fn any_timer(&self) -> Option<(usize, TimerId, usize)> {
+        let log = self.log();
+        let count = log.entries.len().min(12);
+        let number = log.entries.len().checked_sub(1 + simulation::random(count as u64) as usize)?;
+        let entry = &log.entries[number];
+        Some((number, entry.id?, entry.service))
+    }
+
+    pub(super) fn cancelled(&self, number: usize) {
+        tell!("cancelled {number}");
+        let mut log = self.log();
+        let entry = &mut log.entries[number];
+        let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
+        let is_kept = !entry.dropped;
+        entry.cancelled = true;
+        if is_wrong {
+            let failure = format!("cancelled, but it had ended before: {number} {:?}", log.entries[number]);
+            log.fail(failure);
+        } else if is_kept {
+            let failure = format!("cancelled, but its message was not dropped: {number} {:?}", log.entries[number]);
+            log.fail(failure);
+        }
+    }
+
+    /// A cancel or a move has answered that no such timer is pending.
+    pub(super) fn not_found(&self, number: usize) {
+        tell!("not found: {number}");
+        let mut log = self.log();
+        let entry = &log.entries[number];
+        let has_ended_with_owner =
+            entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
+        if !entry.dropped && !has_ended_with_owner && !entry.drained && !log.recipients[entry.recipient].is_gone {
+            let failure = format!("not found, but nothing has become of it: {number} {entry:?}");
+            log.fail(failure);
+        }
+    }
+
+    /// A timer is about to be moved. It is moved by one thread at a time.
+    pub(super) fn move_to(&self, number: usize, delay: u64) -> Option<(u64, u64)> {
+        let mut log = self.log();
+        let entry = &mut log.entries[number];
+        if entry.moves || entry.returned.is_none() {
+            return None;
+        }
+        tell!("move {number} after {} us", delay / 1000);
+        let before = (entry.least, entry.most);
+        entry.moves = true;
+        entry.least = entry.least.min(simulation::now() + delay);
+        entry.most = u64::MAX;
+        Some(before)
+    }
+
+    pub(super) fn moved(&self, number: usize, delay: u64, (least, most): (u64, u64), began: (u64, u64), moved: bool) {
+        tell!("moved {number}: {moved}");
+        let mut log = self.log();
+        let step = log.step();
+        let entry = &mut log.entries[number];
+        entry.moves = false;
+        if moved {
+            entry.called = began.0;
+            entry.returned = Some(step);
+            entry.returned_at = simulation::now();
+            entry.least = began.1 + delay;
+            entry.most = simulation::now() + delay;
+            entry.at_once = delay == 0;
+        } else {
+            (entry.least, entry.most) = (least, most);
+        }
+    }
+
+    pub(super) fn step(&self) -> u64 {
+        self.log().step()
+    }
+
+    pub(super) fn handled(&self, number: usize, recipient: usize) {
+        tell!("handled {number}");
+        let mut log = self.log();
+        let step = log.step();
+        let incarnation = log.recipients[recipient].incarnation;
+        let entry = &mut log.entries[number];
+        let failure = if entry.handled.replace(step).is_some() {
+            "handled twice"
+        } else if entry.cancelled {
+            "handled, but it was cancelled"
+        } else if entry.drained {
+            "handled, but it was given back"
+        } else if entry.recipient != recipient {
+            "handled by another"
+        } else if simulation::now() < entry.least {
+            "handled too early"
+        } else if entry.kind == Kind::Own && entry.incarnation != incarnation {
+            "handled by another incarnation"
+        } else {
+            return;
+        };
+        let failure = format!("{failure}: {number} {:?}", log.entries[number]);
+        log.fail(failure);
+    }
+
+    pub(super) fn drained(&self, number: usize) {
+        tell!("drained {number}");
+        let mut log = self.log();
+        let entry = &mut log.entries[number];
+        let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
+        entry.drained = true;
+        if is_wrong {
+            let failure = format!("given back, but it had ended before: {number} {:?}", log.entries[number]);
+            log.fail(failure);
+        }
+    }
+
+    fn dropped(&self, number: usize) {
+        let mut log = self.log();
+        if std::mem::replace(&mut log.entries[number].dropped, true) {
+            log.fail(format!("dropped twice: {number}"));
+        }
+    }
+
+    /// All threads wait for something to do: nothing is due that was not handled, and somebody will wake for the next.
+    pub(super) fn check_rest(&self, next: Option<u64>) {
+        self.check_open(next, |log, entry| {
+            let recipient = log.recipients[entry.recipient];
+            (!entry.kind.may_wait() && !recipient.waits).then_some(entry.last_tick() * MILLISECOND)
+        });
+    }
+
+    /// The same when no time will ever pass again.
+    pub(super) fn check_end(&self) {
+        self.check_open(None, |log, entry| (!log.recipients[entry.recipient].waits).then_some(0));
+    }
+
+    /// Some arbiters are kept busy: the watch stands in for them.
+    pub(super) fn check_busy(&self) {
+        /// The watch is patient for 20 ms, looks every 10 ms, and ticks are rounded up.
+        const LATEST: u64 = 31 * MILLISECOND;
+        self.check_open(None, |log, entry| {
+            let recipient = log.recipients[entry.recipient];
+            let busy = log.arbiters[entry.service].busy?;
+            let is_free = log.arbiters[recipient.arbiter].busy.is_none() && !recipient.waits && !entry.kind.may_wait();
+            is_free.then_some((entry.last_tick() * MILLISECOND).max(busy) + LATEST)
+        });
+    }
+
+    /// Nothing is open that should have been handled by `latest`, now or, if that is later, when something happens next.
+    fn check_open(&self, next: Option<u64>, latest: impl Fn(&Log, &Entry) -> Option<u64>) {
+        let mut log = self.log();
+        let now = simulation::now();
+        let forgotten = log.entries.iter().enumerate().find(|(_, entry)| {
+            let recipient = log.recipients[entry.recipient];
+            let has_ended = recipient.is_gone
+                || (entry.kind == Kind::Own && entry.incarnation != recipient.incarnation)
+                // What was in the mailbox of an incarnation that has stopped may be gone with it.
+                || entry.dropped;
+            if has_ended || !entry.is_open() {
+                return false;
+            }
+            latest(&log, entry).is_some_and(|latest| latest <= now || next.is_some_and(|next| next > latest))
+        });
+        if let Some((number, entry)) = forgotten {
+            let failure = format!("not handled at {now}, next at {next:?}: {number} {entry:?}");
+            log.fail(failure);
+        }
+    }
+
+    /// The order of all that was handled; and every message has been dropped.
+    pub(super) fn check_order(&self) {
+        let mut log = self.log();
+        let mut handled: Vec<(usize, &Entry)> =
+            log.entries.iter().enumerate().filter(|(_, entry)| entry.handled.is_some() && !entry.moves).collect();
+        handled.sort_by_key(|(_, entry)| entry.handled);
+        let mut failure = None;
+        for (place, (first, earlier)) in handled.iter().enumerate() {
+            for (second, later) in &handled[place + 1..] {
+                if earlier.recipient != later.recipient || earlier.service != later.service {
+                    continue;
+                }
+                let was_before = later.returned.is_some_and(|returned| returned < earlier.called)
+                    && later.last_tick() <= earlier.first_tick();
+                let was_due_before =
+                    later.last_tick() < earlier.first_tick() && later.returned_at < earlier.first_tick() * MILLISECOND;
+                if (was_before || was_due_before) && later.kind.comes_before(earlier.kind) {
+                    failure.get_or_insert_with(|| format!("{first} before {second}: {earlier:?} {later:?}"));
+                }
+            }
+        }
+        let kept = log.entries.iter().enumerate().find(|(_, entry)| !entry.dropped);
+        let failure = failure.or_else(|| kept.map(|(number, entry)| format!("never dropped: {number} {entry:?}")));
+        if let Some(failure) = failure {
+            log.fail(failure);
+        }
+    }
+
+    /// The books of a service, once it has ended.
+    pub(super) fn check_accounts(&self, service: usize, accounts: &crate::engine::Accounts) {
+        let mut log = self.log();
+        let count = |is: fn(&Entry) -> bool| {
+            log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
+        };
+        let accepted = count(|entry| !entry.refused);
+        let (handled, cancelled) = (count(|entry| entry.handled.is_some()), count(|entry| entry.cancelled));
+        let drained = count(|entry| entry.drained);
+        let is_right = accounts.balance()
+            && accounts.pending == 0
+            && accounts.accepted == accepted
+            && accounts.returned == drained
+            && accounts.delivered >= handled
+            && accounts.cancelled >= cancelled
+            && (log.any_stopped || drained > 0 || (accounts.delivered == handled && accounts.cancelled == cancelled));
+        if !is_right {
+            let seen = format!("accepted {accepted}, handled {handled}, cancelled {cancelled}, drained {drained}");
+            log.fail(format!("the books of service {service} are wrong: {seen}, but {accounts:?}"));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The actors of a simulation: they do at random what actors do with timers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use actix::dev::ContextFut;
+use actix::prelude::*;
+
+use super::records::{Kind, MILLISECOND, Note, Records};
+use crate::simulation::arbiter::VirtualClock;
+use crate::simulation::{self, random};
+use crate::{CancelOutcome, Clock, RescheduleOutcome, TimerContext, Timers};
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Own(pub(super) Note);
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Plain(pub(super) Note);
+
+/// As `Plain`, in another lane.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Other(pub(super) Note);
+
+/// To do so much of what an actor does.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Act(pub(super) u64);
+
+pub(super) struct Subject {
+    pub(super) records: Records,
+    pub(super) number: usize,
+    pub(super) arbiter: usize,
+    pub(super) is_supervised: bool,
+    /// What it may do on its own.
+    pub(super) left: u32,
+    pub(super) timers: Vec<Timers>,
+}
+
+impl Actor for Subject {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Subject {}
+
+impl Handler<Own> for Subject {
+    type Result = ();
+
+    fn handle(&mut self, Own(note): Own, ctx: &mut Context<Self>) {
+        self.handled(&note, ctx);
+    }
+}
+
+impl Handler<Plain> for Subject {
+    type Result = ();
+
+    fn handle(&mut self, Plain(note): Plain, ctx: &mut Context<Self>) {
+        self.handled(&note, ctx);
+    }
+}
+
+impl Handler<Other> for Subject {
+    type Result = ();
+
+    fn handle(&mut self, Other(note): Other, ctx: &mut Context<Self>) {
+        self.handled(&note, ctx);
+    }
+}
+
+impl Handler<Act> for Subject {
+    type Result = ();
+
+    fn handle(&mut self, Act(acts): Act, ctx: &mut Context<Self>) {
+        (0..acts).for_each(|_| self.act(ctx));
+    }
+}
+
+crate::accept_tracked!(Subject: Plain, Other);
+
+impl Subject {
+    fn handled(&mut self, note: &Note, ctx: &mut Context<Self>) {
+        self.records.handled(note.number, self.number);
+        if self.left > 0 && random(4) == 0 {
+            self.left -= 1;
+            self.act(ctx);
+        }
+    }
+
+    fn act(&mut self, ctx: &mut Context<Self>) {
+        match random(40) {
+            0..22 => self.schedule(ctx),
+            22..28 => cancel_any(&self.records, |_, id| ctx.cancel_timer(id)),
+            28..32 => move_any(&self.records, |_, id, delay| ctx.reschedule_timer(id, delay)),
+            32..36 => {
+                self.records.set_busy(self.arbiter, true);
+                simulation::stall([2, 22, 30, 60][random(4) as usize] * MILLISECOND);
+                self.records.set_busy(self.arbiter, false);
+            }
+            36..38 => self.wait(ctx),
+            38 => (0..3).for_each(|_| ctx.notify(Act(0))),
+            _ => {
+                if random(2) == 0 && !self.records.recipient(self.number).is_gone {
+                    self.records.stops(self.number, !self.is_supervised);
+                    ctx.stop();
+                }
+            }
+        }
+    }
+
+    fn schedule(&mut self, ctx: &mut Context<Self>) {
+        let delay = any_delay();
+        let note = self.records.schedule(Kind::Own, self.arbiter, self.number, delay);
+        let number = note.number;
+        let id = ctx.schedule_after(Duration::from_nanos(delay), Own(note)).ok();
+        self.records.scheduled(number, id, delay);
+    }
+
+    fn wait(&mut self, ctx: &mut Context<Self>) {
+        let until = Duration::from_nanos(simulation::now() + (1 + random(40)) * MILLISECOND);
+        self.records.set_waits(self.number, true);
+        let alarm = VirtualClock.alarm(until);
+        ctx.wait(
+            actix::fut::wrap_future::<_, Self>(alarm).map(|(), actor, _| actor.records.set_waits(actor.number, false)),
+        );
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        self.timers.clear();
+    }
+}
+
+/// Mostly near, and often the same.
+pub(super) fn any_delay() -> u64 {
+    match random(16) {
+        0..3 => 0,
+        3..6 => MILLISECOND,
+        6..9 => 2 * MILLISECOND,
+        9..11 => 5 * MILLISECOND,
+        11 => random(3 * MILLISECOND),
+        12 => 21 * MILLISECOND,
+        13 => 40 * MILLISECOND,
+        14 => random(100) * MILLISECOND,
+        _ => 300 * MILLISECOND,
+    }
+}
+
+pub(super) fn cancel_any(records: &Records, cancel: impl FnOnce(usize, crate::TimerId) -> CancelOutcome) {
+    let Some((number, id, service)) = records.any_timer() else { return };
+    match cancel(service, id) {
+        CancelOutcome::Cancelled => records.cancelled(number),
+        CancelOutcome::NotFound => records.not_found(number),
+        CancelOutcome::InProgress | CancelOutcome::AlreadyDelivered => {}
+    }
+}
+
+pub(super) fn move_any(
+    records: &Records,
+    reschedule: impl FnOnce(usize, crate::TimerId, Duration) -> RescheduleOutcome,
+) {
+    let Some((number, id, service)) = records.any_timer() else { return };
+    let delay = any_delay();
+    let began = (records.step(), simulation::now());
+    let Some(before) = records.move_to(number, delay) else { return };
+    let outcome = reschedule(service, id, Duration::from_nanos(delay));
+    records.moved(number, delay, before, began, outcome == RescheduleOutcome::Rescheduled);
+}
+
+/// Runs an actor, and restarts it when it stops, as actix's supervisor does.
+pub(super) struct Supervised_(pub(super) ContextFut<Subject, Context<Subject>>);
+
+impl Future for Supervised_ {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        loop {
+            if Pin::new(&mut self.0).poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if !self.0.restart() {
+                return Poll::Ready(());
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A deterministic simulation of threads, for the crate's own tests.
+//!
+//! The threads of a simulation are coroutines on one thread of the operating system. Exactly one runs at a time, and at each
+//! operation on a lock, an atomic, a waker or the parking of a thread (`sync`, in place of the standard library's) the
+//! scheduler decides, by a random number made from the seed, which one goes on. So a seed stands for one interleaving, and
+//! replays it. Time is virtual, and passes when all threads wait.
+//!
+//! 1. `scheduler`: the threads, time, and the choice between them.
+//! 2. `sync`: the operations at which it is made.
+//! 3. `arbiter`: a thread that runs actors, and a clock.
+//! 4. `seeds`: which seeds a test runs, and how a failure is reported.
+
+pub(crate) mod arbiter;
+mod scheduler;
+pub(crate) mod seeds;
+pub(crate) mod sync;
+
+pub(crate) use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall};

@@ -1,0 +1,38 @@
+//! Which seeds a test runs, and how a failure is reported.
+//!
+//! | variable | |
+//! |---|---|
+//! | `ACTIX_TIMERS_SEED` | runs this seed alone, and prints what happens |
+//! | `ACTIX_TIMERS_SEEDS` | runs as many instead of the test's own number |
+//! | `ACTIX_TIMERS_FIRST_SEED` | begins with this seed instead of 0 |
+
+/// The seeds after which a long run says how far it is.
+const PROGRESS: u64 = 100_000;
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Whether one seed is replayed: then everything that happens is printed.
+pub(crate) fn is_replay() -> bool {
+    static IS_REPLAY: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| variable("ACTIX_TIMERS_SEED").is_some());
+    *IS_REPLAY
+}
+
+/// Runs the simulation that `one` makes of a seed for `count` seeds, and panics with the first seed that fails.
+pub(crate) fn run(test: &str, count: u64, one: impl Fn(u64) -> Result<(), String>) {
+    let (first, count) = match variable("ACTIX_TIMERS_SEED") {
+        Some(seed) => (seed, 1),
+        None => (variable("ACTIX_TIMERS_FIRST_SEED").unwrap_or(0), variable("ACTIX_TIMERS_SEEDS").unwrap_or(count)),
+    };
+    let began = std::time::Instant::now();
+    for done in 0..count {
+        let seed = first + done;
+        if let Err(failure) = one(seed) {
+            panic!("seed {seed}: {failure}\nreplay: ACTIX_TIMERS_SEED={seed} cargo test --all-features --lib {test}");
+        }
+        if (done + 1) % PROGRESS == 0 {
+            println!("{test}: {} seeds from {first}, {} s", done + 1, began.elapsed().as_secs());
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Locks, atomics and threads as in the standard library, at whose operations the scheduler may choose another thread. On a
+//! thread that is none of a simulation they are those of the standard library.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::scheduler::{self, Nanos, is_inside, point};
+
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    inner: std::sync::Mutex<T>,
+}
+
+pub(crate) struct MutexGuard<'a, T> {
+    lock: &'a Mutex<T>,
+    inner: Option<std::sync::MutexGuard<'a, T>>,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self { inner: std::sync::Mutex::new(value) }
+    }
+
+    fn place(&self) -> usize {
+        std::ptr::from_ref(&self.inner) as usize
+    }
+
+    fn guard<'a>(&'a self, inner: std::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard { lock: self, inner: Some(inner) }
+    }
+
+    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        if !is_inside() {
+            return match self.inner.lock() {
+                Ok(inner) => Ok(self.guard(inner)),
+                Err(poisoned) => Err(PoisonError::new(self.guard(poisoned.into_inner()))),
+            };
+        }
+        point();
+        loop {
+            match self.inner.try_lock() {
+                Ok(inner) => return Ok(self.guard(inner)),
+                Err(TryLockError::Poisoned(poisoned)) => {
+                    return Err(PoisonError::new(self.guard(poisoned.into_inner())));
+                }
+                Err(TryLockError::WouldBlock) => scheduler::wait(self.place()),
+            }
+        }
+    }
+
+    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        point();
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(self.guard(inner)),
+            Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Err(TryLockError::Poisoned(PoisonError::new(self.guard(poisoned.into_inner()))))
+            }
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        match &self.inner {
+            Some(inner) => inner,
+            None => unreachable!("given up only when it is dropped"),
+        }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        match &mut self.inner {
+            Some(inner) => inner,
+            None => unreachable!("given up only when it is dropped"),
+        }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            drop(inner);
+            if is_inside() {
+                scheduler::release(self.lock.place());
+                point();
+            }
+        }
+    }
+}
+
+#[cfg(feature = "durable")]
+pub(crate) use self::condition::Condvar;
+
+#[cfg(feature = "durable")]
+mod condition {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar {
+        inner: std::sync::Condvar,
+    }
+
+    pub(crate) struct WaitTimeoutResult(bool);
+
+    impl WaitTimeoutResult {
+        pub(crate) const fn timed_out(&self) -> bool {
+            self.0
+        }
+    }
+
+    impl Condvar {
+        pub(crate) const fn new() -> Self {
+            Self { inner: std::sync::Condvar::new() }
+        }
+
+        fn place(&self) -> usize {
+            std::ptr::from_ref(&self.inner) as usize
+        }
+
+        pub(crate) fn notify_one(&self) {
+            if is_inside() {
+                point();
+                scheduler::call(self.place());
+            }
+            self.inner.notify_one();
+        }
+
+        pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+            let lock = guard.lock;
+            if is_inside() {
+                self.wait_inside(guard, None);
+                return lock.lock();
+            }
+            let Some(inner) = guard.inner.take() else { return lock.lock() };
+            let inner = self.inner.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            Ok(lock.guard(inner))
+        }
+
+        pub(crate) fn wait_timeout<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            time: Duration,
+        ) -> LockResult<(MutexGuard<'a, T>, WaitTimeoutResult)> {
+            let lock = guard.lock;
+            if is_inside() {
+                let timed_out = self.wait_inside(guard, Some(until(time)));
+                let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+                return Ok((guard, WaitTimeoutResult(timed_out)));
+            }
+            let Some(inner) = guard.inner.take() else { unreachable!("given up only when it is dropped") };
+            let (inner, result) = self.inner.wait_timeout(inner, time).unwrap_or_else(PoisonError::into_inner);
+            Ok((lock.guard(inner), WaitTimeoutResult(result.timed_out())))
+        }
+
+        /// The lock is given up and the wait begun in one step.
+        fn wait_inside<T>(&self, mut guard: MutexGuard<'_, T>, until: Option<Nanos>) -> bool {
+            drop(guard.inner.take());
+            scheduler::release(guard.lock.place());
+            drop(guard);
+            scheduler::listen(self.place(), until)
+        }
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $inner:ty, $value:ty, $($method:ident($($argument:ident),*) -> $result:ty;)*) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct $name($inner);
+
+        #[allow(dead_code, reason = "as the standard library's")]
+        impl $name {
+            pub(crate) const fn new(value: $value) -> Self {
+                Self(<$inner>::new(value))
+            }
+
+            pub(crate) fn load(&self, ordering: Ordering) -> $value {
+                point();
+                self.0.load(ordering)
+            }
+
+            $(pub(crate) fn $method(&self, $($argument: $value,)* ordering: Ordering) -> $result {
+                point();
+                self.0.$method($($argument,)* ordering)
+            })*
+        }
+    };
+}
+
+atomic!(AtomicBool, std::sync::atomic::AtomicBool, bool, store(value) -> (); swap(value) -> bool;);
+atomic!(AtomicU64, std::sync::atomic::AtomicU64, u64,
+    store(value) -> (); swap(value) -> u64; fetch_add(value) -> u64; fetch_min(value) -> u64;);
+atomic!(AtomicUsize, std::sync::atomic::AtomicUsize, usize,
+    store(value) -> (); fetch_add(value) -> usize; fetch_sub(value) -> usize;);
+
+/// The waker that others call; each operation is one step.
+#[derive(Debug, Default)]
+pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
+
+impl AtomicWaker {
+    pub(crate) const fn new() -> Self {
+        Self(futures_util::task::AtomicWaker::new())
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        point();
+        self.0.register(waker);
+    }
+
+    pub(crate) fn wake(&self) {
+        point();
+        self.0.wake();
+    }
+}
+
+/// A thread that can be called.
+#[derive(Debug, Clone)]
+pub(crate) enum Thread {
+    Real(std::thread::Thread),
+    Simulated(usize),
+}
+
+impl Thread {
+    pub(crate) fn unpark(&self) {
+        match self {
+            Self::Real(thread) => thread.unpark(),
+            Self::Simulated(index) => {
+                point();
+                scheduler::unpark(*index);
+            }
+        }
+    }
+}
+
+fn until(time: Duration) -> Nanos {
+    scheduler::now().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(Nanos::MAX))
+}
+
+pub(crate) fn park() {
+    if is_inside() { scheduler::park(None) } else { std::thread::park() }
+}
+
+pub(crate) fn park_timeout(time: Duration) {
+    if is_inside() { scheduler::park(Some(until(time))) } else { std::thread::park_timeout(time) }
+}
+
+pub(crate) fn yield_now() {
+    if is_inside() { scheduler::give_way() } else { std::thread::yield_now() }
+}
+
+/// Time since some moment in the past: virtual within a simulation.
+pub(crate) fn elapsed() -> Duration {
+    static EPOCH: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    if is_inside() { Duration::from_nanos(scheduler::now()) } else { EPOCH.elapsed() }
+}
+
+/// Starts a thread.
+pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+    if is_inside() {
+        return Ok(Thread::Simulated(scheduler::spawn("thread", run)));
+    }
+    std::thread::Builder::new().name(name).spawn(run).map(|handle| Thread::Real(handle.thread().clone()))
+}

@@ -1,0 +1,32 @@
+//! Locks, atomics and threads behind everything that several threads share, in one place: those of the standard library.
+//! In the crate's own tests they are wrapped, so that the scheduler of the [simulation](crate::simulation) can run another
+//! thread at each of their operations.
+
+#[cfg(not(test))]
+pub(crate) use self::real::*;
+#[cfg(test)]
+pub(crate) use crate::simulation::sync::*;
+
+#[cfg(not(test))]
+mod real {
+    #[cfg(feature = "durable")]
+    pub(crate) use std::sync::Condvar;
+    use std::sync::LazyLock;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use std::thread::{Thread, park, park_timeout, yield_now};
+    use std::time::{Duration, Instant};
+
+    pub(crate) use futures_util::task::AtomicWaker;
+
+    /// Real time since the first call.
+    pub(crate) fn elapsed() -> Duration {
+        static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+        EPOCH.elapsed()
+    }
+
+    /// Starts a thread.
+    pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+        std::thread::Builder::new().name(name).spawn(run).map(|handle| handle.thread().clone())
+    }
+}
