@@ -11,6 +11,7 @@ use tokio::task::unconstrained;
 
 use super::carried::{Carried, try_send};
 use super::errand::{Acknowledgement, Answered, wait_for};
+use super::escort::Hand;
 use super::lanes::{Contents, Guard, Lanes, Payload};
 use super::lines::{Line, Posting};
 use super::subscribers::Lost;
@@ -479,14 +480,20 @@ impl Service {
     }
 
     /// Lets all lines move in which something may be able to, within a budget. True if there are more.
-    pub(crate) fn pump_called<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, now: Duration) -> (Guard<'a>, bool) {
+    pub(crate) fn pump_called<'a>(
+        self: &'a Arc<Self>,
+        mut guard: Guard<'a>,
+        now: Duration,
+        hand: Hand,
+    ) -> (Guard<'a>, bool) {
         guard.lines.retry(now);
         let mut budget = self.settings.expiry_budget;
         while budget > 0
             && let Some(mailbox) = guard.lines.answer_call()
         {
             let sent;
-            (guard, sent) = self.pump(guard, mailbox);
+            let addressee = if hand == Hand::Watch { guard.owner_at(mailbox) } else { None };
+            (guard, sent) = self.from_elsewhere(guard, addressee, |guard| self.pump(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
             if sent > 0 {
                 guard.published.ask_to_publish();

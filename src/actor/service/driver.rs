@@ -15,7 +15,7 @@ use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
 use super::escort::Hand;
-use super::lanes::{Guard, Payload};
+use super::lanes::{Guard, Payload, Post};
 use super::{Core, NEVER, Service};
 use crate::actor::clock::Alarm;
 use crate::engine::{Due, Handover, OwnerId};
@@ -122,6 +122,7 @@ where
 struct Run {
     messages: Vec<Handover<Payload>>,
     longest: usize,
+    hand: Hand,
 }
 
 impl Run {
@@ -129,7 +130,7 @@ impl Run {
     /// is due later overtake them: there each is sent at once.
     fn new(hand: Hand) -> Self {
         let longest = if hand == Hand::Driver { SENT_TOGETHER } else { 1 };
-        Self { messages: Vec::new(), longest }
+        Self { messages: Vec::new(), longest, hand }
     }
 
     /// Adds a message; sends what does not go together with it, and all of them if they are many.
@@ -142,9 +143,11 @@ impl Run {
     }
 
     fn post<'a>(&mut self, service: &'a Arc<Service>, guard: Guard<'a>) -> Guard<'a> {
-        match self.messages.first().and_then(|first| guard.lanes.post_of(first.payload)) {
-            Some(post) => post(service, guard, &mut self.messages),
-            None => guard,
+        let Some(first) = self.messages.first().map(|first| first.payload) else { return guard };
+        let Some(post) = guard.lanes.post_of(first) else { return guard };
+        match self.hand {
+            Hand::Driver => post(service, guard, &mut self.messages),
+            Hand::Watch => service.post_from_elsewhere(guard, post, &mut self.messages),
         }
     }
 }
@@ -208,7 +211,7 @@ impl Service {
         };
         guard = run.post(self, guard);
         let more_in_lines;
-        (guard, more_in_lines) = self.pump_called(guard, now);
+        (guard, more_in_lines) = self.pump_called(guard, now, hand);
         if hand == Hand::Driver {
             guard = self.free_ended(guard, budget);
         }
@@ -252,6 +255,31 @@ impl Service {
         Self::wake_all(wakers);
         self.meters.turned(began.elapsed());
         if more { Turn::More } else { Turn::Sleep(sleep) }
+    }
+
+    /// Sends messages for one recipient from a thread other than the driver's.
+    pub(super) fn post_from_elsewhere<'a>(
+        self: &'a Arc<Self>,
+        guard: Guard<'a>,
+        post: Post,
+        messages: &mut Vec<Handover<Payload>>,
+    ) -> Guard<'a> {
+        let addressee = messages.first().and_then(|first| guard.addressee(first.payload));
+        self.from_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
+    }
+
+    /// Sends something to an owner from a thread other than the driver's, where the owner's inbox may be polled meanwhile.
+    pub(super) fn from_elsewhere<'a, T>(
+        &'a self,
+        mut guard: Guard<'a>,
+        addressee: Option<OwnerId>,
+        send: impl FnOnce(Guard<'a>) -> (Guard<'a>, T),
+    ) -> (Guard<'a>, T) {
+        let Some(owner) = addressee else { return send(guard) };
+        guard.mail_begins(owner);
+        let (mut guard, sent) = send(guard);
+        guard.mail_is_sent(owner);
+        (guard, sent)
     }
 
     /// Something has come into the inbox of `owner`: who is to be woken for it.

@@ -60,7 +60,7 @@ impl Service {
             let Some(due) = guard.engine.escort_due(owner) else { return guard };
             match guard.lanes.post_of(due.payload) {
                 // A message of somebody else: the mailbox is where it belongs.
-                Some(post) => guard = post(self, guard, &mut vec![due]),
+                Some(post) => guard = self.post_from_elsewhere(guard, post, &mut vec![due]),
                 None => break due,
             }
         };

@@ -316,6 +316,11 @@ where
                     }
                 }
             }
+            if core.mail_goes_first(this.owner) {
+                this.bell.ring();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let upcoming = core.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
                 core.lanes.fetch(core.engine.upcoming(this.owner));

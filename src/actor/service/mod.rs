@@ -192,6 +192,9 @@ pub(crate) struct Core {
     /// Owners without an inbox in their context, and when to look after them.
     pub(crate) strays: VecDeque<OwnerId>,
     pub(crate) strays_at: Duration,
+    /// Owners to whom the watch is sending, or has sent, a message that must come before those in their inboxes: true if
+    /// it is in the mailbox.
+    pub(crate) mail: FxHashMap<OwnerId, bool>,
     /// Messages on their way through the mailbox; at most one for each owner, and none may overtake it.
     pub(crate) escorts: FxHashMap<OwnerId, Escort>,
     /// Owners with something in their inbox, and since when they have not taken any of it, for the watch.
@@ -210,9 +213,43 @@ impl Core {
         if self.engine.in_inboxes() == 0 {
             return None;
         }
-        let owner = *self.mailboxes.get(&self.lanes.mailbox_of(payload)?)?;
-        let card = self.engine.owner(owner)?;
-        (!card.ended && self.engine.inbox_len(owner) > 0).then_some(owner)
+        self.addressee(payload).filter(|owner| self.engine.inbox_len(*owner) > 0)
+    }
+
+    /// The owner that a message to a recipient is for, if that is one and has not ended.
+    fn addressee(&self, payload: Payload) -> Option<OwnerId> {
+        self.owner_at(self.lanes.mailbox_of(payload)?)
+    }
+
+    /// The owner with this mailbox, if it has not ended.
+    fn owner_at(&self, mailbox: u64) -> Option<OwnerId> {
+        let owner = *self.mailboxes.get(&mailbox)?;
+        self.engine.owner(owner).is_some_and(|card| !card.ended).then_some(owner)
+    }
+
+    /// The watch begins to send something to `owner`. What comes into the inbox meanwhile is due later.
+    pub(crate) fn mail_begins(&mut self, owner: OwnerId) {
+        self.mail.insert(owner, false);
+    }
+
+    /// It is in the mailbox.
+    pub(crate) fn mail_is_sent(&mut self, owner: OwnerId) {
+        if let Some(is_sent) = self.mail.get_mut(&owner) {
+            *is_sent = true;
+        }
+    }
+
+    /// Whether an inbox that is polled has to let the mailbox go first. A context empties its mailbox before it polls its
+    /// items, so what is in the mailbox at one poll has been handled at the next.
+    pub(crate) fn mail_goes_first(&mut self, owner: OwnerId) -> bool {
+        if self.mail.is_empty() {
+            return false;
+        }
+        match self.mail.get(&owner) {
+            Some(true) => self.mail.remove(&owner).is_some(),
+            Some(false) => true,
+            None => false,
+        }
     }
 
     /// Whether the driver has to be told of a deadline, which it is to be then: it is earlier than what it knows of.
@@ -227,6 +264,7 @@ impl Core {
         if let Some(card) = self.engine.owner_mut(owner) {
             card.ended = true;
         }
+        self.mail.remove(&owner);
         self.ended.push(owner);
         if self.engine.has_guests(owner) {
             self.bereft.push_back(owner);
@@ -286,6 +324,7 @@ impl Service {
                 away: Vec::new(),
                 strays: VecDeque::new(),
                 strays_at: Duration::ZERO,
+                mail: FxHashMap::default(),
                 escorts: FxHashMap::default(),
                 waiting: VecDeque::new(),
                 wall_offset: None,

@@ -33,6 +33,11 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| match tokio::runtime::Build
     Err(error) => panic!("{error}"),
 });
 
+/// What clients schedule. Tracked messages wait for those with a window, and then plain ones may overtake them.
+const AT_ONCE: &[Kind] = &[Kind::Plain];
+const TRACKED: &[Kind] = &[Kind::Plain, Kind::Tracked];
+const IN_LINES: &[Kind] = &[Kind::Plain, Kind::TrackedInLine, Kind::Windowed, Kind::WindowedTracked];
+
 /// One scenario, made from the seed.
 struct Scenario {
     records: Records,
@@ -40,6 +45,7 @@ struct Scenario {
     timers: Vec<Timers>,
     addrs: Vec<Addr<Subject>>,
     drains: bool,
+    kinds: &'static [Kind],
 }
 
 fn settings(is_watched: bool) -> Settings {
@@ -60,6 +66,8 @@ fn settings(is_watched: bool) -> Settings {
 
 /// Runs the scenario of a seed. Returns the digest of the run.
 fn run(seed: u64) -> Result<(u64, u64), String> {
+    // One for all threads: those entered on the stack of a coroutine must be left before another one enters.
+    let entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let records = Records::default();
     let is_watched = random(6) > 0;
@@ -67,6 +75,13 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let watch = Arc::new(Watch::default());
     let mut scenario =
         Scenario { records: records.clone(), timers: Vec::new(), addrs: Vec::new(), drains: random(5) == 0 };
+    let mut scenario = Scenario {
+        records: records.clone(),
+        timers: Vec::new(),
+        addrs: Vec::new(),
+        drains: random(5) == 0,
+        kinds: [AT_ONCE, TRACKED, IN_LINES][random(3) as usize],
+    };
     // All contexts are made first, so that each actor can know the others.
     let mut contexts = Vec::new();
     for _ in 0..arbiters {
@@ -111,6 +126,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let outcome = simulate(&simulation, &records, &scenario, &threads);
     if outcome.is_err() {
         simulation.abandon();
+        std::mem::forget(entered);
     }
     outcome.map(|()| simulation.digest())
 }
@@ -156,9 +172,7 @@ fn start(
     watch: &Arc<Watch>,
     actors: Vec<(Context<Subject>, Subject)>,
 ) -> Vec<Task> {
-    let entered = RUNTIME.enter();
     service.be_watched_by(watch);
-    drop(entered);
     super::places::move_in(&service);
     let mut tasks: Vec<Task> = vec![Box::pin(ctx.into_future(TimerActor::new(service)))];
     for (ctx, subject) in actors {
@@ -200,8 +214,7 @@ impl Scenario {
         let service = random(self.timers.len() as u64) as usize;
         let place = random(self.addrs.len() as u64) as usize;
         let (timers, addr) = (&self.timers[service], &self.addrs[place]);
-        let kind = [Kind::Plain, Kind::Plain, Kind::Plain, Kind::Tracked, Kind::Windowed, Kind::WindowedTracked];
-        let kind = kind[random(6) as usize];
+        let kind = self.kinds[random(self.kinds.len() as u64) as usize];
         let is_other = random(4) == 0;
         let delay = any_delay();
         let note = self.records.schedule(kind, service, place, delay);
@@ -216,6 +229,7 @@ impl Scenario {
 
     fn drain(&self) {
         let service = random(self.timers.len() as u64) as usize;
+        self.records.drains(true);
         for returned in self.timers[service].service().drain() {
             let message = &returned.message;
             let plain = message.downcast_ref::<Plain>().map(|plain| plain.0.number);
@@ -226,6 +240,7 @@ impl Scenario {
                 None => self.records.fail("a drain returned a message of somebody else".to_owned()),
             }
         }
+        self.records.drains(false);
     }
 }
 
@@ -236,7 +251,7 @@ where
 {
     match kind {
         Kind::Own | Kind::Plain => Target::from(addr),
-        Kind::Tracked => Target::tracked(addr),
+        Kind::Tracked | Kind::TrackedInLine => Target::tracked(addr),
         Kind::Windowed => Target::from(addr).window(1),
         Kind::WindowedTracked => Target::tracked(addr).window(1),
     }

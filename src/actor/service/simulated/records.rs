@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Own,
     Plain,
     Tracked,
+    /// Tracked, where there are others with a window.
+    TrackedInLine,
     /// With a window.
     Windowed,
     /// With a window, and tracked.
@@ -26,7 +28,7 @@ pub(super) enum Kind {
 impl Kind {
     /// Whether it may have to wait although it is due.
     const fn may_wait(self) -> bool {
-        matches!(self, Self::Windowed | Self::WindowedTracked)
+        matches!(self, Self::TrackedInLine | Self::Windowed | Self::WindowedTracked)
     }
 
     /// Whether one that is due earlier comes before one that is due later.
@@ -42,8 +44,8 @@ pub(super) struct Recipient {
     pub(super) incarnation: u32,
     /// It has been told to stop, for good.
     pub(super) is_gone: bool,
-    /// It waits for a future, and takes no messages.
-    pub(super) waits: bool,
+    /// It waits for so many futures, and takes no messages.
+    pub(super) waits: u32,
 }
 
 #[derive(Debug)]
@@ -64,6 +66,8 @@ struct Entry {
     at_once: bool,
     /// What was known before a move that is under way.
     moves: bool,
+    /// Calls under way that want to cancel it.
+    cancels: u32,
     refused: bool,
     cancelled: bool,
     drained: bool,
@@ -111,6 +115,8 @@ struct Log {
     steps: u64,
     failure: Option<String>,
     any_stopped: bool,
+    /// Drains under way.
+    drains: u32,
 }
 
 /// What is in each message: tells when it is handled, and dropped.
@@ -167,7 +173,7 @@ impl Records {
 
     pub(super) fn add_recipient(&self, arbiter: usize) -> usize {
         let mut log = self.log();
-        log.recipients.push(Recipient { arbiter, incarnation: 0, is_gone: false, waits: false });
+        log.recipients.push(Recipient { arbiter, incarnation: 0, is_gone: false, waits: 0 });
         log.recipients.len() - 1
     }
 
@@ -182,7 +188,8 @@ impl Records {
 
     pub(super) fn set_waits(&self, recipient: usize, waits: bool) {
         tell!("recipient {recipient} waits: {waits}");
-        self.log().recipients[recipient].waits = waits;
+        let count = &mut self.log().recipients[recipient].waits;
+        *count = if waits { *count + 1 } else { count.saturating_sub(1) };
     }
 
     pub(super) fn stops(&self, recipient: usize, for_good: bool) {
@@ -190,6 +197,7 @@ impl Records {
         let mut log = self.log();
         log.any_stopped = true;
         log.recipients[recipient].incarnation += 1;
+        log.recipients[recipient].waits = 0;
         log.recipients[recipient].is_gone |= for_good;
     }
 
@@ -211,6 +219,7 @@ impl Records {
             most: u64::MAX,
             at_once: delay == 0,
             moves: false,
+            cancels: 0,
             refused: false,
             cancelled: false,
             drained: false,
@@ -248,6 +257,7 @@ impl Records {
         tell!("cancelled {number}");
         let mut log = self.log();
         let entry = &mut log.entries[number];
+        entry.cancels -= 1;
         let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
         let is_kept = !entry.dropped;
         entry.cancelled = true;
@@ -260,14 +270,34 @@ impl Records {
         }
     }
 
-    /// A cancel or a move has answered that no such timer is pending.
+    /// A timer is about to be cancelled.
+    pub(super) fn cancel(&self, number: usize) {
+        self.log().entries[number].cancels += 1;
+    }
+
+    /// A cancel has answered that it comes too late.
+    pub(super) fn not_cancelled(&self, number: usize) {
+        tell!("not cancelled: {number}");
+        self.log().entries[number].cancels -= 1;
+    }
+
+    /// A cancel has answered that no such timer is pending.
     pub(super) fn not_found(&self, number: usize) {
         tell!("not found: {number}");
         let mut log = self.log();
+        log.entries[number].cancels -= 1;
         let entry = &log.entries[number];
         let has_ended_with_owner =
             entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
         if !entry.dropped && !has_ended_with_owner && !entry.drained && !log.recipients[entry.recipient].is_gone {
+        if entry.cancels > 0 || log.drains > 0 {
+            // Another call may have ended it, and not said so yet.
+            return;
+        }
+        let has_ended_with_owner = entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
+        // It is over once it is in the mailbox.
+        let may_be_sent = matches!(entry.kind, Kind::Plain | Kind::Windowed) && simulation::now() >= entry.least;
+        if !entry.dropped && !may_be_sent && !has_ended_with_owner && !entry.drained && !log.recipients[entry.recipient].is_gone {
             let failure = format!("not found, but nothing has become of it: {number} {entry:?}");
             log.fail(failure);
         }
@@ -335,6 +365,13 @@ impl Records {
         log.fail(failure);
     }
 
+    /// A drain begins, or has told of all that it gave back.
+    pub(super) fn drains(&self, begins: bool) {
+        tell!("drain: {begins}");
+        let drains = &mut self.log().drains;
+        *drains = if begins { *drains + 1 } else { *drains - 1 };
+    }
+
     pub(super) fn drained(&self, number: usize) {
         tell!("drained {number}");
         let mut log = self.log();
@@ -358,13 +395,13 @@ impl Records {
     pub(super) fn check_rest(&self, next: Option<u64>) {
         self.check_open(next, |log, entry| {
             let recipient = log.recipients[entry.recipient];
-            (!entry.kind.may_wait() && !recipient.waits).then_some(entry.last_tick() * MILLISECOND)
+            (!entry.kind.may_wait() && recipient.waits == 0).then_some(entry.last_tick() * MILLISECOND)
         });
     }
 
     /// The same when no time will ever pass again.
     pub(super) fn check_end(&self) {
-        self.check_open(None, |log, entry| (!log.recipients[entry.recipient].waits).then_some(0));
+        self.check_open(None, |log, entry| (log.recipients[entry.recipient].waits == 0).then_some(0));
     }
 
     /// Some arbiters are kept busy: the watch stands in for them.
@@ -374,7 +411,7 @@ impl Records {
         self.check_open(None, |log, entry| {
             let recipient = log.recipients[entry.recipient];
             let busy = log.arbiters[entry.service].busy?;
-            let is_free = log.arbiters[recipient.arbiter].busy.is_none() && !recipient.waits && !entry.kind.may_wait();
+            let is_free = log.arbiters[recipient.arbiter].busy.is_none() && recipient.waits == 0 && !entry.kind.may_wait();
             is_free.then_some((entry.last_tick() * MILLISECOND).max(busy) + LATEST)
         });
     }

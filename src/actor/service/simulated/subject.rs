@@ -152,10 +152,11 @@ pub(super) fn any_delay() -> u64 {
 
 pub(super) fn cancel_any(records: &Records, cancel: impl FnOnce(usize, crate::TimerId) -> CancelOutcome) {
     let Some((number, id, service)) = records.any_timer() else { return };
+    records.cancel(number);
     match cancel(service, id) {
         CancelOutcome::Cancelled => records.cancelled(number),
         CancelOutcome::NotFound => records.not_found(number),
-        CancelOutcome::InProgress | CancelOutcome::AlreadyDelivered => {}
+        CancelOutcome::InProgress | CancelOutcome::AlreadyDelivered => records.not_cancelled(number),
     }
 }
 
