@@ -27,6 +27,9 @@
 mod admission;
 mod bell;
 pub(crate) mod carried;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod by_hand;
 pub(crate) mod closing;
 mod description;
 pub(crate) mod directory;

@@ -1,0 +1,306 @@
+//! The turn protocol step by step: the test polls the contexts itself, and stands in for the watch.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::time::Duration;
+
+use actix::dev::ContextFut;
+use actix::prelude::*;
+
+use super::driver::Turn;
+use super::escort::Hand;
+use super::{Service, places};
+use crate::actor::timer_actor::TimerActor;
+use crate::{ManualClock, Target, TimerActorBuilder, TimerContext, Timers};
+
+/// Code of the user that runs in the middle of things.
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+fn call(hook: &Hook) {
+    let hook = hook.lock().unwrap().take();
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Number(u32, Hook);
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        call(&self.1);
+    }
+}
+
+fn number(number: u32) -> Number {
+    Number(number, Hook::default())
+}
+
+struct Listener(Arc<Mutex<Vec<u32>>>);
+
+impl Actor for Listener {
+    type Context = Context<Self>;
+}
+
+impl Handler<Number> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, number: Number, _: &mut Context<Self>) {
+        self.0.lock().unwrap().push(number.0);
+    }
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct After(u64, Number);
+
+impl Handler<After> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, After(delay, number): After, ctx: &mut Context<Self>) {
+        ctx.schedule_after(Duration::from_millis(delay), number).unwrap();
+    }
+}
+
+/// Spawns a future that calls the hook whenever the context polls its items; before the inbox, if it is there first.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Between(Hook);
+
+impl Handler<Between> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, Between(hook): Between, ctx: &mut Context<Self>) {
+        ctx.spawn(actix::fut::wrap_future(std::future::poll_fn(move |_| {
+            call(&hook);
+            Poll::Pending
+        })));
+    }
+}
+
+/// Counts calls, and does something at the next one.
+#[derive(Default)]
+struct Called {
+    calls: AtomicUsize,
+    hook: Hook,
+}
+
+impl Called {
+    fn take(&self) -> usize {
+        self.calls.swap(0, Ordering::SeqCst)
+    }
+}
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        call(&self.hook);
+    }
+}
+
+fn poll<A: Actor<Context = Context<A>>>(context: &mut ContextFut<A, Context<A>>, called: &Arc<Called>) {
+    let waker = Waker::from(Arc::clone(called));
+    assert!(Pin::new(context).poll(&mut TaskContext::from_waker(&waker)) == Poll::Pending);
+}
+
+/// A timer actor and an actor, both of which are polled by the test alone.
+struct World {
+    clock: ManualClock,
+    service: Arc<Service>,
+    timers: Timers,
+    driver: Box<ContextFut<TimerActor, Context<TimerActor>>>,
+    driver_called: Arc<Called>,
+    addr: Addr<Listener>,
+    listener: Box<ContextFut<Listener, Context<Listener>>>,
+    listener_called: Arc<Called>,
+    log: Arc<Mutex<Vec<u32>>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let actor = TimerActorBuilder::default().clock(clock.clone()).build().unwrap();
+        let service = Arc::clone(actor.service());
+        let context = Context::new();
+        let timers = Timers::new(Arc::clone(&service), context.address());
+        places::move_in(&service);
+        let log = Arc::default();
+        let listener = Context::new();
+        let addr = listener.address();
+        let listener = Box::new(listener.into_future(Listener(Arc::clone(&log))));
+        let mut world = Self {
+            clock,
+            service,
+            timers,
+            driver: Box::new(context.into_future(actor)),
+            driver_called: Arc::default(),
+            addr,
+            listener,
+            listener_called: Arc::default(),
+            log,
+        };
+        world.poll_driver();
+        world.poll_listener();
+        world
+    }
+
+    fn poll_driver(&mut self) {
+        poll(&mut self.driver, &self.driver_called);
+    }
+
+    fn poll_listener(&mut self) {
+        poll(&mut self.listener, &self.listener_called);
+    }
+
+    /// The listener schedules a message to itself.
+    fn own(&mut self, delay: u64, number: Number) {
+        self.addr.do_send(After(delay, number));
+        self.poll_listener();
+    }
+
+    fn log(&self) -> Vec<u32> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+/// A target whose actor is gone: a message for it is dropped in the turn in which it is due.
+fn nobody() -> Target<Number> {
+    let context = Context::<Listener>::new();
+    let target = Target::from(context.address());
+    drop(context);
+    target
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// The driver finds the turn taken and goes to sleep without an alarm. It has to be called when the turn is over.
+#[test]
+fn a_driver_that_found_the_turn_taken_is_called_after_it() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.poll_driver();
+    world.driver_called.take();
+
+    let service = Arc::clone(&world.service);
+    let claim = service.driver.claim_elsewhere();
+    assert!(claim.is_some());
+    world.clock.jump(ms(10));
+    assert_eq!(world.driver_called.take(), 1, "by its alarm");
+    world.poll_driver();
+    assert!(world.log().is_empty(), "the turn is taken");
+    drop(claim);
+    assert!(world.driver_called.take() > 0, "it would never look again");
+    world.poll_driver();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+}
+
+/// The same for a turn of the watch: the driver is polled in the middle of it.
+#[test]
+fn the_watch_calls_the_driver_after_its_turn() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let driver = Hook::default();
+    world.timers.schedule_after(nobody(), ms(10), Number(0, Arc::clone(&driver))).unwrap();
+    world.timers.schedule_after(&target, ms(50), number(1)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(30));
+    world.driver_called.take();
+
+    let service = Arc::clone(&world.service);
+    let found = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&found);
+    *driver.lock().unwrap() = Some(Box::new(move || {
+        *seen.lock().unwrap() = Some(matches!(service.turn(Hand::Driver), Turn::Taken));
+    }));
+    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    assert_eq!(*found.lock().unwrap(), Some(true), "in the middle of the turn it is taken");
+    assert!(world.driver_called.take() > 0, "it has to set its alarm");
+    world.poll_driver();
+    world.clock.jump(ms(20));
+    assert_eq!(world.driver_called.take(), 1, "by its alarm");
+}
+
+/// An inbox sends a message of somebody else's. As soon as it has been taken out of the inbox, the next one that is due for
+/// this actor would go to the mailbox without queueing; so nobody else may have a turn.
+#[test]
+fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.own(10, number(1));
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.timers.schedule_after(&target, ms(20), number(3)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    world.clock.jump(ms(10));
+
+    // The context is woken by the message that comes into the mailbox: in the middle of its sending.
+    let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
+    let seen = Arc::clone(&found);
+    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        *seen.lock().unwrap() = Some(service.driver.claim_elsewhere().is_none());
+    }));
+    world.poll_listener();
+    assert_eq!(*found.lock().unwrap(), Some(true), "the turn is taken");
+    world.poll_driver();
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+/// The first message of a turn keeps the watch from sending the second, and meanwhile the actor of that is polled. An own
+/// message of it is due behind them.
+#[test]
+fn the_watch_sends_each_message_before_it_looks_at_the_next() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let slow = Hook::default();
+    world.timers.schedule_after(nobody(), ms(10), Number(0, Arc::clone(&slow))).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.own(10, number(2));
+    world.poll_driver();
+    world.clock.jump(ms(30));
+
+    // What the actor could take at that moment.
+    let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
+    let seen = Arc::clone(&found);
+    *slow.lock().unwrap() = Some(Box::new(move || {
+        *seen.lock().unwrap() = Some(service.core().engine.in_inboxes());
+    }));
+    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    assert_eq!(*found.lock().unwrap(), Some(0), "what is due behind them does not lie in the inbox yet");
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// The watch sends a message after the context has emptied its mailbox and before it polls the inbox. An own message that is
+/// due later does not overtake it.
+#[test]
+fn an_inbox_lets_the_mailbox_go_first_after_the_watch_has_sent() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let watch = Hook::default();
+    target.do_send(Between(Arc::clone(&watch)));
+    world.poll_listener();
+    world.timers.schedule_after(&target, ms(5), number(1)).unwrap();
+    world.own(10, number(2));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+
+    let service = Arc::clone(&world.service);
+    *watch.lock().unwrap() = Some(Box::new(move || {
+        assert!(matches!(service.turn(Hand::Watch), Turn::Sleep(_)));
+    }));
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
