@@ -13,6 +13,8 @@ mod real {
     pub(crate) use std::sync::Condvar;
     use std::sync::LazyLock;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+    use std::sync::LazyLock;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::{Thread, park, park_timeout, yield_now};
     use std::time::{Duration, Instant};

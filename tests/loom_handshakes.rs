@@ -1,9 +1,28 @@
-//! What threads share without a lock, under a model checker that tries all interleavings: the bell of an inbox, and the
-//! lookout of the watch. Both files are included here with the checker's atomics in place of the real ones.
+//! What threads share without a lock, under a model checker that tries all interleavings: the bell of an inbox, the lookout of
+//! the watch, and the turns of driver, inbox and watch. The files are included here with the checker's atomics and locks in
+//! place of the real ones.
 #![allow(clippy::unwrap_used)]
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
+
+    /// Each operation is one step, as if it had a lock.
+    #[derive(Debug, Default)]
+    pub(crate) struct AtomicWaker(Mutex<Option<std::task::Waker>>);
+
+    impl AtomicWaker {
+        pub(crate) fn register(&self, waker: &std::task::Waker) {
+            *self.0.lock().unwrap() = Some(waker.clone());
+        }
+
+        pub(crate) fn wake(&self) {
+            let waker = self.0.lock().unwrap().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
 }
 
 #[allow(dead_code)]
@@ -12,11 +31,17 @@ mod bell;
 #[allow(dead_code)]
 #[path = "../src/actor/service/lookout.rs"]
 mod lookout;
+#[allow(dead_code)]
+#[path = "../src/actor/service/turns.rs"]
+mod turns;
+
+use std::task::{Wake, Waker};
 
 use bell::Bell;
 use lookout::{IDLE, Lookout};
-use loom::sync::{Arc, Mutex};
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use turns::Turns;
 
 /// What the lock guards: an inbox, and whether its reader has left word how to wake it.
 #[derive(Default)]
@@ -105,4 +130,116 @@ fn the_watch_looks_whenever_something_was_scheduled() {
         assert_eq!(seen, 5);
         scheduler.join().unwrap();
     });
+}
+
+/// What a thread sleeps on. (The checker's own `park` forgets a call that comes while the thread waits for a lock.)
+struct Sleep {
+    is_called: Mutex<bool>,
+    called: Condvar,
+}
+
+impl Sleep {
+    fn sleep(&self) {
+        let mut is_called = self.is_called.lock().unwrap();
+        while !std::mem::take(&mut *is_called) {
+            is_called = self.called.wait(is_called).unwrap();
+        }
+    }
+}
+
+impl Wake for Sleep {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.is_called.lock().unwrap() = true;
+        self.called.notify_one();
+    }
+}
+
+/// What a driver works on: what is due, and what it sleeps for.
+#[derive(Default)]
+struct Due {
+    now: usize,
+    sent: usize,
+}
+
+/// The driver: each time it is woken it looks, until all of `expected` was sent by somebody. It has no alarm.
+fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
+    let sleep = std::sync::Arc::new(Sleep { is_called: Mutex::new(false), called: Condvar::new() });
+    let waker = Waker::from(std::sync::Arc::clone(&sleep));
+    loop {
+        turns.register(&waker);
+        if let Some(_claim) = turns.claim() {
+            let mut due = due.lock().unwrap();
+            due.sent += std::mem::take(&mut due.now);
+            if due.sent == expected {
+                return;
+            }
+        }
+        sleep.sleep();
+    }
+}
+
+/// A thread schedules something and calls the driver, while the watch has a turn in which it has looked already, or not yet. A
+/// driver that found the turn taken sleeps for ever unless it is called after it.
+#[test]
+fn a_driver_that_found_the_turn_taken_looks_again() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let shared = Arc::new((Turns::default(), Mutex::new(Due::default())));
+        let driver = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || drive(&shared.0, &shared.1, 1))
+        };
+        let scheduler = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (turns, due) = &*shared;
+                due.lock().unwrap().now += 1;
+                turns.wake();
+            })
+        };
+        let (turns, due) = &*shared;
+        if let Some(_claim) = turns.claim_elsewhere() {
+            let mut due = due.lock().unwrap();
+            due.sent += std::mem::take(&mut due.now);
+        }
+        driver.join().unwrap();
+        scheduler.join().unwrap();
+    });
+}
+
+/// An inbox on the driver's thread and the watch send what is due, in the order in which it is due, although the core is
+/// unlocked in between. Nobody waits for the turn: the inbox tries again, and calls nobody since the driver is on its thread.
+#[test]
+fn who_has_the_turn_sends_alone() {
+    loom::model(|| {
+        let shared = Arc::new((Turns::default(), Mutex::new(0), Mutex::new(Vec::new())));
+        let watch = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (turns, next, mailbox) = &*shared;
+                if let Some(_claim) = turns.claim_elsewhere() {
+                    send_next(next, mailbox);
+                }
+            })
+        };
+        let (turns, next, mailbox) = &*shared;
+        for _ in 0..2 {
+            if let Some(_claim) = turns.claim() {
+                send_next(next, mailbox);
+            }
+        }
+        watch.join().unwrap();
+        assert!(mailbox.lock().unwrap().is_sorted());
+    });
+}
+
+/// Takes out what is next, and then sends it.
+fn send_next(next: &Mutex<u32>, mailbox: &Mutex<Vec<u32>>) {
+    let message = {
+        let mut next = next.lock().unwrap();
+        *next += 1;
+        *next
+    };
+    mailbox.lock().unwrap().push(message);
 }

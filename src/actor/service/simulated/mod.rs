@@ -144,7 +144,8 @@ fn simulate(
             Stillness::Busy if services.iter().all(|service| service.is_watched()) => {
                 records.check_busy();
             }
-            Stillness::Busy | Stillness::Disturbed => {}
+            Stillness::Disturbed => records.disturbed(next.unwrap_or_default()),
+            Stillness::Busy => {}
         }
         records.check()
     })?;

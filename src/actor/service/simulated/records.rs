@@ -115,6 +115,8 @@ struct Log {
     steps: u64,
     failure: Option<String>,
     any_stopped: bool,
+    /// Until when some thread was preempted last, at least.
+    disturbed: u64,
     /// Drains under way.
     drains: u32,
 }
@@ -294,10 +296,17 @@ impl Records {
             // Another call may have ended it, and not said so yet.
             return;
         }
-        let has_ended_with_owner = entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
+        let has_ended_with_owner =
+            entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
         // It is over once it is in the mailbox.
         let may_be_sent = matches!(entry.kind, Kind::Plain | Kind::Windowed) && simulation::now() >= entry.least;
-        if !entry.dropped && !may_be_sent && !has_ended_with_owner && !entry.drained && !log.recipients[entry.recipient].is_gone {
+        if !entry.dropped
+            && entry.handled.is_none()
+            && !may_be_sent
+            && !has_ended_with_owner
+            && !entry.drained
+            && !log.recipients[entry.recipient].is_gone
+        {
             let failure = format!("not found, but nothing has become of it: {number} {entry:?}");
             log.fail(failure);
         }
@@ -404,6 +413,11 @@ impl Records {
         self.check_open(None, |log, entry| (log.recipients[entry.recipient].waits == 0).then_some(0));
     }
 
+    /// Some thread is preempted until then, at least. It may be the watch, in the middle of looking.
+    pub(super) fn disturbed(&self, until: u64) {
+        self.log().disturbed = until;
+    }
+
     /// Some arbiters are kept busy: the watch stands in for them.
     pub(super) fn check_busy(&self) {
         /// The watch is patient for 20 ms, looks every 10 ms, and ticks are rounded up.
@@ -411,8 +425,9 @@ impl Records {
         self.check_open(None, |log, entry| {
             let recipient = log.recipients[entry.recipient];
             let busy = log.arbiters[entry.service].busy?;
-            let is_free = log.arbiters[recipient.arbiter].busy.is_none() && recipient.waits == 0 && !entry.kind.may_wait();
-            is_free.then_some((entry.last_tick() * MILLISECOND).max(busy) + LATEST)
+            let is_free =
+                log.arbiters[recipient.arbiter].busy.is_none() && recipient.waits == 0 && !entry.kind.may_wait();
+            is_free.then_some((entry.last_tick() * MILLISECOND).max(busy).max(log.disturbed) + LATEST)
         });
     }
 
