@@ -34,6 +34,9 @@ mod record;
 mod request;
 mod routes;
 mod scheduling;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod simulated;
 pub mod store;
 mod timers;
 mod trace;

@@ -97,6 +97,27 @@ fn run(shared: &Arc<Shared>, tasks: Vec<Task>) {
     }
 }
 
+/// Runs a future on a thread of a simulation.
+#[cfg(feature = "durable")]
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(usize);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            scheduler::unpark(self.0);
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Unpark(scheduler::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        scheduler::park(None);
+    }
+}
+
 /// A clock that shows the time of the simulation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VirtualClock;

@@ -206,10 +206,6 @@ atomic!(AtomicUsize, std::sync::atomic::AtomicUsize, usize,
 pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
 
 impl AtomicWaker {
-    pub(crate) const fn new() -> Self {
-        Self(futures_util::task::AtomicWaker::new())
-    }
-
     pub(crate) fn register(&self, waker: &Waker) {
         point();
         self.0.register(waker);

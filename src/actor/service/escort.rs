@@ -57,6 +57,10 @@ impl Service {
     /// Sends the first message of an owner's inbox through its mailbox, if there is one.
     pub(crate) fn escort<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, owner: OwnerId, hand: Hand) -> Guard<'a> {
         let due = loop {
+            // It may have ended while a message of somebody else was sent. Then the mailbox belongs to the next incarnation.
+            if guard.engine.owner(owner).is_none_or(|card| card.ended) {
+                return guard;
+            }
             let Some(due) = guard.engine.escort_due(owner) else { return guard };
             match guard.lanes.post_of(due.payload) {
                 // A message of somebody else: the mailbox is where it belongs.

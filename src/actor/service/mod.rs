@@ -86,6 +86,8 @@ pub(crate) use self::moment::When;
 #[cfg(feature = "cron")]
 pub(crate) use self::repeating::Calendar;
 pub(crate) use self::repeating::Course;
+#[cfg(all(test, feature = "durable"))]
+pub(crate) use self::simulated::simulated_service;
 #[cfg(feature = "inspector")]
 pub(crate) use self::survey::{TIMERS_OF_A_BUCKET, TimerWalk};
 

@@ -1,13 +1,14 @@
 //! What callers and the journal's thread share: the queue of requests.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use crate::durable::ledger::Request;
 use crate::durable::store::StoreError;
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Requests of callers that may be under way at a time; more wait.
 pub(super) const PLACES: usize = 16_384;

@@ -11,6 +11,7 @@ use super::queue::{Shared, Taken};
 use crate::durable::ledger::{Horizon, Ledger, Note, Outbox};
 use crate::durable::store::StoreError;
 use crate::metrics::PUBLISH_EVERY;
+use crate::sync::spawn;
 
 pub(super) fn start<H: Horizon>(
     ledger: Ledger<H>,
@@ -26,7 +27,7 @@ pub(super) fn start<H: Horizon>(
             end.why = why;
         }
     };
-    Builder::new().name(format!("{name} journal")).spawn(run).map(drop)
+    spawn(format!("{name} journal"), run).map(drop)
 }
 
 struct End<'a> {

@@ -167,6 +167,15 @@ fn simulate(
     records.check()
 }
 
+/// A service on the clock of a simulation, and the context of its timer actor.
+#[cfg(feature = "durable")]
+pub(crate) fn simulated_service() -> (Arc<Service>, Context<TimerActor>) {
+    let settings = settings(false);
+    let service = directory::enter(|number| Service::new(number, settings, Box::new(VirtualClock)));
+    super::places::move_in(&service);
+    (service, Context::new())
+}
+
 /// What an arbiter runs.
 fn start(
     (service, ctx): (Arc<Service>, Context<TimerActor>),
