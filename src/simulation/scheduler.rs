@@ -439,7 +439,8 @@ impl Simulation {
                 with(|world| (world.stillness(), world.next_event())).unwrap_or((Stillness::Rest, None));
             still(stillness, next)?;
             match next {
-                Some(next) if next <= end => {
+                // Whoever was preempted goes on, even after the end.
+                Some(next) if next <= end || stillness == Stillness::Disturbed => {
                     let woken = with(|world| world.pass(next)).unwrap_or_default();
                     woken.into_iter().for_each(Waker::wake);
                 }
@@ -451,7 +452,13 @@ impl Simulation {
 
     fn states(&self) -> String {
         with(|world| {
-            let threads = world.threads.iter().map(|thread| format!("{} {:?}", thread.name, thread.state));
+            // Without places in memory, which differ from run to run.
+            let state = |thread: &Thread| match thread.state {
+                State::Waits(_) => "waits for a lock".to_owned(),
+                State::Listens(_, until) => format!("waits on a condition until {until:?}"),
+                state => format!("{state:?}"),
+            };
+            let threads = world.threads.iter().map(|thread| format!("{}: {}", thread.name, state(thread)));
             threads.collect::<Vec<_>>().join(", ")
         })
         .unwrap_or_default()

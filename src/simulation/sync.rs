@@ -214,6 +214,7 @@ impl AtomicWaker {
     pub(crate) fn wake(&self) {
         point();
         self.0.wake();
+        point();
     }
 }
 

@@ -91,17 +91,21 @@ impl Subject {
     }
 
     fn act(&mut self, ctx: &mut Context<Self>) {
+        if matches!(ctx.state(), ActorState::Stopping | ActorState::Stopped) {
+            return;
+        }
         match random(40) {
             0..22 => self.schedule(ctx),
             22..28 => cancel_any(&self.records, |_, id| ctx.cancel_timer(id)),
             28..32 => move_any(&self.records, |_, id, delay| ctx.reschedule_timer(id, delay)),
             32..36 => {
                 self.records.set_busy(self.arbiter, true);
-                simulation::stall([2, 22, 30, 60][random(4) as usize] * MILLISECOND);
+                simulation::stall([2, 22, 60, 200][random(4) as usize] * MILLISECOND);
                 self.records.set_busy(self.arbiter, false);
             }
             36..38 => self.wait(ctx),
-            38 => (0..3).for_each(|_| ctx.notify(Act(0))),
+            // More than an inbox hands over in one poll, now and then.
+            38 if random(8) == 0 => (0..70).for_each(|_| self.schedule_after(MILLISECOND, ctx)),
             _ => {
                 if random(2) == 0 && !self.records.recipient(self.number).is_gone {
                     self.records.stops(self.number, !self.is_supervised);
@@ -112,7 +116,10 @@ impl Subject {
     }
 
     fn schedule(&mut self, ctx: &mut Context<Self>) {
-        let delay = any_delay();
+        self.schedule_after(any_delay(), ctx);
+    }
+
+    fn schedule_after(&mut self, delay: u64, ctx: &mut Context<Self>) {
         let note = self.records.schedule(Kind::Own, self.arbiter, self.number, delay);
         let number = note.number;
         let id = ctx.schedule_after(Duration::from_nanos(delay), Own(note)).ok();
