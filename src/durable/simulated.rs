@@ -125,7 +125,7 @@ fn start(disk: &MemoryDisk, records: Records, shared: &Shared) -> Vec<Task> {
     let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place));
     let horizon = WheelHorizon::new(timers.clone(), &addr);
     let config = LedgerConfig {
-        horizon: Duration::from_millis([1, 20, 60_000][random(3) as usize]),
+        horizon: Duration::from_millis([20, 200, 60_000][random(3) as usize]),
         loaded: [1, 2, 262_144][random(3) as usize],
         group: [1, 3, 4096][random(3) as usize],
         ..LedgerConfig::default()

@@ -304,3 +304,28 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watch_has_sent() {
     world.poll_listener();
     assert_eq!(world.log(), [1, 2]);
 }
+
+crate::accept_tracked!(Listener: Number);
+
+/// Two messages are due for a window of one. While the token of the first is being sent, a drain takes that message back; the
+/// second is in the driver's hands, and goes in its place.
+#[test]
+fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
+    let mut world = World::new();
+    let target = Target::tracked(&world.addr).window(1);
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&drained);
+    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        count.store(service.drain().len(), Ordering::SeqCst);
+    }));
+    for _ in 0..4 {
+        world.poll_driver();
+        world.poll_listener();
+    }
+    assert_eq!((drained.load(Ordering::SeqCst), world.log()), (1, vec![2]));
+    assert_eq!(world.timers.inspect().pending(), 0);
+}

@@ -111,9 +111,13 @@ impl Service {
         let mut guard = self.core();
         let core = &mut *guard;
         core.engine.close();
-        let mut emptied = Vec::new();
+        let (mut emptied, mut makes_room) = (Vec::new(), false);
         for (deadline, key) in core.engine.unfinished() {
             let description = describe(core, key, deadline);
+            let was_posted = core.engine.is_posted(key);
+            // Its token is of no use any more; what the driver has in its hands may go in its place.
+            let is_recalled = was_posted && core.recall(key);
+            makes_room |= is_recalled;
             let Some(handover) = core.engine.give_up(key, ending) else { continue };
             let lane = core.lanes.lane(handover.payload.lane).map(|lane| (lane.unload, lane.message_type));
             if let Some((unload, message_type)) = lane {
@@ -129,7 +133,9 @@ impl Service {
         drop(over);
         self.contain(|| drop(senders));
         self.end_all_trails();
-        if look {
+        if makes_room {
+            self.ask_to_pump();
+        } else if look {
             self.driver.wake();
         }
         emptied
