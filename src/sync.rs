@@ -12,8 +12,6 @@ mod real {
     #[cfg(feature = "durable")]
     pub(crate) use std::sync::Condvar;
     use std::sync::LazyLock;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-    use std::sync::LazyLock;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::{Thread, park, park_timeout, yield_now};

@@ -18,7 +18,7 @@ use super::journal::{Journal, JournalClock};
 use super::ledger::{Ledger, LedgerConfig, Reading};
 use super::routes::{RouteOptions, Routes};
 use super::store::MemoryDisk;
-use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError};
+use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
 use crate::actor::service::simulated_service;
 use crate::simulation::arbiter::{Arbiter, Task, block_on};
 use crate::simulation::{self, Simulation, random, seeds};
@@ -122,7 +122,7 @@ fn start(disk: &MemoryDisk, records: Records, shared: &Shared) -> Vec<Task> {
     let (routes, place) = (Arc::new(routes), Arc::new(OnceLock::new()));
     let dispatcher = Context::<DurableTimerActor>::new();
     let addr = dispatcher.address();
-    let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place));
+    let actor = DurableTimerActor::new("simulated".into(), Arc::clone(&routes), timers.clone(), Arc::clone(&place));
     let horizon = WheelHorizon::new(timers.clone(), &addr);
     let config = LedgerConfig {
         horizon: Duration::from_millis([20, 200, 60_000][random(3) as usize]),
@@ -130,7 +130,8 @@ fn start(disk: &MemoryDisk, records: Records, shared: &Shared) -> Vec<Task> {
         group: [1, 3, 4096][random(3) as usize],
         ..LedgerConfig::default()
     };
-    let ledger = Ledger::open(Box::new(disk.open()), config, Box::new(|_, _| true), horizon).unwrap();
+    let ledger =
+        Ledger::open(Box::new(disk.open()), config, Box::new(|_, _| Some(RetryPolicy::default())), horizon).unwrap();
     let clock: JournalClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }

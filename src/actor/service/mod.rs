@@ -26,10 +26,10 @@
 
 mod admission;
 mod bell;
-pub(crate) mod carried;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod by_hand;
+pub(crate) mod carried;
 pub(crate) mod closing;
 mod description;
 pub(crate) mod directory;

@@ -17,6 +17,7 @@ use self::records::{Kind, MILLISECOND, Records};
 use self::subject::{Act, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
 use super::watch::Watch;
 use super::{Service, Settings, directory};
+use crate::actor::secret::Secret;
 use crate::actor::timer_actor::TimerActor;
 use crate::engine::EngineConfig;
 use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
@@ -61,6 +62,8 @@ fn settings(is_watched: bool) -> Settings {
         stuck_after: Duration::MAX,
         watched: is_watched,
         jitter_seed: Some(1),
+        secret: Secret::new(),
+        internal: false,
     }
 }
 
@@ -73,8 +76,6 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let is_watched = random(6) > 0;
     let arbiters = 1 + random(2) as usize;
     let watch = Arc::new(Watch::default());
-    let mut scenario =
-        Scenario { records: records.clone(), timers: Vec::new(), addrs: Vec::new(), drains: random(5) == 0 };
     let mut scenario = Scenario {
         records: records.clone(),
         timers: Vec::new(),
@@ -86,7 +87,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let mut contexts = Vec::new();
     for _ in 0..arbiters {
         let settings = settings(is_watched);
-        let service = directory::enter(|number| Service::new(number, settings, Box::new(VirtualClock)));
+        let service = directory::enter(|number| Service::new(number, settings, Arc::new(VirtualClock)));
         let ctx = Context::<TimerActor>::new();
         scenario.timers.push(Timers::new(Arc::clone(&service), ctx.address()));
         contexts.push((service, ctx));
@@ -171,7 +172,7 @@ fn simulate(
 #[cfg(feature = "durable")]
 pub(crate) fn simulated_service() -> (Arc<Service>, Context<TimerActor>) {
     let settings = settings(false);
-    let service = directory::enter(|number| Service::new(number, settings, Box::new(VirtualClock)));
+    let service = directory::enter(|number| Service::new(number, settings, Arc::new(VirtualClock)));
     super::places::move_in(&service);
     (service, Context::new())
 }

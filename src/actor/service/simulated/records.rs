@@ -289,9 +289,6 @@ impl Records {
         let mut log = self.log();
         log.entries[number].cancels -= 1;
         let entry = &log.entries[number];
-        let has_ended_with_owner =
-            entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
-        if !entry.dropped && !has_ended_with_owner && !entry.drained && !log.recipients[entry.recipient].is_gone {
         if entry.cancels > 0 || log.drains > 0 {
             // Another call may have ended it, and not said so yet.
             return;
