@@ -53,8 +53,11 @@ struct Entry {
     handled: u32,
 }
 
+/// The timers by number, and what went wrong first.
+type Log = (BTreeMap<u64, Entry>, Option<String>);
+
 #[derive(Clone, Default)]
-struct Records(Arc<Mutex<(BTreeMap<u64, Entry>, Option<String>)>>);
+struct Records(Arc<Mutex<Log>>);
 
 impl Records {
     fn with<R>(&self, change: impl FnOnce(&mut BTreeMap<u64, Entry>) -> R) -> R {

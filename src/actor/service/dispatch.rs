@@ -493,7 +493,7 @@ impl Service {
         {
             let sent;
             let addressee = if hand == Hand::Watch { guard.owner_at(mailbox) } else { None };
-            (guard, sent) = self.from_elsewhere(guard, addressee, |guard| self.pump(guard, mailbox));
+            (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.pump(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
             if sent > 0 {
                 guard.published.ask_to_publish();

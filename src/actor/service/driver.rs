@@ -265,11 +265,11 @@ impl Service {
         messages: &mut Vec<Handover<Payload>>,
     ) -> Guard<'a> {
         let addressee = messages.first().and_then(|first| guard.addressee(first.payload));
-        self.from_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
+        self.send_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
     }
 
     /// Sends something to an owner from a thread other than the driver's, where the owner's inbox may be polled meanwhile.
-    pub(super) fn from_elsewhere<'a, T>(
+    pub(super) fn send_elsewhere<'a, T>(
         &'a self,
         mut guard: Guard<'a>,
         addressee: Option<OwnerId>,

@@ -295,8 +295,9 @@ impl Records {
         }
         let has_ended_with_owner =
             entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
-        // It is over once it is in the mailbox.
-        let may_be_sent = matches!(entry.kind, Kind::Plain | Kind::Windowed) && simulation::now() >= entry.least;
+        // It is over once it is in the mailbox, or taken for its handler; its slot may belong to another since.
+        let may_be_sent =
+            matches!(entry.kind, Kind::Own | Kind::Plain | Kind::Windowed) && simulation::now() >= entry.least;
         if !entry.dropped
             && entry.handled.is_none()
             && !may_be_sent
