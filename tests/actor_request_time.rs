@@ -422,3 +422,75 @@ fn a_request_older_than_all_steps_that_a_manual_clock_remembers_is_not_early() {
         assert_eq!(log.take(), [(2, 100_000), (1, 100_000 + 70_000 - (1 << 16))]);
     });
 }
+
+/// Runs on a thread of its own, in a runtime whose clock is paused.
+fn elsewhere_paused<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send) -> T {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let run = || System::with_tokio_rt(runtime).block_on(async { make() });
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+fn elsewhere<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send) -> T {
+    std::thread::scope(|scope| scope.spawn(make).join().unwrap())
+}
+
+/// Their instants cannot be compared: the paused clock is 10 s ahead of the other.
+#[test]
+fn a_request_made_by_another_time_counts_from_its_handling_on_a_paused_clock() {
+    for made_paused in [false, true] {
+        paused(async {
+            let start = Instant::now();
+            let (addr, log) = probe(StopWatch::Paused(start));
+            let timers = TimerActor::builder().start().unwrap();
+            advance(ms(10_000)).await;
+            let make = || {
+                let after = ScheduleAfter::new(&addr, ms(100), Note(1));
+                let every = ScheduleAtFixedRate::new(&addr, Every::new(ms(100)).times(2), Note(2));
+                (after, every)
+            };
+            let (after, every) = if made_paused { elsewhere_paused(make) } else { elsewhere(make) };
+            timers.addr().do_send(after);
+            timers.addr().do_send(every);
+            run_to(start, 20_000).await;
+            assert_eq!(log.take(), [(1, 10_100), (2, 10_100), (2, 10_200)], "{made_paused}");
+        });
+    }
+}
+
+/// The clock of the paused runtime stays behind by 50 ms.
+#[test]
+fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
+    System::new().block_on(async {
+        let (addr, _log) = probe(StopWatch::Source(Default::default()));
+        let timers = TimerActor::builder().start().unwrap();
+        let (made, request) = elsewhere_paused(|| {
+            std::thread::sleep(ms(50));
+            (std::time::Instant::now(), ScheduleAfter::new(&addr, ms(50), Note(1)))
+        });
+        let id = request.id();
+        timers.addr().do_send(request);
+        while timers.inspect().accounts.accepted == 0 || timers.get(id).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(made.elapsed() >= ms(50), "{:?}", made.elapsed());
+    });
+}
+
+#[test]
+fn a_request_counts_from_its_making_in_any_runtime_on_the_real_clock() {
+    System::new().block_on(async {
+        let (addr, _log) = probe(StopWatch::Source(Default::default()));
+        let timers = TimerActor::builder().start().unwrap();
+        let make = || ScheduleAfter::new(&addr, ms(10_000), Note(1));
+        let in_another_runtime = || System::new().block_on(async { make() });
+        let requests = [make(), elsewhere(make), elsewhere(in_another_runtime), elsewhere_paused(make)];
+        std::thread::sleep(ms(20));
+        for request in requests {
+            let id = request.id();
+            timers.addr().do_send(request);
+            idle().await;
+            let remaining = timers.get(id).unwrap().remaining;
+            assert!(remaining <= ms(9_981), "{remaining:?}");
+        }
+    });
+}

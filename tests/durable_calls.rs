@@ -16,14 +16,18 @@ use actix_timers::durable::{
     CancelDurable, DueTime, DurableContext, DurableError, DurableFilter, DurableId, DurableInfo, DurableOptions,
     DurableState, DurableTimers, GetDurable, ListDurable, Schedule, Scheduled, StoreError,
 };
-use actix_timers::{CancelOutcome, Clock, RescheduleOutcome};
+use actix_timers::{CancelOutcome, Clock, Every, RescheduleOutcome};
 
-use durable_support::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to, start_counted};
+use durable_support::{
+    Act, Diary, Files, Medium, Note, ROUTE, at, life, millis, ms, on_every_store, run_to, start_counted,
+};
 
 on_every_store! {
     the_id_is_known_before_the_answer_and_stays
     what_is_dropped_before_it_was_asked_never_exists
     a_delay_counts_from_the_call
+    a_queued_request_counts_from_its_making
+    the_grid_of_a_queued_request_begins_with_its_making
     a_cancel_says_what_is_true
     what_waits_for_another_attempt_can_be_cancelled
     a_timer_can_be_moved_to_earlier_and_later
@@ -115,6 +119,77 @@ fn a_delay_counts_from_the_call(medium: impl Medium) {
         let _ = late.await.unwrap();
         run_to(&clock, 2000).await;
         assert_eq!(diary.deliveries(), [(600, 2), (1000, 1)]);
+    });
+}
+
+/// A way to hand a request over.
+const BY_MESSAGE: [bool; 2] = [false, true];
+
+async fn hand_over(timers: &DurableTimers, request: Schedule<Note>, by_message: bool) {
+    let scheduled =
+        if by_message { timers.addr().send(request).await.unwrap() } else { timers.schedule(request).await };
+    assert!(scheduled.unwrap().is_new());
+}
+
+fn a_queued_request_counts_from_its_making(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        for (start, by_message) in [0, 1000].into_iter().zip(BY_MESSAGE) {
+            run_to(&clock, start + 50).await;
+            let requests = [0, 199, 200, 201, 300]
+                .map(|delay| Schedule::after(ROUTE, ms(delay), Note(u32::try_from(delay).unwrap())));
+            run_to(&clock, start + 250).await;
+            for request in requests {
+                hand_over(&timers, request, by_message).await;
+            }
+            run_to(&clock, start + 900).await;
+            let entries = diary.entries().split_off(if by_message { 5 } else { 0 });
+            let times: Vec<_> =
+                entries.iter().map(|entry| (entry.note, entry.due - start, entry.time - start)).collect();
+            assert_eq!(
+                times,
+                [(0, 50, 250), (199, 249, 250), (200, 250, 250), (201, 251, 251), (300, 350, 350)],
+                "{by_message}"
+            );
+        }
+    });
+}
+
+fn the_grid_of_a_queued_request_begins_with_its_making(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        run_to(&clock, 50).await;
+        for by_message in BY_MESSAGE {
+            let request = |period, times| Schedule::at_fixed_rate(ROUTE, Every::new(ms(period)).times(times), Note(7));
+            let start = millis(clock.wall());
+            let requests = [request(100, 3), request(1000, 1)];
+            run_to(&clock, start + 250).await;
+            for request in requests {
+                hand_over(&timers, request, by_message).await;
+            }
+            run_to(&clock, start + 5000).await;
+            let entries = diary.entries().split_off(if by_message { 4 } else { 0 });
+            let times: Vec<_> = entries.iter().map(|entry| (entry.due - start, entry.time - start)).collect();
+            assert_eq!(times, [(100, 250), (300, 300), (400, 400), (1000, 1000)], "{by_message}");
+        }
+    });
+}
+
+/// A request made by another time counts from its handling: late, and never early.
+#[test]
+fn a_request_made_by_another_time_is_not_early() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let timers = DurableTimers::builder(MemoryDisk::new().open()).open_route::<Note>(ROUTE).start().unwrap();
+        tokio::time::advance(ms(10_000)).await;
+        let made = || Schedule::after(ROUTE, ms(100), Note(1));
+        let request = std::thread::spawn(made).join().unwrap();
+        let now = timers.schedule_after(ROUTE, ms(100), Note(1)).await.unwrap().id();
+        let id = timers.schedule(request).await.unwrap().id();
+        let [now, due] = [timers.get(now).await.unwrap().unwrap().due(), timers.get(id).await.unwrap().unwrap().due()];
+        assert_eq!(due, now);
     });
 }
 

@@ -32,9 +32,10 @@ pub trait Clock: Send + Sync + 'static {
     fn since(&self, instant: Instant) -> Duration;
 
     /// How much time of this clock has passed since a request was made. [`since`](Self::since) its
-    /// [instant](RequestTime::instant) unless implemented. A clock that is built on a manual one passes the question on.
+    /// [instant](RequestTime::instant) unless implemented, and zero if it has none that this thread can compare. A clock that
+    /// is built on a manual one passes the question on.
     fn since_request(&self, made: RequestTime) -> Duration {
-        self.since(made.instant())
+        made.instant().map_or(Duration::ZERO, |instant| self.since(instant))
     }
 
     /// A future that is ready once [`now`](Self::now) is not before `time`. It may be ready late, never early.
@@ -219,6 +220,11 @@ impl Clock for SystemClock {
         instant.elapsed()
     }
 
+    fn since_request(&self, made: RequestTime) -> Duration {
+        let _inside = self.paused.get().map(Handle::enter);
+        made.instant().map_or(Duration::ZERO, |instant| instant.elapsed())
+    }
+
     fn alarm(&self, time: Duration) -> Alarm {
         self.started();
         match self.origin.checked_add(time) {
@@ -244,15 +250,10 @@ impl Clock for SystemClock {
 
 /// Whether tokio's clock, as seen by this thread, is the real one.
 ///
-/// Tokio does not say whether its clock is paused. But one that never was shows exactly the time of the real clock, so a
-/// reading lies between two readings of that. A paused one is ahead or behind, and when real time just catches up with
-/// it, it still does not go on: hence a second reading.
+/// Tokio does not report whether its clock is paused. A paused one still does not go on when real time catches up with it:
+/// hence a second reading.
 pub(crate) fn is_real() -> bool {
-    let before = std::time::Instant::now();
-    let first = Instant::now().into_std();
-    if first < before || first > std::time::Instant::now() {
-        return false;
-    }
+    let Some(first) = real_reading() else { return false };
     let later = loop {
         let now = std::time::Instant::now();
         // Equal only where the clock's resolution is coarse.
@@ -261,4 +262,17 @@ pub(crate) fn is_real() -> bool {
         }
     };
     Instant::now().into_std() >= later
+}
+
+/// Whether tokio's clock, as seen by this thread, shows real time at this moment.
+pub(crate) fn shows_real_time() -> bool {
+    real_reading().is_some()
+}
+
+/// The reading of tokio's clock if it shows real time: one that was never paused shows exactly the time of the real clock, so
+/// a reading lies between two readings of that. A paused one is ahead or behind.
+fn real_reading() -> Option<std::time::Instant> {
+    let before = std::time::Instant::now();
+    let reading = Instant::now().into_std();
+    (before..=std::time::Instant::now()).contains(&reading).then_some(reading)
 }

@@ -3,15 +3,13 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
-
-use super::due_time::DueTime;
+use super::due_time::{DueTime, OutOfRange};
 use super::error::DurableError;
 use super::options::DurableOptions;
 use super::record::{Repeat, Rhythm};
 #[cfg(feature = "cron")]
 use crate::Cron;
-use crate::{Clock, Every};
+use crate::{Clock, Every, RequestTime};
 
 /// Schedule a durable timer: a message for a route, and when.
 ///
@@ -43,12 +41,12 @@ pub struct Schedule<M> {
 pub(super) enum When {
     After {
         delay: Duration,
-        asked: Instant,
+        requested: RequestTime,
     },
     At(SystemTime),
     FixedRate {
         every: Every,
-        asked: Instant,
+        requested: RequestTime,
     },
     #[cfg(feature = "cron")]
     Cron(Box<Cron>),
@@ -61,7 +59,7 @@ impl<M> Schedule<M> {
 
     /// A message after `delay`, counted from this call.
     pub fn after(route: impl Into<String>, delay: Duration, message: M) -> Self {
-        Self::new(route, When::After { delay, asked: Instant::now() }, message)
+        Self::new(route, When::After { delay, requested: RequestTime::now() }, message)
     }
 
     /// A message when the wall clock shows `at`; at once if that is past.
@@ -72,7 +70,7 @@ impl<M> Schedule<M> {
     /// Messages at a fixed rate, on a grid of times of day that begins one period after this call, or when `every` says.
     /// What is missed, also while no process runs, is made up for as `every` says: by one delivery unless said otherwise.
     pub fn at_fixed_rate(route: impl Into<String>, every: impl Into<Every>, message: M) -> Self {
-        Self::new(route, When::FixedRate { every: every.into(), asked: Instant::now() }, message)
+        Self::new(route, When::FixedRate { every: every.into(), requested: RequestTime::now() }, message)
     }
 
     /// Messages at the times that a cron expression names. One delivery stands for all that were missed.
@@ -101,14 +99,15 @@ impl When {
     /// When it is due for the first time, and how it comes again.
     pub(super) fn resolve(self, clock: &dyn Clock) -> Result<(DueTime, Option<Repeat>), DurableError> {
         match self {
-            Self::After { delay, asked } => Ok((later(clock, delay, asked)?, None)),
+            Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
             Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
-            Self::FixedRate { every, asked } => {
+            Self::FixedRate { every, requested } => {
                 let Every { period, first_after, times, until, missed } = every;
                 if period < Duration::from_millis(1) {
                     return Err(DurableError::PeriodTooShort(period));
                 }
-                let first = later(clock, first_after.unwrap_or(period), asked)?;
+                let waited = clock.since_request(requested);
+                let first = due_after(clock, first_after.unwrap_or(period), waited)?;
                 let repeat = Repeat {
                     rhythm: Rhythm::FixedRate { period, missed },
                     times,
@@ -130,9 +129,12 @@ impl When {
     }
 }
 
-/// The time of day `delay` after something was asked for.
-pub(super) fn later(clock: &dyn Clock, delay: Duration, asked: Instant) -> Result<DueTime, DurableError> {
-    let left = delay.saturating_sub(clock.since(asked));
-    let due = clock.wall().checked_add(left).ok_or(super::due_time::OutOfRange)?;
-    Ok(DueTime::at_or_after(due)?)
+/// The time of day `delay` after a request that was made so long ago. It may be past: a grid begins there all the same.
+pub(super) fn due_after(clock: &dyn Clock, delay: Duration, waited: Duration) -> Result<DueTime, OutOfRange> {
+    let wall = clock.wall();
+    match waited.checked_sub(delay) {
+        // Times before 1970 count as that.
+        Some(overdue) => DueTime::at_or_after(wall.checked_sub(overdue).unwrap_or(SystemTime::UNIX_EPOCH)),
+        None => DueTime::at_or_after(wall.checked_add(delay.saturating_sub(waited)).ok_or(OutOfRange)?),
+    }
 }

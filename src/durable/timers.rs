@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Recipient};
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::dispatcher::{Connected, DurableTimerActor, Stop};
 use super::due_time::DueTime;
@@ -21,7 +20,7 @@ use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Resche
 use super::message::DurableMessage;
 use super::options::DurableOptions;
 use super::record::{Progress, Record};
-use super::request::{Schedule, later};
+use super::request::{Schedule, due_after};
 use super::routes::Routes;
 use super::scheduling::{Scheduled, Scheduling};
 use super::store::{Counts, OnKey, Part, StoreError};
@@ -287,7 +286,7 @@ impl DurableTimers {
         id: DurableId,
         delay: Duration,
     ) -> impl Future<Output = Result<RescheduleOutcome, DurableError>> + Send + use<> {
-        let due = later(&*self.0.timers.service().clock, delay, Instant::now());
+        let due = due_after(&*self.0.timers.service().clock, delay, Duration::ZERO);
         let timers = self.clone();
         async move { timers.reschedule(id, due?).await }
     }
