@@ -511,6 +511,35 @@ fn of_durable_messages_that_became_dead_letters() {
     });
 }
 
+/// A delivery whose timer was cancelled meanwhile leaves no dead letter, so none is reported.
+#[cfg(feature = "durable")]
+#[test]
+fn of_no_dead_letter_for_a_durable_message_cancelled_while_its_handler_ran() {
+    use actix_timers::CancelOutcome;
+    use durable_support::{Act, Diary, ROUTE, life, run_to};
+
+    let _alone = alone();
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::DEBUG);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let timers = diary.builder(&disk, &clock).start().unwrap();
+        diary.script(1, [Act::Fail, Act::Fail, Act::Hang]);
+        let id = timers.schedule_after(ROUTE, ms(100), durable_support::Note(1)).await.unwrap().id();
+        run_to(&clock, 500).await;
+        assert_eq!(diary.len(), 3, "the last attempt is under way");
+        assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
+        // Its time-out makes it fail for good.
+        run_to(&clock, 5_000).await;
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+        assert_eq!(witness.take(DURABLE_DEAD), Vec::<String>::new());
+        assert_eq!(witness.take("durable dead letter"), Vec::<String>::new());
+        timers.stop().await.unwrap();
+    });
+}
+
 #[test]
 fn of_panics_while_the_timer_actor_ends() {
     count_panics();

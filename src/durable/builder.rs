@@ -206,9 +206,7 @@ impl DurableTimersBuilder {
         };
         let timers = timers.internal().start()?;
         let place = Arc::new(OnceLock::new());
-        let actor =
-            DurableTimerActor::new(name.as_str().into(), Arc::clone(&routes), timers.clone(), Arc::clone(&place))
-                .start();
+        let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place)).start();
         let known = Arc::clone(&routes);
         let policy_of = Box::new(move |route: &str, message_type: &str| {
             known.place(route, message_type).map(|place| known.all()[place].options.retry)

@@ -142,7 +142,6 @@ struct Stopping {
 /// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and goes on until the durable timers
 /// are [stopped](DurableTimers::stop) or its system is.
 pub struct DurableTimerActor {
-    name: Arc<str>,
     routes: Arc<Routes>,
     /// Internal ones.
     timers: Timers,
@@ -153,7 +152,6 @@ pub struct DurableTimerActor {
     lines: Vec<Line>,
     /// Records of all routes whose deliveries have ended with their process too often. Each is delivered alone.
     suspects: Line,
-    obituaries: Vec<trace::Obituaries>,
     /// The line to begin with, so that none is always the last.
     first_line: usize,
     claiming: HashMap<DurableId, Claiming>,
@@ -169,18 +167,15 @@ pub struct DurableTimerActor {
 }
 
 impl DurableTimerActor {
-    pub(super) fn new(name: Arc<str>, routes: Arc<Routes>, timers: Timers, journal: Arc<OnceLock<Journal>>) -> Self {
+    pub(super) fn new(routes: Arc<Routes>, timers: Timers, journal: Arc<OnceLock<Journal>>) -> Self {
         let lines = routes.all().iter().map(|route| Line::new(route.options.window)).collect();
-        let obituaries = routes.all().iter().map(|_| trace::Obituaries::default()).collect();
         Self {
-            name,
             routes,
             timers,
             journal,
             handle: None,
             lines,
             suspects: Line::new(1),
-            obituaries,
             first_line: 0,
             claiming: HashMap::new(),
             claims: 0,
@@ -380,11 +375,6 @@ impl DurableTimerActor {
             self.submit(Request::Overrun);
         }
         let verdict = verdict(&progress, &retry, answer, id, self.now());
-        if let Verdict::Bury { reason } = &verdict {
-            let (timer, route_name) = (&*self.name, &self.routes.all()[route].name);
-            let buried = trace::Buried { timer, id, route: route_name, attempt: progress.attempt, reason };
-            self.obituaries[route].tell(self.timers.service().clock.now(), &buried);
-        }
         self.submit(Request::Ended { id, progress, verdict });
     }
 

@@ -125,7 +125,7 @@ fn start(disk: &MemoryDisk, records: Records, shared: &Shared) -> Vec<Task> {
     let (routes, place) = (Arc::new(routes), Arc::new(OnceLock::new()));
     let dispatcher = Context::<DurableTimerActor>::new();
     let addr = dispatcher.address();
-    let actor = DurableTimerActor::new("simulated".into(), Arc::clone(&routes), timers.clone(), Arc::clone(&place));
+    let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place));
     let horizon = WheelHorizon::new(timers.clone(), &addr);
     let config = LedgerConfig {
         horizon: Duration::from_millis([20, 200, 60_000][random(3) as usize]),

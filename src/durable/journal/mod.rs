@@ -40,6 +40,8 @@ pub(super) struct Host {
     place: Place,
     clock: JournalClock,
     gauges: Arc<Gauges>,
+    /// That of the timer actor.
+    name: Box<str>,
 }
 
 enum Place {
@@ -74,7 +76,7 @@ impl<H: Horizon> Turn for Ledger<H> {
 }
 
 impl Journal {
-    /// Starts a thread that runs the ledger. `name` is that of the timer actor, for the label of the metrics.
+    /// Starts a thread that runs the ledger. `name` is that of the timer actor, for the label of the metrics and for the log.
     ///
     /// # Errors
     /// If the system has no more threads.
@@ -82,14 +84,15 @@ impl Journal {
         let gauges = Arc::new(Gauges::register(name));
         let shared = Arc::new(Shared::default());
         thread::start(ledger, Arc::clone(&shared), Arc::clone(&clock), Arc::clone(&gauges), name)?;
-        Ok(Self::of(Host { place: Place::Thread(shared), clock, gauges }))
+        Ok(Self::of(Host { place: Place::Thread(shared), clock, gauges, name: name.into() }))
     }
 
     /// Runs the ledger on the threads of those who ask. It loads and arms at once. `name` is that of the timer actor, for the
-    /// label of the metrics.
+    /// label of the metrics and for the log.
     pub(crate) fn inline<H: Horizon>(ledger: Ledger<H>, clock: JournalClock, name: &str) -> Self {
         let place = Place::Inline(Mutex::new(Box::new(ledger)));
-        let journal = Self::of(Host { place, clock, gauges: Arc::new(Gauges::register(name)) });
+        let gauges = Arc::new(Gauges::register(name));
+        let journal = Self::of(Host { place, clock, gauges, name: name.into() });
         journal.submit(Request::LookAgain);
         journal
     }
@@ -161,7 +164,7 @@ impl Host {
                 let report = self.gauges.is_due(now.time).then(|| ledger.report(now));
                 drop(ledger);
                 self.gauges.wrote(&mut outbox);
-                notes.iter().for_each(Note::say);
+                notes.iter().for_each(|note| note.say(&self.name));
                 outbox.send(|copy| copy());
                 if let Some(report) = report {
                     self.gauges.report(report, Duration::ZERO);

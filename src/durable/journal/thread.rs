@@ -8,7 +8,7 @@ use std::thread::Builder;
 use super::JournalClock;
 use super::gauges::Gauges;
 use super::queue::{Shared, Taken};
-use crate::durable::ledger::{Horizon, Ledger, Note, Outbox};
+use crate::durable::ledger::{Horizon, Ledger, Outbox};
 use crate::durable::store::StoreError;
 use crate::metrics::PUBLISH_EVERY;
 use crate::sync::spawn;
@@ -20,10 +20,11 @@ pub(super) fn start<H: Horizon>(
     gauges: Arc<Gauges>,
     name: &str,
 ) -> io::Result<()> {
+    let timer = name.to_owned();
     let run = move || {
         // Also if it panics nobody waits for an answer that will not come.
         let mut end = End { shared: &shared, why: Arc::new(StoreError::Closed) };
-        if let Some(why) = run(ledger, &shared, &clock, &gauges) {
+        if let Some(why) = run(ledger, &shared, &clock, &gauges, &timer) {
             end.why = why;
         }
     };
@@ -47,6 +48,7 @@ fn run<H: Horizon>(
     shared: &Shared,
     clock: &JournalClock,
     gauges: &Gauges,
+    name: &str,
 ) -> Option<Arc<StoreError>> {
     let mut requests = VecDeque::new();
     let mut outbox = Outbox::default();
@@ -70,7 +72,7 @@ fn run<H: Horizon>(
         outbox.send(aside);
         let now = clock();
         has_more = ledger.tend(now);
-        ledger.take_notes().iter().for_each(Note::say);
+        ledger.take_notes().iter().for_each(|note| note.say(name));
         is_published = gauges.is_due(now.time) && gauges.report(ledger.report(now), shared.lag(now.time));
         if let Some(why) = ledger.why_over() {
             requests.into_iter().for_each(|request| request.refuse(why));

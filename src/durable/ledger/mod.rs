@@ -63,6 +63,7 @@ use crate::metrics::{DurableBooks, DurableReport};
 use frontier::Frontier;
 use group::Group;
 use health::{Health, Trouble};
+use note::DeadLetterLimits;
 use recovery::Recovery;
 use settling::Settling;
 use stalled::Stalled;
@@ -138,6 +139,7 @@ pub(crate) struct Ledger<H: Horizon> {
     stalled: Vec<Stalled>,
     books: DurableBooks,
     notes: Vec<Note>,
+    dead_letter_limits: DeadLetterLimits,
     /// Routes and types that were told to be unknown.
     unknown: HashSet<(Arc<str>, Arc<str>)>,
     /// Its memory is used again.
@@ -180,6 +182,7 @@ impl<H: Horizon> Ledger<H> {
             stalled: Vec::new(),
             books: DurableBooks::default(),
             notes: Vec::new(),
+            dead_letter_limits: DeadLetterLimits::default(),
             unknown: HashSet::new(),
             group: Group::default(),
         })
@@ -216,6 +219,11 @@ impl<H: Horizon> Ledger<H> {
         if cfg!(feature = "tracing") {
             self.notes.push(note);
         }
+    }
+
+    fn note_buried(&mut self, now: Reading, record: &Arc<Record>, reason: &Arc<str>) {
+        let note = self.dead_letter_limits.note(now.time, record, reason);
+        self.note(note);
     }
 
     fn note_parked(&mut self, record: &Record) {

@@ -1,7 +1,13 @@
 //! What somebody who reads the log should know. Said outside of all locks, with the feature `tracing`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+#[cfg(feature = "tracing")]
+use rustc_hash::FxHashMap;
+
+#[cfg(feature = "tracing")]
+use crate::actor::Limit;
 use crate::durable::id::DurableId;
 use crate::durable::record::Record;
 use crate::durable::store::StoreError;
@@ -42,22 +48,24 @@ pub(crate) enum Note {
         /// The type of the message.
         message_type: Arc<str>,
     },
-    /// The last process ended during the delivery of this record, and of no other.
+    /// This record becomes a dead letter.
     Buried {
         /// The record.
         record: Arc<Record>,
         /// Why it is a dead letter.
         reason: Arc<str>,
+        /// Warnings about dead letters of its route that were withheld before; `None` if this one is, too.
+        suppressed: Option<u64>,
     },
     /// This record cannot be read, and is passed over.
     Damaged(Option<DurableId>),
 }
 
 impl Note {
-    /// Says it.
+    /// Logs it. `timer` is the name of the durable timers.
     #[cfg(feature = "tracing")]
-    pub(crate) fn say(&self) {
-        use tracing::{error, info, warn};
+    pub(crate) fn say(&self, timer: &str) {
+        use tracing::{debug, error, info, warn};
 
         use crate::shown::Shown;
 
@@ -78,9 +86,22 @@ impl Note {
                 let [route, message_type] = [Shown(route), Shown(message_type)];
                 warn!(target: TARGET, %route, %message_type, "durable timers are set aside: this build does not know their route or type");
             }
-            Self::Buried { record, reason } => {
-                let (id, route, attempt) = (record.id.to_string(), &*record.route, record.progress.attempt);
-                warn!(target: TARGET, id, route, attempt, %reason, "a durable message became a dead letter");
+            Self::Buried { record, reason, suppressed } => {
+                let id = tracing::field::display(record.id);
+                let (route, attempt, reason) = (&*record.route, record.progress.attempt, &**reason);
+                debug!(target: TARGET, timer, id, route, attempt, reason, "durable dead letter");
+                if let Some(suppressed) = suppressed {
+                    warn!(
+                        target: TARGET,
+                        timer,
+                        id,
+                        route,
+                        attempt,
+                        reason,
+                        suppressed,
+                        "a durable message became a dead letter"
+                    );
+                }
             }
             Self::Damaged(id) => {
                 let id = id.map(|id| id.to_string());
@@ -91,5 +112,26 @@ impl Note {
 
     /// Nobody reads it.
     #[cfg(not(feature = "tracing"))]
-    pub(crate) const fn say(&self) {}
+    pub(crate) const fn say(&self, _: &str) {}
+}
+
+/// Limits warnings about dead letters, by route and message type. Only known routes have dead letters, so it is bounded.
+#[derive(Debug, Default)]
+pub(super) struct DeadLetterLimits(#[cfg(feature = "tracing")] FxHashMap<(Arc<str>, Arc<str>), Limit>);
+
+impl DeadLetterLimits {
+    /// A record becomes a dead letter at this time of the monotonic clock.
+    #[cfg(feature = "tracing")]
+    pub(super) fn note(&mut self, now: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
+        let route = (Arc::clone(&record.route), Arc::clone(&record.message_type));
+        let suppressed = self.0.entry(route).or_default().pass(now);
+        Note::Buried { record: Arc::clone(record), reason: Arc::clone(reason), suppressed }
+    }
+
+    /// Nobody reads it.
+    #[cfg(not(feature = "tracing"))]
+    pub(super) fn note(&mut self, _: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
+        let Self() = self;
+        Note::Buried { record: Arc::clone(record), reason: Arc::clone(reason), suppressed: None }
+    }
 }

@@ -257,7 +257,11 @@ impl<H: Horizon> Ledger<H> {
             Verdict::Undelivered { .. } => Ending::Undelivered,
             Verdict::Park => Ending::Parked,
         });
-        let change = repeat::change_after(&entry.record, verdict, now.wall);
+        let record = Arc::clone(&entry.record);
+        if let Verdict::Bury { reason } = &verdict {
+            self.note_buried(now, &record, reason);
+        }
+        let change = repeat::change_after(&record, verdict, now.wall);
         if let Some(handle) = self.table.end(id) {
             self.horizon.disarm(handle);
         }

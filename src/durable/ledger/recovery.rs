@@ -120,7 +120,7 @@ impl<H: Horizon> Ledger<H> {
         let reason = suspects::reason(record, policy);
         self.books.interrupted += 1;
         self.books.ended(Ending::DeadLetter);
-        self.note(Note::Buried { record: Arc::clone(record), reason: Arc::clone(&reason) });
+        self.note_buried(now, record, &reason);
         let change = repeat::change_after(record, Verdict::Bury { reason }, now.wall);
         self.settle_later(change, Settlement::Left(record.id));
         true
