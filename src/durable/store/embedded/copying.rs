@@ -45,7 +45,11 @@ impl Lent {
                     )),
                 })
             };
-            Directory::create_backup(&target, fill)
+            let copied = Directory::create_backup(&target, fill);
+            // The store may be closed by now: its database is, too, before its directory is unlocked.
+            drop(source);
+            drop(directory);
+            copied
         })
     }
 

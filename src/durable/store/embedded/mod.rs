@@ -140,7 +140,8 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Opens the store in a directory, or makes one if the directory is empty or not there.
+    /// Opens the store in a directory, or makes one if the directory is empty or not there. Blocks its thread as
+    /// [`EmbeddedStore::open`] does.
     ///
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
@@ -188,6 +189,10 @@ pub struct ShardStatistics {
 impl EmbeddedStore {
     /// Opens the store in a directory, or makes one if the directory is empty or not there, with the default settings.
     ///
+    /// Blocks its thread: for reading, and if this process still has the directory, up to a second while that store is used and
+    /// ten while it is being closed. Closing needs no arbiter, but a [stop](crate::durable::DurableTimers::stop) does: await it
+    /// before you open the store again.
+    ///
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
     /// [`StoreError::NewerFormat`], [`StoreError::Unreadable`].
@@ -195,7 +200,7 @@ impl EmbeddedStore {
         EmbeddedOptions::default().open(directory)
     }
 
-    /// Opens a store that exists.
+    /// Opens a store that exists. Blocks its thread as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`StoreError::Foreign`] if there is none.
