@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::closed::Closed;
 use super::health::{Health, Trouble};
 use super::note::Note;
@@ -29,6 +31,8 @@ const ADVANCE_MILLIS: u64 = 1000;
 pub(super) struct Group {
     /// What callers want to change, in the order of their requests.
     pub(super) wanted: Vec<(Change, Step)>,
+    /// Timers in flight whose cancel is among them.
+    pub(super) cancelled_in_flight: FxHashSet<DurableId>,
     /// Answered when the changes are written.
     pub(super) queries: Vec<Request>,
     pub(super) closing: Option<Answer<()>>,

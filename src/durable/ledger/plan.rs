@@ -30,8 +30,15 @@ impl<H: Horizon> Ledger<H> {
         outbox: &mut Outbox,
     ) -> usize {
         let (mut bytes, mut of_callers) = (0, 0);
+        group.cancelled_in_flight.clear();
         for _ in 0..self.config.group.max(1) {
             if bytes > GROUP_BYTES || group.closing.is_some() {
+                break;
+            }
+            // What follows a delivery is decided once it is known whether the cancel before its end is written.
+            if let Some(Request::Ended { id, .. }) = requests.front()
+                && group.cancelled_in_flight.contains(id)
+            {
                 break;
             }
             let Some(request) = requests.pop_front() else { break };
@@ -127,6 +134,9 @@ impl<H: Horizon> Ledger<H> {
             return outbox.cancel(answer, Ok(Cancellation::InProgress));
         }
         let is_in_flight = self.is_in_flight(id);
+        if is_in_flight {
+            group.cancelled_in_flight.insert(id);
+        }
         let at = self.begin_change(id);
         group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, is_in_flight, answer }));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{World, at, coming, complete};
-use crate::durable::ledger::{Cancellation, Request, Scheduled, Verdict};
+use crate::durable::ledger::{Cancellation, Note, Request, Scheduled, Verdict};
 use crate::durable::record::{Missed, Repeat, Rhythm};
 use crate::durable::store::{OnKey, StoreError};
 use crate::durable::{DurableId, Record};
@@ -86,6 +86,37 @@ fn a_cancel_in_flight_and_the_end_in_one_group_let_nothing_follow_in_either_orde
             assert_eq!(world.run_to(1_000_000), [], "{verdict:?}");
             assert_eq!(world.cancel(id).unwrap(), Cancellation::NotFound);
             assert_eq!((world.counts().pending, world.counts().parked), (0, 0), "{verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_in_the_group_of_a_cancel_in_flight_before_it_leaves_no_dead_letter() {
+    for repeats in [false, true] {
+        for is_refused in [false, true] {
+            let mut world = World::new();
+            let id = if repeats { series(&mut world, Missed::Burst) } else { world.schedule(1000) };
+            world.pass(1000);
+            let record = begin(&mut world);
+            let (cancel, cancelled) = coming(|answer| Request::Cancel { id, answer });
+            let verdict = Verdict::Bury { reason: "it failed".into() };
+            let end = Request::Ended { id, progress: record.progress, verdict };
+            if is_refused {
+                world.disk.refuse_commits(1);
+            }
+            world.turn(vec![cancel, end]);
+            world.pass(10_000);
+            let notes = world.notes();
+            if is_refused {
+                assert!(matches!(*cancelled.get().unwrap_err(), StoreError::Refused(_)));
+                assert_eq!(world.counts().dead, 1, "it failed, and was not cancelled");
+            } else {
+                assert_eq!(cancelled.get().unwrap(), Cancellation::InProgress);
+                assert_eq!(world.counts(), Default::default(), "repeats: {repeats}");
+                assert_eq!(world.books().cancelled, 1);
+            }
+            let is_noted = notes.iter().any(|note| matches!(note, Note::Buried { .. }));
+            assert_eq!(is_noted, is_refused && cfg!(feature = "tracing"));
         }
     }
 }

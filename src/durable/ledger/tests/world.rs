@@ -8,8 +8,8 @@ use crate::durable::ledger::closed::Closed;
 use crate::durable::ledger::health::{Health, Trouble};
 use crate::durable::ledger::settling::Settlement;
 use crate::durable::ledger::{
-    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Outbox, Reading, Request, Rescheduling, Scheduled,
-    Verdict,
+    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Note, Outbox, Reading, Request, Rescheduling,
+    Scheduled, Verdict,
 };
 use crate::durable::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
 use crate::durable::{DueTime, DurableId, Progress, Record, RetryPolicy};
@@ -288,6 +288,11 @@ impl World {
         let id = record.id;
         assert!(self.schedule_record(record, OnKey::KeepExisting).is_err());
         id
+    }
+
+    /// The notes since the last call.
+    pub(crate) fn notes(&mut self) -> Vec<Note> {
+        self.ledger.take_notes()
     }
 
     pub(crate) fn cancel(&mut self, id: DurableId) -> Answered<Cancellation> {
