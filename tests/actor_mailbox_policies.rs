@@ -103,10 +103,12 @@ fn o_42_across_arbiters() {
             timers.subscribe_dead_letters(listener.clone());
             let (full_arbiter, free_arbiter) = (Arbiter::new(), Arbiter::new());
             let (go, gate) = mpsc::channel::<()>();
+            let (started, has_started) = mpsc::channel();
             let full_log = Log::<u32>::default();
             let log = full_log.clone();
             let full = Probe::start_in_arbiter(&full_arbiter.handle(), move |ctx: &mut Context<Probe<u32>>| {
                 ctx.set_mailbox_capacity(2);
+                started.send(()).expect("the test waits");
                 let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
                 probe.log = log;
                 let mut gate = Some(gate);
@@ -124,6 +126,8 @@ fn o_42_across_arbiters() {
                 probe.log = log;
                 probe
             });
+            // Until then its mailbox has actix's own capacity.
+            has_started.recv_timeout(PATIENCE).expect("the arbiter runs");
             for n in 10..20u32 {
                 timers.schedule_after(&full, ms(n.into()), Note(n)).unwrap();
                 timers.schedule_after(Target::from(&free).mailbox_policy(WIDE), ms(n.into()), Note(n)).unwrap();
