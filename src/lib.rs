@@ -16,6 +16,7 @@ pub mod metrics;
 #[cfg(feature = "actix")]
 mod shown;
 #[cfg(all(test, feature = "actix"))]
+#[cfg_attr(not(feature = "durable"), allow(dead_code, reason = "condition variables are those of durable timers"))]
 mod simulation;
 #[cfg(feature = "actix")]
 mod sync;
