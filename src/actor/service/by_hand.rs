@@ -1,5 +1,6 @@
 //! The turn protocol step by step: the test polls the contexts itself, and stands in for the watch.
 
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,14 @@ use super::driver::Turn;
 use super::escort::Hand;
 use super::{Service, places};
 use crate::actor::timer_actor::TimerActor;
-use crate::{ManualClock, Target, TimerActorBuilder, TimerContext, Timers};
+use crate::{CancelOutcome, ManualClock, Target, TimerActorBuilder, TimerContext, TimerId, Timers};
+
+thread_local! {
+    /// The timer that a listener has scheduled last.
+    static LAST_OWN: Cell<Option<TimerId>> = const { Cell::new(None) };
+    /// A listener that is restarted in the middle of things.
+    static RESTARTS: RefCell<Option<Box<ContextFut<Listener, Context<Listener>>>>> = const { RefCell::new(None) };
+}
 
 /// Code of the user that runs in the middle of things.
 type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -46,6 +54,8 @@ impl Actor for Listener {
     type Context = Context<Self>;
 }
 
+impl Supervised for Listener {}
+
 impl Handler<Number> for Listener {
     type Result = ();
 
@@ -62,7 +72,7 @@ impl Handler<After> for Listener {
     type Result = ();
 
     fn handle(&mut self, After(delay, number): After, ctx: &mut Context<Self>) {
-        ctx.schedule_after(Duration::from_millis(delay), number).unwrap();
+        LAST_OWN.set(ctx.schedule_after(Duration::from_millis(delay), number).ok());
     }
 }
 
@@ -303,6 +313,35 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watch_has_sent() {
     world.poll_listener();
     world.poll_listener();
     assert_eq!(world.log(), [1, 2]);
+}
+
+/// The watch sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
+/// The next incarnation shares the mailbox, but not the timers.
+#[test]
+fn the_watch_sends_nothing_of_an_owner_that_ends_while_it_sends() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.own(10, number(1));
+    let first = LAST_OWN.take().unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.own(10, number(3));
+    world.poll_driver();
+    world.clock.jump(ms(30));
+    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled, "what waited for it stays in the inbox");
+
+    let World { service, listener, listener_called, log, .. } = world;
+    RESTARTS.replace(Some(listener));
+    *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
+        assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
+    }));
+    let guard = service.core();
+    let owner = *guard.mailboxes.values().next().unwrap();
+    drop(service.escort(guard, owner, Hand::Watch));
+    let mut listener = RESTARTS.take().unwrap();
+    assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
+    poll(&mut listener, &listener_called);
+    assert_eq!(*log.lock().unwrap(), [2]);
 }
 
 crate::accept_tracked!(Listener: Number);
