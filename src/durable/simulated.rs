@@ -1,7 +1,7 @@
 //! Durable timers under the deterministic scheduler of the [simulation](crate::simulation): the journal on its thread, a store
 //! in memory, the dispatcher, the wheel and clients on threads of their own, against what was promised.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
@@ -235,19 +235,26 @@ fn live(
     let shared = Shared::default();
     let (place, known, there) = (Rc::clone(&shared), records.clone(), disk.clone());
     let arbiter = Arbiter::start("arbiter", move || start(&there, known, &place));
+    let finished = Rc::new(Cell::new(0));
     for name in 0..clients {
-        let (shared, records) = (Rc::clone(&shared), records.clone());
+        let (shared, records, finished) = (Rc::clone(&shared), records.clone(), Rc::clone(&finished));
         simulation::spawn("client", move || {
             loop {
                 let durable = shared.borrow().clone();
                 match durable {
-                    Some(durable) => return client(name, &durable, &records, stops && name == 0),
+                    Some(durable) => {
+                        client(name, &durable, &records, stops && name == 0);
+                        return finished.set(finished.get() + 1);
+                    }
                     None => simulation::rest(MILLISECOND),
                 }
             }
         });
     }
     simulation.run(simulation::now() + LONG, |_, _| records.check())?;
+    if finished.get() < clients {
+        return Err(format!("calls never returned, of {} clients", clients - finished.get()));
+    }
     let Some(durable) = shared.take() else { return Err("it did not start".to_owned()) };
     let open = records.open();
     let stopper = records.clone();
