@@ -6,15 +6,18 @@
 mod records;
 mod subject;
 
+use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 
 use self::records::{Kind, MILLISECOND, Records};
-use self::subject::{Act, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
+use self::subject::{Act, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
 use super::watch::Watch;
 use super::{Service, Settings, directory};
 use crate::actor::secret::Secret;
@@ -23,7 +26,7 @@ use crate::engine::EngineConfig;
 use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
 use crate::simulation::{self, Simulation, Stillness, random, seeds};
 use crate::timing::{TickLength, WheelSize};
-use crate::{MailboxPolicy, Target, Timers};
+use crate::{Alarm, Clock, MailboxPolicy, Target, Timers};
 
 /// No timer is due later than this.
 const END: u64 = 3_600_000 * MILLISECOND;
@@ -46,6 +49,7 @@ struct Scenario {
     timers: Vec<Timers>,
     addrs: Vec<Addr<Subject>>,
     drains: bool,
+    floods: Cell<bool>,
     kinds: &'static [Kind],
 }
 
@@ -81,6 +85,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
         timers: Vec::new(),
         addrs: Vec::new(),
         drains: random(5) == 0,
+        floods: Cell::new(random(4) == 0),
         kinds: [AT_ONCE, TRACKED, IN_LINES][random(3) as usize],
     };
     // All contexts are made first, so that each actor can know the others.
@@ -168,10 +173,10 @@ fn simulate(
     records.check()
 }
 
-/// A service on the clock of a simulation, and the context of its timer actor.
+/// An internal service on the clock of a simulation, as durable timers have it, and the context of its timer actor.
 #[cfg(feature = "durable")]
 pub(crate) fn simulated_service() -> (Arc<Service>, Context<TimerActor>) {
-    let settings = settings(false);
+    let settings = Settings { internal: true, ..settings(false) };
     let service = directory::enter(|number| Service::new(number, settings, Arc::new(VirtualClock)));
     super::places::move_in(&service);
     (service, Context::new())
@@ -199,6 +204,11 @@ fn start(
 impl Scenario {
     /// What a thread does that is no arbiter.
     fn client(&self) {
+        if self.floods.take() {
+            let place = random(self.addrs.len() as u64) as usize;
+            simulation::rest(random(20) * MILLISECOND);
+            self.addrs[place].do_send(Flood(simulation::now() + 200 * MILLISECOND));
+        }
         for _ in 0..4 + random(12) {
             match random(20) {
                 0..11 => self.schedule(),
@@ -266,6 +276,93 @@ where
         Kind::Windowed => Target::from(addr).window(1),
         Kind::WindowedTracked => Target::tracked(addr).window(1),
     }
+}
+
+/// A wall clock that somebody steps.
+#[derive(Debug, Clone, Default)]
+struct SteppedClock(Arc<AtomicU64>);
+
+impl Clock for SteppedClock {
+    fn now(&self) -> Duration {
+        VirtualClock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        VirtualClock.wall() + Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    fn since(&self, time: Instant) -> Duration {
+        VirtualClock.since(time)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        VirtualClock.alarm(time)
+    }
+}
+
+/// The wall clock is stepped to half a second before a timer, and then the arbiter of the timer actor is blocked for a second.
+fn run_with_a_step(seed: u64) -> Result<(), String> {
+    const HOUR: u64 = 3_600_000 * MILLISECOND;
+    let _entered = RUNTIME.enter();
+    let simulation = Simulation::new(seed);
+    let (clock, handled) = (SteppedClock::default(), Rc::new(Cell::new(None)));
+    let settings = Settings { wall_clock_check: Duration::from_millis(10), ..settings(true) };
+    let own_clock = Arc::new(clock.clone());
+    let service = directory::enter(|number| Service::new(number, settings, own_clock));
+    let driver = Context::<TimerActor>::new();
+    let timers = Timers::new(Arc::clone(&service), driver.address());
+    let watch = Arc::new(Watch::default());
+    let blocked: Task = Box::pin(async {
+        VirtualClock.alarm(Duration::from_millis(200)).await;
+        simulation::stall(1_000 * MILLISECOND);
+    });
+    let blocked = Arbiter::start("blocked", move || {
+        let mut tasks = start((service, driver), &watch, Vec::new());
+        tasks.push(blocked);
+        tasks
+    });
+    let (listener, seen) = (Context::<Listener>::new(), Rc::clone(&handled));
+    let addr = listener.address();
+    let target = Target::from(&addr);
+    let free = Arbiter::start("free", move || vec![Box::pin(listener.into_future(Listener(seen)))]);
+    let client = timers.clone();
+    simulation::spawn("client", move || {
+        let wall = VirtualClock.wall() + Duration::from_nanos(HOUR);
+        let _ = client.schedule_at(target, wall, Ring);
+        simulation::rest(100 * MILLISECOND);
+        clock.0.store(HOUR - 600 * MILLISECOND, Ordering::Relaxed);
+    });
+    simulation.run(10_000 * MILLISECOND, |_, _| Ok(()))?;
+    [&blocked, &free].into_iter().for_each(Arbiter::stop);
+    drop((timers, addr));
+    simulation.run(2 * HOUR, |_, _| Ok(()))?;
+    // It is due at 600 ms, and the arbiter is free again after 1200 ms.
+    let is_right = handled.get().is_some_and(|time| (600..1_200).contains(&(time / MILLISECOND)));
+    if is_right { Ok(()) } else { Err(format!("handled at {:?}", handled.get())) }
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Ring;
+
+/// Notes the time of a message.
+struct Listener(Rc<Cell<Option<u64>>>);
+
+impl Actor for Listener {
+    type Context = Context<Self>;
+}
+
+impl Handler<Ring> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {
+        self.0.set(Some(simulation::now()));
+    }
+}
+
+#[test]
+fn the_watch_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer() {
+    seeds::run("the_watch_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer", 100, run_with_a_step);
 }
 
 /// Seeds of a test run; a million are run on their own, see `docs/testing.md`.

@@ -10,6 +10,9 @@ use crate::simulation::{self, seeds};
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
 
+/// How long each message of a flood takes.
+pub(super) const FLOOD_PACE: u64 = MILLISECOND / 2;
+
 /// How a message reaches its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -46,6 +49,8 @@ pub(super) struct Recipient {
     pub(super) is_gone: bool,
     /// It waits for so many futures, and takes no messages.
     pub(super) waits: u32,
+    /// Since when its mailbox has not been empty.
+    pub(super) flooded: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -99,8 +104,12 @@ impl Entry {
 
 #[derive(Debug)]
 struct Arbiter {
-    /// Since when a handler has kept it busy.
+    /// Since when a handler, or a flooded mailbox, has kept it busy.
     busy: Option<u64>,
+    /// How many keep it busy: a flood, and a handler that blocks.
+    depth: u32,
+    /// When the last of them ended.
+    freed: u64,
 }
 
 /// Shared by all threads of a simulation.
@@ -153,6 +162,20 @@ impl Log {
     }
 }
 
+/// When a flooded recipient must have handled a message, unless its handler blocks. The watch may look once in vain,
+/// because the inbox has taken something before, and each message goes through the mailbox.
+fn latest_in_flood(log: &Log, entry: &Entry, flooded: u64, patience: u64) -> Option<u64> {
+    let recipient = log.recipients[entry.recipient];
+    let arbiter = &log.arbiters[recipient.arbiter];
+    if arbiter.depth > 1 || recipient.waits > 0 || entry.kind.may_wait() {
+        return None;
+    }
+    let busy = log.arbiters[entry.service].busy.unwrap_or(0);
+    let ahead = log.entries.iter().filter(|other| other.recipient == entry.recipient).count() as u64;
+    let since = (entry.last_tick() * MILLISECOND).max(flooded).max(busy).max(arbiter.freed).max(log.disturbed);
+    Some(since + 2 * patience + ahead * FLOOD_PACE)
+}
+
 impl Records {
     // No thread of the simulation stops while it holds this.
     fn log(&self) -> MutexGuard<'_, Log> {
@@ -170,12 +193,12 @@ impl Records {
     }
 
     pub(super) fn add_arbiter(&self) {
-        self.log().arbiters.push(Arbiter { busy: None });
+        self.log().arbiters.push(Arbiter { busy: None, depth: 0, freed: 0 });
     }
 
     pub(super) fn add_recipient(&self, arbiter: usize) -> usize {
         let mut log = self.log();
-        log.recipients.push(Recipient { arbiter, incarnation: 0, is_gone: false, waits: 0 });
+        log.recipients.push(Recipient { arbiter, incarnation: 0, is_gone: false, waits: 0, flooded: None });
         log.recipients.len() - 1
     }
 
@@ -185,7 +208,23 @@ impl Records {
 
     pub(super) fn set_busy(&self, arbiter: usize, busy: bool) {
         tell!("arbiter {arbiter} busy: {busy}");
-        self.log().arbiters[arbiter].busy = busy.then(simulation::now);
+        let arbiter = &mut self.log().arbiters[arbiter];
+        if busy {
+            arbiter.depth += 1;
+            arbiter.busy.get_or_insert_with(simulation::now);
+        } else {
+            arbiter.depth -= 1;
+            arbiter.freed = simulation::now();
+            arbiter.busy = arbiter.busy.filter(|_| arbiter.depth > 0);
+        }
+    }
+
+    /// From now on its mailbox does not get empty, or it does again.
+    pub(super) fn set_flooded(&self, recipient: usize, flooded: bool) {
+        tell!("recipient {recipient} flooded: {flooded}");
+        let arbiter = self.recipient(recipient).arbiter;
+        self.set_busy(arbiter, flooded);
+        self.log().recipients[recipient].flooded = flooded.then(simulation::now);
     }
 
     pub(super) fn set_waits(&self, recipient: usize, waits: bool) {
@@ -422,6 +461,9 @@ impl Records {
         const LATEST: u64 = 31 * MILLISECOND;
         self.check_open(None, |log, entry| {
             let recipient = log.recipients[entry.recipient];
+            if let Some(flooded) = recipient.flooded {
+                return latest_in_flood(log, entry, flooded, LATEST);
+            }
             let busy = log.arbiters[entry.service].busy?;
             let is_free =
                 log.arbiters[recipient.arbiter].busy.is_none() && recipient.waits == 0 && !entry.kind.may_wait();

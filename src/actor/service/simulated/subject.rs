@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::dev::ContextFut;
 use actix::prelude::*;
 
-use super::records::{Kind, MILLISECOND, Note, Records};
+use super::records::{FLOOD_PACE, Kind, MILLISECOND, Note, Records};
 use crate::simulation::arbiter::VirtualClock;
 use crate::simulation::{self, random};
 use crate::{CancelOutcome, Clock, RescheduleOutcome, TimerContext, Timers};
@@ -30,6 +30,11 @@ pub(super) struct Other(pub(super) Note);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Act(pub(super) u64);
+
+/// Keeps the mailbox from getting empty until then.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Flood(pub(super) u64);
 
 pub(super) struct Subject {
     pub(super) records: Records,
@@ -79,6 +84,32 @@ impl Handler<Act> for Subject {
     }
 }
 
+impl Handler<Flood> for Subject {
+    type Result = ();
+
+    fn handle(&mut self, Flood(until): Flood, ctx: &mut Context<Self>) {
+        if matches!(ctx.state(), ActorState::Stopping | ActorState::Stopped) {
+            return;
+        }
+        if self.is_flooded() {
+            match random(24) {
+                0 => self.schedule(ctx),
+                1..3 => cancel_any(&self.records, |_, id| ctx.cancel_timer(id)),
+                _ => {}
+            }
+        } else {
+            self.records.set_flooded(self.number, true);
+            (0..random(8)).for_each(|_| self.schedule_after(MILLISECOND, ctx));
+        }
+        simulation::stall(FLOOD_PACE);
+        if simulation::now() < until {
+            ctx.address().do_send(Flood(until));
+        } else {
+            self.records.set_flooded(self.number, false);
+        }
+    }
+}
+
 crate::accept_tracked!(Subject: Plain, Other);
 
 impl Subject {
@@ -88,6 +119,10 @@ impl Subject {
             self.left -= 1;
             self.act(ctx);
         }
+    }
+
+    fn is_flooded(&self) -> bool {
+        self.records.recipient(self.number).flooded.is_some()
     }
 
     fn act(&mut self, ctx: &mut Context<Self>) {
@@ -103,6 +138,8 @@ impl Subject {
                 simulation::stall([2, 22, 60, 200][random(4) as usize] * MILLISECOND);
                 self.records.set_busy(self.arbiter, false);
             }
+            // Its context would leave the mailbox alone.
+            36.. if self.is_flooded() => {}
             36..38 => self.wait(ctx),
             // More than an inbox hands over in one poll, now and then.
             38 if random(8) == 0 => (0..70).for_each(|_| self.schedule_after(MILLISECOND, ctx)),
