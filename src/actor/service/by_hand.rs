@@ -17,11 +17,14 @@ use super::{Service, places};
 use crate::actor::timer_actor::TimerActor;
 use crate::{CancelOutcome, ManualClock, Target, TimerActorBuilder, TimerContext, TimerId, Timers};
 
+/// The context of a listener, to be polled.
+type Listening = Box<ContextFut<Listener, Context<Listener>>>;
+
 thread_local! {
     /// The timer that a listener has scheduled last.
     static LAST_OWN: Cell<Option<TimerId>> = const { Cell::new(None) };
     /// A listener that is restarted in the middle of things.
-    static RESTARTS: RefCell<Option<Box<ContextFut<Listener, Context<Listener>>>>> = const { RefCell::new(None) };
+    static RESTARTS: RefCell<Option<Listening>> = const { RefCell::new(None) };
 }
 
 /// Code of the user that runs in the middle of things.
@@ -125,7 +128,7 @@ struct World {
     driver: Box<ContextFut<TimerActor, Context<TimerActor>>>,
     driver_called: Arc<Called>,
     addr: Addr<Listener>,
-    listener: Box<ContextFut<Listener, Context<Listener>>>,
+    listener: Listening,
     listener_called: Arc<Called>,
     log: Arc<Mutex<Vec<u32>>>,
 }
