@@ -464,6 +464,7 @@ fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
         let timers = TimerActor::builder().start().unwrap();
         let (made, request) = elsewhere_paused(|| {
+            // Real time is the subject; a longer pause passes, too.
             std::thread::sleep(ms(50));
             (std::time::Instant::now(), ScheduleAfter::new(&addr, ms(50), Note(1)))
         });
@@ -484,6 +485,7 @@ fn a_request_counts_from_its_making_in_any_runtime_on_the_real_clock() {
         let make = || ScheduleAfter::new(&addr, ms(10_000), Note(1));
         let in_another_runtime = || System::new().block_on(async { make() });
         let requests = [make(), elsewhere(make), elsewhere(in_another_runtime), elsewhere_paused(make)];
+        // Real time is the subject; a longer pause passes, too.
         std::thread::sleep(ms(20));
         for request in requests {
             let id = request.id();
