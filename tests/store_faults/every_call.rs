@@ -167,6 +167,7 @@ impl Subject {
                     }
                     Some(Err(other)) => panic!("{other}"),
                 }
+                // Background work of the engine tells nobody when it has ended.
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
