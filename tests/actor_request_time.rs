@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, Every, ManualClock, MissedTickBehavior, Reschedule, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch,
-    ScheduleWithFixedDelay, TimerActor, TimerOptions,
+    Clock, Every, ManualClock, MissedTickBehavior, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
+    ScheduleBatch, ScheduleWithFixedDelay, TimerActor, TimerOptions,
 };
 use support::{Log, Note, Probe, StopWatch, World, idle, in_virtual_time, ms, paused};
 use tokio::time::{Instant, advance};
@@ -349,6 +349,26 @@ fn a_queued_reschedule_counts_from_its_making() {
         world.run_to(300).await;
         assert_eq!(log.take(), [(7, 120)]);
     });
+}
+
+/// The timer actor that handles the request need not be the one that has the timer.
+#[test]
+fn a_queued_reschedule_of_a_timer_elsewhere_counts_on_the_clock_of_that_timer() {
+    for (here, there) in [(50, 0), (0, 50), (30, 50), (3_600_000, 1)] {
+        System::new().block_on(async {
+            let (addr, _log) = probe(StopWatch::Source(Default::default()));
+            let clocks = [ManualClock::new(), ManualClock::new()];
+            let asked = TimerActor::builder().clock(clocks[0].clone()).install().unwrap();
+            let owner = TimerActor::builder().clock(clocks[1].clone()).start().unwrap();
+            let id = owner.schedule_after(&addr, ms(10_000), Note(7)).unwrap();
+            clocks.iter().for_each(|clock| clock.jump(ms(1000)));
+            let request = Reschedule::after(id, ms(100));
+            clocks[0].jump(ms(here));
+            clocks[1].jump(ms(there));
+            assert_eq!(asked.addr().send(request).await.unwrap(), RescheduleOutcome::Rescheduled);
+            assert_eq!(owner.get(id).unwrap().remaining, ms(100 - there), "{here} ms here, {there} ms there");
+        });
+    }
 }
 
 #[test]

@@ -316,13 +316,13 @@ where
 
     /// Lets a timer be due `delay` from now instead, also if it is due already and its handler has not run.
     fn reschedule_timer(&mut self, id: TimerId, delay: Duration) -> RescheduleOutcome {
-        reschedule(id, || When::after(delay))
+        reschedule(id, |_| When::after(delay))
     }
 
     /// Lets a timer be due when the wall clock shows `at` instead.
     fn reschedule_timer_at(&mut self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
         let at = at.into();
-        reschedule(id, || When::At(at))
+        reschedule(id, |_| When::At(at))
     }
 }
 

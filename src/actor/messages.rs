@@ -349,8 +349,7 @@ impl Handler<Reschedule> for TimerActor {
 
     fn handle(&mut self, request: Reschedule, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        let clock = &self.service().clock;
-        MessageResult(reschedule(request.id, || match request.to {
+        MessageResult(reschedule(request.id, |clock| match request.to {
             NewDeadline::After { delay, requested } => When::After { delay, waited: clock.since_request(requested) },
             NewDeadline::At(at) => When::At(at),
         }))

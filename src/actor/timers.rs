@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::{Addr, Message};
 
+use super::clock::Clock;
 #[cfg(feature = "cron")]
 use super::cron::Cron;
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
@@ -218,13 +219,13 @@ impl Timers {
 
     /// Lets a timer, of this or any other timer actor of the process, be due `delay` from now instead.
     pub fn reschedule_after(&self, id: TimerId, delay: Duration) -> RescheduleOutcome {
-        reschedule(id, || When::after(delay))
+        reschedule(id, |_| When::after(delay))
     }
 
     /// Lets a timer, of this or any other timer actor of the process, be due when the wall clock shows `at` instead.
     pub fn reschedule_at(&self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
         let at = at.into();
-        reschedule(id, || When::At(at))
+        reschedule(id, |_| When::At(at))
     }
 
     /// What is known of a pending timer, of this or any other timer actor of the process.
@@ -272,16 +273,17 @@ pub fn get(id: TimerId) -> Option<TimerInfo> {
     directory::ask(id, |service| service.get(id))
 }
 
-/// Moves a timer, whichever timer actor of this process it belongs to.
-pub(crate) fn reschedule(id: TimerId, when: impl Fn() -> When) -> RescheduleOutcome {
-    match places::home().map(|service| service.reschedule(id, when())) {
+/// Moves a timer, whichever timer actor of this process it belongs to. `when` is given the clock of that one: a request has
+/// waited for another time on each.
+pub(crate) fn reschedule(id: TimerId, when: impl Fn(&dyn Clock) -> When) -> RescheduleOutcome {
+    match places::home().map(|service| service.reschedule(id, when(&*service.clock))) {
         None | Some(RescheduleOutcome::NotFound) => reschedule_elsewhere(id, when),
         Some(outcome) => outcome,
     }
 }
 
-fn reschedule_elsewhere(id: TimerId, when: impl Fn() -> When) -> RescheduleOutcome {
-    directory::ask(id, |service| match service.reschedule(id, when()) {
+fn reschedule_elsewhere(id: TimerId, when: impl Fn(&dyn Clock) -> When) -> RescheduleOutcome {
+    directory::ask(id, |service| match service.reschedule(id, when(&*service.clock)) {
         RescheduleOutcome::NotFound => None,
         outcome => Some(outcome),
     })
