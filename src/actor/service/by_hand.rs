@@ -318,6 +318,42 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watch_has_sent() {
     assert_eq!(world.log(), [1, 2]);
 }
 
+/// A waker is foreign code: a combinator of futures may have one of its own.
+#[test]
+fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
+    for watch_sends in [true, false] {
+        let mut world = World::new();
+        let target = world.addr.clone();
+        let (between, locked) = (Hook::default(), Arc::<Mutex<Option<bool>>>::default());
+        let (service, called) = (Arc::clone(&world.service), Arc::clone(&world.listener_called));
+        let seen = Arc::clone(&locked);
+        let look: Box<dyn FnOnce() + Send> = Box::new(move || *seen.lock().unwrap() = Some(service.is_locked()));
+        target.do_send(Between(Arc::clone(&between)));
+        world.poll_listener();
+        world.own(10, number(1));
+        // What is due before an own message goes to the mailbox, what is due behind it to the inbox.
+        world.timers.schedule_after(&target, ms(if watch_sends { 5 } else { 15 }), number(2)).unwrap();
+        world.poll_driver();
+        world.clock.jump(ms(30));
+        let service = Arc::clone(&world.service);
+        let claim = if watch_sends {
+            *between.lock().unwrap() = Some(Box::new(move || {
+                assert!(matches!(service.turn(Hand::Watch), Turn::Sleep(_)));
+                *called.hook.lock().unwrap() = Some(look);
+            }));
+            None
+        } else {
+            // The watch has the turn while a message of somebody else is the next.
+            world.poll_driver();
+            *called.hook.lock().unwrap() = Some(look);
+            service.driver.claim_elsewhere()
+        };
+        world.poll_listener();
+        drop(claim);
+        assert_eq!(*locked.lock().unwrap(), Some(false), "watch sends: {watch_sends}");
+    }
+}
+
 /// The watch sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
 /// The next incarnation shares the mailbox, but not the timers.
 #[test]

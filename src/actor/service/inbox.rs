@@ -317,6 +317,7 @@ where
                 }
             }
             if core.mail_goes_first(this.owner) {
+                drop(core);
                 this.bell.ring();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -331,12 +332,15 @@ where
                 // It goes only while the watch has no turn, which might send what is due later meanwhile.
                 let claim = this.service.driver.claim();
                 let due = claim.as_ref().and_then(|_| core.engine.escort_due(this.owner));
-                if let Some(due) = due {
-                    let publish = core.published.ask_to_publish();
-                    drop(post(&this.service, core, &mut vec![due]));
-                    if publish {
-                        this.service.driver.wake();
+                match due {
+                    Some(due) => {
+                        let publish = core.published.ask_to_publish();
+                        drop(post(&this.service, core, &mut vec![due]));
+                        if publish {
+                            this.service.driver.wake();
+                        }
                     }
+                    None => drop(core),
                 }
                 drop(claim);
                 this.bell.ring();
