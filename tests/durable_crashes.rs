@@ -6,6 +6,7 @@
 
 mod durable_support;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,8 +15,8 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_timers::durable::store::MemoryDisk;
 use actix_timers::durable::{
-    Durable, DurableFilter, DurableOptions, DurableState, DurableTimers, HandlerError, RetryPolicy, RouteOptions,
-    Schedule,
+    DecodeError, Durable, DurableFilter, DurableMessage, DurableOptions, DurableState, DurableTimers, HandlerError,
+    RetryPolicy, RouteOptions, Schedule,
 };
 use actix_timers::{Every, ManualClock};
 use tokio::sync::Notify;
@@ -157,6 +158,32 @@ impl Handler<Durable<Note>> for Worker {
     }
 }
 
+thread_local! {
+    /// The plant whose process ends when a fragile message is read.
+    static ENDS: RefCell<Option<Plant>> = const { RefCell::new(None) };
+}
+
+/// A message that ends the process when it is read: its decoder overflows the stack, or needs more memory than there is.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Fragile(u32);
+
+impl DurableMessage for Fragile {
+    const NAME: &'static str = "fragile";
+
+    fn decode(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
+        ENDS.with_borrow(|plant| plant.iter().for_each(Plant::kill));
+        Self::decode_json(version, payload)
+    }
+}
+
+impl Handler<Durable<Fragile>> for Worker {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, _: Durable<Fragile>, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(std::future::pending())
+    }
+}
+
 fn twice() -> RouteOptions {
     RouteOptions::new().retry(quick().attempts(2))
 }
@@ -218,6 +245,36 @@ fn a_message_that_kills_its_process_becomes_a_dead_letter_with_that_reason() {
     let dead = buried(&mut plant, 20_000);
     let [(1, 3, reason)] = &*dead else { panic!("{dead:?}") };
     assert!(reason.contains("the process ended") && reason.contains("attempt 3"), "{reason}");
+}
+
+#[test]
+fn a_message_whose_decoder_kills_its_process_becomes_a_dead_letter_too() {
+    let mut plant = Plant::new();
+    let mut kills = 0;
+    for number in 0.. {
+        let is_killed = life(number * 1000, async |clock| {
+            let builder = plant.builder(&clock, twice());
+            let timers =
+                builder.route_with::<Fragile>("fragile", plant.clone().start_worker(), twice()).start().unwrap();
+            ENDS.set(Some(plant.clone()));
+            if number == 0 {
+                let _ = timers.schedule_at("fragile", at(0), Fragile(1)).await.unwrap();
+            }
+            clock.settle().await;
+            ENDS.set(None);
+            if !plant.is_killed() {
+                assert_eq!(timers.counts().await.unwrap().dead, 1);
+                timers.stop().await.unwrap();
+            }
+            plant.is_killed()
+        });
+        if !is_killed {
+            break;
+        }
+        kills += 1;
+        assert!(kills <= 3, "it would go on for ever");
+    }
+    assert_eq!(kills, 3, "twice as any other, and once alone");
 }
 
 #[test]

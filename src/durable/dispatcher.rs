@@ -3,9 +3,10 @@
 //! It decides nothing about timers; the ledger does. The way of one message:
 //!
 //! 1. The internal timer actor reports that a record is [`Due`]. It joins the line of its route (`lines`).
-//! 2. [`DurableTimerActor::pump`] takes what may go out of all lines, reads the messages, and asks the ledger to clear them: in one
-//!    group, so that they share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
-//! 3. What is [`Cleared`] goes into the mailbox of its recipient as a request.
+//! 2. [`DurableTimerActor::pump`] takes what may go out of all lines, and asks the ledger to clear it: in one group, so that all
+//!    share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
+//! 3. What is [`Cleared`] is read, and goes into the mailbox of its recipient as a request. It is read under its claim: a decoder
+//!    that ends the process uses up an attempt, as a handler does.
 //! 4. Its [answer](Answered) is the handler's. The ledger is told what came of it, and a place in the window is free.
 //!
 //! All that time passes on the clock of the internal timer actor: a delivery that takes too long is found by one alarm for all.
@@ -23,7 +24,7 @@ use super::journal::Journal;
 use super::ledger::{Answer, Request, Verdict};
 use super::lines::Line;
 use super::record::{Progress, Record, RetryPolicy};
-use super::routes::{Answer as HandlerAnswer, Parcel, Route, Routes, Withdrawal, withdrawable};
+use super::routes::{Answer as HandlerAnswer, Route, Routes, Withdrawal, withdrawable};
 use super::store::StoreError;
 use super::timers::DurableTimers;
 use super::trace;
@@ -115,8 +116,6 @@ struct StoreClosed(Closed);
 struct Claiming {
     route: usize,
     is_alone: bool,
-    progress: Progress,
-    parcel: Box<dyn Parcel>,
 }
 
 /// A message that is with its handler.
@@ -224,7 +223,7 @@ impl DurableTimerActor {
             let route = (self.first_line + step) % lines;
             while asked.len() < GROUP && self.lines[route].may_go() {
                 let Some(record) = self.lines[route].next() else { break };
-                if self.unpack(route, &record, false, ctx) {
+                if self.begin_claim(route, record.id, false, ctx) {
                     asked.push(record.id);
                 }
             }
@@ -242,7 +241,7 @@ impl DurableTimerActor {
             let Some(record) = self.suspects.next() else { break };
             let route = self.routes.place(&record.route, &record.message_type);
             match route.filter(|route| !self.lines[*route].is_stalled()) {
-                Some(route) if self.unpack(route, &record, true, ctx) => return vec![record.id],
+                Some(route) if self.begin_claim(route, record.id, true, ctx) => return vec![record.id],
                 Some(_) => {}
                 None => self.suspects.return_place(),
             }
@@ -266,32 +265,22 @@ impl DurableTimerActor {
         self.submit(Request::Claim { ids, answer });
     }
 
-    /// Reads a message. Whether it can go: its recipient is there, and it can be read.
-    fn unpack(&mut self, route: usize, record: &Arc<Record>, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+    /// A message is to be claimed. Whether it can go: its recipient is there.
+    fn begin_claim(&mut self, route: usize, id: DurableId, is_alone: bool, ctx: &mut Context<Self>) -> bool {
         // It may have rung twice: moved, and back.
-        if self.claiming.contains_key(&record.id) || self.in_flight.contains_key(&record.id) {
+        if self.claiming.contains_key(&id) || self.in_flight.contains_key(&id) {
             self.return_place(route, is_alone);
             return false;
         }
-        match self.routes.all()[route].unpack(record) {
-            Ok(Some(parcel)) => {
-                self.claiming.insert(record.id, Claiming { route, is_alone, progress: record.progress, parcel });
-                true
-            }
-            Ok(None) => {
-                self.return_place(route, is_alone);
-                self.stall(route);
-                trace::route_without_recipient(&self.routes.all()[route].name);
-                self.look_for_recipients_later(ctx);
-                false
-            }
-            Err(error) => {
-                self.return_place(route, is_alone);
-                trace::undecodable(record, &error);
-                self.submit(Request::Ended { id: record.id, progress: record.progress, verdict: Verdict::Park });
-                false
-            }
+        if !self.routes.all()[route].is_connected() {
+            self.return_place(route, is_alone);
+            self.stall(route);
+            trace::route_without_recipient(&self.routes.all()[route].name);
+            self.look_for_recipients_later(ctx);
+            return false;
         }
+        self.claiming.insert(id, Claiming { route, is_alone });
+        true
     }
 
     /// A record that went is over, or has joined its line again.
@@ -318,20 +307,17 @@ impl DurableTimerActor {
     }
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
-        let Claiming { route, is_alone, progress, mut parcel } = claiming;
-        if progress != record.progress {
-            // It was moved while it stood in line, and is due all the same.
-            match self.routes.all()[route].unpack(record) {
-                Ok(Some(fresh)) => parcel = fresh,
-                Ok(None) => return self.not_delivered(route, is_alone, record),
-                Err(error) => {
-                    trace::undecodable(record, &error);
-                    self.return_place(route, is_alone);
-                    let verdict = Verdict::Park;
-                    return self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
-                }
+        let Claiming { route, is_alone } = claiming;
+        let parcel = match self.routes.all()[route].unpack(record) {
+            Ok(Some(parcel)) => parcel,
+            Ok(None) => return self.not_delivered(route, is_alone, record),
+            Err(error) => {
+                trace::undecodable(record, &error);
+                self.return_place(route, is_alone);
+                let verdict = Verdict::Park;
+                return self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
             }
-        }
+        };
         let retry = record.retry_policy(self.routes.all()[route].options.retry);
         let deadline = self.timers.service().clock.now().checked_add(retry.timeout);
         let Some(answering) = parcel.send() else { return self.not_delivered(route, is_alone, record) };
