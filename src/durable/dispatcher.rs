@@ -12,7 +12,7 @@
 //! All that time passes on the clock of the internal timer actor: a delivery that takes too long is found by one alarm for all.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -38,6 +38,10 @@ const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
 /// How often it is shown for how long the store has been busy with a commit.
 const SHOW_LAG: Duration = Duration::from_secs(1);
+
+/// The end of a system waits so long for the store if a suspect is with its handler: until the store has noted that nobody is to
+/// blame, a process that ends looks like one that has died.
+const NOTING: Duration = Duration::from_secs(1);
 
 /// What came of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
@@ -416,9 +420,17 @@ impl Actor for DurableTimerActor {
 /// Its system or arbiter was stopped without the durable timers being stopped: what was accepted is still written.
 impl Drop for DurableTimerActor {
     fn drop(&mut self) {
-        if !self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
-            self.submit(Request::Close { answer: Answer::Nobody });
+        if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
+            return;
         }
+        let has_suspect = self.in_flight.values().any(|delivery| delivery.is_alone)
+            || self.claiming.values().any(|claiming| claiming.is_alone);
+        if !has_suspect {
+            return self.submit(Request::Close { answer: Answer::Nobody });
+        }
+        let (held, released) = mpsc::channel::<()>();
+        self.submit(Request::Close { answer: Answer::to(move |_| drop(held)) });
+        let _ = released.recv_timeout(NOTING);
     }
 }
 

@@ -18,6 +18,9 @@ const ROUTE: &str = "work";
 const JOBS: u32 = 60;
 const KILLERS: [u32; 3] = [5, 23, 24];
 const ATTEMPTS: u32 = 2;
+/// Ends its process at first, and later only its system, in the middle of its work.
+const LONG: u32 = 1000;
+const ENDS: &str = "ACTIX_TIMERS_KILLERS_ENDS";
 
 #[derive(Serialize, Deserialize)]
 struct Job(u32);
@@ -42,6 +45,14 @@ impl Handler<Durable<Job>> for Worker {
             tokio::task::yield_now().await;
             if KILLERS.contains(&number) {
                 std::process::abort();
+            }
+            if number == LONG {
+                if std::env::var(ENDS).is_err() {
+                    std::process::abort();
+                }
+                eprintln!("long");
+                System::current().stop();
+                std::future::pending::<()>().await;
             }
             Ok(())
         })
@@ -83,8 +94,12 @@ fn in_the_process_of_the_service() {
 }
 
 fn process(path: &Path) -> Command {
+    process_of("killers::in_the_process_of_the_service", path)
+}
+
+fn process_of(test: &str, path: &Path) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "killers::in_the_process_of_the_service", "--nocapture"]);
+    child.args(["--exact", test, "--nocapture"]);
     child.env(STORE, path).stdout(Stdio::null()).stderr(Stdio::piped());
     child
 }
@@ -110,5 +125,48 @@ fn messages_that_abort_their_process_are_buried_one_by_one_and_all_others_are_de
             assert_eq!(dead, KILLERS);
             return;
         }
+    }
+}
+
+/// The process of a service that has one long job, and ends without a stop. Does nothing in an ordinary run.
+#[test]
+fn in_a_process_that_ends_with_its_system() {
+    let Ok(path) = std::env::var(STORE) else { return };
+    let system = System::new();
+    system.block_on(async {
+        let options = RouteOptions::new().retry(RetryPolicy::default().attempts(1));
+        let builder = DurableTimers::builder(open(Path::new(&path)).unwrap());
+        let timers = builder.route_with::<Job>(ROUTE, Worker.start(), options).start().unwrap();
+        let counts = timers.counts().await.unwrap();
+        eprintln!("pending {} dead {}", counts.pending, counts.dead);
+        if counts.dead > 0 {
+            std::process::exit(1);
+        }
+        if counts == Default::default() {
+            let _ = timers.schedule_after(ROUTE, Duration::ZERO, Job(LONG)).await.unwrap();
+        }
+    });
+    let _ = system.run();
+    // As at the end of `main`.
+    std::process::exit(0);
+}
+
+#[test]
+fn a_suspect_is_not_buried_for_the_end_of_its_system_although_the_process_ends_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = |ends: bool| {
+        let mut child = process_of("killers::in_a_process_that_ends_with_its_system", &directory.path().join("store"));
+        if ends {
+            child.env(ENDS, "");
+        }
+        Talking::start(child).rest()
+    };
+    assert!(process(false).iter().any(|line| line == "pending 0 dead 0"));
+    for _ in 0..3 {
+        let said = process(true);
+        assert!(
+            said.iter().any(|line| line == "pending 1 dead 0") && said.iter().any(|line| line == "long"),
+            "{said:?}"
+        );
     }
 }
