@@ -13,7 +13,7 @@ use actix_timers::durable::store::{Counts, MemoryDisk};
 use actix_timers::durable::{DurableFilter, DurableState, DurableTimers};
 use actix_timers::{
     Alarm, CancelOwner, Clock, DeadLetter, Drain, Every, ListTimers, MailboxPolicy, ManualClock, TimerActor,
-    TimerActorBuilder, TimerFilter, TimerGroup, Timers, scrape,
+    TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, Timers, scrape,
 };
 use durable_support::{Act, Diary, Note, ROUTE, at, life, ms, run_to};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -33,6 +33,18 @@ impl Handler<Nothing> for Idler {
     type Result = ();
 
     fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
+}
+
+#[derive(Message)]
+#[rtype(result = "Result<(), String>")]
+struct Schedule;
+
+impl Handler<Schedule> for Idler {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
+        ctx.schedule_after(ms(1), Nothing).map(drop).map_err(|refused| refused.to_string())
+    }
 }
 
 /// A timer actor that has one timer of the user's, far away.
@@ -339,5 +351,18 @@ fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_look
         clock.settle().await;
         assert_eq!(diary.len(), 1, "ten seconds after the step");
         timers.stop().await.unwrap();
+    });
+}
+
+/// On the system clock they would hardly be the ones that are meant.
+#[test]
+fn timers_of_contexts_are_refused_beside_durable_timers_with_a_clock_of_their_own() {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();
+        let refused = Idler.start().send(Schedule).await.unwrap().unwrap_err();
+        assert!(refused.contains("durable timers") && refused.contains("`TimerActorBuilder::install`"), "{refused}");
+        TimerActor::builder().clock(clock).install().unwrap();
+        assert!(Idler.start().send(Schedule).await.unwrap().is_ok());
     });
 }

@@ -35,8 +35,8 @@ pub enum ScheduleError<M> {
     /// A timer actor with a clock of its own was started on this arbiter, but none is installed: the timers of a context
     /// would run on the system clock.
     #[error(
-        "a timer actor with a clock of its own runs on this arbiter, but none is installed for contexts: build it with \
-         `TimerActorBuilder::install` instead of `start`, or install another one for contexts"
+        "a timer actor, or durable timers, with a clock of their own run on this arbiter, but no timer actor is installed for \
+         contexts: build it with `TimerActorBuilder::install` instead of `start`, or install another one for contexts"
     )]
     NotInstalled {
         /// The message that was not scheduled.
