@@ -117,6 +117,22 @@ fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_ope
     assert_private(&path);
 }
 
+/// As a copy from a medium that cannot be written to. (For root no file is read-only.)
+#[test]
+fn a_store_whose_files_its_owner_may_only_read_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (mut store, fence) = open_owned(&path);
+    store.commit(fence, &[put(1, 10)]).unwrap();
+    drop(store);
+    for file in all(&path).into_iter().rev() {
+        set_mode(&file, if file.is_dir() { 0o500 } else { 0o400 });
+    }
+    let mut store = open(&path).unwrap();
+    assert_private(&path);
+    assert_eq!(pending(&mut store).unwrap().0.len(), 1);
+}
+
 /// Also where another one has it open.
 #[test]
 fn the_directory_is_closed_to_others_before_it_is_locked() {

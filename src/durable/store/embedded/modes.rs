@@ -14,6 +14,13 @@ use std::path::Path;
 
 /// Opens a file for reading and writing, and makes it if it is not there.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
+    // Its owner may be allowed to read it only, as in a copy from a medium that cannot be written to.
+    #[cfg(unix)]
+    if let Ok(present) = fs::symlink_metadata(path)
+        && present.is_file()
+    {
+        unix::set(&present, unix::FILE, |modes| fs::set_permissions(path, modes))?;
+    }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
