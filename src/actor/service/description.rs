@@ -38,7 +38,7 @@ impl Core {
 
     fn actor_type_at(&self, mailbox: u64) -> Option<&'static str> {
         let owner = *self.mailboxes.get(&mailbox)?;
-        Some(self.engine.owner(owner)?.door.actor_type())
+        Some(self.engine.owner(owner)?.door.as_ref()?.actor_type())
     }
 
     fn place_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerPlace {

@@ -70,7 +70,7 @@ impl Service {
         };
         let send = guard.lanes.lane(due.payload.lane).and_then(|lane| {
             let card = guard.engine.owner(owner)?;
-            card.door.escort(&lane.route)
+            card.door.as_ref()?.escort(&lane.route)
         });
         let Some(send) = send else {
             guard.engine.finish(due.key, Ending::Cancelled);

@@ -68,12 +68,13 @@ pub(crate) struct OwnerCard {
     pub(crate) lags: bool,
     /// The place of its mailbox in memory; see `places`.
     pub(crate) mailbox: u64,
-    pub(crate) door: Arc<dyn Door>,
+    /// None for a line.
+    pub(crate) door: Option<Arc<dyn Door>>,
 }
 
 impl OwnerCard {
     /// The card of a line, which is no actor and has no inbox.
-    pub(crate) fn of_line(mailbox: u64, bell: &Arc<Bell>, door: &Arc<dyn Door>) -> Self {
+    pub(crate) fn of_line(mailbox: u64, bell: &Arc<Bell>) -> Self {
         Self {
             waker: None,
             bell: Arc::clone(bell),
@@ -85,7 +86,7 @@ impl OwnerCard {
             moved: false,
             lags: false,
             mailbox,
-            door: Arc::clone(door),
+            door: None,
         }
     }
 }
@@ -162,7 +163,7 @@ impl Inbox {
             moved: false,
             lags: false,
             mailbox,
-            door: Arc::new(ActorDoor(ctx.address().downgrade())),
+            door: Some(Arc::new(ActorDoor(ctx.address().downgrade()))),
         };
         let mut core = service.core();
         let owner = core.engine.add_owner(card).ok()?;

@@ -28,8 +28,8 @@ use rustc_hash::FxHashMap;
 use super::Core;
 use super::bell::Bell;
 use super::errand::Answered;
-use super::inbox::{Door, Escorting, OwnerCard};
-use super::lanes::{Payload, Route};
+use super::inbox::OwnerCard;
+use super::lanes::Payload;
 use crate::engine::OwnerId;
 use crate::timing::Key;
 
@@ -191,7 +191,6 @@ pub(crate) struct Lines {
     tried_again: u64,
     is_closed: bool,
     bell: Arc<Bell>,
-    door: Arc<dyn Door>,
 }
 
 impl Default for Lines {
@@ -206,25 +205,7 @@ impl Default for Lines {
             tried_again: 0,
             is_closed: false,
             bell: Arc::new(Bell::silent()),
-            door: Arc::new(NoDoor),
         }
-    }
-}
-
-/// A line belongs to no actor.
-struct NoDoor;
-
-impl Door for NoDoor {
-    fn is_open(&self) -> bool {
-        true
-    }
-
-    fn actor_type(&self) -> &'static str {
-        ""
-    }
-
-    fn escort(&self, _: &Route) -> Option<Escorting> {
-        None
     }
 }
 
@@ -382,7 +363,7 @@ impl Core {
         if let Some(line) = self.lines.by_mailbox.get(&mailbox) {
             return Some(line.queue);
         }
-        let card = OwnerCard::of_line(mailbox, &self.lines.bell, &self.lines.door);
+        let card = OwnerCard::of_line(mailbox, &self.lines.bell);
         let queue = self.engine.add_line(card).ok()?;
         let line = Line {
             queue,

@@ -54,11 +54,11 @@ impl Service {
     pub(super) fn see_to_away<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, hand: Hand) -> Guard<'a> {
         let mut for_the_driver = Vec::new();
         while let Some(owner) = guard.away.pop() {
-            let Some(card) = guard.engine.owner(owner).filter(|card| card.away && !card.ended) else { continue };
+            let card = guard.engine.owner(owner).filter(|card| card.away && !card.ended);
+            let Some(door) = card.and_then(|card| card.door.clone()) else { continue };
             if guard.escorts.contains_key(&owner) {
                 continue;
             }
-            let door = Arc::clone(&card.door);
             let is_open;
             (guard, is_open) = self.ask_at(&*door, guard);
             if is_open {
@@ -88,7 +88,7 @@ impl Service {
                 card.stray = false;
                 continue;
             }
-            let door = Arc::clone(&card.door);
+            let Some(door) = card.door.clone() else { continue };
             let is_open;
             (guard, is_open) = self.ask_at(&*door, guard);
             if is_open {
