@@ -111,13 +111,13 @@ impl Service {
         let mut guard = self.core();
         let core = &mut *guard;
         core.engine.close();
-        let (mut emptied, mut makes_room) = (Vec::new(), false);
+        let mut emptied = Vec::new();
         for (deadline, key) in core.engine.unfinished() {
             let description = describe(core, key, deadline);
-            let was_posted = core.engine.is_posted(key);
-            // Its token is of no use any more; what the driver has in its hands may go in its place.
-            let is_recalled = was_posted && core.recall(key);
-            makes_room |= is_recalled;
+            if core.engine.is_posted(key) {
+                // Its token is of no use any more; what the driver has in its hands may go in its place.
+                core.recall(key);
+            }
             let Some(handover) = core.engine.give_up(key, ending) else { continue };
             let lane = core.lanes.lane(handover.payload.lane).map(|lane| (lane.unload, lane.message_type));
             if let Some((unload, message_type)) = lane {
@@ -125,7 +125,7 @@ impl Service {
                 emptied.extend(unloaded.map(|unloaded| (description, message_type, unloaded)));
             }
         }
-        let look = core.published.ask_to_publish();
+        core.published.ask_to_publish();
         let senders = core.lines.close();
         // Nothing is left to wait for.
         let over = std::mem::take(&mut core.wind_downs);
@@ -133,11 +133,8 @@ impl Service {
         drop(over);
         self.contain(|| drop(senders));
         self.end_all_trails();
-        if makes_room {
-            self.ask_to_pump();
-        } else if look {
-            self.driver.wake();
-        }
+        // There is something to publish, and lines have become empty.
+        self.driver.wake();
         emptied
     }
 

@@ -319,8 +319,8 @@ where
         let _delivering = service.contain(|| service.hand_over(key, deadline));
         let sent = match &recipient {
             // If a waker panics the message is in the mailbox all the same.
-            Some(recipient) if is_there => service.contain(|| send(recipient, message)).unwrap_or(Ok(())),
-            _ => Err(message),
+            Some(recipient) => service.contain(|| send(recipient, message)).unwrap_or(Ok(())),
+            None => Err(message),
         };
         if is_there && sent.is_err() {
             stopped_just_now.push(key);
