@@ -369,8 +369,9 @@ fn send_token<'a, S: InLine>(
     drop(guard);
     let token = Tracked::<S::Message>::new(Arc::clone(service), due.key, number);
     let refused = match &recipient {
-        Some(recipient) if recipient.connected() => service.contain(|| recipient.try_send(token)).and_then(Result::err),
-        _ => {
+        Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
+        // It is a dead letter when the token is dropped.
+        None => {
             drop(token);
             None
         }
@@ -382,7 +383,7 @@ fn send_token<'a, S: InLine>(
             is_held = true;
         }
         Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
-        // It is a dead letter when the token is dropped.
+        // The same.
         Some(SendError::Closed(token)) => drop(token),
         None => {}
     }
@@ -495,9 +496,8 @@ impl Service {
             let addressee = if hand == Hand::Watch { guard.owner_at(mailbox) } else { None };
             (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.pump(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
-            if sent > 0 {
-                guard.published.ask_to_publish();
-            }
+            // That it was tried again, if nothing else.
+            guard.published.ask_to_publish();
         }
         let more = guard.lines.has_calls();
         if !more {
