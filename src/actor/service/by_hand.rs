@@ -1,4 +1,11 @@
-//! The turn protocol step by step: the test polls the contexts itself, and stands in for the watch.
+//! The service step by step: the test polls the contexts itself, and stands in for the watch.
+//!
+//! Here is the turn protocol; `lines`, `inboxes`, `calls` and `watched` are about the rest.
+
+mod calls;
+mod inboxes;
+mod lines;
+mod watched;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -6,7 +13,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix::dev::ContextFut;
 use actix::prelude::*;
@@ -15,7 +22,10 @@ use super::driver::Turn;
 use super::escort::Hand;
 use super::{Service, places};
 use crate::actor::timer_actor::TimerActor;
-use crate::{CancelOutcome, ManualClock, Target, TimerActorBuilder, TimerContext, TimerId, Timers};
+use crate::{
+    Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, RequestTime, Target, TimerActorBuilder, TimerContext,
+    TimerId, Timers,
+};
 
 /// The context of a listener, to be polled.
 type Listening = Box<ContextFut<Listener, Context<Listener>>>;
@@ -95,6 +105,93 @@ impl Handler<Between> for Listener {
     }
 }
 
+/// Does something with the context.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Run(Box<dyn FnOnce(&mut Context<Listener>) + Send>);
+
+impl Handler<Run> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, Run(job): Run, ctx: &mut Context<Self>) {
+        job(ctx);
+    }
+}
+
+/// A message whose handler answers with a future that never ends.
+#[derive(Clone, Message)]
+#[rtype(result = "()")]
+struct Endless(u32);
+
+impl Handler<Endless> for Listener {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Endless(number): Endless, _: &mut Context<Self>) -> Self::Result {
+        self.0.lock().unwrap().push(number);
+        Box::pin(actix::fut::wrap_future(std::future::pending()))
+    }
+}
+
+/// Keeps dead letters.
+#[derive(Default)]
+struct Clerk(Arc<Mutex<Vec<DeadLetter>>>);
+
+impl Actor for Clerk {
+    type Context = Context<Self>;
+}
+
+impl Handler<DeadLetter> for Clerk {
+    type Result = ();
+
+    fn handle(&mut self, letter: DeadLetter, _: &mut Context<Self>) {
+        self.0.lock().unwrap().push(letter);
+    }
+}
+
+/// A manual clock that runs code of the user whenever it is read, until that is done, and remembers its alarms.
+#[derive(Clone)]
+struct Observed {
+    hands: ManualClock,
+    reading: Reading,
+    alarms: Arc<Mutex<Vec<Duration>>>,
+}
+
+/// True when it is done.
+type Reading = Arc<Mutex<Option<Box<dyn FnMut() -> bool + Send>>>>;
+
+impl Clock for Observed {
+    fn now(&self) -> Duration {
+        let reading = self.reading.lock().unwrap().take();
+        if let Some(mut reading) = reading
+            && !reading()
+        {
+            *self.reading.lock().unwrap() = Some(reading);
+        }
+        self.hands.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.hands.wall()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.hands.since(instant)
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        self.hands.since_request(made)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.alarms.lock().unwrap().push(time);
+        self.hands.alarm(time)
+    }
+
+    fn wall_is_steady(&self) -> bool {
+        true
+    }
+}
+
 /// Counts calls, and does something at the next one.
 #[derive(Default)]
 struct Called {
@@ -120,9 +217,39 @@ fn poll<A: Actor<Context = Context<A>>>(context: &mut ContextFut<A, Context<A>>,
     assert!(Pin::new(context).poll(&mut TaskContext::from_waker(&waker)) == Poll::Pending);
 }
 
+/// An actor that is polled by the test alone.
+struct Ear {
+    addr: Addr<Listener>,
+    context: Listening,
+    called: Arc<Called>,
+    log: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Ear {
+    fn new() -> Self {
+        let log = Arc::default();
+        let context = Context::new();
+        let addr = context.address();
+        let context = Box::new(context.into_future(Listener(Arc::clone(&log))));
+        let mut ear = Self { addr, context, called: Arc::default(), log };
+        ear.poll();
+        ear
+    }
+
+    fn poll(&mut self) {
+        poll(&mut self.context, &self.called);
+    }
+
+    fn log(&self) -> Vec<u32> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
 /// A timer actor and an actor, both of which are polled by the test alone.
 struct World {
     clock: ManualClock,
+    reading: Reading,
+    alarms: Arc<Mutex<Vec<Duration>>>,
     service: Arc<Service>,
     timers: Timers,
     driver: Box<ContextFut<TimerActor, Context<TimerActor>>>,
@@ -135,30 +262,77 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let clock = ManualClock::new();
-        let actor = TimerActorBuilder::default().clock(clock.clone()).build().unwrap();
+        Self::with(TimerActorBuilder::default(), ManualClock::new())
+    }
+
+    fn with(builder: TimerActorBuilder, clock: ManualClock) -> Self {
+        let observed = Observed { hands: clock, reading: Reading::default(), alarms: Arc::default() };
+        Self::of(builder.clock(observed.clone()).build().unwrap(), observed)
+    }
+
+    fn of(actor: TimerActor, Observed { hands, reading, alarms }: Observed) -> Self {
         let service = Arc::clone(actor.service());
         let context = Context::new();
         let timers = Timers::new(Arc::clone(&service), context.address());
         places::move_in(&service);
-        let log = Arc::default();
-        let listener = Context::new();
-        let addr = listener.address();
-        let listener = Box::new(listener.into_future(Listener(Arc::clone(&log))));
+        let Ear { addr, context: listener, called: listener_called, log } = Ear::new();
         let mut world = Self {
-            clock,
+            clock: hands,
+            reading,
+            alarms,
             service,
             timers,
             driver: Box::new(context.into_future(actor)),
             driver_called: Arc::default(),
             addr,
             listener,
-            listener_called: Arc::default(),
+            listener_called,
             log,
         };
         world.poll_driver();
-        world.poll_listener();
         world
+    }
+
+    /// Runs `job` when the clock is read next while `id` is out of the hands of the timer actor and not in a mailbox yet.
+    fn when_in_flight(&self, id: TimerId, job: impl FnOnce() + Send + 'static) {
+        let (service, mut job) = (Arc::clone(&self.service), Some(job));
+        *self.reading.lock().unwrap() = Some(Box::new(move || {
+            let is_waiting = service.get(id).is_some_and(|timer| timer.place.as_str() != "flight");
+            match job.take_if(|_| !is_waiting) {
+                Some(job) => {
+                    job();
+                    true
+                }
+                None => false,
+            }
+        }));
+    }
+
+    /// The listener does something with its context.
+    fn run(&mut self, job: impl FnOnce(&mut Context<Listener>) + Send + 'static) {
+        self.addr.do_send(Run(Box::new(job)));
+        self.poll_listener();
+    }
+
+    /// Polls everybody who was called, until nobody is.
+    fn go_on(&mut self) {
+        loop {
+            match (self.driver_called.take() > 0, self.listener_called.take() > 0) {
+                (false, false) => return,
+                (driver, listener) => {
+                    if driver {
+                        self.poll_driver();
+                    }
+                    if listener {
+                        self.poll_listener();
+                    }
+                }
+            }
+        }
+    }
+
+    fn owner(&self) -> crate::engine::OwnerId {
+        *self.service.core().mailboxes.values().next().unwrap()
     }
 
     fn poll_driver(&mut self) {
@@ -383,7 +557,7 @@ fn the_watch_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     assert_eq!(*log.lock().unwrap(), [2]);
 }
 
-crate::accept_tracked!(Listener: Number);
+crate::accept_tracked!(Listener: Number, Endless, Run);
 
 /// Two messages are due for a window of one. While the token of the first is being sent, a drain takes that message back; the
 /// second is in the driver's hands, and goes in its place.

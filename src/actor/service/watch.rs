@@ -39,7 +39,7 @@ static WATCH: LazyLock<Arc<Watch>> = LazyLock::new(Arc::default);
 /// A thread that looks after services.
 #[derive(Default)]
 pub(crate) struct Watch {
-    lookout: Lookout,
+    pub(super) lookout: Lookout,
     /// None if it could not be started.
     thread: OnceLock<Option<Thread>>,
     /// What it looks after.
@@ -122,7 +122,7 @@ impl Watch {
     }
 
     /// Looks at all services, helps those that are late, and says when to look again.
-    fn look(&self) -> Nanos {
+    pub(super) fn look(&self) -> Nanos {
         let later = after(now(), GRACE);
         // Collected, so that this is not locked while a service is asked.
         let running: Vec<_> = {
@@ -311,4 +311,23 @@ fn is_late(time: Option<Duration>, now: Duration) -> bool {
 fn next_late(core: &mut Core, now: Duration) -> Option<OwnerId> {
     let late = core.waiting.front().is_some_and(|(since, _)| is_late(Some(*since), now));
     if late { core.waiting.pop_front().map(|(_, owner)| owner) } else { None }
+}
+
+#[cfg(test)]
+impl Watch {
+    /// Looks only when a test has it look.
+    pub(super) fn without_a_thread() -> Self {
+        Self { thread: OnceLock::from(None), ..Self::default() }
+    }
+
+    pub(super) fn looks_after(&self) -> usize {
+        self.services().len()
+    }
+}
+
+#[cfg(test)]
+impl Watched {
+    pub(super) fn has_runtime(&self) -> bool {
+        self.runtime().is_some()
+    }
 }

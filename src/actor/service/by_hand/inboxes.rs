@@ -1,0 +1,332 @@
+//! Messages of actors to themselves, in inboxes and on their way through mailboxes, and the end of their owners.
+
+use super::*;
+use crate::engine::DeadLetterReason;
+use crate::simulation::{self, Simulation};
+use crate::sync;
+
+impl World {
+    /// The inbox sends the first message that lies in it through the mailbox, as the watch does.
+    fn escort(&self) {
+        let owner = self.owner();
+        drop(self.service.escort(self.service.core(), owner, Hand::Watch));
+    }
+
+    /// Lets `by` pass, and the watch bring out what is due.
+    fn watch_at(&self, by: u64) {
+        self.clock.jump(ms(by));
+        assert!(matches!(self.service.turn(Hand::Watch), Turn::Sleep(_)));
+    }
+}
+
+/// What is due for one actor does not wait for what another has not handled.
+#[test]
+fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
+    let mut world = World::new();
+    let mut other = Ear::new();
+    other.addr.do_send(After(1000, number(1)));
+    other.poll();
+    world.own(10, number(2));
+    world.timers.schedule_after(&other.addr, ms(10), number(3)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert_eq!(world.service.core().engine.in_inboxes(), 1);
+    assert_eq!(world.timers.inspect().accounts.delivered, 1, "it is in the mailbox");
+    other.poll();
+    assert_eq!(other.log(), [3]);
+}
+
+/// Messages of others that lie in the inbox of an actor that is restarted go to the next incarnation: a few in each turn, in
+/// order, and none is lost.
+#[test]
+fn what_others_have_queued_in_an_inbox_survives_its_owner_within_the_budget() {
+    let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
+    let target = world.addr.clone();
+    world.own(10, number(0));
+    for n in 1..=5 {
+        world.timers.schedule_after(&target, ms(10), number(n)).unwrap();
+    }
+    world.clock.jump(ms(10));
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+    }
+    assert_eq!(world.service.core().engine.in_inboxes(), 6);
+    assert!(world.listener.restart());
+    let mut seen = Vec::new();
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+        world.poll_listener();
+        seen.push(world.log().len());
+    }
+    seen.dedup();
+    assert_eq!(seen, [2, 4, 5]);
+    assert_eq!(world.log(), [1, 2, 3, 4, 5]);
+    let accounts = world.timers.inspect().accounts;
+    assert_eq!((accounts.cancelled, accounts.delivered, accounts.pending), (1, 5, 0));
+    assert_eq!(world.service.core().engine.owners(), 0, "and then it is forgotten");
+}
+
+/// The timer actor ends while a message is on its way through the mailbox of its actor: the message is withdrawn.
+#[test]
+fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {
+    let mut world = World::new();
+    let clerk = Clerk::default();
+    let letters = Arc::clone(&clerk.0);
+    let mut office = Context::new();
+    world.timers.subscribe_dead_letters(office.address());
+    let _stays = office.address();
+    let mut office = Box::new({
+        office.set_mailbox_capacity(16);
+        office.into_future(clerk)
+    });
+    world.own(10, number(1));
+    let id = LAST_OWN.take().unwrap();
+    world.watch_at(30);
+    world.escort();
+    world.service.shut_down();
+    poll(&mut office, &Arc::default());
+    world.poll_listener();
+    assert!(world.log().is_empty());
+    let letters = std::mem::take(&mut *letters.lock().unwrap());
+    let letters: Vec<_> = letters.iter().map(|letter| (letter.id, letter.reason)).collect();
+    assert_eq!(letters, [(id, DeadLetterReason::ServiceStopped)]);
+    let accounts = world.timers.inspect().accounts;
+    assert_eq!((accounts.service_stopped, accounts.delivered, accounts.pending), (1, 0, 0));
+}
+
+/// The same, but the handler has run already, and nobody knows yet.
+#[test]
+fn a_message_that_was_handled_just_before_the_timer_actor_stops_is_delivered() {
+    let mut world = World::new();
+    let clerk = Clerk::default();
+    let letters = Arc::clone(&clerk.0);
+    let office = Context::new();
+    let stays = office.address();
+    world.timers.subscribe_dead_letters(stays.clone());
+    let mut office = Box::new(office.into_future(clerk));
+    let after_the_mailbox = Hook::default();
+    world.addr.do_send(Between(Arc::clone(&after_the_mailbox)));
+    world.poll_listener();
+    world.own(10, number(1));
+    world.watch_at(30);
+    world.escort();
+    let service = Arc::clone(&world.service);
+    *after_the_mailbox.lock().unwrap() = Some(Box::new(move || service.shut_down()));
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    poll(&mut office, &Arc::default());
+    assert!(letters.lock().unwrap().is_empty());
+    let accounts = world.timers.inspect().accounts;
+    assert_eq!((accounts.service_stopped, accounts.delivered, accounts.pending), (0, 1, 0));
+}
+
+/// An actor that has lost its last address, and lives on, gets its messages through the mailbox; once somebody has an
+/// address again and it schedules, from its inbox, where a cancel is exact.
+#[test]
+fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
+    let World { clock, service, mut driver, driver_called, addr, mut listener, listener_called, log, timers, .. } =
+        World::new();
+    addr.do_send(Between(Hook::default()));
+    addr.do_send(After(5, number(1)));
+    poll(&mut listener, &listener_called);
+    let weak = addr.downgrade();
+    drop(addr);
+    clock.jump(ms(5));
+    poll(&mut listener, &listener_called);
+    let owner = *service.core().mailboxes.values().next().unwrap();
+    assert!(service.core().engine.owner(owner).is_some_and(|card| card.away));
+    let addr = weak.upgrade().unwrap();
+    addr.do_send(After(5, number(2)));
+    poll(&mut listener, &listener_called);
+    let second = LAST_OWN.take().unwrap();
+    // Only now does the driver see that the inbox had left.
+    clock.jump(ms(5));
+    for _ in 0..2 {
+        poll(&mut driver, &driver_called);
+    }
+    assert_eq!(timers.get(second).map(|timer| timer.place.as_str()), Some("inbox"));
+    assert!(service.core().escorts.is_empty());
+    assert_eq!(timers.cancel(second), CancelOutcome::Cancelled);
+    poll(&mut listener, &listener_called);
+    assert_eq!(*log.lock().unwrap(), [1]);
+}
+
+/// That its handler has been called shows in that the inbox is polled once more: its answer may never come.
+#[test]
+fn a_message_under_way_is_delivered_when_its_handler_was_called() {
+    let mut world = World::new();
+    world.run(|ctx| LAST_OWN.set(ctx.schedule_after(ms(10), Endless(1)).ok()));
+    let id = LAST_OWN.take().unwrap();
+    world.watch_at(30);
+    world.escort();
+    assert_eq!(world.timers.cancel(id), CancelOutcome::InProgress);
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    let accounts = world.timers.inspect().accounts;
+    assert_eq!((accounts.delivered, accounts.pending), (1, 0));
+}
+
+/// The context is restarted in the middle of the sending of a message to it, by the waker that the message calls. Whoever
+/// sends cannot go on before that, so it is not waited for without end.
+#[test]
+fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.watch_at(30);
+    let World { service, listener, listener_called, log, timers, addr: _addr, .. } = world;
+    RESTARTS.replace(Some(listener));
+    *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
+        assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
+    }));
+    let guard = service.core();
+    let owner = *guard.mailboxes.values().next().unwrap();
+    drop(service.escort(guard, owner, Hand::Watch));
+    let mut listener = RESTARTS.take().unwrap();
+    assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
+    poll(&mut listener, &listener_called);
+    assert!(log.lock().unwrap().is_empty());
+    let accounts = timers.inspect().accounts;
+    assert_eq!((accounts.cancelled, accounts.delivered), (1, 0));
+}
+
+/// An actor that schedules as it starts.
+struct Early(u32);
+
+impl Actor for Early {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        for n in 0..self.0 {
+            ctx.schedule_after(ms(10), number(n)).unwrap();
+        }
+    }
+}
+
+impl Handler<Number> for Early {
+    type Result = ();
+
+    fn handle(&mut self, _: Number, _: &mut Context<Self>) {}
+}
+
+/// Each item in its context knows the service: the inbox and its spare.
+#[test]
+fn an_actor_has_one_inbox_however_many_timers_it_schedules() {
+    let world = World::new();
+    let before = Arc::strong_count(&world.service);
+    let context = Context::new();
+    let addr = context.address();
+    let mut early = context.into_future(Early(5));
+    poll(&mut early, &Arc::default());
+    assert_eq!(Arc::strong_count(&world.service) - before, 2);
+    drop(addr);
+}
+
+/// The watch is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
+#[test]
+fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
+    for seed in 0..20 {
+        let mut world = World::new();
+        world.own(10, number(1));
+        world.watch_at(30);
+        let World { service, mut listener, listener_called, log, timers, addr: _addr, .. } = world;
+        let (began, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (begins, ends) = (Arc::clone(&began), Arc::clone(&ended));
+        *listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+            begins.store(1, Ordering::SeqCst);
+            (0..50).for_each(|_| sync::yield_now());
+            ends.store(1, Ordering::SeqCst);
+        }));
+        let simulation = Simulation::new(seed);
+        simulation::spawn("watch", move || {
+            let guard = service.core();
+            let owner = *guard.mailboxes.values().next().unwrap();
+            drop(service.escort(guard, owner, Hand::Watch));
+        });
+        simulation::spawn("arbiter", move || {
+            while began.load(Ordering::SeqCst) == 0 {
+                sync::yield_now();
+            }
+            assert!(listener.restart());
+            assert_eq!(ended.load(Ordering::SeqCst), 1, "seed {seed}");
+            poll(&mut listener, &listener_called);
+        });
+        simulation.run(1_000_000_000, |_, _| Ok(())).unwrap();
+        assert!(log.lock().unwrap().is_empty());
+        assert_eq!(timers.inspect().accounts.cancelled, 1);
+    }
+}
+
+/// The watch does not look after a timer actor on a clock of its own.
+#[test]
+fn nothing_is_kept_for_a_watch_that_is_not_there() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    assert!(world.service.core().waiting.is_empty());
+}
+
+/// Virtual time does not pass as long as something that is due waits for an actor of another thread.
+#[test]
+fn what_waits_for_actors_elsewhere_is_waited_for() {
+    let mut world = World::new();
+    let may_time_pass = |world: &World| {
+        let service = Arc::clone(&world.service);
+        std::thread::spawn(move || service.unrest().may_last()).join().unwrap()
+    };
+    world.own(10, number(1));
+    world.poll_driver();
+    assert!(may_time_pass(&world));
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert!(!may_time_pass(&world), "a message in an inbox");
+    world.poll_listener();
+    world.poll_driver();
+    assert!(may_time_pass(&world));
+
+    let id = world.timers.schedule_after(Target::tracked(&world.addr), ms(10), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert_eq!(world.timers.get(id).map(|timer| timer.place.as_str()), Some("mailbox"));
+    assert!(!may_time_pass(&world), "a message in a mailbox");
+    world.poll_listener();
+    world.poll_driver();
+    assert!(may_time_pass(&world));
+
+    world.own(10, number(3));
+    world.poll_driver();
+    world.watch_at(30);
+    world.escort();
+    world.poll_driver();
+    assert!(!may_time_pass(&world), "a message on its way from an inbox to a mailbox");
+    for _ in 0..3 {
+        world.poll_listener();
+        world.poll_driver();
+    }
+    assert!(may_time_pass(&world));
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+#[test]
+fn a_drain_that_leaves_time_delivers_what_falls_due_at_its_end() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(11), number(2)).unwrap();
+    world.poll_driver();
+    let mut drained = Box::pin(Arc::clone(&world.service).drain_within(ms(10)));
+    let mut look = || drained.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+    assert!(look().is_pending());
+    world.poll_driver();
+    assert!(look().is_pending());
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    let Poll::Ready(returned) = look() else { panic!("the time is over") };
+    world.poll_listener();
+    assert_eq!((world.log(), returned.len()), (vec![1], 1));
+}
