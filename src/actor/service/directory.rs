@@ -57,15 +57,20 @@ pub(crate) fn ask<R>(id: TimerId, mut answer: impl FnMut(&Service) -> Option<R>)
         .find_map(|service| answer(service))
 }
 
-#[cfg(all(test, feature = "durable"))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::time::Duration;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, SystemTime};
 
     use actix::prelude::*;
 
+    use super::DIRECTORY;
     use crate::actor::TimerActor;
-    use crate::{CancelOutcome, RescheduleOutcome, cancel, get};
+    use crate::{Alarm, Clock, TimerId, get};
+    #[cfg(feature = "durable")]
+    use crate::{CancelOutcome, RescheduleOutcome, cancel};
 
     #[derive(Message)]
     #[rtype(result = "()")]
@@ -83,7 +88,50 @@ mod tests {
         fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
     }
 
+    #[test]
+    fn a_timer_actor_that_is_gone_leaves_the_directory() {
+        let actor = TimerActor::builder().build().unwrap();
+        let service = Arc::clone(actor.service());
+        assert!(DIRECTORY.contains_key(&service.number()));
+        drop(actor);
+        assert!(!DIRECTORY.contains_key(&service.number()));
+    }
+
+    /// Counts how often it is read.
+    #[derive(Clone, Default)]
+    struct Counting(Arc<AtomicUsize>);
+
+    impl Clock for Counting {
+        fn now(&self) -> Duration {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Duration::ZERO
+        }
+
+        fn wall(&self) -> SystemTime {
+            SystemTime::UNIX_EPOCH
+        }
+
+        fn since(&self, _: tokio::time::Instant) -> Duration {
+            Duration::ZERO
+        }
+
+        fn alarm(&self, _: Duration) -> Alarm {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// It may belong to another runtime, or to a test.
+    #[test]
+    fn the_clock_of_a_timer_actor_is_not_read_for_an_id_that_is_not_its_own() {
+        let clock = Counting::default();
+        let actor = TimerActor::builder().clock(clock.clone()).build().unwrap();
+        assert_eq!(get(TimerId::fresh()), None);
+        assert_eq!(clock.0.load(Ordering::Relaxed), 0);
+        drop(actor);
+    }
+
     /// No user has such an id, so this cannot be done from outside.
+    #[cfg(feature = "durable")]
     #[test]
     fn the_id_of_an_internal_timer_finds_nothing() {
         System::new().block_on(async {

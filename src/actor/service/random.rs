@@ -36,4 +36,20 @@ mod tests {
         assert_ne!(take(Random::new(Some(7))), take(Random::new(Some(8))));
         assert_ne!(take(Random::new(None)), take(Random::new(None)));
     }
+
+    /// Computed by Vigna's `splitmix64.c`.
+    #[test]
+    fn the_numbers_are_those_of_splitmix64() {
+        let random = Random::new(Some(1_234_567_u64.wrapping_add(STEP)));
+        assert_eq!(
+            [(); 5].map(|()| random.next()),
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431,
+                16_408_922_859_458_223_821,
+            ]
+        );
+    }
 }

@@ -257,12 +257,12 @@ impl Service {
         listing
     }
 
-    /// Looks at some timers more. False if that were all.
+    /// Looks at some timers more, until the list is full. False if that were all.
     pub(crate) fn continue_list(&self, listing: &mut Listing) -> bool {
         let core = self.core();
         let mut page = std::mem::take(&mut listing.page);
         page.clear();
-        let mut more = listing.source.fill(&core, &mut page);
+        let more = listing.source.fill(&core, &mut page);
         for (next, timer) in &page {
             if let Some((deadline, info)) = self.fitting(&core, *timer, listing) {
                 listing.keep(deadline, info);
@@ -270,7 +270,6 @@ impl Service {
             if listing.found.len() >= listing.enough {
                 if let Source::Slots(numbers) | Source::Group(_, numbers) = &mut listing.source {
                     numbers.start = *next;
-                    more = numbers.start < numbers.end;
                 }
                 break;
             }
@@ -318,5 +317,65 @@ impl Service {
             return None;
         }
         Some((view.deadline, self.info(core, timer, listing.now, COUNTED_IN_LISTS)?))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashSet;
+
+    use actix::prelude::*;
+
+    use super::*;
+    use crate::actor::TimerActor;
+    use crate::{ManualClock, Target, TimerActorBuilder, TimerOptions, Timers};
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    /// Groups around the size of a page: each timer is found, and once.
+    #[test]
+    fn a_group_of_any_size_is_found_whole() {
+        for size in [PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 1] {
+            let actor = TimerActorBuilder::default().clock(ManualClock::new()).build().unwrap();
+            let timers = Timers::new(Arc::clone(actor.service()), Context::<TimerActor>::new().address());
+            let target = Target::from(Context::<Bell>::new().address());
+            for number in 0..2 * size {
+                let options = TimerOptions::new().group(if number % 2 == 0 { "even" } else { "odd" });
+                timers.timer(&target, options).after(Duration::from_secs(60), Ring).unwrap();
+            }
+            assert_eq!(timers.list(&TimerFilter::new().group("even")).len(), size);
+            let found = timers.service().timers_of_group(&"odd".into());
+            assert_eq!((found.len(), found.iter().collect::<HashSet<_>>().len()), (size, size));
+        }
+    }
+
+    #[test]
+    fn a_list_of_a_group_leaves_out_what_joins_it_meanwhile() {
+        let actor = TimerActorBuilder::default().clock(ManualClock::new()).build().unwrap();
+        let timers = Timers::new(Arc::clone(actor.service()), Context::<TimerActor>::new().address());
+        let target = Target::from(Context::<Bell>::new().address());
+        let join =
+            || timers.timer(&target, TimerOptions::new().group("g")).after(Duration::from_secs(60), Ring).unwrap();
+        let first = join();
+        let mut listing = actor.service().begin_list(TimerFilter::new().group("g"));
+        join();
+        while actor.service().continue_list(&mut listing) {}
+        let found: Vec<TimerId> = listing.finish().iter().map(|timer| timer.id).collect();
+        assert_eq!(found, [first]);
     }
 }

@@ -153,4 +153,15 @@ mod tests {
             assert_eq!(free.pop(), None);
         }
     }
+
+    /// Four bytes for each slot that was ever free, and never more than a page on top.
+    #[test]
+    fn free_slots_take_whole_pages_of_memory() {
+        let mut free = FreeSlots::new();
+        for slot in 0..3 * PAGE as u32 {
+            free.push(slot);
+            assert_eq!(free.top.capacity(), PAGE);
+        }
+        assert!(free.full.iter().all(|page| page.capacity() == PAGE));
+    }
 }

@@ -141,3 +141,38 @@ impl Service {
         });
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix::prelude::*;
+
+    use super::*;
+    use crate::TimerActorBuilder;
+
+    struct Clerk;
+
+    impl Actor for Clerk {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<DeadLetter> for Clerk {
+        type Result = ();
+
+        fn handle(&mut self, _: DeadLetter, _: &mut Context<Self>) {}
+    }
+
+    #[test]
+    fn a_subscriber_that_has_stopped_is_forgotten_although_somebody_has_its_address() {
+        let actor = TimerActorBuilder::default().build().unwrap();
+        let context = Context::<Clerk>::new();
+        let addr = context.address();
+        actor.service().subscribe(&addr.clone().recipient());
+        assert_eq!(actor.service().subscribers.reachable().len(), 1);
+        assert!(actor.service().subscribers.any.load(Ordering::Acquire));
+        drop(context);
+        assert_eq!(actor.service().subscribers.reachable().len(), 0);
+        assert!(!actor.service().subscribers.any.load(Ordering::Acquire));
+        drop(addr);
+    }
+}

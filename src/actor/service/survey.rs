@@ -97,8 +97,7 @@ impl Service {
         let now = self.clock.now();
         let core = self.core();
         let timer = match id.place() {
-            Some((number, slot)) if number == self.number => core.engine.slot(slot)?.1?,
-            Some(_) => return None,
+            Some((_, slot)) => core.engine.slot(slot)?.1?,
             None => {
                 let mut timers = core.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
                 timers.next().filter(|_| timers.next().is_none())?
@@ -152,5 +151,80 @@ impl Service {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix::prelude::*;
+
+    use super::*;
+    use crate::actor::TimerActor;
+    use crate::{ManualClock, Target, TimerActorBuilder, Timers};
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    /// A timer actor of 16 buckets a level, with so many timers due after so many milliseconds.
+    fn filled(timers: &[(u64, usize)]) -> TimerActor {
+        let actor = TimerActorBuilder::default().clock(ManualClock::new()).wheel_size(16).build().unwrap();
+        let handle = Timers::new(actor.service().clone(), Context::<TimerActor>::new().address());
+        let target = Target::from(Context::<Bell>::new().address());
+        for (due, count) in timers {
+            for _ in 0..*count {
+                handle.schedule_after(&target, Duration::from_millis(*due), Ring).unwrap();
+            }
+        }
+        actor
+    }
+
+    /// How many were found, and whether others may have been wanted.
+    fn walked(actor: &TimerActor, mut walk: TimerWalk) -> (usize, bool) {
+        while actor.service().continue_walk(&mut walk) {}
+        let sampled = walk.sampled;
+        (walk.finish().len(), sampled)
+    }
+
+    #[test]
+    fn a_look_says_whether_it_has_left_out_timers_that_may_have_been_wanted() {
+        let due_together = filled(&[(5, 5)]);
+        assert_eq!(walked(&due_together, TimerWalk::to_the_next(3)), (3, false), "any of them may be next");
+        assert_eq!(walked(&due_together, TimerWalk::to_the_next(5)), (5, false));
+        assert_eq!(walked(&due_together, TimerWalk::to_bucket(0, 5, 3)), (3, true), "the bucket is wanted");
+        assert_eq!(walked(&due_together, TimerWalk::to_bucket(0, 5, 5)), (5, false));
+        let far = filled(&[(100, 5)]);
+        assert_eq!(walked(&far, TimerWalk::to_the_next(3)), (3, true), "others of the bucket may be due before them");
+        assert_eq!(walked(&far, TimerWalk::to_the_next(5)), (5, false));
+        let many = filled(&[(5, TIMERS_OF_A_BUCKET + 44)]);
+        assert_eq!(walked(&many, TimerWalk::to_the_next(1000)), (TIMERS_OF_A_BUCKET, true));
+    }
+
+    #[test]
+    fn a_look_at_many_buckets_takes_several_steps() {
+        let buckets: Vec<_> = (1..=100).map(|due| (due * 16, 10)).collect();
+        let actor = filled(&buckets);
+        let mut walk = TimerWalk::to_the_next(1000);
+        let mut found = Vec::new();
+        while actor.service().continue_walk(&mut walk) {
+            found.push(walk.found.len());
+        }
+        let steps: Vec<_> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(found[0] <= TIMERS_OF_A_BUCKET && found.len() >= 3, "{found:?}");
+        assert!(steps.iter().all(|step| *step <= TIMERS_OF_A_BUCKET), "{found:?}");
+        assert_eq!(walk.finish().len(), 1000);
     }
 }

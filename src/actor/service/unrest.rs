@@ -144,3 +144,40 @@ impl Service {
         self.thread.get() == Some(&std::thread::current().id())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_sleeps_as_long_as_its_alarm_is_not_later_than_what_is_due() {
+        let ms = |millis| Some(Duration::from_millis(millis));
+        let sleep = Sleep::not_yet();
+        assert!(!sleep.ends_by(None));
+        sleep.begin(ms(5));
+        assert!(sleep.ends_by(ms(5)));
+        assert!(!sleep.ends_by(ms(4)), "it has to set its alarm anew");
+        sleep.end();
+        assert!(!sleep.ends_by(ms(5)), "it is awake");
+        sleep.begin(None);
+        assert!(sleep.ends_by(None), "nothing is due");
+        assert!(!sleep.ends_by(ms(5)));
+    }
+
+    #[cfg(feature = "durable")]
+    #[test]
+    fn what_goes_on_on_another_thread_is_waited_for() {
+        let timers = crate::TimerActorBuilder::default().clock(crate::ManualClock::new()).build().unwrap();
+        let service = timers.service();
+        service.sleep.begin(None);
+        let before = service.unrest();
+        assert!(before.may_last());
+        let working = service.working();
+        assert!(!service.unrest().may_last());
+        drop(working);
+        let after = service.unrest();
+        assert!(after.may_last());
+        assert!(after != before, "something has happened meanwhile");
+    }
+}
