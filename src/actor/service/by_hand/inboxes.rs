@@ -191,36 +191,18 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     assert_eq!((accounts.cancelled, accounts.delivered), (1, 0));
 }
 
-/// An actor that schedules as it starts.
-struct Early(u32);
-
-impl Actor for Early {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Context<Self>) {
-        for n in 0..self.0 {
-            ctx.schedule_after(ms(10), number(n)).unwrap();
-        }
-    }
-}
-
-impl Handler<Number> for Early {
-    type Result = ();
-
-    fn handle(&mut self, _: Number, _: &mut Context<Self>) {}
-}
-
-/// Each item in its context knows the service: the inbox and its spare.
+/// Before a context runs, the place where it will be in memory is not known. Each item in it knows the service: the inbox and
+/// its spare.
 #[test]
-fn an_actor_has_one_inbox_however_many_timers_it_schedules() {
+fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
     let world = World::new();
     let before = Arc::strong_count(&world.service);
-    let context = Context::new();
-    let addr = context.address();
-    let mut early = context.into_future(Early(5));
-    poll(&mut early, &Arc::default());
+    let mut context = Context::<Listener>::new();
+    for n in 0..5 {
+        context.schedule_after(ms(10), number(n)).unwrap();
+    }
     assert_eq!(Arc::strong_count(&world.service) - before, 2);
-    drop(addr);
+    assert_eq!(world.timers.inspect().pending(), 5);
 }
 
 /// The watch is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
