@@ -136,9 +136,15 @@ impl Service {
     pub(crate) fn overtake<'a>(&'a self, mut guard: Guard<'a>, owner: OwnerId) -> Option<Guard<'a>> {
         let key = guard.escorts.get(&owner)?.key;
         guard = self.meet(guard, owner, key);
-        let Some(escort) = guard.escorts.get_mut(&owner) else { return Some(guard) };
-        if escort.request.is_some() && std::mem::replace(&mut escort.seen, true) {
-            return Some(self.land(guard, owner, Ending::Delivered));
+        if let Some(escort) = guard.escorts.get_mut(&owner)
+            && escort.request.is_some()
+            && std::mem::replace(&mut escort.seen, true)
+        {
+            guard = self.land(guard, owner, Ending::Delivered);
+        }
+        // It was unlocked meanwhile, and the watch may have sent the next one.
+        if !guard.escorts.contains_key(&owner) {
+            return Some(guard);
         }
         if let Some(card) = guard.engine.owner(owner) {
             card.bell.ring();

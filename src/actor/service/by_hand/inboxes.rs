@@ -168,6 +168,85 @@ fn a_message_under_way_is_delivered_when_its_handler_was_called() {
     assert_eq!((accounts.delivered, accounts.pending), (1, 0));
 }
 
+/// The inbox finds that a handler was called, which has not answered yet. The core is unlocked for a moment then, in which the
+/// watch sends the next message.
+#[test]
+fn an_inbox_does_not_overtake_a_message_that_the_watch_sends_as_the_one_before_ends() {
+    let mut world = World::new();
+    world.run(|ctx| LAST_OWN.set(ctx.schedule_after(ms(10), Endless(1)).ok()));
+    world.own(10, number(2));
+    world.own(10, number(3));
+    world.watch_at(30);
+    world.escort();
+    world.poll_driver();
+    // From now on each thing that happens calls the driver, in that very moment. The first is the end of that message.
+    world.service.core().published.hurry();
+    let (service, owner) = (Arc::clone(&world.service), world.owner());
+    *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
+        drop(service.escort(service.core(), owner, Hand::Watch));
+    }));
+    world.poll_listener();
+    assert!(world.driver_called.hook.lock().unwrap().is_none());
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+/// A waker that does something when its last copy is dropped.
+struct Last(Hook);
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        call(&self.0);
+    }
+}
+
+/// The watch has sent a message, which is handled before the watch has noted that. It does so while the inbox is polled,
+/// between its look at the bell and that at what is due. The inbox is called for what is due later.
+#[test]
+fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.own(50, number(2));
+    world.watch_at(30);
+    let owner = world.owner();
+    let (to_actor, at_actor) = std::sync::mpsc::channel();
+    let (to_watch, at_watch) = std::sync::mpsc::channel();
+    let tell_actor = to_actor.clone();
+    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        tell_actor.send(()).unwrap();
+        at_watch.recv().unwrap();
+    }));
+    let service = Arc::clone(&world.service);
+    let watch = std::thread::spawn(move || {
+        drop(service.escort(service.core(), owner, Hand::Watch));
+        to_actor.send(()).unwrap();
+    });
+    at_actor.recv().unwrap();
+    world.listener_called.take();
+    let hook = Hook::default();
+    let waker = Waker::from(Arc::new(Last(Arc::clone(&hook))));
+    assert!(Pin::new(&mut *world.listener).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    drop(waker);
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        to_watch.send(()).unwrap();
+        at_actor.recv().unwrap();
+    }));
+    world.poll_listener();
+    assert!(hook.lock().unwrap().is_none());
+    watch.join().unwrap();
+    assert_eq!(world.log(), [1]);
+    world.go_on();
+    world.clock.jump(ms(30));
+    world.poll_driver();
+    world.go_on();
+    assert_eq!(world.log(), [1, 2]);
+}
+
 /// The context is restarted in the middle of the sending of a message to it, by the waker that the message calls. Whoever
 /// sends cannot go on before that, so it is not waited for without end.
 #[test]
