@@ -108,7 +108,9 @@ impl Handler<Between> for Listener {
 /// Does something with the context.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Run(Box<dyn FnOnce(&mut Context<Listener>) + Send>);
+struct Run(Job);
+
+type Job = Box<dyn FnOnce(&mut Context<Listener>) + Send>;
 
 impl Handler<Run> for Listener {
     type Result = ();

@@ -122,7 +122,7 @@ fn an_alarm_is_set_once_for_one_time() {
     world.poll_driver();
     assert_eq!(world.alarms(), [ms(10)]);
     world.poll_driver();
-    assert_eq!(world.alarms(), [ms(0); 0]);
+    assert!(world.alarms().is_empty());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_look_that_finds_nothing_sets_no_alarm() {
     for _ in 0..3 {
         world.poll_driver();
     }
-    assert_eq!(world.alarms(), [ms(0); 0]);
+    assert!(world.alarms().is_empty());
     assert_eq!(world.driver_called.take(), 0);
 }
 
