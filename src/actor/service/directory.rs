@@ -64,6 +64,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, SystemTime};
 
+    #[cfg(feature = "durable")]
     use actix::prelude::*;
 
     use super::DIRECTORY;
@@ -71,22 +72,6 @@ mod tests {
     use crate::{Alarm, Clock, TimerId, get};
     #[cfg(feature = "durable")]
     use crate::{CancelOutcome, RescheduleOutcome, cancel};
-
-    #[derive(Message)]
-    #[rtype(result = "()")]
-    struct Ring;
-
-    struct Bell;
-
-    impl Actor for Bell {
-        type Context = Context<Self>;
-    }
-
-    impl Handler<Ring> for Bell {
-        type Result = ();
-
-        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
-    }
 
     #[test]
     fn a_timer_actor_that_is_gone_leaves_the_directory() {
@@ -128,6 +113,26 @@ mod tests {
         assert_eq!(get(TimerId::fresh()), None);
         assert_eq!(clock.0.load(Ordering::Relaxed), 0);
         drop(actor);
+    }
+
+    #[cfg(feature = "durable")]
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    #[cfg(feature = "durable")]
+    struct Bell;
+
+    #[cfg(feature = "durable")]
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    #[cfg(feature = "durable")]
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
     }
 
     /// No user has such an id, so this cannot be done from outside.
