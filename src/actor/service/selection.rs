@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_a_group_leaves_out_what_joins_it_meanwhile() {
+    fn a_list_of_a_group_leaves_out_timers_that_join_it_meanwhile() {
         let actor = TimerActorBuilder::default().clock(ManualClock::new()).build().unwrap();
         let timers = Timers::new(Arc::clone(actor.service()), Context::<TimerActor>::new().address());
         let target = Target::from(Context::<Bell>::new().address());

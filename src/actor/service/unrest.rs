@@ -157,7 +157,7 @@ mod tests {
         assert!(!sleep.ends_by(None));
         sleep.begin(ms(5));
         assert!(sleep.ends_by(ms(5)));
-        assert!(!sleep.ends_by(ms(4)), "it has to set its alarm anew");
+        assert!(!sleep.ends_by(ms(4)), "it has to set its alarm again");
         sleep.end();
         assert!(!sleep.ends_by(ms(5)), "it is awake");
         sleep.begin(None);
@@ -167,7 +167,7 @@ mod tests {
 
     #[cfg(feature = "durable")]
     #[test]
-    fn what_goes_on_on_another_thread_is_waited_for() {
+    fn virtual_time_waits_for_work_on_other_threads() {
         let timers = crate::TimerActorBuilder::default().clock(crate::ManualClock::new()).build().unwrap();
         let service = timers.service();
         service.sleep.begin(None);

@@ -10,7 +10,7 @@ impl World {
 }
 
 #[test]
-fn what_is_not_due_before_all_else_calls_nobody() {
+fn a_timer_that_is_not_the_first_calls_nobody() {
     let mut world = World::new();
     let (target, timers) = (world.addr.clone(), world.timers.clone());
     let after = |delay| timers.schedule_after(&target, ms(delay), number(0)).unwrap();
@@ -66,7 +66,7 @@ fn a_repetition_that_is_not_due_before_all_else_calls_nobody() {
 /// The driver compares the clocks as soon as there is something that follows the wall clock. Until then a step of it would
 /// not be noticed.
 #[test]
-fn what_follows_the_wall_clock_has_the_clocks_compared_at_once() {
+fn a_timer_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     let minute = Duration::from_secs(60);
     let mut world = World::new();
     let target = world.addr.clone();

@@ -19,7 +19,7 @@ impl World {
     }
 }
 
-/// What is due for one actor does not wait for what another has not handled.
+/// A message for one actor does not wait until another actor has handled its own.
 #[test]
 fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
     let mut world = World::new();
@@ -40,7 +40,7 @@ fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
 /// Messages of others that lie in the inbox of an actor that is restarted go to the next incarnation: a few in each turn, in
 /// order, and none is lost.
 #[test]
-fn what_others_have_queued_in_an_inbox_survives_its_owner_within_the_budget() {
+fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
     let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
     let target = world.addr.clone();
     world.own(10, number(0));
@@ -247,8 +247,8 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// The context is restarted in the middle of the sending of a message to it, by the waker that the message calls. Whoever
-/// sends cannot go on before that, so it is not waited for without end.
+/// The context is restarted in the middle of the sending of a message to it, by the waker that the message calls. The
+/// sending cannot end before that, so the restart does not wait for it without end.
 #[test]
 fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     let mut world = World::new();
@@ -333,7 +333,7 @@ fn nothing_is_kept_for_a_watch_that_is_not_there() {
 
 /// Virtual time does not pass as long as something that is due waits for an actor of another thread.
 #[test]
-fn what_waits_for_actors_elsewhere_is_waited_for() {
+fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     let mut world = World::new();
     let may_time_pass = |world: &World| {
         let service = Arc::clone(&world.service);
@@ -374,7 +374,7 @@ fn what_waits_for_actors_elsewhere_is_waited_for() {
 }
 
 #[test]
-fn a_drain_that_leaves_time_delivers_what_falls_due_at_its_end() {
+fn a_drain_that_leaves_time_delivers_a_message_due_at_its_end() {
     let mut world = World::new();
     let target = world.addr.clone();
     world.timers.schedule_after(&target, ms(10), number(1)).unwrap();

@@ -189,7 +189,7 @@ fn the_oldest_message_is_found_behind_recipients_that_have_gone_on() {
     assert_eq!(world.service.waited(&mut core, ms(32)), ms(20));
 }
 
-/// What lets lines move in one turn of the driver is bounded like all else, and the rest of them follows.
+/// A turn sends a bounded number of messages from lines, and the next turn follows at once.
 #[test]
 fn one_turn_sends_no_more_from_lines_than_its_budget() {
     let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
@@ -215,7 +215,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
     assert!(ears.iter().all(|ear| ear.log() == [1, 2]));
 }
 
-/// While a message is tried against a full mailbox, a drain gives back all else: nothing can wait any more.
+/// While a message is tried against a full mailbox, a drain gives back all others: nothing can wait any more.
 #[test]
 fn a_message_without_room_is_lost_with_its_reason_if_the_timer_actor_is_drained_meanwhile() {
     for repeats in [false, true] {

@@ -1,4 +1,4 @@
-//! What the watch is told, and what it does, with the test in its place.
+//! The watch: when it looks and what it does then, with the test in its place.
 
 use std::sync::OnceLock;
 
@@ -70,9 +70,9 @@ fn the_watch_knows_of_deadlines_that_have_become_earlier() {
     assert!(watch.was_told() < nanos(elapsed() + ms(200)));
 }
 
-/// What the watch brings into an inbox has waited already: its actor's thread is busy. What the driver brings has a chance.
+/// Messages that the watch brings into an inbox have waited already: the thread of their actor is busy. A driver that runs lets inboxes run.
 #[test]
-fn the_watch_counts_from_the_deadline_what_it_has_brought_itself() {
+fn messages_that_the_watch_brings_have_waited_since_their_deadline() {
     for (hand, since) in [(Hand::Watch, ms(10)), (Hand::Driver, ms(40))] {
         let (mut world, _) = watched();
         world.own(10, number(1));
