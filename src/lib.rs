@@ -27,14 +27,19 @@ pub use actor::*;
 #[cfg(feature = "actix")]
 pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, TimerState};
 
-/// The code in the guide for those who come from other timers is compiled and run.
+/// The code in the overview of features is compiled and run.
 #[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../docs/migration.md")]
+#[doc = include_str!("../docs/guide/features.md")]
+struct Features;
+
+/// The code in the migration guide is compiled and run.
+#[cfg(all(doctest, feature = "actix"))]
+#[doc = include_str!("../docs/guide/migration.md")]
 struct Migration;
 
 /// The code in the guide to durable timers is compiled and run.
 #[cfg(all(doctest, feature = "durable"))]
-#[doc = include_str!("../docs/durability.md")]
+#[doc = include_str!("../docs/guide/durability.md")]
 struct Durability;
 
 /// For [`accept_tracked!`], which must not depend on what its user has imported.

@@ -133,7 +133,7 @@ fn o_04_mixed_delays_of_an_actors_own_one_jump() {
     });
 }
 
-/// Different deadlines inside one coarse tick come in the order of scheduling: `docs/semantics.md` says so, where the
+/// Different deadlines inside one coarse tick come in the order of scheduling: `docs/guide/semantics.md` says so, where the
 /// scenario as collected sorts them.
 #[test]
 fn o_05_different_deadlines_inside_one_coarse_tick() {

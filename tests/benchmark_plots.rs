@@ -1,4 +1,4 @@
-//! The pictures and tables of `docs/benchmarks.md`, which `benches/plot` makes: the whole, and then each of its parts.
+//! The pictures and tables of `docs/guide/benchmarks.md`, which `benches/plot` makes: the whole, and then each of its parts.
 #![allow(dead_code, clippy::unwrap_used)]
 
 #[path = "../benches/plot/labels.rs"]

@@ -6,7 +6,7 @@
 //!
 //! An actor has a timer due every millisecond and notes how late each comes. The rest waits for hours, days and months, with
 //! keys on some. Three phases: nobody looks; a page looks, as a browser does; searches go through all timers, one right
-//! after the other. Figures are in `docs/inspector.md`.
+//! after the other. Figures are in `docs/guide/inspector.md`.
 
 // A bench that cannot measure is to fail.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

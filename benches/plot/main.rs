@@ -1,8 +1,8 @@
-//! Draws the pictures of `docs/benchmarks.md` from the rows that the bench `peers` has written, and writes its tables.
+//! Draws the pictures of `docs/guide/benchmarks.md` from the rows that the bench `peers` has written, and writes its tables.
 //!
 //! ```text
 //! cargo bench --bench plot -- rows.json docs/images                             the pictures
-//! cargo bench --bench plot -- rows.json docs/images --fill docs/benchmarks.md   and the tables, where they belong
+//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md   and the tables, where they belong
 //! cargo bench --bench plot -- rows.json --tables                                all tables, to the terminal
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! For tests of actors that use timers: virtual time.
 //!
-#![doc = include_str!("../../docs/testing.md")]
+#![doc = include_str!("../../docs/guide/testing.md")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Timers that survive their process.
 //!
-//! [`DurableTimers`] is where to start; what is promised, and what not, is told in `docs/durability.md`.
+//! [`DurableTimers`] is where to start; what is promised, and what not, is told in `docs/guide/durability.md`.
 //!
 //! Read the code in this order:
 //!

@@ -10,7 +10,7 @@
 //! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors are no more load than one.
 //!
 //! All it knows comes from `actor/service/survey.rs` and `selection.rs`, which never hold the lock for more than some
-//! hundred buckets or timers. Paths, parameters and fields are documented in `docs/inspector.md`.
+//! hundred buckets or timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
 
 mod error;
 mod hosts;
@@ -34,7 +34,7 @@ use crate::Timers;
 ///
 /// It shows the wheel as rings, what is due next and the accounts, and finds timers by id, key, group, actor, message type,
 /// state or deadline, with the answer to the question why one has not fired yet. Beneath the page is a JSON interface:
-/// `docs/inspector.md` in the repository describes it.
+/// `docs/guide/inspector.md` in the repository describes it.
 ///
 /// It is bound to what the application binds it to, and has no authentication of its own. It takes the middleware of the
 /// application, as any [`Scope`] does. It only shows things, unless [`allow_cancel`](Self::allow_cancel) says otherwise; but

@@ -1,4 +1,4 @@
-//! Which path does what. What is documented of them: `docs/inspector.md`.
+//! Which path does what. What is documented of them: `docs/guide/inspector.md`.
 
 use std::sync::Arc;
 

@@ -102,12 +102,12 @@ fn every_rule_is_of_the_catalogue() {
 /// Words in the texts that look like a metric are one, and every metric is explained.
 #[test]
 fn the_catalogue_and_the_docs_agree() {
-    let operations = files::read("docs/operations.md");
+    let operations = files::read("docs/guide/operations.md");
     for metric in CATALOGUE {
         let short = metric.name.strip_prefix("actix_timers_").unwrap();
-        assert!(operations.contains(&format!("`{short}`")), "docs/operations.md does not explain {short}");
+        assert!(operations.contains(&format!("`{short}`")), "docs/guide/operations.md does not explain {short}");
     }
-    for file in ["README.md", "docs/operations.md", "docs/semantics.md", "dashboards/README.md"] {
+    for file in ["README.md", "docs/guide/operations.md", "docs/guide/semantics.md", "dashboards/README.md"] {
         let text = files::read(file);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
         for word in text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_")) {

@@ -97,10 +97,10 @@ fn panels_do_not_overlap() {
 fn every_alert_has_a_runbook_entry_and_is_tested_firing_and_quiet() {
     let (rules, tests) =
         (files::read("dashboards/actix-timers.rules.yml"), files::read("dashboards/actix-timers.rules.test.yml"));
-    let operations = files::read("docs/operations.md");
+    let operations = files::read("docs/guide/operations.md");
     for (alert, _) in files::rules("alert") {
         assert!(operations.contains(&format!("\n### {alert}\n")), "no runbook entry for {alert}");
-        let runbook = format!("runbook: docs/operations.md#{}\n", alert.to_lowercase());
+        let runbook = format!("runbook: docs/guide/operations.md#{}\n", alert.to_lowercase());
         assert!(rules.contains(&runbook), "{alert} does not name its runbook entry");
         for kind in ["fires", "is quiet"] {
             assert!(tests.contains(&format!("- name: {alert} {kind}\n")), "{alert}: no test that it {kind}");

@@ -1,5 +1,5 @@
 //! Warnings: what the operator of a service should know before somebody complains. Each, with what to do about it, is told
-//! in `docs/operations.md`.
+//! in `docs/guide/operations.md`.
 //!
 //! What is noticed is noticed under the lock, in a turn of the driver or of the watch, and told when it has been given up:
 //! a subscriber is foreign code. Only dead letters are told where they are buried. Of each kind at most one is told in

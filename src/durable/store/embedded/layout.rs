@@ -1,4 +1,4 @@
-//! The format of the embedded store: what is kept under which key. `docs/store-format.md` describes it for people.
+//! The format of the embedded store: what is kept under which key. `docs/internals/store-format.md` describes it for people.
 //!
 //! Five key spaces, each in the order of its keys:
 //!
