@@ -32,6 +32,11 @@ pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, Tim
 #[doc = include_str!("../docs/guide/features.md")]
 struct Features;
 
+/// The code in the guide for operators is compiled.
+#[cfg(all(doctest, feature = "actix"))]
+#[doc = include_str!("../docs/guide/operations.md")]
+struct Operations;
+
 /// The code in the migration guide is compiled and run.
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../docs/guide/migration.md")]

@@ -67,7 +67,7 @@ fn one_that_is_due_and_still_in_the_wheel_says_so() {
         let (addr, _log) = world.probe::<u32>();
         let id = world.after(&addr, 10, 1);
         world.clock().hands.jump(ms(30));
-        assert_eq!(at(&world, id).why(), "Due since 20ms, and the timer actor has not come to it yet.");
+        assert_eq!(at(&world, id).why(), "Due since 20ms, and the timer actor has not reached it yet.");
     });
 }
 
@@ -110,7 +110,7 @@ fn what_waits_for_its_recipient_tells_its_place_in_the_line() {
         let line = |ahead| TimerPlace::Line { length: 3, ahead: Some(ahead), under_way: 2, mailbox_full: false };
         assert_eq!([2, 3, 4].map(|n| at(&world, ids[n]).place), [line(0), line(1), line(2)]);
         let why = at(&world, ids[3]).why();
-        let expected = "Due, in the line for its recipient, behind 1 of 3. Messages under way to it: 2; the recipient has not \
+        let expected = "Due, in the queue of its recipient, behind 1 of 3. Messages under way to it: 2; the recipient has not \
                         handled these.";
         assert_eq!(why, expected);
         go.send(()).unwrap();

@@ -259,7 +259,7 @@ fn one_timer_says_why_it_waits_until_it_has_ended() {
             (&timer["place"], &timer["state"], &timer["due_in_seconds"]),
             (&place, &json!("due"), &json!(-0.01))
         );
-        assert!(timer["why"].as_str().unwrap().starts_with("Due, in the line for its recipient, behind 1 of 2."));
+        assert!(timer["why"].as_str().unwrap().starts_with("Due, in the queue of its recipient, behind 1 of 2."));
         assert_eq!(timer["timer"], world.timers.name());
         assert_eq!(get(&app, "wheel").await["due"], 2);
         assert_eq!(ids_of_due(&get(&app, "timers?state=due").await), 2);

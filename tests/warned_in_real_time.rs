@@ -93,7 +93,7 @@ fn of_a_driver_that_is_missing(seen: &Receiver<String>) {
     let often = Every::new(ms(50));
     let id = timers.schedule_at_fixed_rate(&recipient, often, MessageSource::from_fn(|| Note(1))).unwrap();
     let release = block(&probe);
-    let warning = wait_for_warning(seen, "missing", "the driver is missing, the watch stands in");
+    let warning = wait_for_warning(seen, "missing", "the driver is blocked, the watchdog runs instead");
     assert!(warning.contains("late_seconds="), "{warning}");
     drop(release);
     assert!(timers.cancel(id).is_cancelled());

@@ -100,7 +100,7 @@ impl TimerInfo {
     pub fn why(&self) -> String {
         let mut why = match &self.place {
             TimerPlace::Wheel { .. } if !self.overdue.is_zero() || self.remaining.is_zero() => {
-                format!("Due since {}, and the timer actor has not come to it yet.", Rough(self.overdue))
+                format!("Due since {}, and the timer actor has not reached it yet.", Rough(self.overdue))
             }
             TimerPlace::Wheel { level: 0, .. } => {
                 format!("Not due yet: {} left. It waits on level 0, and comes out when its bucket expires.", Rough(self.remaining))
@@ -126,12 +126,12 @@ impl TimerInfo {
                 } else {
                     "the recipient has not handled these"
                 };
-                format!("Due, in the line for its recipient, {place}. Messages under way to it: {under_way}; {reason}.")
+                format!("Due, in the queue of its recipient, {place}. Messages under way to it: {under_way}; {reason}.")
             }
             TimerPlace::Mailbox { under_way } => {
-                format!("Due, and in the mailbox of its recipient, which has not come to it yet. Messages there: {under_way}.")
+                format!("Due, and in the mailbox of its recipient, which has not handled it yet. Messages there: {under_way}.")
             }
-            TimerPlace::Source => "Due: its message is being made at this moment.".to_owned(),
+            TimerPlace::Source => "Due: its message is being produced.".to_owned(),
             TimerPlace::Flight => {
                 "In flight: its message is in the mailbox of its recipient, or is being handled.".to_owned()
             }

@@ -35,7 +35,7 @@ pub struct Metric {
     pub unit: Unit,
     /// Its labels beside `timer`.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// The text for the exporter.
     pub help: &'static str,
 }
 
@@ -94,57 +94,57 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    BUILD_INFO = gauge("actix_timers_build_info", Unit::Count, &["version"], "Always 1; the label tells the version of actix-timers");
+    BUILD_INFO = gauge("actix_timers_build_info", Unit::Count, &["version"], "Always 1; the label is the version of actix-timers");
     TICK = gauge("actix_timers_tick_seconds", Unit::Seconds, &[], "Length of a tick: the resolution of deadlines");
     WHEEL_SIZE = gauge("actix_timers_wheel_size", Unit::Count, &[], "Buckets in one turn of a level");
-    CAPACITY = gauge("actix_timers_capacity", Unit::Count, &[], "Timers that may be pending at a time");
-    HORIZON = gauge("actix_timers_horizon_seconds", Unit::Seconds, &[], "What one turn of the topmost level covers");
+    CAPACITY = gauge("actix_timers_capacity", Unit::Count, &[], "Maximum number of pending timers");
+    HORIZON = gauge("actix_timers_horizon_seconds", Unit::Seconds, &[], "Time covered by one turn of the topmost level");
     PENDING = gauge("actix_timers_pending", Unit::Count, &[], "Timers that have not ended yet");
-    WHEEL_DEPTH = gauge("actix_timers_wheel_depth", Unit::Count, &[], "Levels that exist now");
-    LEVEL_ENTRIES = gauge("actix_timers_level_entries", Unit::Count, &["level"], "Timers on this level");
-    LEVEL_OCCUPIED = gauge("actix_timers_level_buckets_occupied", Unit::Count, &["level"], "Buckets of this level that are not empty");
+    WHEEL_DEPTH = gauge("actix_timers_wheel_depth", Unit::Count, &[], "Number of levels");
+    LEVEL_ENTRIES = gauge("actix_timers_level_entries", Unit::Count, &["level"], "Timers in buckets of this level");
+    LEVEL_OCCUPIED = gauge("actix_timers_level_buckets_occupied", Unit::Count, &["level"], "Non-empty buckets of this level");
     LEVEL_BUCKETS = gauge("actix_timers_level_buckets", Unit::Count, &["level"], "Buckets in one turn of this level");
     LEVEL_FULLEST = gauge("actix_timers_level_bucket_entries_max", Unit::Count, &["level"], "Timers in the fullest bucket of this level");
     DELAY_QUEUE = gauge("actix_timers_delay_queue_length", Unit::Count, &[], "Buckets that wait for their expiration");
     NEXT_EXPIRATION = gauge("actix_timers_next_expiration_seconds", Unit::Seconds, &[], "Time until the next bucket expires; 0 if it is overdue, or if there is none");
-    OLDEST_OVERDUE = gauge("actix_timers_oldest_overdue_seconds", Unit::Seconds, &[], "Time since the expiration of the first bucket that is overdue; 0 if none is");
-    OLDEST_WAITING = gauge("actix_timers_oldest_waiting_seconds", Unit::Seconds, &[], "Time for which a message that is due has waited for its recipient to take it; 0 if none does");
+    OLDEST_OVERDUE = gauge("actix_timers_oldest_overdue_seconds", Unit::Seconds, &[], "Time since the first overdue bucket should have expired; 0 if none is overdue");
+    OLDEST_WAITING = gauge("actix_timers_oldest_waiting_seconds", Unit::Seconds, &[], "Time that the oldest due message has waited for its recipient; 0 if none waits");
     SCHEDULED = counter("actix_timers_scheduled_total", &[], "Timers accepted");
-    RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Deadlines moved");
-    CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, those included that ended with their actor");
+    RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Timers moved to another deadline");
+    CANCELLED = counter("actix_timers_cancelled_total", &[], "Timers cancelled, including timers that ended with their actor");
     REJECTED = counter("actix_timers_rejected_total", &["reason"], "Requests refused: capacity, stopped, duplicate_id, or invalid (a period of zero, or never due)");
     DELIVERED = counter("actix_timers_delivered_total", &[], "Messages handed over");
     DEAD_LETTERS = counter("actix_timers_dead_letters_total", &["reason"], "Messages that could not be handed over");
-    RETURNED = counter("actix_timers_returned_total", &[], "Timers given back by a drain");
-    RETRIES = counter("actix_timers_retries_total", &[], "Times a recipient was tried again whose mailbox had been full");
-    CASCADES = counter("actix_timers_cascades_total", &["from_level"], "Buckets of this level spread over the level below");
+    RETURNED = counter("actix_timers_returned_total", &[], "Timers returned by a drain");
+    RETRIES = counter("actix_timers_retries_total", &[], "Retries of a recipient whose mailbox had been full");
+    CASCADES = counter("actix_timers_cascades_total", &["from_level"], "Buckets of this level whose timers moved to the level below");
     CASCADED = counter("actix_timers_cascaded_entries_total", &["from_level"], "Timers moved from this level to the level below");
-    WAKEUPS = counter("actix_timers_wakeups_total", &["reason"], "Times the driver ran: its alarm rang, it was called, or it was late and the watch stood in");
+    WAKEUPS = counter("actix_timers_wakeups_total", &["reason"], "Runs of the driver, by cause: its alarm, a call, or the watchdog in place of a late driver");
     ADVANCES = counter("actix_timers_advances_total", &[], "Turns of the driver");
     DELIVERY_LAG = seconds("actix_timers_delivery_lag_seconds", LAG_BUCKETS, "Time from the deadline of a message to its delivery");
-    SCHEDULE_DELAY = seconds("actix_timers_schedule_delay_seconds", SCHEDULE_DELAY_BUCKETS, "Delays asked for");
+    SCHEDULE_DELAY = seconds("actix_timers_schedule_delay_seconds", SCHEDULE_DELAY_BUCKETS, "Requested delays");
     ADVANCE_DURATION = seconds("actix_timers_advance_duration_seconds", DURATION_BUCKETS, "Time spent in one turn of the driver");
 
     STORE_PENDING = gauge("actix_timers_store_pending", Unit::Count, &[], "Durable timers on disk that have not ended").durable();
-    STORE_LOADED = gauge("actix_timers_store_loaded", Unit::Count, &[], "Durable timers in memory: those due soon, and those being delivered").durable();
-    STORE_LOADED_AHEAD = gauge("actix_timers_store_loaded_ahead_seconds", Unit::Seconds, &[], "How far ahead of now durable timers are in memory; 0 if loading is behind").durable();
-    STORE_IN_FLIGHT = gauge("actix_timers_store_in_flight", Unit::Count, &[], "Deliveries of durable timers that have begun and not ended").durable();
-    STORE_PARKED = gauge("actix_timers_store_parked", Unit::Count, &[], "Durable timers set aside, since this build knows no route or decoder for them").durable();
-    STORE_DEAD_LETTERS = gauge("actix_timers_store_dead_letters", Unit::Count, &[], "Dead letters kept in the store").durable();
-    STORE_INTERRUPTED = gauge("actix_timers_store_interrupted", Unit::Count, &[], "Deliveries that had begun when the last process ended: they came again, with the next attempt number").durable();
-    STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "How long the oldest request that is not on disk yet has been waiting; 0 if none is").durable();
-    STORE_OVERDUE = gauge("actix_timers_store_overdue_seconds", Unit::Seconds, &[], "How long the first durable timer that is due and has not ended has been due; 0 if none is due").durable();
-    STORE_FAILED = gauge("actix_timers_store_failed", Unit::Count, &[], "1 if the store has failed and acknowledges nothing any more, else 0").durable();
-    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "What the store could not do: commit, load, read, decode, lease or back_up").durable();
+    STORE_LOADED = gauge("actix_timers_store_loaded", Unit::Count, &[], "Durable timers in memory: due soon, or being delivered").durable();
+    STORE_LOADED_AHEAD = gauge("actix_timers_store_loaded_ahead_seconds", Unit::Seconds, &[], "Time from now up to which all durable timers are in memory; 0 if loading is behind").durable();
+    STORE_IN_FLIGHT = gauge("actix_timers_store_in_flight", Unit::Count, &[], "Deliveries of durable timers under way").durable();
+    STORE_PARKED = gauge("actix_timers_store_parked", Unit::Count, &[], "Durable timers set aside because this build knows no route or decoder for them").durable();
+    STORE_DEAD_LETTERS = gauge("actix_timers_store_dead_letters", Unit::Count, &[], "Dead letters in the store").durable();
+    STORE_INTERRUPTED = gauge("actix_timers_store_interrupted", Unit::Count, &[], "Deliveries that had begun when the last process ended and were repeated with the next attempt number").durable();
+    STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "Time that the oldest request not yet on disk has waited; 0 if none waits").durable();
+    STORE_OVERDUE = gauge("actix_timers_store_overdue_seconds", Unit::Seconds, &[], "Time since the oldest unfinished durable timer fell due; 0 if none is due").durable();
+    STORE_FAILED = gauge("actix_timers_store_failed", Unit::Count, &[], "1 if the store has failed and acknowledges no more requests, else 0").durable();
+    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "Failed operations of the store: commit, load, read, decode, lease or back_up").durable();
     RECOVERED = counter("actix_timers_recovered_total", &[], "Durable timers that were overdue or being delivered when the process started, and have been loaded").durable();
-    DUPLICATES_SUPPRESSED = counter("actix_timers_duplicates_suppressed_total", &[], "Requests answered with the id of the timer that has their key already").durable();
-    DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged: they are on disk").durable();
+    DUPLICATES_SUPPRESSED = counter("actix_timers_duplicates_suppressed_total", &[], "Requests answered with the id of the timer that already has their key").durable();
+    DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged, which are on disk").durable();
     DURABLE_RESCHEDULED = counter("actix_timers_durable_rescheduled_total", &[], "Durable timers moved to another due time on request").durable();
-    DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, those included that another one with their key has replaced").durable();
+    DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, including timers replaced by another one with their key").durable();
     DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, dead_letter, undelivered or parked").durable();
-    STORE_WRITE = seconds("actix_timers_store_write_seconds", WRITE_BUCKETS, "Time of one commit, until it is on disk").durable();
+    STORE_WRITE = seconds("actix_timers_store_write_seconds", WRITE_BUCKETS, "Duration of one commit, until it is on disk").durable();
     STORE_GROUP = sizes("actix_timers_store_group_requests", GROUP_BUCKETS, "Requests written in one commit").durable();
-    DURABLE_LAG = seconds("actix_timers_durable_lag_seconds", DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, the note of it on disk included").durable();
+    DURABLE_LAG = seconds("actix_timers_durable_lag_seconds", DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, including the claim on disk").durable();
 }
 
 /// The buckets of all histograms, by name: to be given to the exporter, which would otherwise make summaries of them.

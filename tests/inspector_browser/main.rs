@@ -113,7 +113,7 @@ fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
     let accepted = "Number(document.querySelector('#accounts dd').textContent.replaceAll(',', ''))";
     let before = page.value(accepted);
     page.wait_for("the accounts go on", &format!("{accepted} > {before}"));
-    assert_eq!(page.text("#balance"), "They balance: every timer is accounted for.");
+    assert_eq!(page.text("#balance"), "All timers are accounted for.");
     assert_eq!(page.text("#state"), "running");
     page.picture("desktop-light");
 
@@ -143,7 +143,7 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     page.wait_for("the focus in the search", "document.activeElement.id === 'query'");
     page.keys("order 77");
     page.keys(ENTER);
-    page.wait_for("the one timer", "document.querySelector('#found').textContent === 'Found 1. These are all.'");
+    page.wait_for("the one timer", "document.querySelector('#found').textContent === 'Found 1. Search complete.'");
     assert_eq!(page.text("#rows td:nth-child(4)"), "order 77");
     page.run("document.querySelector('#rows tr').focus()");
     page.keys(ENTER);
@@ -173,7 +173,7 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
 
     page.run("document.querySelector('#query').value = ''; document.querySelector('#by-state').value = 'due'");
     page.click("#search button");
-    page.wait_for("nothing", "document.querySelector('#rows').textContent === 'No pending timer fits.'");
+    page.wait_for("nothing", "document.querySelector('#rows').textContent === 'No pending timer matches.'");
     assert_eq!(timers.inspect().accounts.pending, 301);
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
@@ -251,7 +251,7 @@ fn a_timer_is_cancelled_where_that_is_switched_on() {
     page.click("#rows tr");
     page.wait_for("the button", "document.querySelector('#cancel')");
     page.click("#cancel");
-    assert_eq!(page.text("#cancel"), "Really cancel it");
+    assert_eq!(page.text("#cancel"), "Confirm cancel");
     assert_eq!(timers.inspect().accounts.cancelled, 0, "not at the first click");
     page.click("#cancel");
     page.wait_for("the outcome", "document.querySelector('#outcome').textContent");

@@ -258,7 +258,7 @@ fn tell(timer: &str, warning: Warning) {
         }
         Warning::Late { late, hand: Hand::Watch, suppressed } => {
             let late_seconds = late.as_secs_f64();
-            warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is missing, the watch stands in");
+            warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is blocked, the watchdog runs instead");
         }
         Warning::Stepped { seconds, suppressed } => {
             warn!(target: "actix_timers", timer, step_seconds = seconds, suppressed, "the wall clock was stepped");

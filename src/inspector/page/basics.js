@@ -63,7 +63,7 @@ function typedSeconds(text) {
   if (trimmed === "") return "";
   if (/^\d+(\.\d+)?$/.test(trimmed)) return trimmed;
   const parts = [...trimmed.matchAll(/(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*/g)];
-  if (parts.map(part => part[0]).join("") !== trimmed) throw new Error(`“${text}” is no time: write 90, 45s or 1h 30m`);
+  if (parts.map(part => part[0]).join("") !== trimmed) throw new Error(`“${text}” is not a duration: write 90, 45s or 1h 30m`);
   return String(parts.reduce((sum, [, number, unit]) => sum + number * units[unit], 0));
 }
 

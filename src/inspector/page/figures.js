@@ -18,10 +18,10 @@ const figures = {
     const entries = [
       ["pending", count(wheel.pending)],
       ["in the wheel", count(wheel.in_wheel)],
-      ["due, not ended yet", count(wheel.due)],
-      [overdue ? "the timer actor is late by" : "next expiration in", this.next(wheel, overdue)],
+      ["due, not ended", count(wheel.due)],
+      [overdue ? "driver late by" : "next expiration in", this.next(wheel, overdue)],
       ["buckets queued", count(wheel.queued_buckets)],
-      ["of the capacity", used > 0 && used < 0.001 ? "< 0.1 %" : `${(used * 100).toFixed(1)} %`],
+      ["capacity used", used > 0 && used < 0.001 ? "< 0.1 %" : `${(used * 100).toFixed(1)} %`],
     ];
     byId("figures").replaceChildren(...entries.map(([name, value]) => {
       const box = make("div");
@@ -81,6 +81,6 @@ const figures = {
       ["rescheduled", count(accounts.rescheduled)], ["refused", count(accounts.refused_capacity + accounts.refused_closed)],
     ]);
     const balance = accounts.accepted === accounts.delivered + accounts.cancelled + lost + accounts.returned + accounts.pending;
-    say(byId("balance"), balance ? "They balance: every timer is accounted for." : "They do not balance.");
+    say(byId("balance"), balance ? "All timers are accounted for." : "The counters do not add up.");
   },
 };

@@ -11,7 +11,7 @@ async function guarded(task) {
     await task();
     byId("trouble").hidden = true;
   } catch (error) {
-    byId("trouble").textContent = error.status || error.message.includes("“") ? error.message : "The server does not answer. The page goes on trying.";
+    byId("trouble").textContent = error.status || error.message.includes("“") ? error.message : "The server does not respond. The page keeps trying.";
     byId("trouble").hidden = false;
   }
 }
@@ -51,7 +51,7 @@ function animate() {
 function pause() {
   paused = !paused;
   byId("pause").setAttribute("aria-pressed", String(paused));
-  byId("pause").textContent = paused ? "Go on" : "Pause";
+  byId("pause").textContent = paused ? "Resume" : "Pause";
   if (!paused) look();
 }
 

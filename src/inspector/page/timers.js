@@ -27,7 +27,7 @@ const timers = {
     if (run !== this.run) return;
     this.found = this.dated(answer.timers);
     this.show();
-    const some = view.kind === "next" ? "Of crowded buckets only the first timers are looked at." : "The bucket has more timers; these went in first.";
+    const some = view.kind === "next" ? "Only the first timers of crowded buckets are listed." : "The bucket has more timers; these are the oldest.";
     this.say(answer.sampled ? some : "");
   },
 
@@ -40,7 +40,7 @@ const timers = {
   showNext() {
     this.run++;
     this.view = { kind: "next" };
-    this.title("Next to be due");
+    this.title("Next due");
     this.say("");
     byId("progress").hidden = byId("more").hidden = true;
     return this.load();
@@ -84,13 +84,13 @@ const timers = {
       this.cursor = part.next;
       this.found.push(...this.dated(part.timers));
       byId("progress").value = part.of ? part.looked_at / part.of : 1;
-      this.say(`Found ${count(this.found.length)}; looking at the rest.`);
+      this.say(`Found ${count(this.found.length)}; searching.`);
     } while (this.cursor !== null && found < most);
     byId("progress").hidden = true;
     byId("more").hidden = this.cursor === null;
     this.found.sort((one, other) => one.dueAt - other.dueAt);
     this.show();
-    const all = this.cursor === null ? "These are all." : `Looked at ${Math.round(part.looked_at / part.of * 100)} % so far.`;
+    const all = this.cursor === null ? "Search complete." : `Searched ${Math.round(part.looked_at / part.of * 100)} % so far.`;
     this.say(`Found ${count(this.found.length)}. ${all}`);
   },
 
@@ -100,7 +100,7 @@ const timers = {
     const rows = this.found.map(row => this.row(row));
     if (!rows.length) {
       const row = make("tr", "", { role: "row" });
-      const nothing = this.view.kind === "search" ? "No pending timer fits." : "No timer is waiting here.";
+      const nothing = this.view.kind === "search" ? "No pending timer matches." : "No timer waits here.";
       row.append(make("td", nothing, { colspan: 6, role: "cell", class: "none" }));
       rows.push(row);
     }
@@ -115,7 +115,7 @@ const timers = {
     const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "aria-selected": String(this.open === timer.id) });
     const repeats = timer.repeats ? " ↻" : "";
     const cells = [
-      ["Due in", "", ""], ["Where it is", placeOf(timer), timer.why], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
+      ["Due in", "", ""], ["Location", placeOf(timer), timer.why], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
       ["Key", timer.key ?? "–", timer.key ?? ""], ["Group", timer.group ?? "–", timer.group ?? ""],
       ["Actor", timer.actor_type ? shortType(timer.actor_type) : timer.actor ?? "–", `${timer.actor_type ?? ""} ${timer.actor ?? ""}`.trim()],
     ];
@@ -176,7 +176,7 @@ const timers = {
   addActions(timer) {
     if (byId("actions").childElementCount) return;
     if (timer.actor) {
-      const all = make("button", "All of this actor", { type: "button" });
+      const all = make("button", "All timers of this actor", { type: "button" });
       all.addEventListener("click", () => guarded(() => { byId("by").value = "actor"; byId("query").value = timer.actor; return this.search(); }));
       byId("actions").append(all);
     }
@@ -185,7 +185,7 @@ const timers = {
     cancel.addEventListener("click", () => {
       if (!cancel.classList.contains("sure")) {
         cancel.classList.add("sure");
-        cancel.textContent = "Really cancel it";
+        cancel.textContent = "Confirm cancel";
         return;
       }
       cancel.disabled = true;
@@ -196,7 +196,7 @@ const timers = {
   },
 
   async cancel(id) {
-    const said = { cancelled: "Cancelled: its handler will not run.", in_progress: "Too late: its message is being handed over.", already_delivered: "Too late: its message was delivered." };
+    const said = { cancelled: "Cancelled: its handler will not run.", in_progress: "Too late: its message is being delivered.", already_delivered: "Too late: its message was delivered." };
     let outcome;
     try {
       outcome = (await ask(`timers/${id}`, {}, { method: "DELETE", headers: { "X-Actix-Timers": "cancel" } })).outcome;
@@ -244,9 +244,9 @@ function placeOf({ place, state }) {
   switch (place.kind) {
     case "wheel": return `level ${place.level}`;
     case "inbox": return `in the inbox, ${queue()}`;
-    case "line": return `in line, ${queue()}${place.mailbox_full ? ", mailbox full" : ""}`;
+    case "line": return `queued for recipient, ${queue()}${place.mailbox_full ? ", mailbox full" : ""}`;
     case "mailbox": return "in the mailbox";
-    case "source": return "being made";
+    case "source": return "producing its message";
     case "flight": return "in flight";
     case "handler": return "after its handler";
     default: return state;
@@ -262,9 +262,9 @@ function facts(timer) {
   }
   if (place.length !== undefined) entries.push(["queue", `${count(place.length)} long`]);
   if (place.under_way !== undefined) entries.push(["under way", count(place.under_way)]);
-  if (place.escorted) entries.push(["way", "through the mailbox"]);
-  const at = timer.wall_seconds === null ? "" : Math.abs(timer.wall_seconds) < 8.64e12 ? `, set to ${new Date(timer.wall_seconds * 1000).toISOString()}` : ", set to the end of time";
-  const repeats = timer.period_seconds === null ? "by a calendar" : `every ${span(timer.period_seconds)}`;
+  if (place.escorted) entries.push(["delivery", "through the mailbox"]);
+  const at = timer.wall_seconds === null ? "" : Math.abs(timer.wall_seconds) < 8.64e12 ? `, set to ${new Date(timer.wall_seconds * 1000).toISOString()}` : ", beyond the calendar";
+  const repeats = timer.period_seconds === null ? "by calendar" : `every ${span(timer.period_seconds)}`;
   entries.push(["clock", timer.clock + at], ["repeats", timer.repeats ? repeats : "no"], ["message", timer.message_type]);
   entries.push(["key", timer.key ?? "–"], ["group", timer.group ?? "–"], ["actor", [timer.actor_type, timer.actor].filter(Boolean).join(" ") || "–"]);
   entries.push(["id", timers.cancelAllowed ? timer.id : `${timer.id}…`], ["timer actor", timer.timer]);
