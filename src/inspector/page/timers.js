@@ -27,7 +27,7 @@ const timers = {
     if (run !== this.run) return;
     this.found = this.dated(answer.timers);
     this.show();
-    const some = view.kind === "next" ? "Only the first timers of crowded buckets are listed." : "The bucket has more timers; these are the oldest.";
+    const some = view.kind === "next" ? "Only the first timers of crowded buckets are listed." : "The bucket has more timers; these were inserted first.";
     this.say(answer.sampled ? some : "");
   },
 
