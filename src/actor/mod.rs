@@ -1,26 +1,17 @@
-//! Actors and their timers: the only place that knows actix.
+//! The public API: actors and their timers. The only layer that knows actix.
 //!
-//! # The journey of one message
+//! `docs/internals/architecture.md` follows one message through the code. In reading order:
 //!
-//! 1. An actor calls [`ctx.schedule_after`](TimerContext::schedule_after) (`context`). The `registry` knows the timer
-//!    actor of the arbiter, `service/places` which owner this context is. `service/requests` fixes the deadline, stores
-//!    the message in a typed lane (`service/lanes`), gives the [engine](crate::engine) a timer for it and returns the
-//!    [`TimerId`] (`id`). A message for another actor takes the same way with a [`Target`] (`target`), as a request to
-//!    the [`TimerActor`] (`messages`, `periodic`, `cron`, `batch`, `intake`) or directly (`timers`).
-//! 2. The engine picks level and bucket. Only if the deadline is earlier than what the driver sleeps for is it woken.
-//! 3. The alarm rings (`service/driver`, on a `clock`, which sets an `alarm`). One bounded turn takes what is due out of the engine.
-//! 4. A message for a recipient is sent; one of the actor's own is shown to its `service/inbox`, which runs the handler.
-//!    The books are closed on the timer, its lateness is recorded.
-//! 5. If the thread of the arbiter is kept busy, by a handler that blocks or by a mailbox that never gets empty, none of
-//!    that happens there. Then the `service/watch`, a thread of its own, takes the driver's turn, and has messages that
-//!    are stuck in an inbox sent through the mailbox (`service/escort`), where the actor cannot miss them.
-//!
-//! Around that: `options` is what can be wanted of a timer besides its time, `selection` is about many timers at a time
-//! (those of an actor, `actor_id`, or of a `filter`), `guard` cancels when it is dropped, `builder` sets a timer actor up, from a `config` if need be,
-//! `service/directory` finds the one an id belongs to, `view` is what can be seen from outside, `place` says where a timer is and why, `dead_letter` what is told
-//! of messages that were lost, `error` what can be answered. `request_time` notes when a
-//! request was made. `manual_clock`, `settling` and `testing` are for tests in
-//! virtual time.
+//! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter; `timers` for any
+//!    [`Target`] (`target`) from any thread; `timer_actor` with its requests (`messages`, `periodic`, `cron`, `batch`, `intake`).
+//!    `request_time` records the creation of a request.
+//! 2. Options and repetitions: `options`, `every`, `source`.
+//! 3. Results: `id` (with the keys of `secret`), `guard`, `error`, `dead_letter`.
+//! 4. Recipients: `mailbox_policy`, `tracked`.
+//! 5. Many timers: `selection`, `filter`, `actor_id`. `view` and `place` describe a timer.
+//! 6. Setup and end: `builder`, `config` (with `duration_text`), `drain`, `scrape`.
+//! 7. Time: `clock` and its `alarm`; `manual_clock`, `settling` and `testing` for virtual time.
+//! 8. `service`: the implementation. `trace`: spans, events and warnings.
 
 mod actor_id;
 mod alarm;
