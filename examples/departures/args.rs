@@ -11,15 +11,15 @@ Replays a month of departures: each flight's boarding call, its cancellation and
 Usage: departures [--input FILE] [--speed N] [--store DIR] [--metrics ADDR]
 
   --input FILE     flights as CSV: scheduled,departed,carrier,flight,origin,destination
-                   (New York in July 2013 unless said otherwise)
+                   (default: New York in July 2013)
   --speed N        N times as fast as real time, 0.001 to 1000000000
-                   (without this option: virtual time, as fast as possible)
-  --store DIR      durably, in this directory: however often the replay is killed, the same command carries on
+                   (default: virtual time, as fast as possible)
+  --store DIR      use durable timers in this directory: however often the replay is killed, the same command continues
                    (needs the feature durable)
   --metrics ADDR   serve Prometheus metrics at http://ADDR/metrics while the replay runs, for example 127.0.0.1:9102
   --help           show this
 
-Exit code: 0 if every message came once and at its time, 1 if not, 2 if the options, the input or DIR are wrong.
+Exit code: 0 if every message arrived once and on time, 1 if not, 2 if the options, the input or DIR are invalid.
 ";
 
 const JULY_2013: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/nyc-departures-2013-07.csv");

@@ -26,14 +26,14 @@ pub(crate) fn help() -> String {
     let incident = |incident: &Incident| format!("  {:<18} {}\n", incident.name(), incident.story());
     format!(
         "\
-An endless load on a timer actor, to be observed.
+Runs an endless load on a timer actor, with metrics.
 
 Usage: observe [ADDRESS] [--incident NAME] [--store DIR]
 
-  ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics ({ADDRESS} unless said otherwise;
-                     0.0.0.0:9464 to be reached from other machines and containers)
-  --incident NAME    a minute of calm, then six of one of those below, again and again
-  --store DIR        durable timers, too, kept in this directory; those of an earlier run go on (needs the feature durable)
+  ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics (default {ADDRESS};
+                     use 0.0.0.0:9464 for other machines and containers)
+  --incident NAME    alternate a minute of normal load with six minutes of an incident
+  --store DIR        add durable timers, stored in this directory; timers of an earlier run continue (needs the feature durable)
   --help             show this
 
 Incidents:

@@ -70,13 +70,13 @@ impl Incident {
 
     pub(crate) const fn story(self) -> &'static str {
         match self {
-            Self::StuckRecipient => "two actors take no messages: those for one wait, those for the other are dropped",
-            Self::StoppedRecipient => "actors end before their messages come",
-            Self::BlockedThread => "a handler blocks the thread of the timer actor, half of the time",
-            Self::Burst => "very many timers fall due at one moment",
-            Self::Overload => "more timers than there is room for",
+            Self::StuckRecipient => "two actors take no messages: one recipient's wait, the other's are dropped",
+            Self::StoppedRecipient => "actors end before their messages are due",
+            Self::BlockedThread => "a handler blocks the thread of the timer actor half of the time",
+            Self::Burst => "many timers fall due at one moment",
+            Self::Overload => "more timers than the capacity",
             #[cfg(feature = "durable")]
-            Self::WrongAddress => "letters that nobody can deliver become dead ones (needs --store)",
+            Self::WrongAddress => "undeliverable durable messages become dead letters (needs --store)",
         }
     }
 

@@ -246,11 +246,11 @@ pub const LONGEST_KEY: usize = 1024;
 #[non_exhaustive]
 pub enum StoreError {
     /// Nothing of the group was kept, and the store goes on. A full disk, for one.
-    #[error("the store cannot write ({0}): nothing of the request was kept; free space or mend the cause, and retry")]
+    #[error("the store cannot write ({0}): nothing of the request was kept; free space or fix the cause, and retry")]
     Refused(#[source] std::io::Error),
     /// It is not known what of the group was kept, and the store takes nothing any more: an fsync failed.
     #[error(
-        "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is mended"
+        "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
     )]
     Failed(#[source] std::io::Error),
     /// Another owner has the shard.
