@@ -288,9 +288,9 @@ impl Run {
         match self.rng.below(8) {
             0 => {
                 let reason = Ending::DeadLettered(DeadLetterReason::SourcePanicked);
-                assert_eq!(self.engine.fail(timer.key, reason), Some(timer.sequence));
+                assert_eq!(self.engine.finish(timer.key, reason), Some(timer.sequence));
                 self.book.end(timer.key, reason);
-                assert_eq!(self.engine.fail(timer.key, reason), None);
+                assert_eq!(self.engine.finish(timer.key, reason), None);
             }
             1 => self.break_off(timer),
             2 if timer.owner.is_none() => {
@@ -299,7 +299,7 @@ impl Run {
                 self.book.timers[at].is_making = false;
                 assert!(self.engine.is_posted(timer.key));
             }
-            3 if timer.owner.is_none() => self.depart_repetition(timer),
+            3 if timer.owner.is_none() => self.send_repetition(timer),
             4 => self.set_off(timer),
             _ => self.repeat(timer),
         }
@@ -326,23 +326,23 @@ impl Run {
     }
 
     /// A repetition is sent in a way that may be refused: it counts as delivered, and the next as accepted, until it was.
-    fn depart_repetition(&mut self, timer: Known) {
+    fn send_repetition(&mut self, timer: Known) {
         let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
         let now = at(self.now);
         let next = self.engine.recurrence(timer.key).unwrap().after_this(now, false);
         self.engine.plan(timer.key, next);
         let before = self.engine.accounts();
-        assert!(self.engine.depart_repetition(timer.key));
+        assert!(self.engine.begin_send(timer.key));
         let after = self.engine.accounts();
         assert!(after.balance());
         let is_last = left == 1 || is_stopped;
         assert_eq!((after.delivered, after.pending), (before.delivered + 1, before.pending - u64::from(is_last)));
-        assert!(!self.engine.depart_repetition(timer.key), "once for each repetition");
+        assert!(!self.engine.begin_send(timer.key), "once for each repetition");
         let is_cancelled = self.stop_in_flight(timer.key);
         let position = self.book.position(timer.key).unwrap();
         match self.rng.below(3) {
             0 => {
-                let arrived = self.engine.arrive_repetition(timer.key, now);
+                let arrived = self.engine.commit_send(timer.key, now);
                 if is_last || is_cancelled {
                     assert_eq!(arrived, Repeated::Last(timer.sequence));
                     self.book.end(timer.key, if is_last { Ending::Delivered } else { Ending::Cancelled });
@@ -362,7 +362,7 @@ impl Run {
                 assert_eq!(arrived, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
             }
             1 => {
-                self.engine.turn_back_repetition(timer.key);
+                self.engine.requeue_send(timer.key);
                 let known = &mut self.book.timers[position];
                 known.is_making = false;
                 known.repeats = Some(Repeats { is_stopped: is_stopped || is_cancelled, ..timer.repeats.unwrap() });
@@ -370,12 +370,12 @@ impl Run {
             }
             _ => {
                 let reason = DeadLetterReason::RecipientStopped;
-                assert_eq!(self.engine.refuse_repetition(timer.key, reason), Some(timer.sequence));
+                assert_eq!(self.engine.reject_send(timer.key, reason), Some(timer.sequence));
                 self.book.end(timer.key, Ending::DeadLettered(reason));
             }
         }
-        assert_eq!(self.engine.arrive_repetition(timer.key, now), Repeated::Gone);
-        assert_eq!(self.engine.refuse_repetition(timer.key, DeadLetterReason::MailboxFull), None);
+        assert_eq!(self.engine.commit_send(timer.key, now), Repeated::Gone);
+        assert_eq!(self.engine.reject_send(timer.key, DeadLetterReason::MailboxFull), None);
     }
 
     /// Hands the message of a timer over.
@@ -590,7 +590,7 @@ impl Run {
                 assert!(self.engine.is_posted(key));
                 return;
             }
-            3 if self.book.timers[at].owner.is_none() => return self.depart(key),
+            3 if self.book.timers[at].owner.is_none() => return self.send(key),
             _ => {}
         }
         let delivered = self.rng.below(2) == 0;
@@ -602,25 +602,26 @@ impl Run {
     }
 
     /// A send that may be refused: it counts as delivered until it was.
-    fn depart(&mut self, key: Key) {
+    fn send(&mut self, key: Key) {
         let before = self.engine.accounts();
-        self.engine.depart(key);
+        assert!(self.engine.begin_send(key));
         let after = self.engine.accounts();
         assert!(after.balance());
         assert_eq!((after.pending, after.delivered), (before.pending - 1, before.delivered + 1));
         assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
         match self.rng.below(3) {
             0 => {
-                self.engine.arrive(key);
+                assert!(matches!(self.engine.commit_send(key, at(self.now)), Repeated::Last(_)));
+                assert_eq!(self.engine.commit_send(key, at(self.now)), Repeated::Gone);
                 self.book.end(key, Ending::Delivered);
             }
             1 => {
-                self.engine.turn_back(key);
+                self.engine.requeue_send(key);
                 let at = self.book.position(key).unwrap();
                 self.book.timers[at].state = TimerState::Due;
             }
             _ => {
-                self.engine.refuse(key, DeadLetterReason::RecipientStopped);
+                assert!(self.engine.reject_send(key, DeadLetterReason::RecipientStopped).is_some());
                 self.book.end(key, Ending::DeadLettered(DeadLetterReason::RecipientStopped));
             }
         }
@@ -1083,7 +1084,7 @@ fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
         let plan = |engine: &mut Engine<u8, ()>| {
             let next = engine.recurrence(key).unwrap().after_this(at(10), false);
             engine.plan(key, next);
-            assert!(engine.depart_repetition(key));
+            assert!(engine.begin_send(key));
             let accounts = engine.accounts();
             assert!(accounts.balance());
             (accounts.accepted, accounts.delivered, accounts.pending)
@@ -1092,14 +1093,14 @@ fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
         if is_cancelled {
             assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
         }
-        engine.turn_back_repetition(key);
+        engine.requeue_send(key);
         assert_eq!((engine.accounts().accepted, engine.accounts().pending), (1, 1));
         if is_closed {
             engine.close();
         }
         assert!(engine.begin(key).is_some() && engine.is_making(key));
         assert_eq!(plan(&mut engine), (1, 1, 0));
-        assert_eq!(engine.arrive_repetition(key, at(10)), Repeated::Last(1));
+        assert_eq!(engine.commit_send(key, at(10)), Repeated::Last(1));
         assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
         let accounts = engine.accounts();
         assert_eq!((accounts.accepted, accounts.delivered, accounts.cancelled, accounts.pending), (1, 1, 0, 0));

@@ -341,7 +341,7 @@ where
     M::Result: Send,
 {
     match registry::seat(ctx) {
-        Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, message),
+        Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, None, message),
         Err(no_timers) => Err(no_timers.refuse(message)),
     }
 }

@@ -276,10 +276,7 @@ fn schedule_as<C: Carried>(
     target: Target<C::Message>,
     message: C,
 ) -> Result<TimerId, Box<ScheduleError<C::Message>>> {
-    let answer = match options {
-        None => service.place_for(when, id, target, message),
-        Some(options) => service.place_for_with(when, id, &options, target, message),
-    };
+    let answer = service.place_for(when, id, options.as_deref(), target, message);
     answer.map_err(|refused| Box::new(refused.map(C::unpack)))
 }
 

@@ -240,7 +240,7 @@ where
         M::Result: Send,
     {
         match registry::seat(self.ctx) {
-            Ok((service, owner)) => service.schedule_own_with::<A, M>(when, owner, &self.options, message),
+            Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, Some(&self.options), message),
             Err(no_timers) => Err(no_timers.refuse(message)),
         }
     }
@@ -278,7 +278,7 @@ where
     /// # Errors
     /// As [`schedule_after`](crate::Timers::schedule_after).
     pub fn after(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>> {
-        self.service.schedule_for_with(When::after(delay), None, &self.options, self.target, message)
+        self.service.schedule_for(When::after(delay), None, Some(&self.options), self.target, message)
     }
 
     /// Delivers `message` to the target when the wall clock shows `at`; at once if that is past.
@@ -286,7 +286,7 @@ where
     /// # Errors
     /// As [`schedule_after`](crate::Timers::schedule_after).
     pub fn at(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>> {
-        self.service.schedule_for_with(When::At(at.into()), None, &self.options, self.target, message)
+        self.service.schedule_for(When::At(at.into()), None, Some(&self.options), self.target, message)
     }
 
     /// Delivers messages to the target at a fixed rate. Jitter moves the whole grid, slack is for each repetition.

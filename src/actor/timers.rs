@@ -83,7 +83,7 @@ impl Timers {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.service.schedule_for(When::after(delay), None, target.into(), message)
+        self.service.schedule_for(When::after(delay), None, None, target.into(), message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -100,7 +100,7 @@ impl Timers {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.service.schedule_for(When::At(at.into()), None, target.into(), message)
+        self.service.schedule_for(When::At(at.into()), None, None, target.into(), message)
     }
 
     /// A timer with options for `target`, to be completed by saying when: `timers.timer(target, options).after(delay, message)`.

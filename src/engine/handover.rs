@@ -1,7 +1,6 @@
-//! Ways to a recipient that take time: lines of messages that are due and not sent yet, messages whose place in a mailbox
-//! is taken by a token, and sends that may be refused.
+//! Ways to a recipient that take time: lines of messages that are due and not sent yet, and messages whose place in a mailbox
+//! is taken by a token.
 
-use super::accounts::{DeadLetterReason, Ending};
 use super::owners::OwnerId;
 use super::scheduler::{Engine, Handover};
 use super::timer::{Mark, Stage, Timer};
@@ -46,32 +45,5 @@ impl<P: Copy, O> Engine<P, O> {
         let timer = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Posted)?;
         timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
         Some(Handover { key, deadline, payload: timer.payload })
-    }
-
-    /// A timer in flight is being handed over, which may be refused. It counts as delivered until
-    /// [`turn_back`](Self::turn_back) or [`refuse`](Self::refuse); [`arrive`](Self::arrive) makes that final.
-    pub fn depart(&mut self, key: Key) {
-        if self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight) {
-            self.accounts.end(Ending::Delivered);
-        }
-    }
-
-    /// A timer that [departed](Self::depart) was accepted.
-    pub fn arrive(&mut self, key: Key) {
-        self.forget(key, Ending::Delivered);
-    }
-
-    /// A timer that [departed](Self::depart) was refused for now: it is as if it had been [posted](Self::post).
-    pub fn turn_back(&mut self, key: Key) {
-        self.accounts.take_back();
-        if let Some(timer) = self.wheel.get_mut(key) {
-            timer.stage = Stage::Posted;
-        }
-    }
-
-    /// A timer that [departed](Self::depart) was refused for good.
-    pub fn refuse(&mut self, key: Key, reason: DeadLetterReason) {
-        self.forget(key, Ending::DeadLettered(reason));
-        self.accounts.bounce(reason);
     }
 }

@@ -13,7 +13,7 @@
 //!    such tables are made of.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
 //!    can be asked, `labelled`, what can be done with timers by their key, group or owner, and `handover`,
-//!    ways to a recipient that take time.
+//!    ways to a recipient that take time, and `sending`, sends that may be refused.
 //!
 //! The life of a timer:
 //!
@@ -44,7 +44,6 @@
 //! ```
 
 mod accounts;
-mod departing;
 mod group;
 mod handover;
 mod key;
@@ -56,6 +55,7 @@ mod queries;
 mod recurrence;
 mod repeating;
 mod scheduler;
+mod sending;
 mod shards;
 mod side_table;
 mod timer;

@@ -135,13 +135,6 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Ends a timer whose message was to be made, without it.
-    pub fn fail(&mut self, key: Key, ending: Ending) -> Option<P> {
-        let under_way = |stage| matches!(stage, Stage::Making | Stage::InFlight);
-        self.wheel.get(key).filter(|timer| under_way(timer.stage))?;
-        self.end(key, ending)
-    }
-
     /// A repetition that counts as delivered came back: it is a dead letter, and its timer, if it is still pending, ends.
     /// To be called once for it.
     pub fn break_off(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {

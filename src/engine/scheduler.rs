@@ -333,11 +333,11 @@ impl<P: Copy, O> Engine<P, O> {
         self.send_off(key)
     }
 
-    /// Ends a timer that was in flight.
-    pub fn finish(&mut self, key: Key, ending: Ending) {
-        if self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight) {
-            self.end(key, ending);
-        }
+    /// Ends a timer in flight, or one whose message was to be produced.
+    pub fn finish(&mut self, key: Key, ending: Ending) -> Option<P> {
+        let under_way = |stage| matches!(stage, Stage::Making | Stage::InFlight);
+        self.wheel.get(key).filter(|timer| under_way(timer.stage))?;
+        self.end(key, ending)
     }
 
     /// A timer that was [finished](Self::finish) as delivered came back: it is a dead letter. To be called once for it.

@@ -1,21 +1,65 @@
-//! How a timer is taken in, under the lock: by the engine, with its message in its lane; or refused, with the message given
-//! back.
+//! Admission: a timer is taken in under the lock, by the engine, with its message in its lane; or rejected, with the message
+//! handed back.
+
+use actix::Message;
 
 use super::Core;
 use super::carried::Carried;
-use super::dispatch::Lined;
-use super::inbox::OwnerCard;
-use super::lanes::{Lanes, Parcel, Payload};
+use super::job::Job;
+use super::lanes::Payload;
 use super::moment::Moment;
-use super::options::Whose;
+use super::once::Once;
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
-use crate::engine::{Engine, OwnerId, Refusal, Refused};
+use crate::actor::target::Target;
+use crate::engine::{KeyScope, OwnerId, Recurrence, Refusal};
 use crate::timing::{Key, Tick};
 
 /// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
 /// have become so full that its cascade has to begin early.
 const LOOK_EVERY: u64 = 4096;
+
+/// A timer to be taken in, apart from its message.
+pub(super) struct NewTimer<'o> {
+    pub(super) moment: Moment,
+    pub(super) recurrence: Option<Recurrence>,
+    pub(super) whose: Whose,
+    /// An id of the caller's.
+    pub(super) id: Option<TimerId>,
+    pub(super) options: Option<&'o TimerOptions>,
+}
+
+/// The owner of a timer, and the scope of its key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Whose {
+    owner: Option<OwnerId>,
+    /// Among which timers its key is unique; nothing if its target had gone before it was named.
+    scope: Option<KeyScope>,
+}
+
+impl Whose {
+    pub(super) const fn own(owner: OwnerId) -> Self {
+        Self { owner: Some(owner), scope: Some(KeyScope::Owner(owner)) }
+    }
+
+    pub(super) const fn owner(self) -> Option<OwnerId> {
+        self.owner
+    }
+
+    pub(super) const fn scope(self) -> Option<KeyScope> {
+        self.scope
+    }
+
+    #[inline(always)]
+    pub(super) fn recipient<M>(target: &Target<M>) -> Self
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+    {
+        let mailbox = target.mailbox();
+        Self { owner: None, scope: (mailbox != 0).then_some(KeyScope::Recipient(mailbox)) }
+    }
+}
 
 /// What others have to be told of once the lock is given up.
 #[derive(Default)]
@@ -26,13 +70,27 @@ pub(super) struct News {
     pub(super) first: Option<Tick>,
 }
 
-/// What was not taken in, and why.
-pub(super) struct Rejected<S> {
-    pub(super) reason: Rejection,
-    pub(super) stored: S,
+/// A timer that was taken in.
+pub(super) struct Admitted {
+    pub(super) key: Key,
+    /// The message of the timer that had its key, to be dropped after unlocking.
+    pub(super) replaced: Option<Payload>,
 }
 
-pub(super) type Admission<S> = Result<Key, Rejected<S>>;
+/// What was not taken in, and why.
+pub(super) struct Rejected<J> {
+    pub(super) reason: Rejection,
+    pub(super) job: J,
+}
+
+impl<C: Carried, D> Rejected<Once<C, D>> {
+    /// What was not taken in is the message alone.
+    pub(super) fn message(self) -> Rejected<C> {
+        Rejected { reason: self.reason, job: self.job.message }
+    }
+}
+
+pub(super) type Admission<J> = Result<Admitted, Rejected<J>>;
 
 pub(super) enum Rejection {
     Duplicate(TimerId),
@@ -40,51 +98,40 @@ pub(super) enum Rejection {
 }
 
 impl Core {
-    /// Takes a timer in with its message.
-    pub(super) fn admit<S: Send + 'static>(
-        &mut self,
-        moment: &Moment,
-        owner: Option<OwnerId>,
-        id: Option<TimerId>,
-        lane: u32,
-        stored: S,
-        news: &mut News,
-    ) -> Admission<S> {
-        self.admit_by(moment, id, lane, stored, news, |engine, payload| {
-            engine.schedule(moment.now, moment.deadline, owner, payload)
-        })
-    }
-
-    /// Takes a timer in with its message, in the way given.
+    /// Takes a timer in with its message and its labels, in the place of the one that had its key. All at once: nobody sees
+    /// both, or neither.
     #[inline(always)]
-    pub(super) fn admit_by<S: Send + 'static>(
-        &mut self,
-        moment: &Moment,
-        id: Option<TimerId>,
-        lane: u32,
-        stored: S,
-        news: &mut News,
-        schedule: impl FnOnce(&mut Engine<Payload, OwnerCard>, Payload) -> Result<Key, Refused<Payload>>,
-    ) -> Admission<S> {
+    pub(super) fn admit<J: Job>(&mut self, timer: &NewTimer<'_>, lane: u32, job: J, news: &mut News) -> Admission<J> {
+        let NewTimer { moment, recurrence, whose, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err(Rejected { reason: Rejection::Duplicate(id), stored });
+            return Err(Rejected { reason: Rejection::Duplicate(id), job });
         }
-        // Whether it is taken in or refused, there is something new to publish.
+        // Whether it is taken in or rejected, there is something new to publish.
         news.look |= self.published.ask_to_publish();
+        let label = options.and_then(|options| whose.scope().zip(options.key.clone()));
+        let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
         let unset = Payload { lane, slot: u32::MAX };
-        let key = match schedule(&mut self.engine, unset) {
-            Ok(key) => key,
-            Err(refused) => return Err(Rejected { reason: Rejection::Refused(refused.refusal), stored }),
+        let scheduled = match old {
+            None => self.engine.schedule(moment.now, moment.deadline, whose.owner(), unset),
+            Some(old) => self.engine.schedule_in_place_of(old, moment.now, moment.deadline, whose.owner(), unset),
         };
-        match self.lanes.put(lane, stored) {
+        let key = match scheduled {
+            Ok(key) => key,
+            Err(refused) => return Err(Rejected { reason: Rejection::Refused(refused.refusal), job }),
+        };
+        match self.lanes.put(lane, job) {
             Ok(payload) => self.engine.set_payload(key, payload),
-            Err(stored) => {
+            Err(job) => {
                 let _ = self.engine.cancel(key);
-                return Err(Rejected { reason: Rejection::Refused(Refusal::Capacity), stored });
+                return Err(Rejected { reason: Rejection::Refused(Refusal::Capacity), job });
             }
+        }
+        if let Some(recurrence) = recurrence {
+            // As many recurrences fit in as timers do.
+            self.engine.set_recurrence(key, *recurrence);
         }
         if let Some(wall) = moment.wall {
             self.engine.set_wall_time(key, wall);
@@ -92,37 +139,17 @@ impl Core {
         if let Some(name) = name {
             self.engine.set_name(key, name);
         }
+        // A message that is on its way already goes on without the key.
+        let replaced = old.and_then(|old| self.engine.cancel(old).ok());
+        if let Some(options) = options {
+            self.engine.label(key, label, options.group.clone());
+        }
         if self.is_first(moment.deadline) {
             news.first = Some(moment.deadline);
         }
         news.look |= news.first.is_some()
             || self.engine.accounts().accepted.is_multiple_of(LOOK_EVERY)
             || (moment.wall.is_some() && self.wall_offset.is_none());
-        Ok(key)
-    }
-}
-
-impl Core {
-    /// Takes a timer in whose message takes its way through a line.
-    pub(super) fn admit_lined<C: Carried>(
-        &mut self,
-        moment: &Moment,
-        options: Option<&TimerOptions>,
-        parcel: Parcel<C>,
-        news: &mut News,
-        replaced: &mut Vec<Payload>,
-    ) -> Admission<Parcel<C>> {
-        let lane = Lanes::of_lines::<C>(&mut self.lanes);
-        let whose = Whose::recipient(&parcel.target);
-        let Parcel { target, message } = parcel;
-        let lined = Lined { target, message, posting: None };
-        let admitted = match options {
-            Some(options) => self.admit_with(moment, whose, options, None, lane, lined, news, replaced),
-            None => self.admit(moment, None, None, lane, lined, news),
-        };
-        admitted.map_err(|rejected| {
-            let Rejected { reason, stored: Lined { target, message, .. } } = rejected;
-            Rejected { reason, stored: Parcel { target, message } }
-        })
+        Ok(Admitted { key, replaced })
     }
 }

@@ -1,7 +1,8 @@
-//! From a line to a recipient: messages to whom a mailbox policy applies, and those under tracked delivery.
+//! From a queue to a recipient: messages to whom a mailbox policy applies, and those under tracked delivery.
 //!
 //! All of it runs while the caller has the [turn](super::turns::Turns), so that no two threads send from one line.
 
+use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,21 +10,21 @@ use actix::prelude::SendError;
 use actix::{Message, Recipient};
 use tokio::task::unconstrained;
 
+use super::admission::News;
 use super::carried::{Carried, try_send};
 use super::errand::{Acknowledgement, Answered, wait_for};
 use super::escort::Hand;
-use super::lanes::{Contents, Guard, Lanes, Payload};
+use super::job::{Committed, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Ticket, Via, Way, produce};
+use super::lanes::{Guard, Lanes, Payload, Route};
 use super::lines::{Line, Posting};
-use super::subscribers::Lost;
+use super::once::Once;
+use super::series::Series;
 use super::{Core, Service};
 use crate::actor::mailbox_policy::MailboxPolicy;
-use crate::actor::target::Target;
 use crate::actor::trace::Delivering;
 use crate::actor::tracked::Tracked;
-use crate::engine::{DeadLetterReason, Ending, Handover};
-use crate::timing::{Key, Tick};
-
-pub(super) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
+use crate::engine::{DeadLetterReason, Ending, Handover, Now, Repeated};
+use crate::timing::Key;
 
 /// Messages that leave one line before others have their turn.
 const FROM_ONE_LINE: usize = 64;
@@ -32,130 +33,137 @@ const FROM_ONE_LINE: usize = 64;
 /// always less than half of all.
 const LOOKED_AT: usize = 2;
 
-/// A message that takes its way through a line.
-pub(crate) struct Lined<M>
-where
-    M: Carried,
-{
-    pub(crate) target: Target<M::Message>,
-    pub(crate) message: M,
-    /// Its token in the mailbox, or its place as the next of its line.
-    pub(crate) posting: Option<Posting>,
+/// A job whose messages take their way through a line.
+pub(super) trait Queueable: Job {
+    fn queued(&self) -> &Queued<MessageOf<Self>>;
+
+    fn queued_mut(&mut self) -> &mut Queued<MessageOf<Self>>;
+
+    /// Stores a message for which there was no room, as the next of its line. Hands it back if that is not possible.
+    fn put_back(
+        core: &mut Core,
+        ticket: Ticket,
+        message: Self::Carried,
+        posting: Posting,
+        deferred: &mut Deferred<Self>,
+    ) -> Result<(), Self::Carried>;
 }
 
-/// What is stored for a timer whose messages take their way through a line.
-pub(super) trait InLine: Send + Sized + 'static {
-    type Message: Message<Result: Send> + Send + 'static;
+impl<C: Carried> Queueable for Once<C, Queued<C::Message>> {
+    fn queued(&self) -> &Queued<C::Message> {
+        &self.to
+    }
 
-    /// What becomes of a message for whose token there is no room, and which is to be dropped then, if not the end of its
-    /// timer.
-    const MISS: Option<Miss>;
+    fn queued_mut(&mut self) -> &mut Queued<C::Message> {
+        &mut self.to
+    }
 
-    fn target(&self) -> Option<&Target<Self::Message>>;
-
-    fn posting(&mut self) -> &mut Option<Posting>;
-
-    /// Ends a timer for whose recipient nobody can stand in line.
-    fn bury<'a>(service: &'a Service, guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a>;
-
-    /// Sends the message itself; see [`Dispatch`].
-    fn send_plain<'a>(
-        service: &'a Arc<Service>,
-        guard: Guard<'a>,
-        mailbox: u64,
-        due: Handover<Payload>,
-        policy: MailboxPolicy,
-    ) -> (Guard<'a>, bool);
+    fn put_back(
+        core: &mut Core,
+        Ticket { due, .. }: Ticket,
+        message: C,
+        posting: Posting,
+        deferred: &mut Deferred<Self>,
+    ) -> Result<(), C> {
+        let Some(Queued { target, .. }) = deferred.rest.take() else { return Err(message) };
+        match core.lanes.put(due.payload.lane, Once { to: Queued { target, posting: Some(posting) }, message }) {
+            Ok(payload) => {
+                core.engine.set_payload(due.key, payload);
+                Ok(())
+            }
+            Err(Once { to, message }) => {
+                deferred.rest = Some(to);
+                Err(message)
+            }
+        }
+    }
 }
 
-/// Drops a message for whose token there is no room, after unlocking.
-pub(super) type Miss = fn(&Service, Guard<'_>, Handover<Payload>);
+impl<C: Carried> Queueable for Series<C, Queued<C::Message>> {
+    fn queued(&self) -> &Queued<C::Message> {
+        &self.to
+    }
 
-/// What can be done with messages in a line; compiled for their type.
+    fn queued_mut(&mut self) -> &mut Queued<C::Message> {
+        &mut self.to
+    }
+
+    fn put_back(
+        core: &mut Core,
+        ticket: Ticket,
+        message: C,
+        posting: Posting,
+        _: &mut Deferred<Self>,
+    ) -> Result<(), C> {
+        let Some(series) = core.lanes.stored_mut::<Self>(ticket.due.payload) else { return Err(message) };
+        series.keep(message);
+        series.to.posting = Some(posting);
+        Ok(())
+    }
+}
+
+/// What can be done with jobs in a line; compiled for their type.
 #[derive(Clone, Copy)]
 pub(crate) struct LineRoute {
     dispatch: Dispatch,
     posting: fn(&mut Lanes, Payload) -> Option<&mut Option<Posting>>,
-    miss: Option<Miss>,
+    lose: Lose,
 }
 
 /// Sends the message that is next in a line, unlocking meanwhile. False if it has to wait.
 type Dispatch = for<'a> fn(&'a Arc<Service>, Guard<'a>, u64) -> (Guard<'a>, bool);
 
-impl LineRoute {
-    pub(super) fn of<S: InLine>() -> Self {
-        Self { dispatch: dispatch::<S>, posting: posting::<S>, miss: S::MISS }
+/// Makes a dead letter of a message under way, unlocking meanwhile.
+type Lose = for<'a> fn(&'a Service, Guard<'a>, Ticket, DeadLetterReason) -> Guard<'a>;
+
+impl Lanes {
+    /// The lane for jobs whose messages may have to wait in the line of their recipient.
+    pub(super) fn queued<J: Queueable>(&mut self) -> u32 {
+        let lane = self.find_or_make::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
+            post: post_in_lines::<J>,
+            mailbox: |lanes, payload| lanes.stored::<J>(payload).map(|job| job.queued().target.mailbox()),
+            line: Some(LineRoute { dispatch: dispatch::<J>, posting: posting::<J>, lose: lose::<J> }),
+        });
+        self.discard_by(lane, discard_in_line::<J>)
     }
 }
 
-fn posting<S: InLine>(lanes: &mut Lanes, payload: Payload) -> Option<&mut Option<Posting>> {
-    lanes.stored_mut::<S>(payload).map(S::posting)
+fn posting<J: Queueable>(lanes: &mut Lanes, payload: Payload) -> Option<&mut Option<Posting>> {
+    lanes.stored_mut::<J>(payload).map(|job| &mut job.queued_mut().posting)
 }
 
-impl<M> InLine for Lined<M>
-where
-    M: Carried,
-{
-    type Message = M::Message;
-
-    const MISS: Option<Miss> = None;
-
-    fn target(&self) -> Option<&Target<M::Message>> {
-        Some(&self.target)
+fn discard_in_line<J: Queueable>(service: &Service, mut core: Guard<'_>, payload: Payload) {
+    let stored = core.lanes.take::<J>(payload);
+    let posting = stored.as_ref().and_then(|stored| stored.queued().posting);
+    let makes_room = posting.is_some_and(|posting| core.lines.withdraw(posting));
+    drop(core);
+    if makes_room {
+        service.ask_to_pump();
     }
-
-    fn posting(&mut self) -> &mut Option<Posting> {
-        &mut self.posting
-    }
-
-    fn bury<'a>(service: &'a Service, guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a> {
-        bury_at_once::<M>(service, guard, due)
-    }
-
-    fn send_plain<'a>(
-        service: &'a Arc<Service>,
-        guard: Guard<'a>,
-        mailbox: u64,
-        due: Handover<Payload>,
-        policy: MailboxPolicy,
-    ) -> (Guard<'a>, bool) {
-        send_plain::<M>(service, guard, mailbox, due, policy)
-    }
+    drop(stored);
 }
 
-/// What is to be dropped, and told, where no lock is held.
-struct Aftermath<T> {
-    lost: Option<Lost>,
-    remains: T,
-}
-
-impl<T> Aftermath<T> {
-    fn see_to(self, service: &Service) {
-        if let Some(lost) = self.lost {
-            service.bury(lost);
-        }
-        service.contain(|| drop(self.remains));
-    }
-}
-
-/// Queues what is due in the lines of its recipients, and lets the lines move.
-pub(super) fn post_in_lines<'a, S: InLine>(
+/// Queues jobs that are due in the lines of their recipients, and lets the lines move.
+fn post_in_lines<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut core: Guard<'a>,
     due: &mut Vec<Handover<Payload>>,
 ) -> Guard<'a> {
-    for handover in due.drain(..) {
-        let Some(target) = core.lanes.stored::<S>(handover.payload).and_then(S::target).cloned() else { continue };
+    for due in due.drain(..) {
+        let Some(target) = core.lanes.stored::<J>(due.payload).map(|job| job.queued().target.clone()) else { continue };
         let mailbox = target.mailbox();
         let is_new = core.lines.get(mailbox).is_none();
         // Without a mailbox there is nobody to stand in line for.
         let queue = if mailbox == 0 { None } else { core.line_for(mailbox, || target.anchor()) };
         match queue {
             Some(queue) => {
-                core.engine.queue_behind(handover.key, queue);
+                core.engine.queue_behind(due.key, queue);
                 core = service.pump(core, mailbox).0;
             }
-            None => core = S::bury(service, core, handover),
+            None => {
+                let ticket = Ticket { due, id: service.id_for_letter(&core, due.key) };
+                core = lose::<J>(service, core, ticket, STOPPED);
+            }
         }
         drop(core);
         service.contain(|| drop(target));
@@ -167,40 +175,40 @@ pub(super) fn post_in_lines<'a, S: InLine>(
     core
 }
 
-fn bury_at_once<'a, M>(service: &'a Service, mut core: Guard<'a>, due: Handover<Payload>) -> Guard<'a>
-where
-    M: Carried,
-{
-    let lined = core.lanes.take::<Lined<M>>(due.payload);
-    let id = service.id_for_letter(&core, due.key);
-    core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
-    drop(core);
-    if let Some(Lined { target, message, .. }) = lined {
-        aftermath(id, due.deadline, STOPPED, Some(message), target).see_to(service);
+/// See [`Lose`]. A mailbox that is full is not closed: a timer that repeats goes on.
+fn lose<'a, J: Queueable>(
+    service: &'a Service,
+    mut guard: Guard<'a>,
+    ticket: Ticket,
+    reason: DeadLetterReason,
+) -> Guard<'a> {
+    let Some(taken) = J::take(&mut guard, ticket.due) else { return guard };
+    let produced;
+    if reason == FULL {
+        (guard, produced) = produce::<J>(service, guard, taken, Via::Mailbox);
+    } else {
+        produced = J::give_up(taken, Ending::DeadLettered(reason));
     }
+    let mut news = News::default();
+    let Committed { message, mut deferred, .. } = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut news);
+    if message.is_some() {
+        guard.engine.bounce(ticket.due.key, reason);
+        deferred.lose(ticket, reason, message);
+    }
+    guard.published.ask_to_publish();
+    drop(guard);
+    service.tell(news);
+    deferred.discard(service);
     service.core()
 }
 
-fn aftermath<M: Carried, T>(
-    id: Option<crate::actor::TimerId>,
-    deadline: Tick,
-    reason: DeadLetterReason,
-    message: Option<M>,
-    remains: T,
-) -> Aftermath<(Option<M>, T)> {
-    match id {
-        Some(id) => Aftermath { lost: Some(Lost::of(id, deadline, reason, message)), remains: (None, remains) },
-        None => Aftermath { lost: None, remains: (message, remains) },
-    }
-}
-
 /// See [`Dispatch`].
-fn dispatch<'a, S: InLine>(service: &'a Arc<Service>, mut guard: Guard<'a>, mailbox: u64) -> (Guard<'a>, bool) {
+fn dispatch<'a, J: Queueable>(service: &'a Arc<Service>, mut guard: Guard<'a>, mailbox: u64) -> (Guard<'a>, bool) {
     let core = &mut *guard;
     let Some(payload) = core.next_in_line(mailbox) else { return (guard, false) };
-    let Some(target) = core.lanes.stored::<S>(payload).and_then(S::target) else { return (guard, false) };
-    let policy = target.policy().unwrap_or(service.settings.mailbox_policy);
-    let is_tracked = target.is_tracked();
+    let Some(queued) = core.lanes.stored::<J>(payload).map(J::queued) else { return (guard, false) };
+    let policy = queued.target.policy().unwrap_or(service.settings.mailbox_policy);
+    let is_tracked = queued.target.is_tracked();
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
     // If no answer is on its way nobody would ever tell that the window is open again.
     if let MailboxPolicy::Wait { window } = policy
@@ -215,118 +223,164 @@ fn dispatch<'a, S: InLine>(service: &'a Arc<Service>, mut guard: Guard<'a>, mail
     };
     let Some(due) = due else { return (guard, false) };
     if is_tracked {
-        send_token::<S>(service, guard, mailbox, due, policy)
+        send_token::<J>(service, guard, mailbox, due, policy)
     } else {
-        S::send_plain(service, guard, mailbox, due, policy)
+        let ticket = Ticket { due, id: service.id_for_letter(&guard, due.key) };
+        send_message::<J>(service, guard, mailbox, ticket, policy)
     }
 }
 
-fn send_plain<'a, M>(
+/// Sends the message itself: as a request if none is under way, otherwise if there is room for it.
+fn send_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: Guard<'a>,
     mailbox: u64,
-    due: Handover<Payload>,
+    ticket: Ticket,
     policy: MailboxPolicy,
-) -> (Guard<'a>, bool)
-where
-    M: Carried,
-{
+) -> (Guard<'a>, bool) {
     let core = &mut *guard;
-    let id = service.id_for_letter(core, due.key);
-    let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
-    let Some(Lined { target, message, .. }) = core.lanes.take::<Lined<M>>(due.payload) else { return (guard, true) };
-    let recipient = match line.take_sender::<M::Message>().or_else(|| target.open()) {
-        Some(recipient) if recipient.connected() => recipient,
-        closed => {
-            core.engine.finish(due.key, Ending::DeadLettered(STOPPED));
-            drop(guard);
-            // The sender that was kept may be the last address.
-            aftermath(id, due.deadline, STOPPED, Some(message), (target, closed)).see_to(service);
-            return (service.core(), true);
-        }
-    };
-    if !line.has_request {
-        line.has_request = true;
-        let position = line.send_plain();
-        core.engine.finish(due.key, Ending::Delivered);
-        drop(guard);
-        let lost = send_request(service, mailbox, position, &due, &recipient, message);
-        let mut guard = service.core();
-        if lost {
-            guard.engine.bounce(due.key, STOPPED);
-        }
-        let spare = guard.keep_sender(mailbox, recipient);
-        drop(guard);
-        let message: Option<M> = None;
-        let id = id.filter(|_| lost);
-        aftermath(id, due.deadline, STOPPED, message, (target, spare)).see_to(service);
-        return (service.core(), true);
+    let Some(taken) = J::take(core, ticket.due) else { return (guard, true) };
+    let posting = Posting { mailbox, number: core.lines.number() };
+    let sender = core.lines.get(mailbox).and_then(Line::take_sender);
+    let way = Way::to(sender.or_else(|| J::target_of(&taken)?.open()));
+    let produced;
+    if !way.is_open {
+        produced = J::give_up(taken, Ending::DeadLettered(STOPPED));
+    } else if J::PRODUCES {
+        core.stay_in_front::<J>(ticket.due, posting);
+        (guard, produced) = produce::<J>(service, guard, taken, Via::Mailbox);
+        guard.leave_front::<J>(ticket.due, posting);
+    } else {
+        produced = J::produce(taken, service, Via::Mailbox);
     }
-    line.send_plain();
-    // The books are closed before the message can be seen.
-    core.engine.depart(due.key);
+    let has_request = guard.lines.get(mailbox).is_some_and(|line| line.has_request);
+    match (way.recipient, J::is_ready(&produced)) {
+        (Some(recipient), Some(now)) if has_request => {
+            try_message::<J>(service, guard, ticket, posting, produced, now, recipient, policy)
+        }
+        (Some(recipient), Some(_)) => {
+            (request_message::<J>(service, guard, ticket, mailbox, produced, recipient), true)
+        }
+        (unused, _) => {
+            let committed = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut News::default());
+            drop(guard);
+            committed.deferred.discard(service);
+            service.drop_contained(unused);
+            (service.core(), true)
+        }
+    }
+}
+
+/// Sends a message as a request, which is always accepted unless the mailbox was closed meanwhile.
+fn request_message<'a, J: Queueable>(
+    service: &'a Arc<Service>,
+    mut guard: Guard<'a>,
+    ticket: Ticket,
+    mailbox: u64,
+    produced: J::Produced,
+    recipient: Recipient<MessageOf<J>>,
+) -> Guard<'a> {
+    let core = &mut *guard;
+    let mut news = News::default();
+    let Committed { message, mut deferred, .. } = J::commit(produced, core, ticket, Via::Mailbox, &mut news);
+    let position = core.lines.get(mailbox).filter(|_| message.is_some()).map_or(0, |line| {
+        line.has_request = true;
+        line.send_plain()
+    });
+    drop(guard);
+    service.tell(news);
+    let is_lost =
+        message.is_some_and(|message| send_request(service, mailbox, position, &ticket.due, &recipient, message));
+    let mut guard = service.core();
+    if is_lost {
+        if let Some(payload) = guard.engine.break_off(ticket.due.key, STOPPED) {
+            service.discard(guard, payload);
+            guard = service.core();
+        }
+        deferred.lose(ticket, STOPPED, None);
+    }
+    let spare = guard.keep_sender(mailbox, recipient);
+    drop(guard);
+    deferred.discard(service);
+    service.drop_contained(spare);
+    service.core()
+}
+
+/// Sends a message if there is room for it. If not, and it is to wait, it stays the next of its line.
+#[expect(clippy::too_many_arguments, reason = "the steps before have found them out")]
+fn try_message<'a, J: Queueable>(
+    service: &'a Arc<Service>,
+    mut guard: Guard<'a>,
+    ticket: Ticket,
+    posting: Posting,
+    produced: J::Produced,
+    now: Now,
+    recipient: Recipient<MessageOf<J>>,
+    policy: MailboxPolicy,
+) -> (Guard<'a>, bool) {
+    let core = &mut *guard;
+    let (due, mailbox) = (ticket.due, posting.mailbox);
+    let (message, mut deferred) = J::send_off(produced, core, ticket);
+    let Some(message) = message else {
+        drop(guard);
+        deferred.discard(service);
+        service.drop_contained(recipient);
+        return (service.core(), true);
+    };
+    core.engine.begin_send(due.key);
+    if let Some(line) = core.lines.get(mailbox) {
+        line.send_plain();
+    }
     drop(guard);
     // If a waker panics the message is in the mailbox all the same.
     let sent = service.contain(|| try_send(&recipient, message)).unwrap_or(Ok(()));
-    let now = service.read_clock();
+    let time = service.read_clock();
     if sent.is_ok() {
         let _ = service.contain(|| service.hand_over(due.key, due.deadline));
     }
+    let mut news = News::default();
     let mut guard = service.core();
     let core = &mut *guard;
-    let (reason, message) = match sent {
-        Ok(()) => {
-            core.engine.arrive(due.key);
-            (None, None)
+    if sent.is_err()
+        && let Some(line) = core.lines.get(mailbox)
+    {
+        line.unsend_plain();
+    }
+    let is_closed = core.lines.is_closed();
+    let mut is_held = false;
+    match sent {
+        Ok(()) => core.commit_send(ticket, now, &mut deferred, &mut news),
+        Err(SendError::Full(message)) if policy != MailboxPolicy::Drop && !is_closed => {
+            match J::put_back(core, ticket, message, posting, &mut deferred) {
+                Ok(()) => {
+                    core.engine.requeue_send(due.key);
+                    core.hold(mailbox, due.key, posting.number, time);
+                    is_held = true;
+                }
+                Err(message) => core.reject_send(ticket, FULL, message, &mut deferred),
+            }
         }
-        Err(SendError::Full(message)) if policy != MailboxPolicy::Drop && !core.lines.is_closed() => {
-            let spare = core.keep_sender(mailbox, recipient);
-            let number = core.lines.number();
-            let posting = Some(Posting { mailbox, number });
-            return match core.lanes.put(due.payload.lane, Lined { target, message, posting }) {
-                Ok(payload) => {
-                    core.engine.set_payload(due.key, payload);
-                    core.engine.turn_back(due.key);
-                    core.hold(mailbox, due.key, number, now);
-                    if let Some(line) = core.lines.get(mailbox) {
-                        line.unsend_plain();
-                    }
-                    drop(guard);
-                    service.contain(|| drop(spare));
-                    (service.core(), false)
-                }
-                Err(Lined { target, message, .. }) => {
-                    let reason = DeadLetterReason::MailboxFull;
-                    core.engine.refuse(due.key, reason);
-                    drop(guard);
-                    aftermath(id, due.deadline, reason, Some(message), (target, spare)).see_to(service);
-                    (service.core(), true)
-                }
-            };
+        Err(SendError::Full(message)) if !is_closed => {
+            core.commit_send(ticket, now, &mut deferred, &mut news);
+            core.engine.bounce(due.key, FULL);
+            deferred.lose(ticket, FULL, Some(message));
         }
         Err(error) => {
-            let reason = match error {
-                SendError::Closed(_) => STOPPED,
-                SendError::Full(_) if core.lines.is_closed() => DeadLetterReason::ServiceStopped,
-                SendError::Full(_) => DeadLetterReason::MailboxFull,
-            };
-            core.engine.refuse(due.key, reason);
-            if let Some(line) = core.lines.get(mailbox) {
-                line.unsend_plain();
-            }
-            (Some(reason), Some(error.into_inner()))
+            let is_full = matches!(error, SendError::Full(_));
+            let reason = if is_full { DeadLetterReason::ServiceStopped } else { STOPPED };
+            core.reject_send(ticket, reason, error.into_inner(), &mut deferred);
         }
-    };
+    }
     let spare = core.keep_sender(mailbox, recipient);
     drop(guard);
-    let id = id.filter(|_| reason.is_some());
-    aftermath(id, due.deadline, reason.unwrap_or(STOPPED), message, (target, spare)).see_to(service);
-    (service.core(), true)
+    service.tell(news);
+    deferred.discard(service);
+    service.drop_contained(spare);
+    (service.core(), !is_held)
 }
 
-/// Sends a message as a request, which is always accepted unless the mailbox was closed meanwhile: true if it was, and the
-/// message is lost.
-pub(super) fn send_request<M>(
+/// Puts a request into the mailbox. True if that was closed meanwhile, and the message is lost.
+fn send_request<M>(
     service: &Arc<Service>,
     mailbox: u64,
     position: u64,
@@ -348,7 +402,7 @@ where
     failed && !recipient.connected()
 }
 
-fn send_token<'a, S: InLine>(
+fn send_token<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: Guard<'a>,
     mailbox: u64,
@@ -357,17 +411,17 @@ fn send_token<'a, S: InLine>(
 ) -> (Guard<'a>, bool) {
     let core = &mut *guard;
     let number = core.lines.number();
-    let Some(stored) = core.lanes.stored_mut::<S>(due.payload) else { return (guard, true) };
-    *stored.posting() = Some(Posting { mailbox, number });
-    let Some(target) = stored.target().cloned() else { return (guard, true) };
+    let Some(queued) = core.lanes.stored_mut::<J>(due.payload).map(J::queued_mut) else { return (guard, true) };
+    queued.posting = Some(Posting { mailbox, number });
+    let target = queued.target.clone();
     let Some(line) = core.lines.get(mailbox) else { return (guard, false) };
     line.send_token(due.key, number);
     core.engine.post(due.key);
     let asks_for_room = policy != MailboxPolicy::Unbounded;
-    let kept = if asks_for_room { line.take_sender::<Tracked<S::Message>>() } else { None };
+    let kept = if asks_for_room { line.take_sender::<Tracked<MessageOf<J>>>() } else { None };
     let recipient = kept.or_else(|| target.open_tracked());
     drop(guard);
-    let token = Tracked::<S::Message>::new(Arc::clone(service), due.key, number);
+    let token = Tracked::<MessageOf<J>>::new(Arc::clone(service), due.key, number);
     let refused = match &recipient {
         Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
         // It is a dead letter when the token is dropped.
@@ -404,6 +458,57 @@ fn send_token<'a, S: InLine>(
 }
 
 impl Core {
+    /// The message of a timer that was sent off is in its mailbox.
+    fn commit_send<J: Job>(&mut self, ticket: Ticket, now: Now, deferred: &mut Deferred<J>, news: &mut News) {
+        match self.engine.commit_send(ticket.due.key, now) {
+            Repeated::Last(payload) => self.keep_rest(payload, deferred),
+            Repeated::Armed(deadline) => self.expect_repetition(deadline, news),
+            Repeated::Gone | Repeated::Between => {}
+        }
+    }
+
+    /// The message of a timer that was sent off is refused for good.
+    fn reject_send<J: Job>(
+        &mut self,
+        ticket: Ticket,
+        reason: DeadLetterReason,
+        message: J::Carried,
+        deferred: &mut Deferred<J>,
+    ) {
+        if let Some(payload) = self.engine.reject_send(ticket.due.key, reason) {
+            self.keep_rest(payload, deferred);
+        }
+        deferred.lose(ticket, reason, Some(message));
+    }
+
+    fn keep_rest<J: Job>(&mut self, payload: Payload, deferred: &mut Deferred<J>) {
+        if let Some(rest) = J::take_rest(self, payload) {
+            deferred.rest = Some(rest);
+        }
+    }
+
+    /// A timer stays the next of its line, and the line stays for it, while its message is produced.
+    fn stay_in_front<J: Queueable>(&mut self, due: Handover<Payload>, posting: Posting) {
+        if let Some(line) = self.lines.get(posting.mailbox) {
+            line.held = Some((due.key, posting.number));
+        }
+        if let Some(job) = self.lanes.stored_mut::<J>(due.payload) {
+            job.queued_mut().posting = Some(posting);
+        }
+    }
+
+    /// The message of a timer that [stayed](Self::stay_in_front) has been produced.
+    fn leave_front<J: Queueable>(&mut self, due: Handover<Payload>, posting: Posting) {
+        if let Some(line) = self.lines.get(posting.mailbox) {
+            line.held.take_if(|held| *held == (due.key, posting.number));
+        }
+        if self.engine.is_making(due.key)
+            && let Some(job) = self.lanes.stored_mut::<J>(due.payload)
+        {
+            job.queued_mut().posting = None;
+        }
+    }
+
     fn line_route(&self, payload: Payload) -> Option<LineRoute> {
         self.lanes.line_route(payload)
     }
@@ -567,30 +672,63 @@ impl Service {
     }
 
     /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
-    pub(crate) fn begin<M: Carried>(
+    pub(crate) fn begin<C: Carried>(
         self: &Arc<Self>,
         key: Key,
         number: u64,
-    ) -> Option<(M, Acknowledgement, Option<Delivering>)> {
+    ) -> Option<(C, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.core();
-        let core = &mut *guard;
-        if core.posting_of(key) != Some(number) {
+        if guard.posting_of(key) != Some(number) {
             return None;
         }
-        let due = core.engine.begin(key)?;
-        if core.engine.is_making(key) {
-            return self.begin_repetition(guard, due, number);
+        let due = guard.engine.begin(key)?;
+        if guard.engine.is_making(key) {
+            self.begin_job::<Series<C, Queued<C::Message>>>(guard, due, number)
+        } else {
+            self.begin_job::<Once<C, Queued<C::Message>>>(guard, due, number)
         }
-        let Lined { target, message, posting } = core.lanes.take::<Lined<M>>(due.payload)?;
-        let mailbox = posting?.mailbox;
+    }
+
+    fn begin_job<J: Queueable>(
+        self: &Arc<Self>,
+        mut guard: Guard<'_>,
+        due: Handover<Payload>,
+        number: u64,
+    ) -> Option<(J::Carried, Acknowledgement, Option<Delivering>)> {
+        let core = &mut *guard;
+        let mailbox = core.lanes.stored_mut::<J>(due.payload)?.queued_mut().posting.take()?.mailbox;
+        let ticket = Ticket { due, id: self.id_for_letter(core, due.key) };
+        let taken = J::take(core, due);
         let was_full = core.lines.pass_token(mailbox, number);
+        // A stored message needs no second look under the lock.
+        let mut sent_off = None;
+        let to_produce = match J::PRODUCES {
+            true => taken,
+            false => {
+                sent_off = taken.map(|taken| J::send_off(J::produce(taken, self, Via::Handler), core, ticket));
+                None
+            }
+        };
         drop(guard);
-        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered: Answered::Token(key) };
-        self.contain(|| drop(target));
-        let delivering = self.contain(|| self.hand_over(due.key, due.deadline));
+        // From here on the token is given back by this, whatever becomes of the message.
+        let answered = Answered::Token(due.key);
+        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered };
         if was_full {
             self.ask_to_pump();
         }
+        if let Some(taken) = to_produce {
+            let produced = J::produce(taken, self, Via::Handler);
+            let mut core = self.core();
+            let (mut message, mut deferred) = J::send_off(produced, &mut core, ticket);
+            if !core.engine.set_off(due.key) {
+                deferred.message = deferred.message.or(message.take());
+            }
+            sent_off = Some((message, deferred));
+        }
+        let (message, deferred) = sent_off?;
+        deferred.discard(self);
+        let message = message?;
+        let delivering = self.contain(|| self.hand_over(due.key, due.deadline));
         Some((message, acknowledgement, delivering))
     }
 
@@ -604,31 +742,9 @@ impl Service {
         let id = self.id_for_letter(core, key);
         let Some(due) = core.engine.begin(key) else { return };
         core.recall(key);
-        let miss = core.line_route(due.payload).and_then(|route| route.miss);
-        if let Some(miss) = miss.filter(|_| reason == DeadLetterReason::MailboxFull) {
-            miss(self, guard, due);
-            self.ask_to_pump();
-            return;
-        }
-        let lane = core.lanes.lane(due.payload.lane).map(|lane| (lane.unload, lane.message_type));
-        let unloaded =
-            lane.and_then(|(unload, message_type)| Some((unload(&mut core.lanes, due.payload)?, message_type)));
-        core.engine.fail(key, Ending::DeadLettered(reason));
-        core.published.ask_to_publish();
-        drop(guard);
-        if let Some((unloaded, message_type)) = unloaded {
-            match id {
-                Some(id) => {
-                    let message = match unloaded.contents {
-                        Contents::Message(message) => Some(message),
-                        // None is made for whom there is nobody.
-                        Contents::Source(source) => self.contain(|| drop(source)).and(None),
-                    };
-                    self.bury(Lost { id, deadline: due.deadline, reason, message_type, message });
-                }
-                None => drop(self.contain(|| drop(unloaded.contents))),
-            }
-            self.contain(|| drop(unloaded.target));
+        match core.line_route(due.payload) {
+            Some(route) => drop((route.lose)(self, guard, Ticket { due, id }, reason)),
+            None => drop(guard),
         }
         self.ask_to_pump();
     }

@@ -8,24 +8,21 @@
 //! These functions take the lock's guard and give it up before a message meets code of the user: its handler, or its
 //! `Drop`. So user code never runs under the lock, and may call the timers again.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::{Any, TypeId};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, Recipient, WeakAddr};
+use actix::dev::ToEnvelope;
+use actix::{Actor, Handler, WeakAddr};
 use rustc_hash::FxHashMap;
 
-use super::carried::{Carried, send};
-use super::dispatch::{InLine, LineRoute, Lined, post_in_lines};
+use super::carried::Carried;
+use super::dispatch::LineRoute;
+use super::job::Job;
 use super::store::Store;
-use super::subscribers::Lost;
 use super::sync::MutexGuard;
 use super::{Core, Service};
-use crate::actor::id::TimerId;
-use crate::actor::target::Target;
-use crate::engine::{DeadLetterReason, Ending, Handover};
-use crate::timing::{Key, Tick};
+use crate::engine::Handover;
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +36,7 @@ pub(crate) type Guard<'a> = MutexGuard<'a, Core>;
 /// Whether a message is there: has the processor fetch it.
 type Fetch = fn(&Lanes, Payload) -> bool;
 /// Drops a message, after unlocking.
-type Discard = fn(&Service, Guard<'_>, Payload);
+pub(super) type Discard = fn(&Service, Guard<'_>, Payload);
 /// Takes a message out, boxed.
 type Unload = fn(&mut Lanes, Payload) -> Option<Unloaded>;
 /// Closes the books on messages of one lane and sends them to their recipients, unlocking meanwhile.
@@ -105,15 +102,6 @@ impl<A: Actor> Clone for ContextRoute<A> {
 
 impl<A: Actor> Copy for ContextRoute<A> {}
 
-/// A message with its recipient.
-pub(crate) struct Parcel<M>
-where
-    M: Carried,
-{
-    pub(crate) target: Target<M::Message>,
-    pub(crate) message: M,
-}
-
 /// All lanes of one timer actor.
 #[derive(Default)]
 pub(crate) struct Lanes {
@@ -122,82 +110,31 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// The lane for messages of type `M` that an actor of type `A` schedules for itself.
-    pub(crate) fn of_context<A, M>(&mut self) -> u32
-    where
-        A: Actor + Handler<M::Message>,
-        A::Context: ToEnvelope<A, M::Message>,
-        M: Carried,
-    {
-        let unload: Unload = |lanes, payload| {
-            let message = lanes.take::<M>(payload)?;
-            Some(Unloaded::new(Contents::Message(message.into_any()), None))
-        };
-        self.find_or_make::<M, fn(A, M)>(unload, type_name::<M::Message>(), || {
-            Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, M>, escort: escort::<A, M> }))
-        })
-    }
-
-    /// The lane for messages of type `M` to recipients.
-    pub(crate) fn of_recipients<M>(&mut self) -> u32
-    where
-        M: Carried,
-    {
-        let unload: Unload = |lanes, payload| {
-            let Parcel { target, message } = lanes.take::<Parcel<M>>(payload)?;
-            Some(Unloaded::new(Contents::Message(message.into_any()), Some(Box::new(target))))
-        };
-        self.find_or_make::<Parcel<M>, fn(M)>(unload, type_name::<M::Message>(), || Route::Recipient {
-            post: post::<M>,
-            mailbox: |lanes, payload| lanes.stored::<Parcel<M>>(payload).map(|parcel| parcel.target.mailbox()),
-            line: None,
-        })
-    }
-
-    /// The lane for messages of type `M` to recipients for whom they may have to wait in a line.
-    pub(crate) fn of_lines<M>(&mut self) -> u32
-    where
-        M: Carried,
-    {
-        let unload: Unload = |lanes, payload| {
-            let Lined { target, message, .. } = lanes.take::<Lined<M>>(payload)?;
-            Some(Unloaded::new(Contents::Message(message.into_any()), Some(Box::new(target))))
-        };
-        let lane =
-            self.find_or_make::<Lined<M>, fn(Lined<M>)>(unload, type_name::<M::Message>(), || Route::Recipient {
-                post: post_in_lines::<Lined<M>>,
-                mailbox: |lanes, payload| lanes.stored::<Lined<M>>(payload).map(|lined| lined.target.mailbox()),
-                line: Some(LineRoute::of::<Lined<M>>()),
-            });
-        self.discard_in_line::<Lined<M>>(lane)
-    }
-
-    /// What leaves this lane may have a place in a line.
-    pub(super) fn discard_in_line<S: InLine>(&mut self, lane: u32) -> u32 {
-        if let Some(lane) = self.lanes.get_mut(lane as usize) {
-            lane.discard = discard_in_line::<S>;
-        }
-        lane
-    }
-
-    /// The lane of type `Key`, in which values of type `S` are stored.
-    pub(super) fn find_or_make<S: Send + 'static, Key: 'static>(
+    /// The lane of type `Key`, in which jobs of type `J` are stored.
+    pub(super) fn find_or_make<J: Job, Key: 'static>(
         &mut self,
-        unload: Unload,
         message_type: &'static str,
         route: impl FnOnce() -> Route,
     ) -> u32 {
         *self.by_type.entry(TypeId::of::<Key>()).or_insert_with(|| {
             self.lanes.push(Lane {
-                store: Box::new(Store::<S>::new()),
-                fetch: |lanes, payload| lanes.stored::<S>(payload).is_some(),
-                discard: discard::<S>,
-                unload,
+                store: Box::new(Store::<J>::new()),
+                fetch: |lanes, payload| lanes.stored::<J>(payload).is_some(),
+                discard: discard::<J>,
+                unload: |lanes, payload| lanes.take::<J>(payload).and_then(J::unload),
                 route: route(),
                 message_type,
             });
             (self.lanes.len() - 1) as u32
         })
+    }
+
+    /// Another way to drop the jobs of a lane.
+    pub(super) fn discard_by(&mut self, lane: u32, discard: Discard) -> u32 {
+        if let Some(lane) = self.lanes.get_mut(lane as usize) {
+            lane.discard = discard;
+        }
+        lane
     }
 
     /// How a message is sent to its recipient, if it is for one.
@@ -264,107 +201,6 @@ fn discard<S: 'static>(_: &Service, mut core: Guard<'_>, payload: Payload) {
     let stored = core.lanes.store::<S>(payload.lane).and_then(|store| store.discard(payload.slot));
     drop(core);
     drop(stored);
-}
-
-fn discard_in_line<S: InLine>(service: &Service, mut core: Guard<'_>, payload: Payload) {
-    let mut stored = core.lanes.take::<S>(payload);
-    let posting = stored.as_mut().and_then(|stored| *stored.posting());
-    let makes_room = posting.is_some_and(|posting| core.lines.withdraw(posting));
-    drop(core);
-    if makes_room {
-        service.ask_to_pump();
-    }
-    drop(stored);
-}
-
-/// A message that is to be sent, with what is kept only to be dropped where code of the user may run.
-struct Posted<M>
-where
-    M: Carried,
-{
-    key: Key,
-    deadline: Tick,
-    recipient: Option<Recipient<M::Message>>,
-    is_there: bool,
-    /// For a dead letter, if anybody wants to hear of them: a named timer loses its id when it ends.
-    id: Option<TimerId>,
-    _target: Target<M::Message>,
-    message: M,
-}
-
-/// The books are closed before the messages can be seen: a handler, on whatever thread, finds room for another timer.
-///
-/// All are made ready before the first is sent. A recipient on another arbiter then finds the next message when it has
-/// handled one, and is not woken for each.
-fn post<'a, M>(service: &'a Arc<Service>, mut core: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a>
-where
-    M: Carried,
-{
-    const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
-    core.lanes.fetch(due.iter().map(|due| due.payload));
-    let mut ready: Vec<Posted<M>> = Vec::with_capacity(due.len());
-    for Handover { key, deadline, payload } in due.drain(..) {
-        let Some(Parcel { target, message }) = core.lanes.take::<Parcel<M>>(payload) else { continue };
-        let recipient = target.open();
-        let is_there = recipient.as_ref().is_some_and(Recipient::connected);
-        let id = service.id_for_letter(&core, key);
-        core.engine.finish(key, if is_there { Ending::Delivered } else { Ending::DeadLettered(STOPPED) });
-        ready.push(Posted { key, deadline, recipient, is_there, id, _target: target, message });
-    }
-    drop(core);
-    let mut stopped_just_now = Vec::new();
-    let mut letters = Vec::new();
-    for Posted { key, deadline, recipient, is_there, id, _target, message } in ready {
-        // The clock may be the user's. Whatever it does, the rest of the run is sent.
-        let _delivering = service.contain(|| service.hand_over(key, deadline));
-        let sent = match &recipient {
-            // If a waker panics the message is in the mailbox all the same.
-            Some(recipient) => service.contain(|| send(recipient, message)).unwrap_or(Ok(())),
-            None => Err(message),
-        };
-        if is_there && sent.is_err() {
-            stopped_just_now.push(key);
-        }
-        match (id, sent) {
-            (Some(id), Err(message)) => letters.push(Lost::of(id, deadline, STOPPED, Some(message))),
-            (_, sent) => drop(service.contain(|| drop(sent))),
-        }
-        service.contain(|| drop((recipient, _target)));
-    }
-    let mut core = service.core();
-    for key in stopped_just_now {
-        core.engine.bounce(key, STOPPED);
-    }
-    if letters.is_empty() {
-        return core;
-    }
-    drop(core);
-    letters.into_iter().for_each(|lost| service.bury(lost));
-    service.core()
-}
-
-fn deliver<A, M>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, actor: &mut A, ctx: &mut A::Context)
-where
-    A: Actor + Handler<M::Message>,
-    M: Carried,
-{
-    let message = core.lanes.take::<M>(due.payload);
-    drop(core);
-    let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
-    if let Some(message) = message {
-        <A as Handler<M::Message>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
-    }
-}
-
-fn escort<A, M>(_: &Service, mut core: Guard<'_>, due: Handover<Payload>, addr: &WeakAddr<A>) -> Option<Handling>
-where
-    A: Actor + Handler<M::Message>,
-    A::Context: ToEnvelope<A, M::Message>,
-    M: Carried,
-{
-    let message = core.lanes.take::<M>(due.payload);
-    drop(core);
-    request(addr, message?)
 }
 
 /// Puts a message into a mailbox. None if it is closed.

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::Service;
-use crate::timing::Tick;
+use crate::actor::options::TimerOptions;
+use crate::timing::{Tick, coalesce, jitter};
 
 /// When a message is wanted.
 pub(crate) enum When {
@@ -63,6 +64,25 @@ impl Wanted {
 impl Service {
     pub(super) fn moment_at(&self, now: Duration, when: When) -> Moment {
         self.moment_of(now, &self.wanted(now, when))
+    }
+
+    /// The deadline in ticks, after jitter and slack.
+    #[inline(always)]
+    pub(super) fn moment_with(&self, now: Duration, when: When, options: Option<&TimerOptions>) -> Moment {
+        let Some(options) = options else { return self.moment_at(now, when) };
+        let mut wanted = self.wanted(now, when);
+        if !options.jitter.is_zero() {
+            let later = jitter(options.jitter, self.random.next());
+            wanted.put_off(later);
+            wanted.wall = wanted.wall.map(|wall| wall.saturating_add(later));
+        }
+        let mut moment = self.moment_of(now, &wanted);
+        if !options.slack.is_zero() {
+            let slack = options.slack.saturating_sub(wanted.before_origin);
+            let last = self.tick.round_down(wanted.time.saturating_add(slack));
+            moment.deadline = coalesce(moment.deadline, last);
+        }
+        moment
     }
 
     #[inline(always)]

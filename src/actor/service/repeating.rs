@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
-use super::admission::{News, Rejected};
+use super::admission::{NewTimer, News, Whose};
 use super::carried::{Boxed, Carried, is_large};
+use super::job::{Destination, Own, Queued};
 use super::lanes::{Lanes, Payload};
 use super::moment::{Moment, When};
-use super::options::Whose;
-use super::series::{Series, Work};
+use super::series::{Producer, Series};
 use super::{Core, Service};
 use crate::actor::error::ScheduleError;
 use crate::actor::every::Every;
@@ -45,6 +45,14 @@ impl Course {
     pub(crate) fn fixed_delay(every: impl Into<Every>) -> Self {
         Self::FixedDelay { every: every.into(), waited: Duration::ZERO }
     }
+}
+
+/// A repeating timer that is asked for, apart from its messages.
+struct Request<'o> {
+    course: Course,
+    id: Option<TimerId>,
+    options: &'o TimerOptions,
+    whose: Whose,
 }
 
 /// When a repeating timer is due first, and how it goes on.
@@ -99,21 +107,17 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        let whose = Whose::own(owner);
+        let request = Request { course, id: None, options, whose: Whose::own(owner) };
         if const { is_large::<M>() } {
-            let lane = Lanes::of_own_series::<A, Boxed<M>>;
             let source = Boxed::pack_source(source);
-            return refusal::<Boxed<M>>(self.place_series::<Boxed<M>>(
-                course,
-                options,
-                whose,
-                None,
-                lane,
-                (None, source),
+            return refusal::<Boxed<M>>(self.place_series::<Boxed<M>, _>(
+                request,
+                Lanes::own::<A, Series<Boxed<M>, Own>>,
+                Own,
+                source,
             ));
         }
-        let lane = Lanes::of_own_series::<A, M>;
-        refusal::<M>(self.place_series::<M>(course, options, whose, None, lane, (None, source)))
+        refusal::<M>(self.place_series::<M, _>(request, Lanes::own::<A, Series<M, Own>>, Own, source))
     }
 
     /// Schedules messages to a recipient; under an id of the caller's, if one is given.
@@ -129,25 +133,31 @@ impl Service {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        let whose = Whose::recipient(&target);
-        let is_lined = target.is_lined(self.settings.mailbox_policy);
+        let request = Request { course, id, options, whose: Whose::recipient(&target) };
         if const { is_large::<M>() } {
-            let lane = if is_lined { Lanes::of_lined_series::<Boxed<M>> } else { Lanes::of_series::<Boxed<M>> };
-            let source = (Some(target), Boxed::pack_source(source));
-            return refusal::<Boxed<M>>(self.place_series::<Boxed<M>>(course, options, whose, id, lane, source));
+            return refusal::<Boxed<M>>(self.place_series_for::<Boxed<M>>(request, target, Boxed::pack_source(source)));
         }
-        let lane = if is_lined { Lanes::of_lined_series::<M> } else { Lanes::of_series::<M> };
-        refusal::<M>(self.place_series::<M>(course, options, whose, id, lane, (Some(target), source)))
+        refusal::<M>(self.place_series_for::<M>(request, target, source))
     }
 
-    fn place_series<C: Carried>(
+    fn place_series_for<C: Carried>(
         &self,
-        course: Course,
-        options: &TimerOptions,
-        whose: Whose,
-        id: Option<TimerId>,
+        request: Request<'_>,
+        target: Target<C::Message>,
+        source: C::Source,
+    ) -> Result<TimerId, ScheduleError<C::Source>> {
+        if target.is_lined(self.settings.mailbox_policy) {
+            return self.place_series::<C, _>(request, Lanes::queued::<Series<C, _>>, Queued::new(target), source);
+        }
+        self.place_series::<C, _>(request, Lanes::plain::<Series<C, _>>, target, source)
+    }
+
+    fn place_series<C: Carried, D: Destination<C::Message>>(
+        &self,
+        Request { course, id, options, whose }: Request<'_>,
         lane: fn(&mut Lanes) -> u32,
-        (target, source): (Option<Target<C::Message>>, C::Source),
+        to: D,
+        source: C::Source,
     ) -> Result<TimerId, ScheduleError<C::Source>> {
         let (moment, recurrence, calendar) = match self.begin_course(course, options) {
             Ok(begun) => begun,
@@ -157,27 +167,10 @@ impl Service {
             }
         };
         let moment = Moment { deadline: recurrence.deadline(self.tick, moment.deadline), ..moment };
-        let work = Work::<C> { source, calendar, ready: None };
-        let (mut news, mut replaced) = (News::default(), Vec::new());
-        let mut core = self.core();
-        let lane = lane(&mut core.lanes);
-        let series = Series::<C>::new(target);
-        let admitted = match core.admit_with(&moment, whose, options, id, lane, series, &mut news, &mut replaced) {
-            Ok(key) => {
-                // As many recurrences fit in as timers do.
-                core.engine.set_recurrence(key, recurrence);
-                if let Some(payload) = core.engine.payload(key)
-                    && let Some(series) = core.lanes.stored_mut::<Series<C>>(payload)
-                {
-                    series.put_in(work);
-                }
-                Ok(key)
-            }
-            Err(Rejected { reason, stored }) => Err(Rejected { reason, stored: (work.source, stored) }),
-        };
-        self.discard_all(core, replaced);
-        self.tell(news);
-        self.answer(moment.delay, id, admitted).map_err(|refused| refused.map(|(source, _)| source))
+        let timer = NewTimer { moment, recurrence: Some(recurrence), whose, id, options: Some(options) };
+        let producer = Producer { source, calendar, ready: None };
+        self.place(&timer, lane, Series::<C, D>::new(to), producer, |series, producer| series.producer = Some(producer))
+            .map_err(|refused| refused.map(|(_, producer)| producer.source))
     }
 
     /// When the first repetition is due, and how it goes on from there. Jitter moves all repetitions by the same time, slack

@@ -6,13 +6,13 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
-use super::admission::{Admission, News, Rejected, Rejection};
+use super::admission::{Admission, Admitted, NewTimer, News, Rejected, Rejection, Whose};
 use super::carried::{Boxed, Carried, is_large};
 use super::description::COUNTED_ALONE;
-use super::dispatch::Lined;
-use super::lanes::{Guard, Lanes, Parcel, Payload};
+use super::job::{Destination, Job, Own, Queued};
+use super::lanes::{Guard, Lanes, Payload};
 use super::moment::When;
-use super::options::Whose;
+use super::once::Once;
 use super::{Core, Service};
 use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::actor::id::TimerId;
@@ -38,7 +38,14 @@ pub(super) fn unpacked<C: Carried>(
 
 impl Service {
     /// Schedules a message of an actor to itself.
-    pub(crate) fn schedule_own<A, M>(&self, when: When, owner: OwnerId, message: M) -> Result<TimerId, ScheduleError<M>>
+    #[inline(always)]
+    pub(crate) fn schedule_own<A, M>(
+        &self,
+        when: When,
+        owner: OwnerId,
+        options: Option<&TimerOptions>,
+        message: M,
+    ) -> Result<TimerId, ScheduleError<M>>
     where
         A: Actor + Handler<M>,
         A::Context: ToEnvelope<A, M>,
@@ -46,17 +53,35 @@ impl Service {
         M::Result: Send,
     {
         if const { is_large::<M>() } {
-            let lane = Lanes::of_context::<A, Boxed<M>>;
-            return unpacked(self.place(when, Some(owner), None, lane, Boxed::pack(message)));
+            return unpacked(self.place_own::<A, _>(when, owner, options, Boxed::pack(message)));
         }
-        self.place(when, Some(owner), None, Lanes::of_context::<A, M>, message)
+        self.place_own::<A, _>(when, owner, options, message)
+    }
+
+    #[inline(always)]
+    fn place_own<A, C>(
+        &self,
+        when: When,
+        owner: OwnerId,
+        options: Option<&TimerOptions>,
+        message: C,
+    ) -> Result<TimerId, ScheduleError<C>>
+    where
+        A: Actor + Handler<C::Message>,
+        A::Context: ToEnvelope<A, C::Message>,
+        C: Carried,
+    {
+        let timer = self.once(when, None, options, Whose::own(owner));
+        self.place_once(&timer, Lanes::own::<A, Once<C, Own>>, Once { to: Own, message })
     }
 
     /// Schedules a message to a recipient; under an id of the caller's, if one is given.
+    #[inline(always)]
     pub(crate) fn schedule_for<M>(
         &self,
         when: When,
         id: Option<TimerId>,
+        options: Option<&TimerOptions>,
         target: Target<M>,
         message: M,
     ) -> Result<TimerId, ScheduleError<M>>
@@ -65,9 +90,9 @@ impl Service {
         M::Result: Send,
     {
         if const { is_large::<M>() } {
-            return unpacked(self.place_for(when, id, target, Boxed::pack(message)));
+            return unpacked(self.place_for(when, id, options, target, Boxed::pack(message)));
         }
-        self.place_for(when, id, target, message)
+        self.place_for(when, id, options, target, message)
     }
 
     #[inline(always)]
@@ -75,14 +100,88 @@ impl Service {
         &self,
         when: When,
         id: Option<TimerId>,
+        options: Option<&TimerOptions>,
         target: Target<C::Message>,
         message: C,
     ) -> Result<TimerId, ScheduleError<C>> {
+        let timer = self.once(when, id, options, Whose::recipient(&target));
         if target.is_lined(self.settings.mailbox_policy) {
-            return self.place_in_line(when, id, target, message);
+            return self.place_in_line(&timer, target, message);
         }
-        self.place(when, None, id, Lanes::of_recipients::<C>, Parcel { target, message })
-            .map_err(|refused| refused.map(|parcel| parcel.message))
+        self.place_once(&timer, Lanes::plain::<Once<C, _>>, Once { to: target, message })
+    }
+
+    /// Apart, so that its code is not in the way of the others.
+    #[inline(never)]
+    fn place_in_line<C: Carried>(
+        &self,
+        timer: &NewTimer<'_>,
+        target: Target<C::Message>,
+        message: C,
+    ) -> Result<TimerId, ScheduleError<C>> {
+        self.place_once(timer, Lanes::queued::<Once<C, _>>, Once { to: Queued::new(target), message })
+    }
+
+    /// A timer that does not repeat, as of now.
+    #[inline(always)]
+    fn once<'o>(
+        &self,
+        when: When,
+        id: Option<TimerId>,
+        options: Option<&'o TimerOptions>,
+        whose: Whose,
+    ) -> NewTimer<'o> {
+        let moment = self.moment_with(self.clock.now(), when, options);
+        NewTimer { moment, recurrence: None, whose, id, options }
+    }
+
+    #[inline(always)]
+    fn place_once<C, D>(
+        &self,
+        timer: &NewTimer<'_>,
+        lane: fn(&mut Lanes) -> u32,
+        once: Once<C, D>,
+    ) -> Result<TimerId, ScheduleError<C>>
+    where
+        C: Carried,
+        D: Destination<C::Message>,
+    {
+        self.place(timer, lane, once, (), |_, ()| ()).map_err(|refused| refused.map(|(once, ())| once.message))
+    }
+
+    /// Takes a timer in: first `job`, and `rest` into it once it is accepted.
+    #[inline(always)]
+    pub(super) fn place<J: Job, R>(
+        &self,
+        timer: &NewTimer<'_>,
+        lane: fn(&mut Lanes) -> u32,
+        job: J,
+        rest: R,
+        put_in: impl FnOnce(&mut J, R),
+    ) -> Result<TimerId, ScheduleError<(J, R)>> {
+        let mut news = News::default();
+        let mut core = self.core();
+        let lane = lane(&mut core.lanes);
+        let mut replaced = None;
+        let admitted = match core.admit(timer, lane, job, &mut news) {
+            Ok(admitted) => {
+                replaced = admitted.replaced;
+                if size_of::<R>() > 0
+                    && let Some(payload) = core.engine.payload(admitted.key)
+                    && let Some(job) = core.lanes.stored_mut(payload)
+                {
+                    put_in(job, rest);
+                }
+                Ok(admitted)
+            }
+            Err(Rejected { reason, job }) => Err(Rejected { reason, job: (job, rest) }),
+        };
+        match replaced {
+            Some(payload) => self.discard(core, payload),
+            None => drop(core),
+        }
+        self.tell(news);
+        self.answer(timer.moment.delay, timer.id, admitted)
     }
 
     /// Schedules so many of the messages that come next, in their order, with few looks at the clock and few locks.
@@ -104,68 +203,43 @@ impl Service {
             let part: Vec<_> = part
                 .into_iter()
                 .map(|(when, options, target, message)| {
-                    let moment = match &options {
-                        Some(options) => self.moment_with(now, when, options),
-                        None => self.moment_at(now, when),
-                    };
-                    (moment, options, Parcel { target, message })
+                    let moment = self.moment_with(now, when, options.as_deref());
+                    (moment, options, target, message)
                 })
                 .collect();
             let mut news = News::default();
             let mut replaced = Vec::new();
             let mut core = self.core();
-            let lane = Lanes::of_recipients::<C>(&mut core.lanes);
-            let admitted: Vec<(Duration, Admission<Parcel<C>>)> = part
+            let plain = core.lanes.plain::<Once<C, Target<C::Message>>>();
+            let admitted: Vec<_> = part
                 .into_iter()
-                .map(|(moment, options, parcel)| {
-                    let admitted = if parcel.target.is_lined(self.settings.mailbox_policy) {
-                        core.admit_lined(&moment, options.as_deref(), parcel, &mut news, &mut replaced)
-                    } else if let Some(options) = options {
-                        let whose = Whose::recipient(&parcel.target);
-                        core.admit_with(&moment, whose, &options, None, lane, parcel, &mut news, &mut replaced)
+                .map(|(moment, options, target, message)| {
+                    let (delay, whose, options) = (moment.delay, Whose::recipient(&target), options.as_deref());
+                    let timer = NewTimer { moment, recurrence: None, whose, id: None, options };
+                    let admitted = if target.is_lined(self.settings.mailbox_policy) {
+                        let lane = core.lanes.queued::<Once<C, Queued<C::Message>>>();
+                        let once = Once { to: Queued::new(target), message };
+                        core.admit(&timer, lane, once, &mut news).map_err(Rejected::message)
                     } else {
-                        core.admit(&moment, None, None, lane, parcel, &mut news)
+                        core.admit(&timer, plain, Once { to: target, message }, &mut news).map_err(Rejected::message)
                     };
-                    (moment.delay, admitted)
+                    replaced.extend(admitted.as_ref().ok().and_then(|admitted| admitted.replaced));
+                    (delay, admitted)
                 })
                 .collect();
             self.discard_all(core, replaced);
             self.tell(news);
-            answers.extend(admitted.into_iter().map(|(delay, admitted)| {
-                unpacked(self.answer(delay, None, admitted).map_err(|refused| refused.map(|parcel| parcel.message)))
-            }));
+            answers.extend(admitted.into_iter().map(|(delay, admitted)| unpacked(self.answer(delay, None, admitted))));
         }
     }
 
-    /// Schedules a message that may have to wait in a line when it is due.
-    #[inline(never)]
-    fn place_in_line<C: Carried>(
-        &self,
-        when: When,
-        id: Option<TimerId>,
-        target: Target<C::Message>,
-        message: C,
-    ) -> Result<TimerId, ScheduleError<C>> {
-        self.place(when, None, id, Lanes::of_lines::<C>, Lined { target, message, posting: None })
-            .map_err(|refused| refused.map(|lined| lined.message))
-    }
-
-    fn place<S: Send + 'static>(
-        &self,
-        when: When,
-        owner: Option<OwnerId>,
-        id: Option<TimerId>,
-        lane: fn(&mut Lanes) -> u32,
-        stored: S,
-    ) -> Result<TimerId, ScheduleError<S>> {
-        let moment = self.moment_at(self.clock.now(), when);
-        let mut news = News::default();
-        let mut core = self.core();
-        let lane = lane(&mut core.lanes);
-        let admitted = core.admit(&moment, owner, id, lane, stored, &mut news);
-        drop(core);
-        self.tell(news);
-        self.answer(moment.delay, id, admitted)
+    /// Gives up the lock and drops messages of timers that have ended; the first, which mostly is the only one, in the same
+    /// step in which its timer has ended.
+    fn discard_all<'a>(&'a self, core: Guard<'a>, messages: Vec<Payload>) {
+        let mut core = Some(core);
+        for payload in messages {
+            self.discard(core.take().unwrap_or_else(|| self.core()), payload);
+        }
     }
 
     /// Tells the driver, and the watch, what they have to know.
@@ -184,8 +258,8 @@ impl Service {
         id: Option<TimerId>,
         admitted: Admission<S>,
     ) -> Result<TimerId, ScheduleError<S>> {
-        let Rejected { reason, stored: message } = match admitted {
-            Ok(key) => {
+        let Rejected { reason, job: message } = match admitted {
+            Ok(Admitted { key, .. }) => {
                 self.meters.schedule_delay.record(delay.as_secs_f64());
                 let id = id.unwrap_or_else(|| self.ids.id_of(key));
                 self.begin_trail(key, id, delay);
@@ -363,7 +437,7 @@ mod tests {
             let id = TimerId::fresh();
             let schedule = || {
                 let hour = When::after(Duration::from_secs(3600));
-                timers.service().schedule_for(hour, Some(id), Target::from(&bell), Ring)
+                timers.service().schedule_for(hour, Some(id), None, Target::from(&bell), Ring)
             };
             assert_eq!(schedule().ok(), Some(id));
             let refused = || {

@@ -1,0 +1,235 @@
+//! Jobs: the steps by which the message of a due timer leaves its store.
+//!
+//! A timer stores its message ([`Once`](super::once::Once)) or, if it repeats, the producer of its messages
+//! ([`Series`](super::series::Series)); for its owner, for a recipient, or for the queue of a recipient
+//! ([`Destination`]). Whichever it is, and whichever way the message goes ([`Via`]), four steps follow each other:
+//!
+//! 1. **Take**, under the lock: the message, or its producer, leaves the store.
+//! 2. **Produce**: a producer runs, with the lock given up, since it is code of the user. A stored message is there already.
+//! 3. **Commit**, under the lock: the timer ends, or its next repetition is set. If the timer was cancelled since the first
+//!    step its message is dropped. Or **send off**: the timer stays in flight until the end of the handler is known.
+//! 4. **Hand over**, with the lock given up: to the handler, or into a mailbox.
+//!
+//! The steps are put together for own messages and plain recipients in `delivery`, for queues in `dispatch`.
+
+use actix::Recipient;
+
+use super::admission::News;
+use super::carried::Carried;
+use super::lanes::{Guard, Payload, Unloaded};
+use super::lines::Posting;
+use super::subscribers::Lost;
+use super::{Core, Service};
+use crate::actor::id::TimerId;
+use crate::actor::target::Target;
+use crate::engine::{DeadLetterReason, Ending, Handover, Now, Recurrence};
+
+pub(super) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
+pub(super) const FULL: DeadLetterReason = DeadLetterReason::MailboxFull;
+
+/// The way of a message to its handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Via {
+    /// The handler runs here, and its end will be known.
+    Handler,
+    /// The mailbox of the owner; the end of the handler will be known.
+    OwnMailbox,
+    /// The mailbox of a recipient.
+    Mailbox,
+}
+
+/// Where the messages of a timer go; stored beside them.
+pub(super) trait Destination<M: actix::Message<Result: Send> + Send + 'static>: Send + Sized + 'static {
+    /// None for the owner of the timer.
+    fn target(&self) -> Option<&Target<M>>;
+}
+
+/// To the owner of the timer.
+pub(super) struct Own;
+
+/// To a recipient for whom messages may have to wait in a queue.
+pub(super) struct Queued<M>
+where
+    M: actix::Message<Result: Send> + Send + 'static,
+{
+    pub(super) target: Target<M>,
+    /// Its token in the mailbox, or its place as the next of its queue.
+    pub(super) posting: Option<Posting>,
+}
+
+impl<M> Queued<M>
+where
+    M: actix::Message<Result: Send> + Send + 'static,
+{
+    pub(super) const fn new(target: Target<M>) -> Self {
+        Self { target, posting: None }
+    }
+}
+
+impl<M: actix::Message<Result: Send> + Send + 'static> Destination<M> for Own {
+    fn target(&self) -> Option<&Target<M>> {
+        None
+    }
+}
+
+impl<M: actix::Message<Result: Send> + Send + 'static> Destination<M> for Target<M> {
+    fn target(&self) -> Option<&Target<M>> {
+        Some(self)
+    }
+}
+
+impl<M: actix::Message<Result: Send> + Send + 'static> Destination<M> for Queued<M> {
+    fn target(&self) -> Option<&Target<M>> {
+        Some(&self.target)
+    }
+}
+
+/// The type of the messages of a job.
+pub(super) type MessageOf<J> = <<J as Job>::Carried as Carried>::Message;
+
+/// What is stored for a timer, and the steps of its message.
+pub(super) trait Job: Send + Sized + 'static {
+    type Carried: Carried;
+    type To: Destination<<Self::Carried as Carried>::Message>;
+    /// A message that left the store, or its producer.
+    type Taken;
+    /// A message that was produced.
+    type Produced;
+    /// Code of the user that produces messages.
+    type Producer;
+    /// The rest of a timer that has ended. Kept only to be dropped where code of the user may run.
+    type Rest;
+
+    /// Producing a message is code of the user.
+    const PRODUCES: bool;
+
+    fn to(&self) -> &Self::To;
+
+    /// The message of a timer that ends before its time, to be given back or dropped.
+    fn unload(self) -> Option<Unloaded>;
+
+    /// Step 1. None if the timer was cancelled.
+    fn take(core: &mut Core, due: Handover<Payload>) -> Option<Self::Taken>;
+
+    /// The recipient of a job that was taken.
+    fn target_of(taken: &Self::Taken) -> Option<&Target<MessageOf<Self>>>;
+
+    /// Step 2.
+    fn produce(taken: Self::Taken, service: &Service, via: Via) -> Self::Produced;
+
+    /// Step 2 without a message: the timer is to end.
+    fn give_up(taken: Self::Taken, ending: Ending) -> Self::Produced;
+
+    /// Whether there is a message to hand over, and when it was produced.
+    fn is_ready(produced: &Self::Produced) -> Option<Now>;
+
+    /// Step 3.
+    fn commit(produced: Self::Produced, core: &mut Core, ticket: Ticket, via: Via, news: &mut News) -> Committed<Self>;
+
+    /// Step 3 for a message whose timer stays in flight until its handler has ended, or its mailbox has taken it.
+    fn send_off(produced: Self::Produced, core: &mut Core, ticket: Ticket) -> (Option<Self::Carried>, Deferred<Self>);
+
+    /// Takes out what is left in the store of a timer that has ended.
+    fn take_rest(core: &mut Core, payload: Payload) -> Option<Self::Rest>;
+}
+
+/// A timer whose message is under way.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket {
+    pub(super) due: Handover<Payload>,
+    /// The id of the timer, if anybody wants to hear of it should its message get lost.
+    pub(super) id: Option<TimerId>,
+}
+
+/// A message on which the books are closed.
+pub(super) struct Committed<J: Job> {
+    /// The message, unless nothing is to be handed over.
+    pub(super) message: Option<J::Carried>,
+    /// The next repetition is counted from the end of the handler.
+    pub(super) resume: Option<Recurrence>,
+    pub(super) deferred: Deferred<J>,
+}
+
+/// To be dropped, and told, where no lock is held.
+pub(super) struct Deferred<J: Job> {
+    /// A message that is not handed over.
+    pub(super) message: Option<J::Carried>,
+    pub(super) producer: Option<J::Producer>,
+    pub(super) rest: Option<J::Rest>,
+    /// An address may be the last of its actor.
+    pub(super) target: Option<Target<MessageOf<J>>>,
+    /// The timer ended without its message being delivered, and somebody wants to hear of it.
+    pub(super) lost: Option<Lost>,
+}
+
+impl<J: Job> Deferred<J> {
+    pub(super) const NONE: Self = Self { message: None, producer: None, rest: None, target: None, lost: None };
+
+    /// Adds a message that could not be delivered: a dead letter if anybody wants to hear of it.
+    pub(super) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Carried>) {
+        match ticket.id {
+            Some(id) => self.lost = Some(Lost::of(id, ticket.due.deadline, reason, message)),
+            None => self.message = message,
+        }
+    }
+
+    /// Drops each on its own, so that a panic of one does not come on top of a panic of another.
+    #[inline(always)]
+    pub(super) fn discard(self, service: &Service) {
+        let Self { message, producer, rest, target, lost } = self;
+        if let Some(lost) = lost {
+            service.bury(lost);
+        }
+        message.into_iter().for_each(|message| service.drop_contained(message));
+        producer.into_iter().for_each(|producer| service.drop_contained(producer));
+        rest.into_iter().for_each(|rest| service.drop_contained(rest));
+        target.into_iter().for_each(|target| service.drop_contained(target));
+    }
+}
+
+impl Service {
+    /// Drops something of the user's.
+    #[inline(always)]
+    pub(super) fn drop_contained<T>(&self, value: T) {
+        if std::mem::needs_drop::<T>() {
+            self.contain(|| drop(value));
+        }
+    }
+}
+
+/// Step 2, for a guard of the lock, which a producer gives up meanwhile.
+#[inline(always)]
+pub(super) fn produce<'a, J: Job>(
+    service: &'a Service,
+    guard: Guard<'a>,
+    taken: J::Taken,
+    via: Via,
+) -> (Guard<'a>, J::Produced) {
+    if J::PRODUCES {
+        drop(guard);
+        let produced = J::produce(taken, service, via);
+        (service.core(), produced)
+    } else {
+        (guard, J::produce(taken, service, via))
+    }
+}
+
+/// A way to a recipient, and whether that is there. One that has stopped is kept, too: it may be the last address, and is
+/// dropped where no lock is held.
+pub(super) struct Way<M>
+where
+    M: actix::Message<Result: Send> + Send + 'static,
+{
+    pub(super) recipient: Option<Recipient<M>>,
+    pub(super) is_open: bool,
+}
+
+impl<M> Way<M>
+where
+    M: actix::Message<Result: Send> + Send + 'static,
+{
+    pub(super) fn to(recipient: Option<Recipient<M>>) -> Self {
+        let is_open = recipient.as_ref().is_some_and(Recipient::connected);
+        Self { recipient, is_open }
+    }
+}

@@ -1,0 +1,107 @@
+//! Sends that may be refused: the message of a timer is offered to a mailbox before the timer knows whether it is taken.
+//!
+//! [`begin_send`](Engine::begin_send) counts the message as delivered, so that its handler, on any thread, finds room for
+//! another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send) and
+//! [`reject_send`](Engine::reject_send) follows.
+
+use super::accounts::{DeadLetterReason, Ending};
+use super::recurrence::{Next, Now};
+use super::repeating::Repeated;
+use super::scheduler::Engine;
+use super::timer::{Mark, Stage};
+use crate::timing::Key;
+
+impl<P: Copy, O> Engine<P, O> {
+    /// The message of a repeating timer is produced, and goes to a handler whose end will be known: it is in flight until
+    /// [`repeat`](Self::repeat). False if the timer was cancelled meanwhile.
+    pub fn set_off(&mut self, key: Key) -> bool {
+        let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) else { return false };
+        timer.stage = Stage::InFlight;
+        true
+    }
+
+    /// Offers the message of a timer to a mailbox. It counts as delivered, and the next repetition, if one is
+    /// [planned](Self::plan), as accepted. False if the timer was cancelled meanwhile.
+    pub fn begin_send(&mut self, key: Key) -> bool {
+        let Some(timer) = self.wheel.get_mut(key) else { return false };
+        let repeats = timer.marks.has(Mark::Recurrence);
+        if timer.stage != if repeats { Stage::Making } else { Stage::InFlight } {
+            return false;
+        }
+        timer.stage = Stage::InFlight;
+        if self.closed {
+            self.ask_next(key, Next::Never);
+        }
+        if let Some(recurrence) = self.recurrence_mut(key) {
+            recurrence.settle_plan();
+        }
+        if self.ends_with_this(key) {
+            self.accounts.end(Ending::Delivered)
+        } else {
+            self.accounts.repeat()
+        }
+        true
+    }
+
+    /// The mailbox took the message. A timer that does not repeat ends.
+    pub fn commit_send(&mut self, key: Key, now: Now) -> Repeated<P> {
+        if !self.is_in_flight(key) {
+            return Repeated::Gone;
+        }
+        let was_last = self.ends_with_this(key);
+        match self.take_next(key) {
+            None => self.forget(key, Ending::Delivered).map_or(Repeated::Gone, Repeated::Last),
+            Some(Next::Never) => {
+                let payload = if was_last {
+                    self.forget(key, Ending::Delivered)
+                } else {
+                    // It was cancelled while it was sent: what would have come next was accepted already.
+                    self.end(key, Ending::Cancelled)
+                };
+                payload.map_or(Repeated::Gone, Repeated::Last)
+            }
+            Some(next) => {
+                if was_last {
+                    self.accounts.accept();
+                }
+                self.set_next(key, next, now)
+            }
+        }
+    }
+
+    /// The mailbox was full, and the message waits for room: its timer is as if it had been [posted](Self::post).
+    pub fn requeue_send(&mut self, key: Key) {
+        if self.take_back_send(key)
+            && let Some(timer) = self.wheel.get_mut(key)
+        {
+            timer.stage = Stage::Posted;
+        }
+    }
+
+    /// The mailbox refused the message for good. The timer ends, also if it repeats.
+    pub fn reject_send(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
+        if self.take_back_send(key) { self.end(key, Ending::DeadLettered(reason)) } else { None }
+    }
+
+    /// The message counts as pending again.
+    fn take_back_send(&mut self, key: Key) -> bool {
+        if !self.is_in_flight(key) {
+            return false;
+        }
+        if self.ends_with_this(key) {
+            self.accounts.take_back()
+        } else {
+            self.accounts.take_repetition_back()
+        }
+        true
+    }
+
+    fn is_in_flight(&self, key: Key) -> bool {
+        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight)
+    }
+
+    /// Whether no repetition is planned after the present message.
+    fn ends_with_this(&self, key: Key) -> bool {
+        self.recurrence(key).is_none_or(|recurrence| recurrence.ends_with_this())
+    }
+}
