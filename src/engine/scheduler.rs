@@ -151,6 +151,7 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// # Errors
     /// Refuses and hands the payload back when the capacity is used up, the engine is closed or the owner has ended.
+    #[inline(always)]
     pub fn schedule(
         &mut self,
         now: Tick,
@@ -436,6 +437,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Replaces the payload of a pending timer.
+    #[inline]
     pub fn set_payload(&mut self, key: Key, payload: P) {
         if let Some(timer) = self.wheel.get_mut(key) {
             timer.payload = payload;

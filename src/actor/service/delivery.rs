@@ -53,13 +53,15 @@ where
     let (mut core, produced) = produce::<J>(service, core, taken, Via::Handler);
     let Committed { message, resume, deferred } = J::commit(produced, &mut core, ticket, Via::Handler, &mut news);
     drop(core);
-    service.tell(news);
+    if J::PRODUCES {
+        service.tell(news);
+    }
     deferred.discard(service);
     let Some(message) = message else { return };
     let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
     <A as Handler<MessageOf<J>>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
-    if let Some(recurrence) = resume {
-        service.resume(due.key, &recurrence);
+    if let Some(clocks) = resume {
+        service.resume(due.key, clocks);
     }
 }
 
@@ -129,7 +131,9 @@ fn post<'a, J: Job>(service: &'a Arc<Service>, mut guard: Guard<'a>, due: &mut V
         }
     }
     drop(guard);
-    service.tell(news);
+    if J::PRODUCES {
+        service.tell(news);
+    }
     let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
     for Outgoing { ticket, way, step: Committed { message, deferred, .. } } in committed {
         let Ticket { due, id } = ticket;

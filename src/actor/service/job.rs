@@ -18,11 +18,12 @@ use super::admission::News;
 use super::carried::Carried;
 use super::lanes::{Guard, Payload, Unloaded};
 use super::lines::Posting;
+use super::repeating::Clocks;
 use super::subscribers::Lost;
 use super::{Core, Service};
 use crate::actor::id::TimerId;
 use crate::actor::target::Target;
-use crate::engine::{DeadLetterReason, Ending, Handover, Now, Recurrence};
+use crate::engine::{DeadLetterReason, Ending, Handover, Now};
 
 pub(super) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
 pub(super) const FULL: DeadLetterReason = DeadLetterReason::MailboxFull;
@@ -146,7 +147,7 @@ pub(super) struct Committed<J: Job> {
     /// The message, unless nothing is to be handed over.
     pub(super) message: Option<J::Carried>,
     /// The next repetition is counted from the end of the handler.
-    pub(super) resume: Option<Recurrence>,
+    pub(super) resume: Option<Clocks>,
     pub(super) deferred: Deferred<J>,
 }
 
@@ -158,8 +159,9 @@ pub(super) struct Deferred<J: Job> {
     pub(super) rest: Option<J::Rest>,
     /// An address may be the last of its actor.
     pub(super) target: Option<Target<MessageOf<J>>>,
-    /// The timer ended without its message being delivered, and somebody wants to hear of it.
-    pub(super) lost: Option<Lost>,
+    /// The timer ended without its message being delivered, and somebody wants to hear of it. Boxed, since it is rare and
+    /// would make each message a long way to move.
+    pub(super) lost: Option<Box<Lost>>,
 }
 
 impl<J: Job> Deferred<J> {
@@ -168,7 +170,7 @@ impl<J: Job> Deferred<J> {
     /// Adds a message that could not be delivered: a dead letter if anybody wants to hear of it.
     pub(super) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Carried>) {
         match ticket.id {
-            Some(id) => self.lost = Some(Lost::of(id, ticket.due.deadline, reason, message)),
+            Some(id) => self.lost = Some(Box::new(Lost::of(id, ticket.due.deadline, reason, message))),
             None => self.message = message,
         }
     }
@@ -178,7 +180,7 @@ impl<J: Job> Deferred<J> {
     pub(super) fn discard(self, service: &Service) {
         let Self { message, producer, rest, target, lost } = self;
         if let Some(lost) = lost {
-            service.bury(lost);
+            service.bury(*lost);
         }
         message.into_iter().for_each(|message| service.drop_contained(message));
         producer.into_iter().for_each(|producer| service.drop_contained(producer));

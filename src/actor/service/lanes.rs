@@ -180,6 +180,7 @@ impl Lanes {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn take<S: 'static>(&mut self, payload: Payload) -> Option<S> {
         self.store::<S>(payload.lane)?.take(payload.slot)
     }

@@ -80,6 +80,19 @@ impl Impossible {
     }
 }
 
+/// The clocks that say what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clocks {
+    Monotonic,
+    Both,
+}
+
+impl Clocks {
+    pub(super) const fn of(recurrence: &Recurrence) -> Self {
+        if recurrence.needs_wall_clock() { Self::Both } else { Self::Monotonic }
+    }
+}
+
 /// What an [escorted](super::escort) repetition leaves to be done once the lock is given up.
 #[must_use]
 pub(super) enum Landed {
@@ -87,7 +100,7 @@ pub(super) enum Landed {
     /// The timer has ended.
     Ended(Payload),
     /// The next repetition is counted from now.
-    Between(Recurrence),
+    Between(Clocks),
     /// The next repetition is set.
     Armed(News),
 }
@@ -205,21 +218,21 @@ impl Service {
         if let Some(until) = until {
             recurrence = recurrence.until(since_epoch(until));
         }
-        if recurrence.is_empty(self.now_for(&recurrence)) {
+        if recurrence.is_empty(self.read(Clocks::of(&recurrence))) {
             return Err(Impossible::NeverDue);
         }
         Ok((moment, recurrence, None))
     }
 
-    /// The clocks, as far as they are needed. To be called outside of the lock.
-    pub(super) fn now_for(&self, recurrence: &Recurrence) -> Now {
-        let wall = recurrence.needs_wall_clock().then(|| since_epoch(self.clock.wall()));
+    /// Reads the clocks. To be called outside of the lock.
+    pub(super) fn read(&self, clocks: Clocks) -> Now {
+        let wall = (clocks == Clocks::Both).then(|| since_epoch(self.clock.wall()));
         Now { time: self.clock.now(), wall }
     }
 
     /// The handler is done that the next repetition is counted from.
-    pub(super) fn resume(&self, key: Key, recurrence: &Recurrence) {
-        let now = self.now_for(recurrence);
+    pub(super) fn resume(&self, key: Key, clocks: Clocks) {
+        let now = self.read(clocks);
         let mut news = News::default();
         let mut core = self.core();
         match core.engine.resume(key, now) {
@@ -238,7 +251,7 @@ impl Service {
         match landed {
             Landed::Nothing => {}
             Landed::Ended(payload) => self.discard(self.core(), payload),
-            Landed::Between(recurrence) => self.resume(key, &recurrence),
+            Landed::Between(clocks) => self.resume(key, clocks),
             Landed::Armed(news) => self.tell(news),
         }
     }
@@ -268,7 +281,7 @@ impl Core {
 
     /// Closes the books on a message that went through its owner's mailbox.
     pub(super) fn land_repetition(&mut self, key: Key, ending: Ending) -> Landed {
-        let Some((recurrence, payload)) = self.engine.recurrence(key).copied().zip(self.engine.payload(key)) else {
+        let Some((clocks, payload)) = self.engine.recurrence(key).map(Clocks::of).zip(self.engine.payload(key)) else {
             self.engine.finish(key, ending);
             return Landed::Nothing;
         };
@@ -281,7 +294,7 @@ impl Core {
         match self.engine.repeat(key, Now { time: Duration::ZERO, wall: None }) {
             Repeated::Gone => Landed::Nothing,
             Repeated::Last(payload) => Landed::Ended(payload),
-            Repeated::Between => Landed::Between(recurrence),
+            Repeated::Between => Landed::Between(clocks),
             Repeated::Armed(deadline) => {
                 let mut news = News::default();
                 self.expect_repetition(deadline, &mut news);

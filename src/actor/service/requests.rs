@@ -252,6 +252,7 @@ impl Service {
         }
     }
 
+    #[inline(always)]
     pub(super) fn answer<S>(
         &self,
         delay: Duration,

@@ -6,7 +6,7 @@ use super::admission::News;
 use super::carried::Carried;
 use super::job::{Committed, Deferred, Destination, Job, Ticket, Via};
 use super::lanes::{Contents, Payload, Unloaded};
-use super::repeating::Calendar;
+use super::repeating::{Calendar, Clocks};
 use super::{Core, Service};
 use crate::actor::target::Target;
 use crate::engine::{DeadLetterReason, Ending, Handover, Next, Now, Recurrence, Repeated};
@@ -127,7 +127,7 @@ where
     fn produce(mut taken: Taken<C>, service: &Service, via: Via) -> Produced<C> {
         let Taken { recurrence, producer, .. } = &mut taken;
         let result = service.contain(|| {
-            let now = service.now_for(recurrence);
+            let now = service.read(Clocks::of(recurrence));
             if recurrence.is_over(now) {
                 return Err(Ending::Cancelled);
             }
@@ -171,7 +171,7 @@ where
                 core.expect_repetition(deadline, news);
             }
         }
-        let resume = (repeated == Repeated::Between).then_some(recurrence);
+        let resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
         Committed { message: Some(message), resume, deferred }
     }
 
