@@ -170,7 +170,7 @@ async fn five_minutes() -> Result<Vec<Event>, MailboxError> {
     monitor.send(Report).await
 }
 
-pub(crate) fn main() -> ExitCode {
+fn main() -> ExitCode {
     let system = System::with_tokio_rt(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.unwrap_or_else(|error| panic!("no runtime: {error}"))
@@ -186,4 +186,9 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+#[test]
+fn the_monitor_reports_who_is_missing_and_who_is_back() {
+    assert_eq!(main(), ExitCode::SUCCESS);
 }

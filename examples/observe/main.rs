@@ -23,6 +23,8 @@ mod page;
 mod post;
 mod shop;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::error::Error;
 use std::process::ExitCode;

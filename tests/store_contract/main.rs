@@ -1,15 +1,9 @@
 //! The contract of stores: what every implementation of `TimerStore` does, for all of them.
-#![cfg(feature = "durable")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod changes;
-#[path = "../copies/mod.rs"]
-mod copies;
 mod model;
 mod pages;
-#[path = "../schemes/random.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod random;
 mod records;
 mod redb_store;
 mod subject;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use actix_timers::durable::store::{Change, Claim, Counts, Found, OnKey, Outcome, Part, TimerStore};
 use actix_timers::durable::{DueTime, DurableId, Missed, Progress, Record, Repeat, Rhythm};
 
-use crate::random::Random;
 use crate::records::{Owned, at, id, record};
 use crate::subject::Subject;
+use schemes::random::Random;
 
 /// All there is in a shard, in one list.
 #[derive(Default)]

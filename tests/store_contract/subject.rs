@@ -4,8 +4,8 @@ use actix_timers::durable::TimerStore;
 use actix_timers::durable::store::{EmbeddedStore, MemoryDisk, MemoryStore};
 use tempfile::TempDir;
 
-use crate::copies::copy_directory;
 use crate::redb_store::RedbStore;
+use support::copies::copy_directory;
 
 /// A place where a store keeps its records, beyond the store itself.
 pub(crate) trait Subject {

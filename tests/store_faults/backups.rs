@@ -8,8 +8,8 @@ use std::time::Duration;
 use actix_timers::durable::TimerStore;
 use actix_timers::durable::store::{Change, Claim, EmbeddedStore, StoreError};
 
-use crate::random::Random;
 use crate::workshop::{id, open, open_owned, pending, put};
+use schemes::random::Random;
 
 #[test]
 fn a_backup_has_what_was_committed_when_it_was_asked_for_and_is_a_store() {

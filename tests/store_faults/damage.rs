@@ -8,9 +8,9 @@ use std::sync::Arc;
 use actix_timers::durable::store::{Change, EmbeddedStore, OnKey, Outcome, StoreError};
 use actix_timers::durable::{Record, TimerStore};
 
-use crate::copies::copy_directory;
-use crate::random::Random;
 use crate::workshop::{id, journal, journal_bytes, open, open_owned, pending, put, record};
+use schemes::random::Random;
+use support::copies::copy_directory;
 
 const RECORDS: u64 = 3000;
 

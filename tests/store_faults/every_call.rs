@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use actix_timers::durable::store::{EmbeddedStore, Fence, Part, StoreError};
 use actix_timers::durable::{DueTime, TimerStore};
 
-use crate::copies::copy_directory;
 use crate::script::{changes, contents, expected};
 use crate::talking::Talking;
+use support::copies::copy_directory;
 
 const ROOT: &str = "ACTIX_TIMERS_FAULTS_ROOT";
 const TEMPLATE: &str = "template";
@@ -210,7 +210,7 @@ fn interposer() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interposer-{}.so", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store_faults/interposer.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("store_faults/interposer.c");
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let made = Command::new(compiler)
             .args(["-shared", "-fPIC", "-O1", "-o"])

@@ -11,8 +11,8 @@ use actix_timers::durable::Progress;
 use actix_timers::durable::TimerStore;
 use actix_timers::durable::store::{Change, EmbeddedStore, StoreError};
 
-use crate::random::Random;
 use crate::workshop::{id, open, open_owned, pending, put};
+use schemes::random::Random;
 
 const STORE: &str = "ACTIX_TIMERS_KILLED_STORE";
 const FIRST: &str = "ACTIX_TIMERS_FIRST_GROUP";

@@ -1,12 +1,10 @@
 //! What may happen to the files of the embedded store and to its process, and what is left then.
-#![cfg(all(feature = "durable", unix))]
+#![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod backups;
 #[cfg(target_os = "linux")]
 mod book;
-#[path = "../copies/mod.rs"]
-mod copies;
 mod damage;
 mod directories;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -20,9 +18,6 @@ mod machine;
 mod modes;
 #[cfg(target_os = "linux")]
 mod power_cuts;
-#[path = "../schemes/random.rs"]
-#[allow(dead_code, reason = "other tests use the rest of it")]
-mod random;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod script;
 #[cfg(target_os = "linux")]

@@ -7,9 +7,9 @@ use std::process::Command;
 use crate::book::Book;
 use crate::kills;
 use crate::machine::Machine;
-use crate::random::Random;
 use crate::shop::{CUSTOMERS, finishing, serving};
 use crate::talking::Talking;
+use schemes::random::Random;
 
 /// One after the other, on one machine.
 const STORES: u64 = 4;

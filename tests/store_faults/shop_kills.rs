@@ -2,9 +2,9 @@
 //! those that come after it.
 
 use crate::book::Book;
-use crate::random::Random;
 use crate::shop::{CUSTOMERS, finishing, serving};
 use crate::talking::Talking;
+use schemes::random::Random;
 
 /// One after the other.
 const STORES: u64 = 4;

@@ -5,7 +5,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::random::Random;
+use schemes::random::Random;
 
 /// A process that does not end by itself by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,9 +5,9 @@ use std::fs;
 
 use actix_timers::durable::TimerStore;
 
-use crate::copies::copy_directory;
-use crate::random::Random;
 use crate::workshop::{journal, journal_bytes, open, open_owned, pending, put};
+use schemes::random::Random;
+use support::copies::copy_directory;
 
 const ACKNOWLEDGED: u64 = 5;
 

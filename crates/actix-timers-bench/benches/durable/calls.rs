@@ -1,0 +1,96 @@
+//! New timers, asked for through the actor: one request after the other, and many callers at once.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use actix_timers::durable::store::EmbeddedStore;
+
+use crate::office;
+use crate::settings::Settings;
+use crate::subjects::{self, Timer};
+use bench::rows::{OURS, Row, Rows};
+
+/// Who ask at a time, each for the answer to its own request.
+const CALLERS: usize = 256;
+const DELAY: Duration = Duration::from_secs(3600);
+
+pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
+    System::new().block_on(async {
+        one_caller(settings, rows).await;
+        many_callers(settings, rows).await;
+    });
+}
+
+fn row(subject: &str, size: usize, unit: &'static str, samples: Vec<f64>) -> Row {
+    Row { workload: "schedule", layer: "actor", subject: subject.to_owned(), size: size as u64, unit, samples }
+}
+
+/// Each request is answered before the next: how long the one in the middle takes.
+async fn one_caller(settings: &Settings, rows: &mut Rows) {
+    let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+    let timers = office::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
+    let mut write = subjects::named(subjects::WRITE_AND_SYNC, directory.path());
+    let calls = if settings.check { 5 } else { 1000 };
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    let mut number = 0;
+    for _ in 0..settings.rounds {
+        let (mut took, mut wrote) = (Vec::new(), Vec::new());
+        // In turns, since a disk has its moods.
+        for _ in 0..calls {
+            let started = Instant::now();
+            office::schedule(&timers, DELAY).await;
+            took.push(started.elapsed());
+            number += 1;
+            let timer = Timer { number, due: number };
+            let started = Instant::now();
+            write.commit(&[timer], &[]);
+            wrote.push(started.elapsed());
+        }
+        ours.push(middle(&mut took));
+        bare.push(middle(&mut wrote));
+    }
+    assert_eq!(timers.counts().await.unwrap().pending, (calls * settings.rounds) as u64);
+    timers.stop().await.unwrap();
+    rows.push(row(OURS, 1, "ns a call (median)", ours));
+    rows.push(row(subjects::WRITE_AND_SYNC, 1, "ns a call (median)", bare));
+}
+
+fn middle(took: &mut [Duration]) -> f64 {
+    took.sort_unstable();
+    took[took.len() / 2].as_nanos() as f64
+}
+
+/// Callers that each wait for their own answer, beside groups of as many.
+async fn many_callers(settings: &Settings, rows: &mut Rows) {
+    let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+    let timers = office::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
+    let peers = [subjects::FJALL, subjects::LOG];
+    let mut peers = peers.map(|name| (subjects::named(name, directory.path()), Vec::new()));
+    let calls = if settings.check { 2 } else { 200 };
+    let mut ours = Vec::new();
+    let mut number = 0;
+    for _ in 0..settings.rounds {
+        let started = Instant::now();
+        for caller in office::many_callers(&timers, CALLERS, calls, DELAY) {
+            caller.await.unwrap();
+        }
+        ours.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);
+        for (peer, samples) in &mut peers {
+            let started = Instant::now();
+            for _ in 0..calls {
+                number += CALLERS as u64;
+                let group: Vec<_> =
+                    (number - CALLERS as u64..number).map(|number| Timer { number, due: number }).collect();
+                peer.commit(&group, &[]);
+            }
+            samples.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);
+        }
+    }
+    assert_eq!(timers.counts().await.unwrap().pending, (CALLERS * calls * settings.rounds) as u64);
+    timers.stop().await.unwrap();
+    rows.push(row(OURS, CALLERS, "ns a timer", ours));
+    for (peer, samples) in peers {
+        rows.push(row(peer.name(), CALLERS, "ns a timer", samples));
+    }
+}

@@ -1,0 +1,62 @@
+//! Groups of new timers, one after the other, each on disk before the next: nanoseconds a timer, and of commits of one the
+//! middle one.
+
+use std::time::{Duration, Instant};
+
+use crate::settings::Settings;
+use crate::subjects::{self, Subject, Timer};
+use bench::rows::{Row, Rows};
+
+const GROUPS: [usize; 4] = [1, 16, 256, 4096];
+
+pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
+    for group in GROUPS {
+        let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+        let wanted = subjects::NAMES.into_iter().filter(|name| group == 1 || *name != subjects::WRITE_AND_SYNC);
+        let mut subjects: Vec<_> = wanted.map(|name| subjects::named(name, directory.path())).collect();
+        measure(settings, group, &mut subjects, rows);
+    }
+}
+
+fn measure(settings: &Settings, group: usize, subjects: &mut [Box<dyn Subject>], rows: &mut Rows) {
+    // So that each round takes some tenths of a second.
+    let commits = if settings.check { 2 } else { (40_000 / group).clamp(50, 1500) };
+    let mut next = 0;
+    let mut samples = vec![(Vec::new(), Vec::new()); subjects.len()];
+    for _ in 0..settings.rounds {
+        for (subject, (each, middle)) in subjects.iter_mut().zip(&mut samples) {
+            let groups: Vec<Vec<Timer>> = (0..commits)
+                .map(|_| {
+                    next += group as u64;
+                    (next - group as u64..next).map(|number| Timer { number, due: number % 3_600_000 }).collect()
+                })
+                .collect();
+            let mut took: Vec<Duration> = groups
+                .iter()
+                .map(|group| {
+                    let started = Instant::now();
+                    subject.commit(group, &[]);
+                    started.elapsed()
+                })
+                .collect();
+            let all: Duration = took.iter().sum();
+            took.sort_unstable();
+            each.push(all.as_nanos() as f64 / (commits * group) as f64);
+            middle.push(took[took.len() / 2].as_nanos() as f64);
+        }
+    }
+    for (subject, (each, middle)) in subjects.iter_mut().zip(samples) {
+        let row = |unit, samples| Row {
+            workload: "commit",
+            layer: "store",
+            subject: subject.name().to_owned(),
+            size: group as u64,
+            unit,
+            samples,
+        };
+        rows.push(row("ns a timer, in groups", each));
+        rows.push(row("ns a commit (median)", middle));
+    }
+    let kept = (settings.rounds * commits * group) as u64;
+    assert!(subjects.iter_mut().all(|subject| subject.pending().is_none_or(|pending| pending == kept)));
+}

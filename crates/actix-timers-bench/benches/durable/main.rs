@@ -1,0 +1,77 @@
+//! What it costs to keep timers on disk, beside the least that a disk can do, in one run.
+//!
+//! ```text
+//! cargo bench --features durable --bench durable                        with a million timers on disk
+//! cargo bench --features durable --bench durable -- --pending 10000000  with ten million
+//! cargo bench --features durable --bench durable -- --check             one short pass: is all work done?
+//! cargo bench --features durable --bench durable -- --help              what can be chosen
+//! ```
+//!
+//! At the end comes a table as that of the bench `peers`, with medians and the ratio of ours to the others, round by round;
+//! with `--json FILE` the rows go into a file as well. Use a directory on the disk that you want to know about (`--dir`); in
+//! memory an fsync costs nothing.
+//!
+//! # Reading order
+//!
+//! 1. `subjects`: who writes: a bare file, a log, a bare fjall, the store. `office`: ours through the actor.
+//! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by many.
+//! 3. `lives`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes written, and
+//!    what stays on disk and in memory. `start`: a start after `kill -9` with all of them overdue.
+//! 4. `settings`: the command line. Rows are those of the bench `peers`.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod calls;
+mod commits;
+mod lives;
+mod office;
+mod settings;
+mod start;
+mod subjects;
+mod watched;
+
+use std::process::ExitCode;
+
+use bench::rows::Rows;
+use settings::Settings;
+
+fn main() -> ExitCode {
+    let settings = match Settings::parse(std::env::args().skip(1)) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            print!("{}", settings::HELP);
+            return ExitCode::SUCCESS;
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(what) = &settings.only {
+        match what.as_str() {
+            start::FILL | start::DELIVER => start::run_one(&settings, what),
+            subject => lives::run_one(&settings, subject),
+        }
+        return ExitCode::SUCCESS;
+    }
+    let mut rows = Rows::default();
+    if settings.wants("commits") {
+        commits::run(&settings, &mut rows);
+    }
+    if settings.wants("schedule") {
+        calls::run(&settings, &mut rows);
+    }
+    if settings.wants("lives") {
+        lives::run(&settings, &mut rows);
+    }
+    if settings.wants("start") {
+        start::run(&settings, &mut rows);
+    }
+    rows.print_table();
+    match settings.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("the rows could not be written: {wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}

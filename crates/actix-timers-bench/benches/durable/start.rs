@@ -1,0 +1,88 @@
+//! A start after `kill -9`, with everything overdue: from the start of the process to the first delivery.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use actix_timers::durable::DueTime;
+use actix_timers::durable::store::{EmbeddedStore, TimerStore};
+
+use crate::office::{self, Delivered};
+use crate::settings::Settings;
+use bench::rows::{OURS, Row, Rows};
+
+/// What a child process is called to do.
+pub(crate) const FILL: &str = "fill";
+pub(crate) const DELIVER: &str = "deliver";
+
+pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
+    let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+    let child = |what: &str| {
+        let program = std::env::current_exe().unwrap();
+        Command::new(program).args(settings.for_child(what, directory.path())).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    wait_and_kill(child(FILL));
+    let mut samples = Vec::new();
+    for _ in 0..settings.rounds {
+        let started = Instant::now();
+        let child = wait_and_kill(child(DELIVER));
+        samples.push(child.saturating_duration_since(started).as_nanos() as f64 / 1e6);
+    }
+    let unit = "ms to the first overdue delivery";
+    rows.push(Row {
+        workload: "start",
+        layer: "actor",
+        subject: OURS.to_owned(),
+        size: settings.pending,
+        unit,
+        samples,
+    });
+}
+
+/// Kills the child with SIGKILL as soon as it says something. Returns when it did.
+fn wait_and_kill(mut child: Child) -> Instant {
+    let mut said = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    let at = Instant::now();
+    assert_eq!(said, "here\n", "the child process has failed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    at
+}
+
+/// What the child process does, and goes on doing until it is killed.
+pub(crate) fn run_one(settings: &Settings, what: &str) {
+    let path = settings.directory.join("store");
+    if what == FILL {
+        fill(&path, settings.pending);
+    } else {
+        System::new().block_on(deliver(&path));
+    }
+}
+
+fn fill(path: &Path, pending: u64) {
+    let mut store = EmbeddedStore::open(path).unwrap();
+    let fence = store.acquire(0).unwrap().fence;
+    office::fill(&mut store, fence, pending, DueTime::MIN);
+    say();
+    loop {
+        // Until it is killed.
+        office::fill(&mut store, fence, 256, DueTime::MIN);
+    }
+}
+
+async fn deliver(path: &Path) {
+    let delivered = Rc::<Delivered>::default();
+    let _timers = office::start(EmbeddedStore::open(path).unwrap(), &delivered);
+    delivered.one_more.notified().await;
+    say();
+    actix_rt::time::sleep(Duration::MAX).await;
+}
+
+fn say() {
+    println!("here");
+    std::io::stdout().flush().unwrap();
+}

@@ -1,0 +1,194 @@
+//! The whole way of an actor's own timers, and of those that are sent to it as a recipient: context or request, the books, the
+//! engine, and for what fires the inbox and the handler. Messages carry 32 bytes. The same again with a recorder of metrics
+//! installed, that of Prometheus.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{ManualClock, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use tokio::sync::oneshot;
+
+use crate::Operation;
+use bench::random::Random;
+
+const TIMERS: usize = 20_000;
+
+pub(crate) fn operations() -> Vec<Operation> {
+    let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, tolerance: 0.08, work };
+    vec![
+        operation("context start", "counted_schedule", start),
+        operation("context stop", "counted_cancel", stop),
+        operation("context churn", "counted_replace", churn),
+        operation("context fire", "counted_delivery", fire),
+        operation("recipient fire", "counted_delivery", send),
+        operation("recorded start", "counted_schedule", || recorded(start)),
+        operation("recorded stop", "counted_cancel", || recorded(stop)),
+        operation("recorded fire", "counted_delivery", || recorded(fire)),
+        operation("recorded recipient fire", "counted_delivery", || recorded(send)),
+    ]
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Note([u64; 4]);
+
+/// Has an actor do something with its context.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Do(fn(&mut Owner, &mut Context<Owner>));
+
+struct Owner {
+    random: Random,
+    ids: Vec<TimerId>,
+    received: usize,
+    sum: u64,
+    all_received: Option<oneshot::Sender<u64>>,
+}
+
+impl Owner {
+    #[inline(never)]
+    fn counted_schedule(&mut self, ctx: &mut Context<Self>) {
+        for number in 0..TIMERS as u64 {
+            let delay = self.random.delay();
+            self.ids.push(ctx.schedule_after(delay, Note([number; 4])).unwrap());
+        }
+    }
+
+    #[inline(never)]
+    fn counted_cancel(&mut self, ctx: &mut Context<Self>) {
+        for id in &self.ids {
+            assert!(ctx.cancel_timer(*id).is_cancelled());
+        }
+    }
+
+    #[inline(never)]
+    fn counted_replace(&mut self, ctx: &mut Context<Self>) {
+        for number in 0..TIMERS as u64 {
+            let delay = self.random.delay();
+            let fresh = ctx.schedule_after(delay, Note([number; 4])).unwrap();
+            let place = self.random.index(TIMERS);
+            let old = std::mem::replace(&mut self.ids[place], fresh);
+            assert!(ctx.cancel_timer(old).is_cancelled());
+        }
+    }
+}
+
+impl Actor for Owner {
+    type Context = Context<Self>;
+}
+
+impl Handler<Do> for Owner {
+    type Result = ();
+
+    fn handle(&mut self, Do(work): Do, ctx: &mut Self::Context) {
+        work(self, ctx);
+    }
+}
+
+impl Handler<Note> for Owner {
+    type Result = ();
+
+    fn handle(&mut self, Note(numbers): Note, _: &mut Self::Context) {
+        self.sum += numbers[0];
+        self.received += 1;
+        if self.received == TIMERS
+            && let Some(all_received) = self.all_received.take()
+        {
+            let _ = all_received.send(self.sum);
+        }
+    }
+}
+
+/// A system with one actor.
+struct World {
+    runner: SystemRunner,
+    timers: Timers,
+    owner: Addr<Owner>,
+    all_received: oneshot::Receiver<u64>,
+}
+
+impl World {
+    fn new(builder: TimerActorBuilder) -> Self {
+        let runner = System::new();
+        let (sender, all_received) = oneshot::channel();
+        let (timers, owner) = runner.block_on(async {
+            let timers = builder.install().unwrap();
+            let ids = Vec::with_capacity(TIMERS);
+            let all_received = Some(sender);
+            (timers, Owner { random: Random::new(1), ids, received: 0, sum: 0, all_received }.start())
+        });
+        Self { runner, timers, owner, all_received }
+    }
+
+    fn act(&self, work: fn(&mut Owner, &mut Context<Owner>)) {
+        self.runner.block_on(self.owner.send(Do(work))).unwrap();
+    }
+}
+
+/// Does it with metrics that are recorded. Each operation has a process to itself, which had no recorder before.
+fn recorded(work: fn()) {
+    let mut builder = PrometheusBuilder::new();
+    for (name, buckets) in actix_timers::metrics::histogram_buckets() {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).unwrap();
+    }
+    let handle = builder.install_recorder().unwrap();
+    work();
+    let page = actix_timers::scrape(|| handle.render());
+    let scheduled = page.lines().find(|line| line.starts_with("actix_timers_scheduled_total{"));
+    assert!(scheduled.is_some_and(|line| line.ends_with(&format!(" {TIMERS}"))), "{page}");
+}
+
+/// Schedules all, with an actor and a timer actor that never had any.
+fn start() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| owner.counted_schedule(ctx));
+    world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
+}
+
+/// Cancels all by id, in shuffled order.
+fn stop() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| {
+        owner.counted_schedule(ctx);
+        owner.random.shuffle(&mut owner.ids);
+        owner.counted_cancel(ctx);
+    });
+}
+
+/// Schedules one and cancels a random one, with all the others pending.
+fn churn() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| {
+        owner.counted_schedule(ctx);
+        owner.counted_replace(ctx);
+    });
+}
+
+/// Delivers all, which are due at once: cascades, turns of the driver, inbox and handlers. On a clock that is moved by
+/// hand, so that real time has no say in how many turns there are.
+fn fire() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    world.act(|owner, ctx| owner.counted_schedule(ctx));
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+/// The same for messages that are sent to it as a recipient.
+fn send() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    let mut random = Random::new(1);
+    for number in 0..TIMERS as u64 {
+        world.timers.schedule_after(&world.owner, random.delay(), Note([number; 4])).unwrap();
+    }
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+#[inline(never)]
+fn counted_delivery(world: &mut World, clock: &ManualClock) -> u64 {
+    clock.jump(Duration::from_secs(3600));
+    world.runner.block_on(&mut world.all_received).unwrap()
+}

@@ -1,0 +1,98 @@
+//! Instructions per operation, compared with the committed `baseline.txt`: a regression shows whatever the noise.
+//!
+//! ```text
+//! cargo bench --bench instructions                  compare; fails when an operation got dearer
+//! cargo bench --bench instructions -- --only wheel  compare what begins with "wheel"
+//! cargo bench --bench instructions -- --renew       measure and write the baseline
+//! ```
+//!
+//! Each operation runs in a process of its own under valgrind's callgrind, with fixed input, and only the instructions
+//! of its `counted_...` function, with all that it calls, are collected. Instructions are not time: cache misses cost
+//! nothing here. What this finds is work that was added; what it costs, the other benches tell.
+//!
+//! Reading order: `wheel` and `context` are the operations, `callgrind` counts them, `baseline` compares.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod baseline;
+mod callgrind;
+mod context;
+mod wheel;
+
+use std::process::ExitCode;
+
+use baseline::{Baseline, Measured, Verdict};
+
+/// One thing that is counted.
+struct Operation {
+    name: &'static str,
+    /// The function whose instructions are collected; the program has one such function per operation.
+    counted: &'static str,
+    /// How often the operation is done in it.
+    entries: u64,
+    /// The change, up or down, that is let pass. The bare wheel repeats to the instruction; the way through an actor
+    /// has random hash keys and a runtime in it.
+    tolerance: f64,
+    /// Prepares and calls the counted function, and checks that the work was done.
+    work: fn(),
+}
+
+fn main() -> ExitCode {
+    let operations: Vec<Operation> = wheel::operations().into_iter().chain(context::operations()).collect();
+    match run(&operations) {
+        Ok(code) => code,
+        Err(problem) => {
+            eprintln!("instructions: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(operations: &[Operation]) -> Result<ExitCode, String> {
+    let (mut renew, mut only) = (false, String::new());
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            // Added by cargo.
+            "--bench" => {}
+            "--renew" => renew = true,
+            "--only" => only = arguments.next().ok_or("--only takes the beginning of a name")?,
+            // How this program starts itself under valgrind.
+            "--work" => {
+                let name = arguments.next().ok_or("--work takes a name")?;
+                let operation = operations.iter().find(|operation| operation.name == name);
+                (operation.ok_or("--work takes a name of the baseline")?.work)();
+                return Ok(ExitCode::SUCCESS);
+            }
+            _ => {
+                return Err(format!(
+                    "`{argument}` is unknown: there is --renew, and --only with a beginning of a name"
+                ));
+            }
+        }
+    }
+    if renew && !only.is_empty() {
+        return Err("--renew measures everything, so that the baseline is of one compiler".to_owned());
+    }
+    let chosen: Vec<&Operation> = operations.iter().filter(|operation| operation.name.starts_with(&only)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = operations.iter().map(|operation| operation.name).collect();
+        return Err(format!("nothing begins with `{only}`: there is {}", names.join(", ")));
+    }
+    callgrind::check_installed()?;
+    let old = if renew { Baseline::read().unwrap_or_default() } else { Baseline::read()? };
+    old.print_heading();
+    let mut verdicts = Vec::new();
+    let mut measured = Vec::new();
+    for operation in chosen {
+        let total = callgrind::instructions(operation.name, operation.counted)?;
+        let now = Measured { name: operation.name.to_owned(), entries: operation.entries, total };
+        verdicts.push(old.compare(&now, operation.tolerance));
+        measured.push(now);
+    }
+    if renew {
+        Baseline::renewed(measured).write()?;
+        println!("written: {}", baseline::PATH);
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(if baseline::conclude(&verdicts, &old) == Verdict::Dearer { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

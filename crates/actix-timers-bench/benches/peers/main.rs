@@ -1,0 +1,75 @@
+//! Ours and the peers, side by side in one run.
+//!
+//! ```text
+//! cargo bench --bench peers                                         everything, 10 000 and 100 000 pending
+//! cargo bench --bench peers -- --workloads start,stop --sizes 10000 a first look, well under a minute
+//! cargo bench --bench peers -- --check                              one short pass: is all work done?
+//! cargo bench --bench peers -- --help                               what can be chosen
+//! ```
+//!
+//! At the end comes a table with median, min, max and the ratio of ours to the peer, below 1 where ours is better; with
+//! `--json FILE` the rows go into a file as well. Where a figure was measured in rounds, the ratio is taken round by round,
+//! because a noisy machine is noisy for both then. Each run checks that the work was really done.
+//!
+//! Netty, Go and Erlang take part where they are installed, which `benches/peers/external/install.sh` does. The last lines
+//! say who was left out.
+//!
+//! # Reading order
+//!
+//! 1. `workloads`: what is measured, one file each; `mod.rs` lists them.
+//! 2. `subjects`: who is measured, one file each.
+//! 3. `rounds`: how nanoseconds per operation are taken, with criterion.
+//! 4. `child`: how lateness, idling and memory are taken, in processes of their own; `senders`: who is measured there.
+//! 5. `rows`: how the figures are compared and written.
+//! 6. `arguments`, `random`, `process`, `threads`, `heap`: what the others need.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod arguments;
+mod child;
+mod heap;
+mod rounds;
+mod senders;
+mod subjects;
+mod threads;
+mod workloads;
+
+use std::process::ExitCode;
+
+use arguments::Arguments;
+use bench::rows::Rows;
+use subjects::external;
+
+fn main() -> ExitCode {
+    if let Some(request) = child::request() {
+        child::answer(&request, workloads::in_child);
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(Some(arguments)) => arguments,
+        Ok(None) => {
+            print!("{}", arguments::help());
+            return ExitCode::SUCCESS;
+        }
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut rows = Rows::default();
+    for (names, run) in workloads::ALL {
+        if arguments.wants_any(names) {
+            run(&arguments, &mut rows);
+        }
+    }
+    rows.print_table();
+    for line in external::left_out(&arguments) {
+        println!("\n{line}");
+    }
+    match arguments.json.as_deref().map_or(Ok(()), |path| rows.write_json(path)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("the rows could not be written: {wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Nanoseconds per operation, by criterion, with all subjects in every round.
+//!
+//! Criterion measures one benchmark after the other: first all samples of one subject, a minute later those of the next.
+//! Two things speak against that here. The ratio of two subjects is only worth something if both were measured in the
+//! same moment of a noisy machine; and the stop of ten million timers cannot be measured without their start. So the work
+//! is done in *rounds*. In one round every subject goes through its whole [`Life`], one subject after the other, and the
+//! life keeps the time of each operation. Each operation of each subject is one benchmark of criterion; when that asks for
+//! its sample `k` (through `iter_custom`), it is given what was kept in round `k`, and the round is run if nobody has asked
+//! for it yet. An iteration, as criterion counts them, is one operation. Round 0 is the warm-up and is in no sample.
+//!
+//! Each life has a thread of its own, so that no subject finds the arbiter or the memory that another has used before.
+
+use std::panic::resume_unwind;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, SamplingMode};
+
+use crate::arguments::Arguments;
+use bench::rows::Row;
+
+/// Criterion refuses to make statistics of less.
+const FEWEST_SAMPLES: usize = 10;
+/// Criterion's warm-up asks until this is over, so: once. The rounds bring their own.
+const SHORTEST: Duration = Duration::from_nanos(1);
+/// What criterion may think that a sample takes. A replay takes no time, so this only makes it ask for many iterations,
+/// which keeps fractions of a nanosecond.
+const SAMPLE_TIME: Duration = Duration::from_millis(10);
+const RESAMPLES: usize = 2_000;
+
+/// One subject in one round.
+#[derive(Debug)]
+pub(crate) struct Life<'a> {
+    wanted: &'a [&'static str],
+    kept: Vec<(&'static str, f64)>,
+}
+
+impl Life<'_> {
+    /// Times `work`, which does that many operations, and keeps the time for one.
+    pub(crate) fn time<R>(&mut self, workload: &'static str, operations: usize, work: impl FnOnce() -> R) -> R {
+        let began = Instant::now();
+        let done = work();
+        self.keep(workload, operations, began.elapsed());
+        done
+    }
+
+    /// Keeps a time that was taken elsewhere.
+    pub(crate) fn keep(&mut self, workload: &'static str, operations: usize, took: Duration) {
+        self.kept.push((workload, took.as_nanos() as f64 / operations as f64));
+    }
+
+    /// Whether this workload was asked for; what nobody needs later can be left out if not.
+    pub(crate) fn wants(&self, workload: &str) -> bool {
+        self.wanted.contains(&workload)
+    }
+}
+
+/// Somebody who can go through a life again and again.
+pub(crate) struct Subject<'a> {
+    name: String,
+    size: usize,
+    live: Box<dyn FnMut(&mut Life) + Send + 'a>,
+}
+
+impl<'a> Subject<'a> {
+    /// A subject with so many timers pending.
+    pub(crate) fn new(name: impl Into<String>, size: usize, live: impl FnMut(&mut Life) + Send + 'a) -> Self {
+        Self { name: name.into(), size, live: Box::new(live) }
+    }
+
+    fn live(&mut self, wanted: &[&'static str]) -> Vec<(&'static str, f64)> {
+        let mut life = Life { wanted, kept: Vec::new() };
+        thread::scope(|scope| scope.spawn(|| (self.live)(&mut life)).join())
+            .unwrap_or_else(|panic| resume_unwind(panic));
+        life.kept
+    }
+}
+
+/// Runs all rounds of those of the subjects that are wanted, and makes a row of each wanted workload of each.
+pub(crate) fn measure(
+    arguments: &Arguments,
+    layer: &'static str,
+    wanted: &[&'static str],
+    mut subjects: Vec<Subject>,
+) -> Vec<Row> {
+    subjects.retain(|subject| arguments.wants_peer(&subject.name));
+    if subjects.is_empty() || wanted.is_empty() {
+        return Vec::new();
+    }
+    let rounds = arguments.rounds.max(FEWEST_SAMPLES);
+    let mut criterion = Criterion::default().without_plots().nresamples(RESAMPLES);
+    let mut replay = Replay { wanted, subjects, rounds: Vec::new() };
+    let mut rows = Vec::new();
+    for (workload, place) in replay.benchmarks() {
+        let (subject, size) = (replay.subjects[place].name.clone(), replay.subjects[place].size);
+        let mut group = criterion.benchmark_group(format!("{workload}/{layer}/{size}"));
+        group.sampling_mode(SamplingMode::Flat).sample_size(rounds).warm_up_time(SHORTEST);
+        group.measurement_time(SAMPLE_TIME * rounds as u32);
+        let mut asked = 0;
+        group.bench_function(&subject, |bencher| {
+            bencher.iter_custom(|iterations| {
+                let nanoseconds = replay.sample(asked, workload, place);
+                asked += 1;
+                Duration::from_secs_f64(nanoseconds * iterations as f64 / 1e9)
+            });
+        });
+        group.finish();
+        let samples = (1..=rounds).map(|round| replay.sample(round, workload, place)).collect();
+        rows.push(Row { workload, layer, subject, size: size as u64, unit: "ns/op", samples });
+    }
+    rows
+}
+
+/// What was kept of the rounds that have been run.
+struct Replay<'a> {
+    wanted: &'a [&'static str],
+    subjects: Vec<Subject<'a>>,
+    /// By round and subject.
+    rounds: Vec<Vec<Vec<(&'static str, f64)>>>,
+}
+
+impl Replay<'_> {
+    /// Workload by workload all the subjects that have it, of those workloads that are wanted. The warm-up tells.
+    fn benchmarks(&mut self) -> Vec<(&'static str, usize)> {
+        self.run_up_to(0);
+        let has = |lives: &[Vec<(&str, f64)>], subject: usize, workload: &str| {
+            lives[subject].iter().any(|(kept, _)| *kept == workload)
+        };
+        let subjects = 0..self.subjects.len();
+        let all = self.wanted.iter().flat_map(|workload| subjects.clone().map(move |subject| (*workload, subject)));
+        all.filter(|(workload, subject)| has(&self.rounds[0], *subject, workload)).collect()
+    }
+
+    fn sample(&mut self, round: usize, workload: &str, subject: usize) -> f64 {
+        self.run_up_to(round);
+        let kept = &self.rounds[round][subject];
+        let found = kept.iter().find(|(name, _)| *name == workload);
+        found.unwrap_or_else(|| panic!("{} has no {workload} in round {round}", self.subjects[subject].name)).1
+    }
+
+    fn run_up_to(&mut self, round: usize) {
+        while self.rounds.len() <= round {
+            let lives = self.subjects.iter_mut().map(|subject| subject.live(self.wanted)).collect();
+            self.rounds.push(lives);
+        }
+    }
+}

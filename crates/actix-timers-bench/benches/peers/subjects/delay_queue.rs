@@ -1,0 +1,79 @@
+//! `tokio_util::time::DelayQueue`: a hierarchical wheel of six levels of 64 buckets, in ticks of a millisecond.
+
+use std::future::poll_fn;
+use std::hint::black_box;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::time::{DelayQueue, delay_queue};
+
+use crate::rounds::Life;
+use bench::random::Random;
+
+/// A queue that is told a deadline, as a bare wheel is.
+pub(crate) fn live_at(life: &mut Life, size: usize) {
+    live(life, size, |queue, origin, delay, n| queue.insert_at([n; 2], origin + delay));
+}
+
+/// A queue that is told a delay and reads the clock, as an actor's context does; with a message of 32 bytes.
+pub(crate) fn live_after(life: &mut Life, size: usize) {
+    live(life, size, |queue, _, delay, n| queue.insert([n; 4], delay));
+}
+
+fn live<T>(
+    life: &mut Life,
+    size: usize,
+    insert: impl Fn(&mut DelayQueue<T>, Instant, Duration, u64) -> delay_queue::Key,
+) {
+    // The queue sets a sleep of tokio to its first deadline.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _inside = runtime.enter();
+    let mut random = Random::new(1);
+    let mut queue = DelayQueue::new();
+    let mut keys: Vec<delay_queue::Key> = Vec::with_capacity(size);
+    let origin = Instant::now();
+    life.time("start", size, || {
+        for n in 0..size as u64 {
+            keys.push(insert(&mut queue, origin, random.delay(), n));
+        }
+    });
+    if life.wants("churn") {
+        life.time("churn", size, || {
+            for n in 0..size as u64 {
+                let fresh = insert(&mut queue, origin, random.delay(), n);
+                let old = std::mem::replace(&mut keys[random.index(size)], fresh);
+                black_box(queue.remove(&old));
+            }
+        });
+    }
+    assert_eq!(queue.len(), size);
+    random.shuffle(&mut keys);
+    life.time("stop", size, || {
+        for key in keys.drain(..) {
+            black_box(queue.remove(&key));
+        }
+    });
+    assert!(queue.is_empty());
+}
+
+/// Entries come out in the order of their deadlines, all of which have passed on a clock that was set forward.
+pub(crate) fn expire(life: &mut Life, size: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut random = Random::new(1);
+        let mut queue = DelayQueue::new();
+        let origin = Instant::now();
+        for n in 0..size as u64 {
+            queue.insert_at([n; 2], origin + random.delay());
+        }
+        tokio::time::advance(Duration::from_secs(3601)).await;
+        let mut expired = 0;
+        let began = std::time::Instant::now();
+        while let Some(entry) = poll_fn(|context| queue.poll_expired(context)).await {
+            black_box(entry.into_inner());
+            expired += 1;
+        }
+        life.keep("expire", size, began.elapsed());
+        assert_eq!(expired, size);
+    });
+}

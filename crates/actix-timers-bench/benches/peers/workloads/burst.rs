@@ -1,0 +1,158 @@
+//! N messages due at the same moment, to one recipient and to a thousand: until all have come, and how long another actor
+//! of the arbiter waits for its own messages meanwhile.
+//!
+//! That other actor, the bystander, is sent a message every millisecond from another thread, which does not wait for it
+//! to be handled. All that were sent between the deadline and the last delivery count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Addr, Context, Handler, Message, MessageResult, System};
+
+use crate::arguments::Arguments;
+use crate::child::{self, Figures, Request, Task};
+use crate::senders::Sender;
+use crate::senders::book::quantile;
+use crate::senders::delay_queue::Queue;
+use crate::senders::messages::Due;
+use crate::senders::ours::{OwnContext, ToTarget};
+use crate::workloads::stage::{Stage, lead};
+use bench::rows::Rows;
+
+const SUBJECTS: [&str; 3] = ["actix-timers, context", "actix-timers, recipient", "delay-queue, do_send"];
+pub(crate) const TO_ONE: &str = "burst to 1";
+pub(crate) const TO_THOUSAND: &str = "burst to 1000";
+const UNITS: [&str; 3] = ["ms until all came", "p99 ms bystander waits", "max ms bystander waits"];
+const LARGEST: usize = 1_000_000;
+
+pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
+    for workload in [TO_ONE, TO_THOUSAND] {
+        for &size in &arguments.sizes {
+            let tasks: Vec<Task> = SUBJECTS
+                .into_iter()
+                .filter(|subject| arguments.wants_peer(subject))
+                .filter(|subject| child::is_within(workload, subject, size, LARGEST))
+                .map(|subject| Task { workload, subject, size: size as u64, seconds: 0 })
+                .collect();
+            rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+        }
+    }
+}
+
+pub(crate) fn in_child(request: &Request) -> Figures {
+    let size = request.size as usize;
+    let receivers = if request.workload == TO_THOUSAND { 1000 } else { 1 };
+    System::new().block_on(async {
+        let stage = Stage::here(size, receivers);
+        match request.subject.as_str() {
+            "actix-timers, context" => burst::<OwnContext>(stage, size).await,
+            "actix-timers, recipient" => burst::<ToTarget>(stage, size).await,
+            "delay-queue, do_send" => burst::<Queue>(stage, size).await,
+            unknown => panic!("no such subject: {unknown}"),
+        }
+    })
+}
+
+async fn burst<S: Sender>(mut stage: Stage, size: usize) -> Figures {
+    let receivers = stage.receivers.len();
+    let mut sender = S::to(stage.receivers.clone());
+    let deadline = Instant::now() + lead(size);
+    for (receiver, planner) in stage.planners.iter().enumerate() {
+        let schedule = move |ctx: &mut _| {
+            for number in (receiver..size).step_by(receivers) {
+                sender.schedule(ctx, Due::new(deadline, number as u32).to(receiver as u32));
+            }
+            sender
+        };
+        sender = planner.run(schedule).await;
+    }
+    stage.all_polled().await;
+    let bystander = Bystander { waits: Vec::with_capacity(100_000) }.start();
+    let pinging = Pinging::start(bystander.clone());
+    assert!(Instant::now() < deadline, "the machine is too slow: the messages are due, and not all are scheduled");
+
+    let delivered = stage.delivered(deadline).await;
+    pinging.stop();
+    assert_eq!(delivered.count(), size);
+    let meanwhile = Meanwhile { from: deadline, until: delivered.last };
+    let waits = bystander.send(meanwhile).await.expect("the bystander lives");
+    Figures::new([
+        (UNITS[0], (delivered.last - deadline).as_secs_f64() * 1e3),
+        (UNITS[1], quantile(&waits, 0.99) as f64 / 1e6),
+        (UNITS[2], quantile(&waits, 1.0) as f64 / 1e6),
+    ])
+}
+
+/// Has nothing to do with the timers.
+struct Bystander {
+    /// When each ping was sent, and how long it waited.
+    waits: Vec<(Instant, Duration)>,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Ping {
+    sent: Instant,
+}
+
+/// Asks for the nanoseconds that each ping waited that was sent in this time, in ascending order. There is one at least:
+/// the first one sent after the deadline.
+#[derive(Message)]
+#[rtype(result = "Vec<u64>")]
+struct Meanwhile {
+    from: Instant,
+    until: Instant,
+}
+
+impl Actor for Bystander {
+    type Context = Context<Self>;
+}
+
+impl Handler<Ping> for Bystander {
+    type Result = ();
+
+    fn handle(&mut self, Ping { sent }: Ping, _: &mut Context<Self>) {
+        self.waits.push((sent, sent.elapsed()));
+    }
+}
+
+impl Handler<Meanwhile> for Bystander {
+    type Result = MessageResult<Meanwhile>;
+
+    fn handle(&mut self, Meanwhile { from, until }: Meanwhile, _: &mut Context<Self>) -> Self::Result {
+        let after = self.waits.iter().skip_while(|(sent, _)| *sent < from).enumerate();
+        let meanwhile = after.take_while(|(place, (sent, _))| *place == 0 || *sent <= until);
+        let mut waits: Vec<u64> = meanwhile.map(|(_, (_, wait))| wait.as_nanos() as u64).collect();
+        waits.sort_unstable();
+        MessageResult(waits)
+    }
+}
+
+/// Sends pings from a thread of its own.
+struct Pinging {
+    thread: thread::JoinHandle<()>,
+    enough: Arc<AtomicBool>,
+}
+
+impl Pinging {
+    fn start(bystander: Addr<Bystander>) -> Self {
+        let enough = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&enough);
+        let thread = thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                bystander.do_send(Ping { sent: Instant::now() });
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Self { thread, enough }
+    }
+
+    /// Returns when the last ping is sent, of which one at least was sent after all had come.
+    fn stop(self) {
+        thread::sleep(Duration::from_millis(5));
+        self.enough.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the pinging thread");
+    }
+}

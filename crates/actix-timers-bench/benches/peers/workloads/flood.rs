@@ -1,0 +1,186 @@
+//! Timers are scheduled as fast as it goes, for two seconds, while a thousand others a second fall due: how late those
+//! come.
+//!
+//! The flood comes from an actor of the same arbiter, which schedules 256 at a time and lets others go first in between;
+//! or as messages from another thread, which waits for nobody. What floods is due after an hour.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use actix::fut::ActorFuture;
+use actix::{AsyncContext, System};
+use actix_timers::{ScheduleAfter, Target, TimerActor, Timers};
+use tokio::sync::oneshot;
+
+use crate::arguments::Arguments;
+use crate::child::{self, Figures, Request, Task};
+use crate::senders::Sender;
+use crate::senders::delay_queue::Queue;
+use crate::senders::messages::{Due, Planner, Receiver};
+use crate::senders::ours::OwnContext;
+use crate::workloads::stage::Stage;
+use bench::random::Random;
+use bench::rows::Rows;
+
+const SUBJECTS: [&str; 3] = ["actix-timers, context", "actix-timers, messages", "delay-queue, do_send"];
+const UNITS: [&str; 4] = ["p50 ms late", "p99 ms late", "max ms late", "ns per schedule"];
+
+const LONGEST: u64 = 2;
+const DUE_PER_SECOND: u64 = 1000;
+/// Scheduled before others have their turn.
+const BATCH: usize = 256;
+const HOUR: Duration = Duration::from_secs(3600);
+/// Until the flood, for what is due meanwhile to be scheduled.
+const LEAD: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
+    let seconds = arguments.seconds.min(LONGEST);
+    let tasks: Vec<Task> = SUBJECTS
+        .into_iter()
+        .filter(|subject| arguments.wants_peer(subject))
+        .map(|subject| Task { workload: "flood", subject, size: DUE_PER_SECOND * seconds, seconds })
+        .collect();
+    rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+}
+
+pub(crate) fn in_child(request: &Request) -> Figures {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().install().expect("a timer actor");
+        let mut stage = Stage::here(request.size as usize, 1);
+        let receiver = stage.planners[0].clone();
+        let time = Time::starting_soon(request.seconds);
+        let accepted = || timers.inspect().accounts.accepted - request.size;
+        // Each answers with the flood, and with how many of its timers are there when all others have been delivered.
+        let (flooded, delivered, there) = match request.subject.as_str() {
+            "actix-timers, context" => {
+                let sender = time.schedule_due(&receiver, OwnContext, request.size).await;
+                let flooded = time.flood_from_context(sender).await;
+                let delivered = stage.delivered(time.end).await;
+                (flooded, delivered, accepted())
+            }
+            "actix-timers, messages" => {
+                time.schedule_due(&receiver, OwnContext, request.size).await;
+                let flooded = time.flood_from_thread(&timers, &receiver, accepted).await;
+                let delivered = stage.delivered(time.end).await;
+                (flooded, delivered, accepted())
+            }
+            "delay-queue, do_send" => {
+                let queue = Queue::to(stage.receivers.clone());
+                let queue = time.schedule_due(&receiver, queue, request.size).await;
+                let flooded = time.flood_from_context(Rc::clone(&queue)).await;
+                let delivered = stage.delivered(time.end).await;
+                (flooded, delivered, queue.len() as u64)
+            }
+            unknown => panic!("no such subject: {unknown}"),
+        };
+        let delivered = delivered.sorted();
+        assert_eq!(delivered.count() as u64, request.size);
+        assert_eq!(there, flooded.timers);
+        Figures::new([
+            (UNITS[0], delivered.late(0.5)),
+            (UNITS[1], delivered.late(0.99)),
+            (UNITS[2], delivered.late(1.0)),
+            (UNITS[3], flooded.took.as_nanos() as f64 / flooded.timers as f64),
+        ])
+    })
+}
+
+/// What the flood came to.
+struct Flooded {
+    timers: u64,
+    /// Until the last of them was taken in.
+    took: Duration,
+}
+
+/// When it floods.
+#[derive(Clone, Copy)]
+struct Time {
+    begin: Instant,
+    end: Instant,
+}
+
+impl Time {
+    fn starting_soon(seconds: u64) -> Self {
+        let begin = Instant::now() + LEAD;
+        Self { begin, end: begin + Duration::from_secs(seconds) }
+    }
+
+    /// Schedules what falls due meanwhile, and waits for the beginning.
+    async fn schedule_due<S: Sender>(self, receiver: &Planner, sender: S, due: u64) -> Rc<S> {
+        let Self { begin, end } = self;
+        let schedule = move |ctx: &mut _| {
+            let mut random = Random::new(1);
+            for number in 0..due as u32 {
+                let deadline = begin + Duration::from_nanos(random.below((end - begin).as_nanos() as u64));
+                sender.schedule(ctx, Due::new(deadline, number));
+            }
+            sender
+        };
+        let sender = receiver.run(schedule).await;
+        assert!(Instant::now() < begin, "the machine is too slow: the first message is due, and not all are scheduled");
+        tokio::time::sleep_until(begin.into()).await;
+        Rc::new(sender)
+    }
+
+    async fn flood_from_context<S: Sender>(self, sender: Rc<S>) -> Flooded {
+        let (done, is_done) = oneshot::channel();
+        let flood = Flood { sender, end: self.end, timers: 0, done: Some(done) };
+        Planner::start(None).run(|ctx| ctx.spawn(flood)).await;
+        let timers = is_done.await.expect("the actor lives");
+        Flooded { timers, took: self.begin.elapsed() }
+    }
+
+    async fn flood_from_thread(self, timers: &Timers, receiver: &Planner, taken_in: impl Fn() -> u64) -> Flooded {
+        let (timer_actor, target) = (timers.addr().clone(), Target::from(&receiver.addr));
+        let flood = move || {
+            let later = Due::new(self.end + HOUR, 0);
+            let mut timers = 0;
+            while Instant::now() < self.end {
+                for _ in 0..BATCH {
+                    timer_actor.do_send(ScheduleAfter::new(target.clone(), HOUR, later));
+                }
+                timers += BATCH as u64;
+            }
+            timers
+        };
+        let sent = tokio::task::spawn_blocking(flood).await.expect("the flooding thread");
+        while taken_in() < sent {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Flooded { timers: sent, took: self.begin.elapsed() }
+    }
+}
+
+/// A future in an actor's context that schedules until it is time to end.
+struct Flood<S> {
+    sender: Rc<S>,
+    end: Instant,
+    timers: u64,
+    done: Option<oneshot::Sender<u64>>,
+}
+
+impl<S: Sender> ActorFuture<Receiver> for Flood<S> {
+    type Output = ();
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        _: &mut Receiver,
+        ctx: &mut actix::Context<Receiver>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let now = Instant::now();
+        if now >= self.end {
+            let timers = self.timers;
+            let _ = self.done.take().map(|done| done.send(timers));
+            return Poll::Ready(());
+        }
+        for _ in 0..BATCH {
+            self.sender.schedule(ctx, Due::new(now + HOUR, 0));
+        }
+        self.timers += BATCH as u64;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

@@ -1,0 +1,86 @@
+//! One timer an hour away: what it costs to do nothing for ten seconds.
+//!
+//! The timer is on an arbiter of its own. The thread that measures sleeps meanwhile and is left out; all other threads of
+//! the process count.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use actix::{Arbiter, System};
+use tokio::sync::oneshot;
+
+use crate::arguments::Arguments;
+use crate::child::{self, Figures, Request, Task};
+use crate::senders::Sender;
+use crate::senders::delay_queue::Queue;
+use crate::senders::hash_wheel::HashWheel;
+use crate::senders::messages::{Due, Planner};
+use crate::senders::notify_later::NotifyLater;
+use crate::senders::ours::{OwnContext, ToTarget};
+use crate::senders::tokio_sleep::Sleeps;
+use crate::threads::Usage;
+use bench::rows::Rows;
+
+const SUBJECTS: [&str; 6] = [
+    "actix-timers, context",
+    "actix-timers, recipient",
+    "delay-queue, do_send",
+    "tokio-sleep",
+    "notify-later",
+    "hash-wheel-timer",
+];
+const UNITS: [&str; 2] = ["context switches", "CPU ms"];
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Until everybody has come to rest: counters are published once more, for example.
+const SETTLE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
+    let tasks: Vec<Task> = SUBJECTS
+        .into_iter()
+        .filter(|subject| arguments.wants_peer(subject))
+        .map(|subject| Task { workload: "idle", subject, size: 1, seconds: arguments.seconds })
+        .collect();
+    rows.extend(child::measure(&tasks, &UNITS, arguments.rounds));
+}
+
+pub(crate) fn in_child(request: &Request) -> Figures {
+    let system = System::new();
+    let arbiter = Arbiter::new();
+    let (idle, is_idle) = mpsc::channel();
+    let (end, is_over) = oneshot::channel();
+    let one: fn(_, _) = match request.subject.as_str() {
+        "actix-timers, context" => one::<OwnContext>,
+        "actix-timers, recipient" => one::<ToTarget>,
+        "delay-queue, do_send" => one::<Queue>,
+        "tokio-sleep" => one::<Sleeps>,
+        "notify-later" => one::<NotifyLater>,
+        "hash-wheel-timer" => one::<HashWheel>,
+        unknown => panic!("no such subject: {unknown}"),
+    };
+    arbiter.spawn_fn(move || one(idle, is_over));
+    is_idle.recv().expect("a timer");
+    thread::sleep(SETTLE);
+    let before = Usage::of_others();
+    thread::sleep(Duration::from_secs(request.seconds));
+    let used = Usage::of_others().since(before);
+    end.send(()).expect("the arbiter lives");
+    is_idle.recv().expect("the timer was there to the end");
+    drop(system);
+    Figures::new([(UNITS[0], used.context_switches as f64), (UNITS[1], used.nanoseconds as f64 / 1e6)])
+}
+
+/// One timer, which is cancelled in the end. Tells when it is scheduled, and when it is cancelled.
+fn one<S: Sender>(idle: mpsc::Sender<()>, is_over: oneshot::Receiver<()>) {
+    actix::spawn(async move {
+        let planner = Planner::start(None);
+        let sender = S::to(vec![planner.addr.clone()]);
+        let due = Due::new(Instant::now() + HOUR, 0);
+        let (handle, sender) = planner.run(move |ctx| (sender.schedule(ctx, due), sender)).await;
+        idle.send(()).expect("the main thread waits");
+        is_over.await.expect("the main thread tells");
+        planner.run(move |ctx| sender.cancel(ctx, handle)).await;
+        idle.send(()).expect("the main thread waits");
+    });
+}

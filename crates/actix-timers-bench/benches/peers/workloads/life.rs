@@ -1,0 +1,69 @@
+//! The operations in a timer's life, in nanoseconds per operation.
+//!
+//! - `start`: schedule N.
+//! - `churn`: with N pending, N times schedule one and cancel a random one.
+//! - `stop`: cancel all N in shuffled order.
+
+use actix_timers::timing::WheelSize;
+
+use crate::arguments::Arguments;
+use crate::rounds::{self, Subject};
+use crate::subjects::{delay_queue, do_send, external, hash_wheel, notify_later, ours, schemes, tokio_sleep};
+use bench::rows::Rows;
+
+pub(crate) const WORKLOADS: [&str; 3] = ["start", "churn", "stop"];
+
+/// Those that need a kilobyte or a microsecond for a timer are not asked for more.
+const MOST_FOR_THE_SLOW: usize = 1_000_000;
+
+pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
+    let wanted: Vec<&str> = WORKLOADS.into_iter().filter(|workload| arguments.wants(workload)).collect();
+    let layers = [("wheel", on_the_wheel as fn(usize) -> _), ("context", in_an_actor), ("messages", by_messages)];
+    for size in arguments.sizes.iter().copied() {
+        for (layer, subjects) in layers {
+            if arguments.wants_layer(layer) {
+                rows.extend(rounds::measure(arguments, layer, &wanted, subjects(size)));
+            }
+        }
+    }
+}
+
+/// The bare structure, with a payload of 16 bytes, and deadlines that need no clock.
+fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
+    let mut subjects = vec![
+        Subject::new("actix-timers", size, move |life| ours::wheel::live(life, WheelSize::default(), size)),
+        Subject::new("delay-queue", size, move |life| delay_queue::live_at(life, size)),
+    ];
+    if size <= MOST_FOR_THE_SLOW {
+        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live(life, size)));
+        let schemes = schemes::PLANS.iter();
+        subjects.extend(schemes.map(|scheme| Subject::new(scheme.name(), size, move |life| scheme.live(life, size))));
+    }
+    subjects
+}
+
+/// Inside an actor, with a message of 32 bytes and a delay from now. The bare queue and the timer with a thread of its own
+/// have no actor: they only keep messages. Nor have those in other languages.
+fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
+    let mut subjects = vec![
+        Subject::new("actix-timers", size, move |life| ours::context::live(life, size)),
+        Subject::new("delay-queue", size, move |life| delay_queue::live_after(life, size)),
+    ];
+    if size <= MOST_FOR_THE_SLOW {
+        subjects.push(Subject::new("notify-later", size, move |life| notify_later::live(life, size)));
+        subjects.push(Subject::new("tokio-sleep", size, move |life| tokio_sleep::live(life, size)));
+        subjects.push(Subject::new("hash-wheel-timer", size, move |life| hash_wheel::live_with_thread(life, size)));
+    }
+    subjects.extend(external::subjects(size));
+    subjects
+}
+
+/// From another arbiter, with a message of 32 bytes. The floor is a message that is as large and only counted.
+fn by_messages(size: usize) -> Vec<Subject<'static>> {
+    vec![
+        Subject::new("actix-timers", size, move |life| ours::messages::live(life, size)),
+        Subject::new("actix-timers, ids asked", size, move |life| ours::messages::live_with_ids(life, size)),
+        Subject::new("actix-timers, batches of 256", size, move |life| ours::messages::live_in_batches(life, size)),
+        Subject::new("do-send", size, move |life| do_send::live(life, size)),
+    ]
+}

@@ -1,0 +1,150 @@
+//! Several at once: how much more two schedule than one, into one timer actor and each into its own.
+//!
+//! Threads schedule through [`Timers`] for an actor, arbiters through the contexts of actors of their own. Each timer
+//! actor is given N timers: two threads that share one give it half of them each.
+//!
+//! Each timer actor has held as many before. Two threads that ask the kernel for memory at once are in each other's way,
+//! and that is not what is looked at here.
+
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Arbiter, System};
+use actix_timers::{CancelOutcome, Target, TimerActor, TimerContext, TimerId, Timers, cancel};
+
+use crate::arguments::Arguments;
+use crate::child::{self, Figures, Request, Task};
+use crate::senders::messages::{Due, Planner, Receiver};
+use bench::process;
+use bench::random::Random;
+use bench::rows::{Row, Rows};
+
+const ONE_THREAD: &str = "actix-timers, 1 thread";
+const TWO_THREADS_SHARING: &str = "actix-timers, 2 threads into 1";
+const TWO_THREADS: &str = "actix-timers, 2 threads into 2";
+const ONE_ARBITER: &str = "actix-timers, 1 arbiter";
+const TWO_ARBITERS: &str = "actix-timers, 2 arbiters into 2";
+
+const SUBJECTS: [&str; 5] = [ONE_THREAD, TWO_THREADS_SHARING, TWO_THREADS, ONE_ARBITER, TWO_ARBITERS];
+/// Two, and the one that they are compared with.
+const PAIRS: [(&str, &str); 3] =
+    [(TWO_THREADS_SHARING, ONE_THREAD), (TWO_THREADS, ONE_THREAD), (TWO_ARBITERS, ONE_ARBITER)];
+
+const UNITS: [&str; 3] = ["ns per schedule", "CPU ns per schedule", "million schedules/s"];
+const THROUGHPUT: &str = UNITS[2];
+const TWO_OVER_ONE: &str = "times as many as one";
+
+pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
+    for &size in &arguments.sizes {
+        let tasks: Vec<Task> = SUBJECTS
+            .into_iter()
+            .filter(|subject| arguments.wants_peer(subject))
+            .map(|subject| Task { workload: "producers", subject, size: size as u64, seconds: 0 })
+            .collect();
+        let measured = child::measure(&tasks, &UNITS, arguments.rounds);
+        let compared: Vec<Row> = PAIRS.iter().filter_map(|(two, one)| compare(&measured, two, one)).collect();
+        rows.extend(measured);
+        rows.extend(compared);
+    }
+}
+
+/// The throughput of two over that of one, round by round.
+fn compare(measured: &[Row], two: &str, one: &str) -> Option<Row> {
+    let throughput = |subject| measured.iter().find(|row| row.subject == subject && row.unit == THROUGHPUT);
+    let (two, one) = (throughput(two)?, throughput(one)?);
+    let samples = two.samples.iter().zip(&one.samples).map(|(two, one)| two / one).collect();
+    Some(Row { subject: two.subject.clone(), unit: TWO_OVER_ONE, samples, ..*two })
+}
+
+pub(crate) fn in_child(request: &Request) -> Figures {
+    let _system = System::new();
+    let size = request.size as usize;
+    let spans = match request.subject.as_str() {
+        ONE_THREAD => threads(&[timer_actor()], 1, size),
+        TWO_THREADS_SHARING => threads(&[timer_actor()], 2, size),
+        TWO_THREADS => threads(&[timer_actor(), timer_actor()], 1, size),
+        ONE_ARBITER => arbiters(1, size),
+        TWO_ARBITERS => arbiters(2, size),
+        unknown => panic!("no such subject: {unknown}"),
+    };
+    let began = spans.iter().map(|span| span.began).min().expect("a producer");
+    let ended = spans.iter().map(|span| span.ended).max().expect("a producer");
+    let scheduled: usize = spans.iter().map(|span| span.scheduled).sum();
+    let nanoseconds = (ended - began).as_nanos() as f64 / scheduled as f64;
+    let cpu: Duration = spans.iter().map(|span| span.cpu).sum();
+    let cpu = cpu.as_nanos() as f64 / scheduled as f64;
+    Figures::new([(UNITS[0], nanoseconds), (UNITS[1], cpu), (THROUGHPUT, 1e3 / nanoseconds)])
+}
+
+/// What one producer did.
+struct Span {
+    began: Instant,
+    ended: Instant,
+    /// Processor time of its thread.
+    cpu: Duration,
+    scheduled: usize,
+}
+
+/// Schedules so many and cancels them; waits until the others have done so; then schedules as many again.
+fn produce(all_ready: &Barrier, seed: u64, timers: usize, mut schedule: impl FnMut(Duration, Due) -> TimerId) -> Span {
+    let mut random = Random::new(seed);
+    let unused = Instant::now();
+    let mut next = |number: usize| schedule(random.delay(), Due::new(unused, number as u32));
+    let ids: Vec<TimerId> = (0..timers).map(&mut next).collect();
+    ids.into_iter().for_each(|id| assert_eq!(cancel(id), CancelOutcome::Cancelled));
+    all_ready.wait();
+    let (began, cpu) = (Instant::now(), process::thread_cpu());
+    for number in 0..timers {
+        next(number);
+    }
+    Span { began, ended: Instant::now(), cpu: process::thread_cpu() - cpu, scheduled: timers }
+}
+
+/// One on an arbiter of its own.
+fn timer_actor() -> Timers {
+    let arbiter = Arbiter::new();
+    TimerActor::builder().start_on(&arbiter.handle()).expect("a timer actor")
+}
+
+/// So many threads for each of these timer actors.
+fn threads(timer_actors: &[Timers], for_each: usize, size: usize) -> Vec<Span> {
+    let all_ready = Barrier::new(timer_actors.len() * for_each);
+    let receiver = Receiver::start_in_arbiter(&Arbiter::new().handle(), |_| Receiver::new(None));
+    let spans = thread::scope(|scope| {
+        let producer = |(number, timers): (usize, &Timers)| {
+            let (timers, target, all_ready) = (timers.clone(), Target::from(&receiver), &all_ready);
+            let schedule = move |delay, due| timers.schedule_after(target.clone(), delay, due).expect("a timer");
+            scope.spawn(move || produce(all_ready, number as u64 + 1, size / for_each, schedule))
+        };
+        let repeated = timer_actors.iter().flat_map(|timers| std::iter::repeat_n(timers, for_each));
+        let producers: Vec<_> = repeated.enumerate().map(producer).collect();
+        producers.into_iter().map(|producer| producer.join().expect("a producer")).collect()
+    });
+    for timers in timer_actors {
+        assert_eq!(timers.inspect().pending(), (size / for_each * for_each) as u64);
+    }
+    spans
+}
+
+/// So many arbiters, in each an actor that schedules through its context.
+fn arbiters(count: usize, size: usize) -> Vec<Span> {
+    let all_ready = Arc::new(Barrier::new(count));
+    let (done, all_done) = mpsc::channel();
+    for number in 0..count {
+        let (all_ready, done) = (Arc::clone(&all_ready), done.clone());
+        let producer = async move || {
+            let planner = Planner::start(None);
+            let timers = TimerActor::builder().install().expect("a timer actor");
+            let scheduling = planner.run(move |ctx| {
+                let schedule = |delay, due| ctx.schedule_after(delay, due).expect("a timer");
+                produce(&all_ready, number as u64 + 1, size, schedule)
+            });
+            let span = scheduling.await;
+            assert_eq!(timers.inspect().pending(), size as u64);
+            done.send(span).expect("the main thread waits");
+        };
+        Arbiter::new().spawn_fn(move || drop(actix::spawn(producer())));
+    }
+    all_done.iter().take(count).collect()
+}

@@ -1,0 +1,7 @@
+//! Draws the pictures of `docs/benchmarks.md`, and writes its tables: see [`bench::plot`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bench::plot::main()
+}

@@ -1,0 +1,142 @@
+//! Draws the pictures of `docs/guide/benchmarks.md` from the rows that the bench `peers` has written, and writes its tables.
+//!
+//! ```text
+//! cargo bench --bench plot -- rows.json docs/images                             the pictures
+//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md   and the tables, where they belong
+//! cargo bench --bench plot -- rows.json --tables                                all tables, to the terminal
+//! ```
+//!
+//! Several files can be given, if a run was done in parts. What was not measured is not drawn, and named at the end.
+//!
+//! # Reading order
+//!
+//! 1. `rows`: what is read, `missing`: what is not there.
+//! 2. `pictures`: one file for each kind of picture.
+//! 3. `panel`: lines over the number of timers; `labels`: their names, moved apart; `style`: how each subject looks.
+//! 4. `scale`, `svg`, `numbers`: what these are made of.
+//! 5. `tables`: the rows in Markdown.
+
+mod labels;
+mod missing;
+mod numbers;
+mod panel;
+mod pictures;
+mod rows;
+mod scale;
+mod style;
+mod svg;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use missing::Missing;
+use rows::Rows;
+
+const HELP: &str = "\
+cargo bench --bench plot -- ROWS.json... [DIRECTORY] [--tables] [--fill DOCUMENT.md]
+
+  ROWS.json   what `cargo bench --bench peers -- --json ROWS.json` has written; a later file replaces rows of an earlier one
+  DIRECTORY   where the pictures go
+  --tables    print all tables
+  --fill      write the tables into a document, between its lines `<!-- table: WORKLOAD | LAYER | UNIT -->` and
+              `<!-- end of table -->`
+";
+
+#[derive(Debug, Default)]
+struct Arguments {
+    files: Vec<PathBuf>,
+    pictures: Option<PathBuf>,
+    tables: bool,
+    documents: Vec<PathBuf>,
+}
+
+impl Arguments {
+    /// `None` if nothing is asked for, or help.
+    fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
+        let mut parsed = Self::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--help" | "-h" => return Ok(None),
+                // Cargo says this to every bench.
+                "--bench" => {}
+                "--tables" => parsed.tables = true,
+                "--fill" => parsed.documents.push(arguments.next().ok_or("--fill needs a document")?.into()),
+                file if file.ends_with(".json") => parsed.files.push(file.into()),
+                option if option.starts_with('-') => return Err(format!("unknown argument '{option}'\n\n{HELP}")),
+                directory => {
+                    let earlier = parsed.pictures.replace(directory.into());
+                    if let Some(earlier) = earlier {
+                        return Err(format!("pictures go into one directory, not into {earlier:?} and {directory:?}"));
+                    }
+                }
+            }
+        }
+        let idle = parsed.files.is_empty() && parsed.pictures.is_none() && parsed.documents.is_empty();
+        if idle && !parsed.tables {
+            return Ok(None);
+        }
+        if parsed.files.is_empty() {
+            return Err(format!("there are no rows without a file\n\n{HELP}"));
+        }
+        Ok(Some(parsed))
+    }
+}
+
+/// The bench `plot`, with the arguments of the command line.
+pub fn main() -> ExitCode {
+    let done = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| match arguments {
+        Some(arguments) => run(&arguments),
+        None => {
+            print!("{HELP}");
+            Ok(())
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => {
+            eprintln!("{wrong}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let mut rows = Rows::default();
+    for file in &arguments.files {
+        rows.read(file)?;
+    }
+    let mut missing = Missing::default();
+    if let Some(directory) = &arguments.pictures {
+        fs::create_dir_all(directory).map_err(|wrong| problem(directory, &wrong))?;
+        for (file, picture) in pictures::draw_all(&rows, &mut missing) {
+            write(&directory.join(file), &picture)?;
+        }
+    }
+    for document in &arguments.documents {
+        let text = fs::read_to_string(document).map_err(|wrong| problem(document, &wrong))?;
+        let filled = tables::fill(&text, &rows, &mut missing).map_err(|wrong| problem(document, &wrong))?;
+        write(document, &filled)?;
+    }
+    if arguments.tables {
+        print!("{}", tables::all(&rows));
+    }
+    for sentence in missing.into_sentences() {
+        eprintln!("missing: {sentence}");
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|wrong| problem(path, &wrong))?;
+    eprintln!("written: {}", path.display());
+    Ok(())
+}
+
+fn problem(path: &Path, wrong: &dyn std::fmt::Display) -> String {
+    format!("{}: {wrong}", path.display())
+}

@@ -1,0 +1,97 @@
+//! The rows as tables in Markdown.
+
+use std::fmt::Write as _;
+
+use crate::plot::missing::Missing;
+use crate::plot::numbers::{grouped, short};
+use crate::plot::rows::{Row, Rows, Spread};
+
+/// Where a table goes in a document: the line that begins with this names it, as `start | wheel | ns/op`. What follows
+/// up to [`END`] is replaced.
+const BEGIN: &str = "<!-- table: ";
+const BEGIN_END: &str = " -->";
+const END: &str = "<!-- end of table -->";
+
+const NOT_MEASURED: &str = "*Not measured yet.*\n";
+
+/// Every table, each below a heading with its name.
+pub(crate) fn all(rows: &Rows) -> String {
+    let mut names: Vec<(&str, &str, &str)> = Vec::new();
+    for row in rows.iter() {
+        let name = (row.workload.as_str(), row.layer.as_str(), row.unit.as_str());
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    // Layers and units of one workload stand together, whatever was measured in between.
+    let workloads: Vec<&str> = names.iter().map(|(workload, ..)| *workload).collect();
+    names.sort_by_key(|(workload, ..)| workloads.iter().position(|name| name == workload));
+    let mut text = String::new();
+    for (workload, layer, unit) in names {
+        let table = table(rows.of(workload, layer, unit));
+        let _ = writeln!(text, "#### {workload} | {layer} | {unit}\n\n{table}");
+    }
+    text
+}
+
+/// A document with its tables filled in.
+///
+/// # Errors
+/// If a table does not end.
+pub(crate) fn fill(document: &str, rows: &Rows, missing: &mut Missing) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
+        filled.push_str(line);
+        filled.push('\n');
+        let Some(name) = line.strip_prefix(BEGIN).and_then(|rest| rest.strip_suffix(BEGIN_END)) else { continue };
+        if !lines.by_ref().any(|line| line == END) {
+            return Err(format!("the table '{name}' does not end: there is no '{END}'"));
+        }
+        let _ = write!(filled, "\n{}\n{END}\n", named(name, rows, missing)?);
+    }
+    Ok(filled)
+}
+
+fn named(name: &str, rows: &Rows, missing: &mut Missing) -> Result<String, String> {
+    let parts: Vec<&str> = name.split('|').map(str::trim).collect();
+    let [workload, layer, unit] = parts[..] else {
+        return Err(format!("a table is named by workload, layer and unit, not by '{name}'"));
+    };
+    let text = table(rows.of(workload, layer, unit));
+    if text.is_empty() {
+        missing.note(format!("table {name}: no rows"));
+        return Ok(NOT_MEASURED.to_owned());
+    }
+    Ok(text)
+}
+
+/// By size, and then as they were measured. Empty without rows.
+fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
+    let mut rows: Vec<&Row> = rows.collect();
+    rows.sort_by_key(|row| row.size);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        String::from("| pending | subject | median (min to max) | ratio (min to max) |\n|--:|---|--:|--:|\n");
+    let mut size = None;
+    for row in rows {
+        let pending = if size.replace(row.size) == Some(row.size) { String::new() } else { grouped(row.size) };
+        let (subject, measured) = (emphasised(row), spread(row.measured));
+        let ratio = row.ratio.map_or_else(String::new, spread);
+        let beside = row.best_peer.as_ref().filter(|_| row.is_ours()).map(|peer| format!(" of {peer}"));
+        let beside = beside.unwrap_or_default();
+        let _ = writeln!(text, "| {pending} | {subject} | {measured} | {ratio}{beside} |");
+    }
+    text
+}
+
+fn emphasised(row: &Row) -> String {
+    if row.is_ours() { format!("**{}**", row.subject) } else { row.subject.clone() }
+}
+
+fn spread(Spread { median, min, max }: Spread) -> String {
+    let (median, min, max) = (short(median), short(min), short(max));
+    if min == max { median } else { format!("{median} ({min} to {max})") }
+}

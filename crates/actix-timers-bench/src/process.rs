@@ -1,0 +1,46 @@
+//! What this process has used so far: processor time, context switches, memory.
+//!
+//! Read from the clocks of the kernel and from `/proc`, so these figures need Linux.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Processor time of all threads, those that have ended included.
+pub fn cpu() -> Duration {
+    clock(ClockId::ProcessCPUTime)
+}
+
+/// Processor time of this thread.
+pub fn thread_cpu() -> Duration {
+    clock(ClockId::ThreadCPUTime)
+}
+
+/// Context switches of all threads that are alive, asked for and forced.
+pub fn context_switches() -> u64 {
+    let threads = fs::read_dir("/proc/self/task").expect("/proc is there");
+    // A thread may end between the listing and the reading.
+    let status = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok());
+    status
+        .map(|status| field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:"))
+        .sum()
+}
+
+/// Memory that is in RAM now.
+pub fn resident_bytes() -> u64 {
+    const KIB: u64 = 1024;
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is there");
+    field(&status, "VmRSS:") * KIB
+}
+
+fn clock(id: ClockId) -> Duration {
+    let time = clock_gettime(id);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The number behind a name in a status file.
+fn field(status: &str, name: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| rest.split_whitespace().next());
+    value.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number for {name} in /proc"))
+}

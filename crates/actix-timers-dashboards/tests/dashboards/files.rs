@@ -1,0 +1,93 @@
+//! What is in `dashboards/`: panels with their expressions, and rules.
+
+use std::path::{Path, PathBuf};
+
+use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use serde_json::Value;
+
+pub(crate) const DASHBOARDS: [&str; 3] =
+    ["actix-timers-durable.json", "actix-timers-overview.json", "actix-timers-wheel.json"];
+
+/// As a value in a selector.
+pub(crate) const ANY: &str = ".+";
+
+pub(crate) fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
+pub(crate) fn read(name: &str) -> String {
+    std::fs::read_to_string(path(name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"))
+}
+
+pub(crate) fn dashboard(name: &str) -> Value {
+    serde_json::from_str(&read(&format!("dashboards/{name}"))).unwrap()
+}
+
+/// All panels that are not titles of sections.
+pub(crate) fn panels(dashboard: &Value) -> Vec<&Value> {
+    let panels = dashboard["panels"].as_array().unwrap();
+    panels.iter().filter(|panel| panel["type"] != "row").collect()
+}
+
+/// The expressions of a dashboard with the titles of their panels.
+pub(crate) fn expressions(dashboard: &Value) -> Vec<(String, String)> {
+    let targets = |panel: &Value| panel["targets"].as_array().unwrap().clone();
+    let of_panel = |panel: &&Value| {
+        let title = panel["title"].as_str().unwrap().to_owned();
+        let expressions = targets(panel).into_iter().map(|target| target["expr"].as_str().unwrap().to_owned());
+        expressions.map(|expression| (title.clone(), expression)).collect::<Vec<_>>()
+    };
+    panels(dashboard).iter().flat_map(of_panel).collect()
+}
+
+/// What a dashboard asks for beside its panels: marks of restarts, and the values of its variables.
+pub(crate) fn around_the_panels(dashboard: &Value) -> Vec<(String, String)> {
+    let named = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let marks = dashboard["annotations"]["list"].as_array().unwrap().iter();
+    let marks = marks.map(|mark| (named(mark), mark["expr"].as_str().unwrap().to_owned()));
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let selector = |variable: &Value| {
+        let values = variable["query"]["query"].as_str()?.strip_prefix("label_values(")?;
+        Some((named(variable), values.rsplit_once(',')?.0.to_owned()))
+    };
+    marks.chain(variables.filter_map(selector)).collect()
+}
+
+/// An expression as Grafana fills in its variables when this job is chosen, and all of it.
+pub(crate) fn filled_in(expression: &str, job: &str) -> String {
+    let filled = expression.replace("$__rate_interval", "1m").replace("$job", job);
+    ["$instance", "$timer"].iter().fold(filled, |text, variable| text.replace(variable, ANY))
+}
+
+/// All files in a folder and in those below it.
+pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
+}
+
+/// A YAML file of one document.
+pub(crate) fn yaml(name: &str) -> Value {
+    let documents = Yaml::load_from_str(&read(name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+    assert_eq!(documents.len(), 1, "{name}");
+    json(&documents[0])
+}
+
+fn json(yaml: &Yaml) -> Value {
+    match yaml {
+        Yaml::Sequence(list) => list.iter().map(json).collect(),
+        Yaml::Mapping(map) => map.iter().map(|(key, value)| (key.as_str().unwrap().to_owned(), json(value))).collect(),
+        Yaml::Value(Scalar::String(text)) => text.as_ref().into(),
+        Yaml::Value(Scalar::Boolean(flag)) => (*flag).into(),
+        Yaml::Value(Scalar::Integer(number)) => (*number).into(),
+        other => panic!("not expected here: {other:?}"),
+    }
+}
+
+/// Names and expressions of the rules: those that record, or the alerts.
+pub(crate) fn rules(kind: &str) -> Vec<(String, String)> {
+    let file = yaml("dashboards/actix-timers.rules.yml");
+    let groups = file["groups"].as_array().unwrap();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let name_and_expression = |rule: &Value| Some((rule[kind].as_str()?.to_owned(), rule["expr"].as_str()?.to_owned()));
+    rules.filter_map(name_and_expression).collect()
+}

@@ -1,0 +1,288 @@
+//! What the tests of durable timers share: lives of a process on a manual clock, a medium that outlives them, and an actor that
+//! writes down what it gets.
+//!
+//! A *life* is one actix system with everything in it. It ends cleanly (`timers.stop()`), or by a crash ([`Medium::crash`]): what
+//! was not acknowledged on the medium by then never reaches it. Times are milliseconds since the start of the test.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::durable::store::MemoryDisk;
+use actix_timers::durable::{
+    Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError, RetryPolicy,
+    RouteOptions, TimerStore,
+};
+use actix_timers::{Clock, ManualClock, scrape};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use crate::copies::copy_directory;
+
+/// The route of most tests.
+pub const ROUTE: &str = "diary";
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The wall clock at a time of the test.
+pub fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + ms(millis)
+}
+
+/// The time of the test that a wall clock shows; 0 if that is before it.
+pub fn millis(wall: SystemTime) -> u64 {
+    u64::try_from(wall.duration_since(at(0)).unwrap_or_default().as_millis()).unwrap()
+}
+
+/// A new system whose wall clock shows a time of the test.
+pub fn life<T>(start: u64, test: impl AsyncFnOnce(ManualClock) -> T) -> T {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(test(ManualClock::starting_at(at(start))))
+}
+
+/// Lets time pass from event to event.
+pub async fn run_to(clock: &ManualClock, time: u64) {
+    clock.advance(at(time).duration_since(clock.wall()).expect("time does not go back")).await;
+}
+
+/// What outlives a process.
+pub trait Medium {
+    type Store: TimerStore;
+    /// A store on what is there.
+    fn open(&self) -> Self::Store;
+    /// The process dies: whatever it still has in mind does not reach the medium.
+    fn crash(&mut self);
+}
+
+impl Medium for MemoryDisk {
+    type Store = actix_timers::durable::MemoryStore;
+
+    fn open(&self) -> Self::Store {
+        Self::open(self)
+    }
+
+    fn crash(&mut self) {
+        self.cut_off();
+    }
+}
+
+/// Each of these tests on each store.
+#[macro_export]
+macro_rules! on_every_store {
+    ($($test:ident)*) => {
+        mod in_memory {
+            $(#[test] fn $test() { super::$test(super::MemoryDisk::new()); })*
+        }
+        mod in_files {
+            $(#[test] fn $test() { super::$test(super::Files::new()); })*
+        }
+    };
+}
+pub use crate::on_every_store;
+
+/// A directory with an embedded store.
+#[derive(Debug)]
+pub struct Files {
+    root: TempDir,
+    /// The present directory; what a crash left is in another one.
+    lives: u32,
+}
+
+impl Files {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap(), lives: 0 }
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.root.path().join(self.lives.to_string())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // What a test that fails leaves behind is worth a look.
+        self.root.disable_cleanup(std::thread::panicking());
+    }
+}
+
+impl Medium for Files {
+    type Store = EmbeddedStore;
+
+    fn open(&self) -> EmbeddedStore {
+        EmbeddedStore::open(self.directory()).unwrap()
+    }
+
+    /// The next life finds the files as they are now. What the process still does to them does not matter any more.
+    fn crash(&mut self) {
+        let dying = self.directory();
+        self.lives += 1;
+        copy_directory(&dying, &self.directory());
+    }
+}
+
+/// A message with a number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note(pub u32);
+
+impl DurableMessage for Note {
+    const NAME: &'static str = "note";
+}
+
+/// What a handler does with one delivery.
+pub enum Act {
+    Succeed,
+    Fail,
+    FailForGood,
+    Panic,
+    /// It never answers.
+    Hang,
+    /// It answers when told to.
+    Wait(oneshot::Receiver<()>),
+}
+
+/// What was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// When.
+    pub time: u64,
+    pub note: u32,
+    pub attempt: u32,
+    pub repetition: u64,
+    pub id: DurableId,
+    /// When it was to be due by itself.
+    pub due: u64,
+}
+
+/// What was delivered in all lives of a test, and what handlers are to do. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Diary {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    script: Arc<Mutex<HashMap<u32, VecDeque<Act>>>>,
+}
+
+impl Diary {
+    /// What the handler of this note does next. Without a script it succeeds.
+    pub fn script(&self, note: u32, acts: impl IntoIterator<Item = Act>) {
+        self.script.lock().unwrap().entry(note).or_default().extend(acts);
+    }
+
+    /// The next handler of this note answers when it is told to.
+    pub fn hold(&self, note: u32) -> oneshot::Sender<()> {
+        let (tell, told) = oneshot::channel();
+        self.script(note, [Act::Wait(told)]);
+        tell
+    }
+
+    pub fn entries(&self) -> Vec<Entry> {
+        self.entries.lock().unwrap().clone()
+    }
+
+    /// Times and notes.
+    pub fn deliveries(&self) -> Vec<(u64, u32)> {
+        self.entries().iter().map(|entry| (entry.time, entry.note)).collect()
+    }
+
+    /// Times, notes and attempts.
+    pub fn attempts(&self) -> Vec<(u64, u32, u32)> {
+        self.entries().iter().map(|entry| (entry.time, entry.note, entry.attempt)).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.lock().unwrap().len()
+    }
+
+    /// An actor that writes into it.
+    pub fn writer(&self, clock: &ManualClock) -> Addr<Writer> {
+        Writer { diary: self.clone(), clock: clock.clone() }.start()
+    }
+
+    /// Durable timers on a medium, with the route [`ROUTE`] to an actor that writes into this.
+    pub fn timers<M: Medium>(&self, medium: &M, clock: &ManualClock) -> DurableTimers {
+        self.builder(medium, clock).start().unwrap()
+    }
+
+    pub fn builder<M: Medium>(&self, medium: &M, clock: &ManualClock) -> DurableTimersBuilder {
+        DurableTimers::builder(medium.open()).clock(clock.clone()).route_with::<Note>(
+            ROUTE,
+            self.writer(clock),
+            RouteOptions::new().retry(quick()),
+        )
+    }
+}
+
+/// Starts durable timers of the default name, and returns them with the number of their internal timers, whenever it is asked for.
+pub fn start_counted(builder: DurableTimersBuilder) -> (DurableTimers, impl Fn() -> u64) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
+    let internal = move || {
+        let page = scrape(|| page.render());
+        let pending = page.lines().find_map(|line| line.strip_prefix("actix_timers_pending{timer=\"durable\"} "));
+        pending.unwrap().parse().unwrap()
+    };
+    (timers, internal)
+}
+
+/// Three attempts, after 100 and 200 ms, without jitter; 1 s for a handler.
+pub fn quick() -> RetryPolicy {
+    RetryPolicy::default().attempts(3).first_delay(ms(100)).jitter_percent(0).timeout(ms(1000))
+}
+
+pub struct Writer {
+    diary: Diary,
+    clock: ManualClock,
+}
+
+impl Actor for Writer {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Writer {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, durable: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        let note = durable.message.0;
+        self.diary.entries.lock().unwrap().push(Entry {
+            time: millis(self.clock.wall()),
+            note,
+            attempt: durable.attempt,
+            repetition: durable.repetition,
+            id: durable.id,
+            due: millis(durable.due.to_system_time()),
+        });
+        let act = self.diary.script.lock().unwrap().get_mut(&note).and_then(VecDeque::pop_front);
+        match act.unwrap_or(Act::Succeed) {
+            Act::Succeed => Box::pin(async { Ok(()) }),
+            Act::Fail => Box::pin(async { Err(HandlerError::new("not now")) }),
+            Act::FailForGood => Box::pin(async { Err(HandlerError::permanent("never")) }),
+            Act::Panic => panic!("as the script says"),
+            Act::Hang => Box::pin(std::future::pending()),
+            Act::Wait(told) => Box::pin(async move { Ok(told.await?) }),
+        }
+    }
+}
+
+/// A message comes when the handler of the one before has ended.
+pub fn one_by_one() -> RouteOptions {
+    RouteOptions::new().window(1).retry(quick())
+}
+
+/// Ends its actor.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct End;
+
+impl Handler<End> for Writer {
+    type Result = ();
+
+    fn handle(&mut self, _: End, ctx: &mut Context<Self>) {
+        ctx.stop();
+    }
+}

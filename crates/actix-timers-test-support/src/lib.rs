@@ -1,0 +1,689 @@
+//! What the tests of the timer actor share: systems in virtual time, a probe actor that notes what it gets and when, and
+//! payloads that count themselves.
+//!
+//! Time is virtual in one of two ways, and [`in_virtual_time`] runs a test in both:
+//!
+//! - **paused**: tokio's clock is paused, the timer actor has the clock it has by default. Tokio moves its clock by itself
+//!   to the next timer whenever nothing is left to do.
+//! - **manual**: the timer actor has a [`ManualClock`], inside a wrapper that counts its alarms. That nothing is left to do
+//!   shows in tokio's paused clock moving on, which is how [`World::settle`] knows.
+//!
+//! The verbs are those of the scenarios. *Run to* goes from event to event: every delivery sees the clock at its own due
+//! time. *Jump to* sets the clock first and lets the service run then. Times are milliseconds since the start.
+
+#![allow(missing_docs, reason = "internal: for tests")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+pub mod copies;
+#[cfg(feature = "durable")]
+pub mod durable;
+mod listener;
+pub mod own_process;
+pub mod repeat;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::task::{Context as Polling, Poll};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{
+    Alarm, CancelOutcome, Clock, ManualClock, RequestTime, ScheduleAfter, ScheduleError, SystemClock, Target,
+    TimerActorBuilder, TimerContext, TimerId, Timers,
+};
+
+pub use listener::{Listener, letters, listen};
+
+actix_timers::accept_tracked!(Probe<u32>: Note<u32>, Counted);
+actix_timers::accept_tracked!(Probe<u64>: Note<u64>);
+
+/// How long a test on the real clock waits for what has to happen before it gives up.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often the paused world gives way before it takes it that nothing is left to do at this instant.
+const YIELDS: usize = 256;
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Runs a system whose tokio clock is paused.
+pub fn paused<F: Future>(test: F) -> F::Output {
+    System::with_tokio_rt(|| {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+    })
+    .block_on(async {
+        // A paused clock starts some microseconds after the timer of its runtime, and moves to whole milliseconds of that.
+        // From here on the two agree, however long the machine took in between.
+        tokio::time::sleep(ms(1)).await;
+        test.await
+    })
+}
+
+/// Runs a test twice, in each kind of virtual time, with a timer actor of these settings installed.
+pub fn in_virtual_time<F>(builder: impl Fn() -> TimerActorBuilder, test: impl Fn(World) -> F)
+where
+    F: Future<Output = ()>,
+{
+    println!("on tokio's paused clock");
+    paused(async { test(World::paused(builder())).await });
+    println!("on a manual clock");
+    paused(async { test(World::manual(builder())).await });
+}
+
+/// A system in virtual time, with a timer actor that is the one of its arbiter.
+pub struct World {
+    pub timers: Timers,
+    pub watch: StopWatch,
+    /// What the wall clock showed at the start.
+    pub wall_start: SystemTime,
+}
+
+/// Reads the virtual clock.
+#[derive(Clone)]
+pub enum StopWatch {
+    Paused(tokio::time::Instant),
+    Manual(WatchedClock),
+    /// Milliseconds that the test sets.
+    Source(Arc<AtomicU64>),
+}
+
+impl StopWatch {
+    /// Milliseconds since the start. Virtual time stands on whole milliseconds here; a fraction would be a mistake.
+    pub fn now(&self) -> u64 {
+        let now = match self {
+            Self::Paused(start) => start.elapsed(),
+            Self::Manual(clock) => clock.hands.now(),
+            Self::Source(millis) => ms(millis.load(Ordering::SeqCst)),
+        };
+        assert!(now == Duration::MAX || now.subsec_nanos() % 1_000_000 == 0, "whole milliseconds: {now:?}");
+        u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl World {
+    pub fn paused(builder: TimerActorBuilder) -> Self {
+        let clock = SystemClock::new();
+        let wall_start = clock.wall();
+        let watch = StopWatch::Paused(tokio::time::Instant::now());
+        Self { timers: builder.clock(clock).install().unwrap(), watch, wall_start }
+    }
+
+    pub fn manual(builder: TimerActorBuilder) -> Self {
+        let clock = WatchedClock::new();
+        let wall_start = clock.hands.wall();
+        let watch = StopWatch::Manual(clock.clone());
+        Self { timers: builder.clock(clock).install().unwrap(), watch, wall_start }
+    }
+
+    /// The manual clock. Only in that kind of world.
+    pub fn clock(&self) -> &WatchedClock {
+        match &self.watch {
+            StopWatch::Manual(clock) => clock,
+            _ => panic!("this world has no manual clock"),
+        }
+    }
+
+    pub fn is_manual(&self) -> bool {
+        matches!(self.watch, StopWatch::Manual(_))
+    }
+
+    pub fn now(&self) -> u64 {
+        self.watch.now()
+    }
+
+    /// The wall-clock time at so many milliseconds after the start, unless the wall clock is stepped.
+    pub fn wall(&self, millis: u64) -> SystemTime {
+        self.wall_start + ms(millis)
+    }
+
+    /// Lets everything happen that can happen without time passing.
+    pub async fn settle(&self) {
+        match &self.watch {
+            StopWatch::Paused(_) => {
+                for _ in 0..YIELDS {
+                    tokio::task::yield_now().await;
+                }
+            }
+            _ => idle().await,
+        }
+    }
+
+    /// Lets time pass from event to event until `millis`.
+    pub async fn run_to(&self, millis: u64) {
+        match &self.watch {
+            StopWatch::Paused(start) => {
+                self.settle().await;
+                tokio::time::sleep_until(*start + ms(millis)).await;
+            }
+            StopWatch::Manual(clock) => loop {
+                self.settle().await;
+                let now = clock.hands.now();
+                match clock.next_alarm() {
+                    Some(next) if next <= ms(millis) => {
+                        assert!(next > now, "an alarm for {next:?} has not been looked at, it is {now:?}");
+                        clock.hands.jump(next - now);
+                    }
+                    _ => {
+                        clock.hands.jump(ms(millis) - now);
+                        break;
+                    }
+                }
+            },
+            StopWatch::Source(_) => unreachable!("a world is paused or manual"),
+        }
+        self.settle().await;
+        assert_eq!(self.now(), millis);
+    }
+
+    /// Sets the clock, and then lets the service run.
+    pub async fn jump_to(&self, millis: u64) {
+        self.slip_to(millis).await;
+        self.settle().await;
+        assert_eq!(self.now(), millis);
+    }
+
+    /// Sets the clock before anything else gets its turn. What was sent before is still in its mailbox then.
+    pub async fn slip_to(&self, millis: u64) {
+        let by = ms(millis - self.now());
+        match &self.watch {
+            StopWatch::Paused(_) => tokio::time::advance(by).await,
+            StopWatch::Manual(clock) => clock.hands.jump(by),
+            StopWatch::Source(_) => unreachable!("a world is paused or manual"),
+        }
+    }
+
+    /// A new probe.
+    pub fn probe<N: Name>(&self) -> (Addr<Probe<N>>, Log<N>) {
+        self.probe_with(|_| ())
+    }
+
+    /// A new probe that was changed before it starts.
+    pub fn probe_with<N: Name>(&self, change: impl FnOnce(&mut Probe<N>)) -> (Addr<Probe<N>>, Log<N>) {
+        let mut probe = Probe::new(self.watch.clone());
+        change(&mut probe);
+        let log = probe.log.clone();
+        (probe.start(), log)
+    }
+
+    /// Schedules a note through [`Timers`].
+    pub fn after<N: Name>(&self, target: impl Into<Target<Note<N>>>, delay: u64, name: N) -> TimerId {
+        self.timers.schedule_after(target, ms(delay), Note(name)).unwrap()
+    }
+
+    /// Schedules a note in one of the three ways.
+    pub async fn schedule<N: Name>(
+        &self,
+        way: Way,
+        addr: &Addr<Probe<N>>,
+        delay: Duration,
+        name: N,
+    ) -> Result<TimerId, ScheduleError<Note<N>>> {
+        match way {
+            Way::Direct => self.timers.schedule_after(addr, delay, Note(name)),
+            Way::Message => self.timers.addr().send(ScheduleAfter::new(addr, delay, Note(name))).await.unwrap(),
+            Way::Context => run(addr, move |_, ctx| ctx.schedule_after(delay, Note(name))).await,
+        }
+    }
+
+    /// Cancels in one of the three ways.
+    pub async fn cancel<N: Name>(&self, way: Way, addr: &Addr<Probe<N>>, id: TimerId) -> CancelOutcome {
+        match way {
+            Way::Direct => self.timers.cancel(id),
+            Way::Message => self.timers.addr().send(actix_timers::Cancel(id)).await.unwrap(),
+            Way::Context => run(addr, move |_, ctx| ctx.cancel_timer(id)).await,
+        }
+    }
+
+    pub fn pending(&self) -> u64 {
+        let accounts = self.timers.inspect().accounts;
+        assert!(accounts.balance(), "{accounts:?}");
+        accounts.pending
+    }
+}
+
+/// A probe without addresses, kept alive by a stream of jobs. It stops when this is dropped.
+pub struct Recluse<N: Name> {
+    jobs: tokio::sync::mpsc::UnboundedSender<Job<N>>,
+}
+
+impl<N: Name> Recluse<N> {
+    /// Makes a probe one, and drops its last address.
+    pub async fn make(addr: Addr<Probe<N>>) -> Self {
+        let (jobs, mut queue) = tokio::sync::mpsc::unbounded_channel();
+        run(&addr, move |_, ctx| {
+            ctx.add_stream(futures_util::stream::poll_fn(move |cx| queue.poll_recv(cx)));
+        })
+        .await;
+        Self { jobs }
+    }
+
+    /// Runs code in the context of the probe and returns what it answers.
+    pub async fn run<R: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
+    ) -> R {
+        let (job, answer) = asking(job);
+        assert!(self.jobs.send(job).is_ok(), "the probe is alive");
+        answer.await.expect("the probe is alive and does not panic")
+    }
+}
+
+impl<N: Name> StreamHandler<Job<N>> for Probe<N> {
+    fn handle(&mut self, job: Job<N>, ctx: &mut Self::Context) {
+        job(self, ctx);
+    }
+}
+
+/// Waits until nothing is left to do: only then does tokio move its paused clock.
+pub async fn idle() {
+    tokio::time::sleep(ms(1)).await;
+}
+
+/// Waits on the real clock for what has to happen.
+pub async fn eventually(mut happened: impl FnMut() -> bool) {
+    let waiting = async {
+        while !happened() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it happens in the end");
+}
+
+/// The ways to a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// [`Timers`], to a recipient.
+    Direct,
+    /// A message to the timer actor, to a recipient.
+    Message,
+    /// The actor's own context, to itself.
+    Context,
+}
+
+impl Way {
+    pub const ALL: [Self; 3] = [Self::Direct, Self::Message, Self::Context];
+}
+
+/// What a note can carry.
+pub trait Name: Clone + Debug + PartialEq + Send + Unpin + 'static {}
+
+impl<N: Clone + Debug + PartialEq + Send + Unpin + 'static> Name for N {}
+
+/// The message of the tests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note<N>(pub N);
+
+impl<N: 'static> Message for Note<N> {
+    type Result = ();
+}
+
+/// Notes that arrived, with the time at which their handlers started.
+#[derive(Debug)]
+pub struct Log<N>(Arc<Mutex<Vec<(N, u64)>>>);
+
+impl<N> Clone for Log<N> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<N> Default for Log<N> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<N: Name> Log<N> {
+    pub fn push(&self, name: N, at: u64) {
+        self.0.lock().unwrap().push((name, at));
+    }
+
+    /// What has arrived since the last call.
+    pub fn take(&self) -> Vec<(N, u64)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    /// The names of what has arrived since the last call.
+    pub fn names(&self) -> Vec<N> {
+        self.take().into_iter().map(|(name, _)| name).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+type Hook<N> = Box<dyn FnMut(&N, &mut Context<Probe<N>>)>;
+type Start<N> = Box<dyn FnMut(&mut Context<Probe<N>>)>;
+
+/// An actor that notes what it gets and when, and does what the test wants.
+pub struct Probe<N: Name> {
+    pub log: Log<N>,
+    pub watch: StopWatch,
+    /// Called for each note, after it was noted.
+    pub hook: Hook<N>,
+    /// Called when the actor starts, and again after every restart.
+    pub on_start: Start<N>,
+    pub stopped: Arc<AtomicBool>,
+}
+
+impl<N: Name> Probe<N> {
+    pub fn new(watch: StopWatch) -> Self {
+        Self {
+            log: Log::default(),
+            watch,
+            hook: Box::new(|_, _| ()),
+            on_start: Box::new(|_| ()),
+            stopped: Arc::default(),
+        }
+    }
+}
+
+impl<N: Name> Actor for Probe<N> {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        (self.on_start)(ctx);
+    }
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+}
+
+impl<N: Name> Supervised for Probe<N> {}
+
+impl<N: Name> Handler<Note<N>> for Probe<N> {
+    type Result = ();
+
+    fn handle(&mut self, Note(name): Note<N>, ctx: &mut Self::Context) {
+        self.log.push(name.clone(), self.watch.now());
+        (self.hook)(&name, ctx);
+    }
+}
+
+type Job<N> = Box<dyn FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) + Send>;
+
+/// Has the probe run code in its context.
+pub struct Run<N: Name>(pub Job<N>);
+
+impl<N: Name> Message for Run<N> {
+    type Result = ();
+}
+
+impl<N: Name> Handler<Run<N>> for Probe<N> {
+    type Result = ();
+
+    fn handle(&mut self, Run(job): Run<N>, ctx: &mut Self::Context) {
+        job(self, ctx);
+    }
+}
+
+/// Runs code in the context of a probe and returns what it answers.
+pub async fn run<N, R>(
+    addr: &Addr<Probe<N>>,
+    job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
+) -> R
+where
+    N: Name,
+    R: Send + 'static,
+{
+    let (job, answer) = asking(job);
+    addr.do_send(Run(job));
+    answer.await.expect("the probe is alive and does not panic")
+}
+
+/// A job that sends what it answers.
+fn asking<N: Name, R: Send + 'static>(
+    job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
+) -> (Job<N>, tokio::sync::oneshot::Receiver<R>) {
+    let (answer, question) = tokio::sync::oneshot::channel();
+    let job: Job<N> = Box::new(move |probe, ctx| {
+        let _ = answer.send(job(probe, ctx));
+    });
+    (job, question)
+}
+
+/// A [`ManualClock`] whose readings and alarms are counted.
+#[derive(Clone)]
+pub struct WatchedClock {
+    pub hands: ManualClock,
+    seen: Arc<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    reads: AtomicU64,
+    made: AtomicU64,
+    rung: AtomicU64,
+    most_at_once: AtomicU64,
+    sleeping: Mutex<BTreeMap<u64, Duration>>,
+}
+
+impl WatchedClock {
+    pub fn new() -> Self {
+        Self { hands: ManualClock::new(), seen: Arc::default() }
+    }
+
+    /// How often the clock was read.
+    pub fn reads(&self) -> u64 {
+        self.seen.reads.load(Ordering::SeqCst)
+    }
+
+    /// How many alarms were set.
+    pub fn alarms(&self) -> u64 {
+        self.seen.made.load(Ordering::SeqCst)
+    }
+
+    /// How many alarms rang: wake-ups by the service's own sleep.
+    pub fn rung(&self) -> u64 {
+        self.seen.rung.load(Ordering::SeqCst)
+    }
+
+    /// The most alarms that were alive at once.
+    pub fn most_alarms_at_once(&self) -> u64 {
+        self.seen.most_at_once.load(Ordering::SeqCst)
+    }
+
+    pub fn next_alarm(&self) -> Option<Duration> {
+        self.seen.sleeping.lock().unwrap().values().min().copied()
+    }
+}
+
+impl Clock for WatchedClock {
+    fn now(&self) -> Duration {
+        self.seen.reads.fetch_add(1, Ordering::SeqCst);
+        self.hands.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.hands.wall()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.hands.since(instant)
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        self.hands.since_request(made)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        let number = self.seen.made.fetch_add(1, Ordering::SeqCst);
+        let mut sleeping = self.seen.sleeping.lock().unwrap();
+        sleeping.insert(number, time);
+        self.seen.most_at_once.fetch_max(sleeping.len() as u64, Ordering::SeqCst);
+        drop(sleeping);
+        Box::pin(WatchedAlarm { number, alarm: self.hands.alarm(time), seen: Arc::clone(&self.seen) })
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        self.hands.is_moved_by(clock)
+    }
+}
+
+struct WatchedAlarm {
+    number: u64,
+    alarm: Alarm,
+    seen: Arc<Seen>,
+}
+
+impl Future for WatchedAlarm {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Polling<'_>) -> Poll<()> {
+        let polled = self.alarm.as_mut().poll(cx);
+        if polled.is_ready() {
+            self.seen.rung.fetch_add(1, Ordering::SeqCst);
+        }
+        polled
+    }
+}
+
+impl Drop for WatchedAlarm {
+    fn drop(&mut self) {
+        self.seen.sleeping.lock().unwrap().remove(&self.number);
+    }
+}
+
+/// The text of the panics that belong to a test.
+pub const ON_PURPOSE: &str = "on purpose";
+
+/// Panics, silently if [`count_panics`] was called before.
+pub fn panic_on_purpose() {
+    std::panic::panic_any(ON_PURPOSE);
+}
+
+thread_local! {
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts the panics on purpose instead of printing them; returns how many this thread has reported.
+pub fn count_panics() -> usize {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let default = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if info.payload().downcast_ref::<&str>() == Some(&ON_PURPOSE) {
+                PANICS.set(PANICS.get() + 1);
+            } else {
+                default(info);
+            }
+        }));
+    });
+    PANICS.get()
+}
+
+/// A message that runs code when it is dropped, wherever that happens.
+pub struct OnDrop(Option<Box<dyn FnOnce() + Send>>);
+
+impl OnDrop {
+    pub fn new(code: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(code)))
+    }
+
+    /// Drops it without running its code.
+    pub fn defuse(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Message for OnDrop {
+    type Result = ();
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        if let Some(code) = self.0.take() {
+            code();
+        }
+    }
+}
+
+impl<N: Name> Handler<OnDrop> for Probe<N> {
+    type Result = ();
+
+    fn handle(&mut self, message: OnDrop, _: &mut Self::Context) {
+        message.defuse();
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Random(u64);
+
+impl Random {
+    pub const fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x2545_F491_4F6C_DD1D)
+    }
+
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    /// A number with up to so many bits, the short ones as likely as the long ones.
+    pub const fn spread(&mut self, bits: u64) -> u64 {
+        let bits = self.below(bits);
+        self.below(1 << bits)
+    }
+
+    /// An index of a slice.
+    pub fn index_of<T>(&mut self, slice: &[T]) -> usize {
+        usize::try_from(self.below(slice.len() as u64)).unwrap()
+    }
+}
+
+/// Counts payloads.
+#[derive(Clone, Default)]
+pub struct Census {
+    made: Arc<AtomicI64>,
+    dropped: Arc<AtomicI64>,
+}
+
+impl Census {
+    pub fn payload(&self) -> Counted {
+        self.made.fetch_add(1, Ordering::SeqCst);
+        Counted { census: self.clone(), dropped: false }
+    }
+
+    pub fn made(&self) -> i64 {
+        self.made.load(Ordering::SeqCst)
+    }
+
+    pub fn dropped(&self) -> i64 {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
+    pub fn live(&self) -> i64 {
+        self.made() - self.dropped()
+    }
+}
+
+/// A message that a [`Census`] counts.
+pub struct Counted {
+    census: Census,
+    dropped: bool,
+}
+
+impl Message for Counted {
+    type Result = ();
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        assert!(!std::mem::replace(&mut self.dropped, true), "dropped twice");
+        self.census.dropped.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl<N: Name> Handler<Counted> for Probe<N> {
+    type Result = ();
+
+    fn handle(&mut self, _: Counted, _: &mut Self::Context) {}
+}

@@ -1,0 +1,53 @@
+//! Timers that repeat, made in each of the ways that there are.
+
+use actix::prelude::*;
+use actix_timers::{
+    Every, MessageSource, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerContext, TimerId,
+};
+
+use crate::{Log, Name, Note, Probe, Way, World, run};
+
+pub type Refused<N> = ScheduleError<MessageSource<Note<N>>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Rate,
+    Delay,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::Rate, Self::Delay];
+}
+
+impl World {
+    /// Schedules a repeating note in one of the three ways.
+    pub async fn repeat<N: Name>(
+        &self,
+        way: Way,
+        kind: Kind,
+        addr: &Addr<Probe<N>>,
+        every: impl Into<Every>,
+        messages: impl Into<MessageSource<Note<N>>>,
+    ) -> Result<TimerId, Refused<N>> {
+        let (every, messages) = (every.into(), messages.into());
+        match (way, kind) {
+            (Way::Direct, Kind::Rate) => self.timers.schedule_at_fixed_rate(addr, every, messages),
+            (Way::Direct, Kind::Delay) => self.timers.schedule_with_fixed_delay(addr, every, messages),
+            (Way::Message, Kind::Rate) => {
+                self.timers.addr().send(ScheduleAtFixedRate::new(addr, every, messages)).await.unwrap()
+            }
+            (Way::Message, Kind::Delay) => {
+                self.timers.addr().send(ScheduleWithFixedDelay::new(addr, every, messages)).await.unwrap()
+            }
+            (Way::Context, Kind::Rate) => run(addr, move |_, ctx| ctx.schedule_at_fixed_rate(every, messages)).await,
+            (Way::Context, Kind::Delay) => {
+                run(addr, move |_, ctx| ctx.schedule_with_fixed_delay(every, messages)).await
+            }
+        }
+    }
+}
+
+/// The times at which notes have arrived since the last call.
+pub fn times<N: Name>(log: &Log<N>) -> Vec<u64> {
+    log.take().into_iter().map(|(_, at)| at).collect()
+}

@@ -1,0 +1,169 @@
+//! New York's departures of July 2013, replayed by delayed messages: `cargo run --release --example departures`.
+//!
+//! Thirty minutes before a flight departs its boarding call is made. An hour before the scheduled time it becomes known
+//! that it is cancelled, and the call is cancelled by its id; 45 minutes before it becomes known that it is late, and
+//! the call is moved. Each of these events is a message that an airport schedules to itself.
+//!
+//! In the order of reading:
+//!
+//! 1. `airport`: the actor. All of actix-timers that an application needs is there.
+//! 2. `replay`: starts the timer actor and the airports, and waits for the end.
+//! 3. `clock`: time that runs through the dates of the file.
+//! 4. `flight` and `input`: what is read; `log` and `check`: what happened, and whether it is what must happen.
+//! 5. `durable`: the same with durable timers, `--store DIR`: killed at any moment and started again, it carries on.
+//! 6. `metrics`: the endpoint for Prometheus; `progress` and `report`: what the user sees; `args`: what the user says.
+
+mod airport;
+mod args;
+mod check;
+mod clock;
+#[cfg(feature = "durable")]
+mod durable;
+mod flight;
+mod input;
+mod log;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod progress;
+mod replay;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::args::{Options, Request};
+use crate::check::{Findings, Tally};
+use crate::flight::Flight;
+use crate::log::Log;
+use crate::progress::{Display, Progress};
+use crate::replay::{Airports, Span};
+use crate::report::Report;
+
+/// Some message was lost, doubled or early, or the replay broke off.
+const NOT_AS_EXPECTED: u8 = 1;
+/// Options or input are wrong.
+const MISUSED: u8 = 2;
+
+/// The program, with the arguments of the command line.
+pub fn main() -> ExitCode {
+    let options = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Request::Help) => {
+            return say(args::HELP).map_or_else(|wrong| give_up(NOT_AS_EXPECTED, &wrong), |()| ExitCode::SUCCESS);
+        }
+        Ok(Request::Replay(options)) => options,
+        Err(wrong) => return give_up(MISUSED, &format!("{wrong}; see --help")),
+    };
+    let flights = match input::read(&options.input) {
+        Ok(flights) => flights,
+        Err(wrong) => return give_up(MISUSED, &wrong.to_string()),
+    };
+    if let Some(address) = &options.metrics {
+        #[cfg(feature = "metrics")]
+        match metrics::serve(address) {
+            Ok(bound) => complain(&format!("metrics at http://{bound}/metrics")),
+            Err(wrong) => return give_up(MISUSED, &format!("--metrics '{address}': {wrong}")),
+        }
+        #[cfg(not(feature = "metrics"))]
+        return give_up(
+            MISUSED,
+            &format!("--metrics '{address}': needs cargo run --release --features metrics --example departures"),
+        );
+    }
+    match replay_and_report(&flights, &options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => give_up(NOT_AS_EXPECTED, "what happened is not what must happen by the file"),
+        Err(Failure::Broken(why)) => give_up(NOT_AS_EXPECTED, &why),
+        Err(Failure::Misused(why)) => give_up(MISUSED, &why),
+    }
+}
+
+/// Why there is no report.
+enum Failure {
+    /// It broke off.
+    Broken(String),
+    /// What was asked for cannot be done.
+    Misused(String),
+}
+
+/// Whether all went as it must by the file.
+fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Failure> {
+    let span = Span::of(flights).ok_or_else(|| Failure::Broken("there are no flights".to_owned()))?;
+    let airports = replay::by_origin(flights);
+    let expected = check::expected_totals(flights);
+    let messages = expected.calls + expected.cancelled + expected.rescheduled;
+    let progress = Arc::new(Progress::new(messages, span.first));
+    let (tallies, total, facts, findings) = match &options.store {
+        None => {
+            complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
+            let display = Display::of(&progress);
+            let replay = replay::run(&airports, span, options.speed, &progress);
+            drop(display);
+            let replay = replay.map_err(Failure::Broken)?;
+            let (tallies, total, mut findings) = compare(&airports, &replay.logs, &expected);
+            check::accounts(&replay.closed.accounts, &expected, &mut findings.problems);
+            let facts = report::facts(&replay, &total, span, options.speed);
+            (tallies, total, facts, findings)
+        }
+        #[cfg(feature = "durable")]
+        Some(directory) => {
+            let place = durable::Place::take(directory, flights, span).map_err(Failure::Misused)?;
+            complain(&format!("{} flights from {} airports", report::grouped(expected.flights), airports.len()));
+            let display = Display::of(&progress);
+            let replay = durable::run(place, &airports, span, options.speed, &progress);
+            drop(display);
+            let replay = replay.map_err(Failure::Broken)?;
+            let (tallies, total, mut findings) = compare(&airports, &replay.logs, &expected);
+            replay.check(&mut findings.problems);
+            let facts = replay.facts(&total, span, options.speed);
+            (tallies, total, facts, findings)
+        }
+        #[cfg(not(feature = "durable"))]
+        Some(_) => {
+            let why = "--store needs durable timers: cargo run --release --features durable --example departures";
+            return Err(Failure::Misused(why.to_owned()));
+        }
+    };
+    let report = Report { tallies: &tallies, total: &total, facts: &facts, findings: &findings };
+    say(&report.to_string()).map_err(Failure::Broken)?;
+    Ok(findings.problems.is_empty())
+}
+
+/// What happened, by airport and in total, and what is wrong with it.
+fn compare(
+    airports: &Airports,
+    logs: &BTreeMap<String, Log>,
+    expected: &Tally,
+) -> (BTreeMap<String, Tally>, Tally, Findings) {
+    let (mut tallies, mut total, mut findings) = (BTreeMap::new(), Tally::default(), Findings::default());
+    for (name, log) in logs {
+        let flights = airports.get(name).map_or(&[][..], |flights| flights);
+        let tally = check::airport(flights, log, &mut findings);
+        total.add(&tally);
+        tallies.insert(name.clone(), tally);
+    }
+    check::totals(&total, expected, &mut findings.problems);
+    (tallies, total, findings)
+}
+
+fn give_up(code: u8, why: &str) -> ExitCode {
+    complain(why);
+    ExitCode::from(code)
+}
+
+/// To the user on stdout. That nobody reads any more is no error.
+fn say(text: &str) -> Result<(), String> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(wrong) if wrong.kind() != ErrorKind::BrokenPipe => Err(format!("stdout: {wrong}")),
+        _ => Ok(()),
+    }
+}
+
+/// To the user on stderr.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "departures: {text}");
+}

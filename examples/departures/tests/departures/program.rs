@@ -1,0 +1,156 @@
+//! Runs the example as a user does.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+/// On time, cancelled, late, early, and at two airports.
+pub(crate) const FIVE: &str = "scheduled,departed,carrier,flight,origin,destination
+2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT
+2013-07-01T09:10:00Z,,UA,332,EWR,IAH
+2013-07-01T09:20:00Z,2013-07-01T11:00:00Z,AA,701,JFK,MIA
+2013-07-01T09:30:00Z,2013-07-01T09:25:00Z,B6,939,JFK,BQN
+2013-07-01T09:40:00Z,2013-07-01T09:41:00Z,EV,4372,EWR,MSP
+";
+/// Nothing here takes nearly as long, unless it hangs.
+pub(crate) const TOO_LONG: Duration = Duration::from_secs(300);
+
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// Ends the process at the latest with the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn example() -> Command {
+    static EXAMPLE: OnceLock<PathBuf> = OnceLock::new();
+    Command::new(EXAMPLE.get_or_init(built_example))
+}
+
+/// `cargo test` has built it, beside the directory of the tests. `cargo test --test example_departures` has not.
+fn built_example() -> PathBuf {
+    let example = profile().join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
+    let sources = ["../../src", "src"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let changed = sources.iter().filter_map(|folder| newest(folder)).max();
+    if modified(&example).is_none_or(|built| Some(built) < changed) || lacks_features(&example) {
+        build();
+    }
+    assert!(example.exists(), "{} is missing: `cargo build --example departures`", example.display());
+    example
+}
+
+fn profile() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of the test");
+    test.parent().and_then(Path::parent).expect("a directory of the profile").to_owned()
+}
+
+/// The features of this test.
+const FEATURES: &[&str] = &[
+    #[cfg(feature = "durable")]
+    "durable",
+    #[cfg(feature = "metrics")]
+    "metrics",
+];
+
+/// Whether somebody has built the example with fewer features than this test has.
+fn lacks_features(example: &Path) -> bool {
+    let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").join("below a file");
+    let lacks = |option: &str, feature: &str| {
+        let asked = Command::new(example).arg(option).arg(&nowhere).output().expect("the example runs").stderr;
+        FEATURES.contains(&feature) && String::from_utf8_lossy(&asked).contains(&format!("--features {feature}"))
+    };
+    lacks("--store", "durable") || lacks("--metrics", "metrics")
+}
+
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+    entries.filter_map(|entry| if entry.is_dir() { newest(&entry) } else { modified(&entry) }).max()
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    std::fs::metadata(file).ok()?.modified().ok()
+}
+
+pub(crate) fn build() {
+    let profile = profile();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let name = profile.file_name().filter(|name| *name != "debug").unwrap_or("dev".as_ref());
+    let target = profile.parent().expect("a target directory");
+    let status = Command::new(cargo)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--example", "departures", "--features", &FEATURES.join(",")])
+        .arg("--profile")
+        .arg(name)
+        .arg("--target-dir")
+        .arg(target)
+        .status();
+    assert!(status.expect("cargo runs").success(), "the example does not build");
+}
+
+pub(crate) fn start(arguments: &[&str]) -> Running {
+    let piped = example().args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    Running(piped.expect("the example starts"))
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (done, text) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = done.send(bytes);
+    });
+    text
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Finished {
+    let mut running = start(arguments);
+    let stdout = read_all(running.0.stdout.take().expect("stdout is piped"));
+    let stderr = read_all(running.0.stderr.take().expect("stderr is piped"));
+    let [stdout, stderr] = [stdout, stderr].map(|pipe| {
+        let bytes = pipe.recv_timeout(TOO_LONG).expect("the example ends");
+        String::from_utf8(bytes).expect("the example writes UTF-8")
+    });
+    Finished { code: running.0.wait().expect("the example ends").code(), stdout, stderr }
+}
+
+/// What a test has on disk, for as long as this lives.
+pub(crate) struct Folder(TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    /// The path of an input with this content.
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(&format!("{name}.csv"));
+        std::fs::write(&path, content).expect("a temporary file");
+        path.into_os_string().into_string().expect("a path in UTF-8")
+    }
+
+    /// Where something of this name may be made.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// The line of the table that begins with `name`, without spaces at all: its numbers contain some.
+pub(crate) fn row(finished: &Finished, name: &str) -> String {
+    let line = finished.stdout.lines().find(|line| line.starts_with(name));
+    let line = line.unwrap_or_else(|| panic!("no line {name} in\n{}\n{}", finished.stdout, finished.stderr));
+    line.split("  ").map(|cell| cell.replace(' ', "")).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" ")
+}

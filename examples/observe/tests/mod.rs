@@ -1,0 +1,127 @@
+//! The example `observe`: what is said to it, and that its incidents are what they are called.
+#![allow(clippy::unwrap_used)]
+
+mod agree;
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{TimerActor, Timers};
+
+use crate::args::{self, Options, Request};
+use crate::incident::{Incident, Scene};
+#[cfg(feature = "durable")]
+use crate::post;
+use crate::shop::Shop;
+
+fn parse(arguments: &[&str]) -> Result<Request, String> {
+    args::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+}
+
+#[test]
+fn it_serves_where_it_is_told_to() {
+    let run =
+        |address: &str, incident| Ok(Request::Run(Options { address: address.to_owned(), incident, store: None }));
+    assert_eq!(parse(&[]), run("127.0.0.1:9464", None));
+    assert_eq!(parse(&["0.0.0.0:1"]), run("0.0.0.0:1", None));
+    assert_eq!(parse(&["--incident", "burst", "[::1]:0"]), run("[::1]:0", Some(Incident::Burst)));
+    assert_eq!(parse(&["--incident", "none", "--help"]), Err("there is no incident 'none'".to_owned()));
+    assert_eq!(parse(&["--help"]), Ok(Request::Help));
+    assert!(["--incident", "--store", "--what", "-x"].iter().all(|wrong| parse(&[wrong]).is_err()));
+    assert!(parse(&["one", "two"]).is_err());
+}
+
+#[test]
+fn durable_timers_need_a_directory_and_the_feature() {
+    let parsed = parse(&["--store", "letters"]);
+    if cfg!(feature = "durable") {
+        let Ok(Request::Run(options)) = parsed else { panic!("refused: {parsed:?}") };
+        assert_eq!(options.store.as_deref(), Some("letters".as_ref()));
+    } else {
+        assert!(parsed.unwrap_err().contains("--features durable"));
+    }
+}
+
+#[test]
+fn every_incident_is_offered_and_explained() {
+    let readme = include_str!("../../../dashboards/README.md");
+    for &incident in Incident::ALL {
+        assert!(args::help().contains(incident.name()), "{incident}");
+        assert!(readme.contains(&format!("\n| `{}` |", incident.name())), "{incident}");
+        let alone = parse(&["--incident", incident.name()]);
+        assert_eq!(alone.is_err_and(|wrong| wrong.contains("needs --store")), incident.needs_store(), "{incident}");
+    }
+}
+
+const WHILE: Duration = Duration::from_secs(5);
+
+/// Calls `check` when the incident has been going on for five seconds, in virtual time.
+fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let timers = TimerActor::builder().capacity(capacity).start().unwrap();
+        let shop = Shop::open(&timers);
+        tokio::time::sleep(WHILE).await;
+        let calm = timers.inspect().accounts;
+        assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: before it, all is well");
+        let scene = Scene {
+            timers: timers.clone(),
+            shop,
+            #[cfg(feature = "durable")]
+            letters: None,
+        };
+        let _ = tokio::time::timeout(WHILE, incident.happen(&scene)).await;
+        check(&timers);
+    });
+}
+
+#[test]
+fn a_stuck_recipient_makes_some_messages_wait_and_others_be_dropped() {
+    during(Incident::StuckRecipient, 100_000, |timers| {
+        let seen = timers.inspect();
+        assert!(seen.accounts.mailbox_full > 0);
+        let in_buckets: usize = seen.wheel.levels.iter().map(|level| level.stats.entries).sum();
+        assert!(seen.pending() > in_buckets as u64 + 100, "they are due, and wait");
+    });
+}
+
+#[test]
+fn a_stopped_recipient_leaves_dead_letters() {
+    during(Incident::StoppedRecipient, 100_000, |timers| assert!(timers.inspect().accounts.recipient_stopped > 0));
+}
+
+#[test]
+fn a_burst_fills_one_bucket() {
+    during(Incident::Burst, 250_000, |timers| {
+        let fullest = timers.inspect().wheel.levels.iter().map(|level| level.stats.fullest).max();
+        assert!(fullest > Some(50_000), "{fullest:?}");
+    });
+}
+
+#[test]
+fn an_overload_is_refused() {
+    during(Incident::Overload, 20_000, |timers| assert!(timers.inspect().accounts.refused_capacity > 0));
+}
+
+/// A minute of letters, in virtual time, and then the incident.
+#[cfg(feature = "durable")]
+#[test]
+fn letters_are_delivered_and_only_those_with_a_wrong_address_are_buried() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let letters = post::start(actix_timers::durable::MemoryStore::new()).unwrap();
+        let writing = actix::spawn(post::write(letters.clone()));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        writing.abort();
+        let counts = letters.counts().await.unwrap();
+        assert!(counts.pending > 2_000 && counts.pending < 4_500, "those for later: {counts:?}");
+        assert_eq!((counts.dead, counts.parked), (0, 0), "before it, all is well");
+
+        let timers = TimerActor::builder().start().unwrap();
+        let scene = Scene { shop: Shop::open(&timers), timers, letters: Some(letters.clone()) };
+        let _ = tokio::time::timeout(WHILE, Incident::WrongAddress.happen(&scene)).await;
+        let counts = letters.counts().await.unwrap();
+        assert!(counts.dead > 5 && counts.parked == 0, "{counts:?}");
+        letters.stop().await.unwrap();
+    });
+}

@@ -1,0 +1,307 @@
+//! Timers that follow a cron expression: which times it names when clocks change, in real time zones and in both directions,
+//! and what the timer does when the wall clock is stepped.
+#![cfg(feature = "cron")]
+
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, Cron, CronError, MessageSource, ScheduleCron, ScheduleError, TimerActor, TimerContext, TimerId,
+    TimerOptions,
+};
+use jiff::Timestamp;
+use support::repeat::{Refused, times};
+use support::{Note, Probe, Way, World, ms, paused, run};
+
+fn time(text: &str) -> SystemTime {
+    text.parse::<Timestamp>().unwrap().into()
+}
+
+/// The first times after `from` that an expression names, in UTC.
+fn occurrences(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+    let cron = Cron::new(expression).unwrap().in_time_zone(zone).unwrap();
+    let next = |after: &SystemTime| cron.next_after(*after);
+    let times = std::iter::successors(next(&time(from)), next).take(count);
+    times.map(|at| Timestamp::try_from(at).unwrap().to_string()).collect()
+}
+
+#[test]
+fn a_time_in_the_gap_comes_right_after_it_and_an_interval_skips_it() {
+    for (zone, expression, from, expected) in [
+        // In Berlin 02:00 is followed by 03:00, which is 01:00 UTC.
+        (
+            "Europe/Berlin",
+            "30 2 * * *",
+            "2024-03-29T12:00:00Z",
+            ["2024-03-30T01:30:00Z", "2024-03-31T01:00:00Z", "2024-04-01T00:30:00Z"],
+        ),
+        (
+            "Europe/Berlin",
+            "30 * * * *",
+            "2024-03-31T00:00:00Z",
+            ["2024-03-31T00:30:00Z", "2024-03-31T01:30:00Z", "2024-03-31T02:30:00Z"],
+        ),
+        (
+            "Europe/Berlin",
+            "*/30 2 * * *",
+            "2024-03-30T12:00:00Z",
+            ["2024-04-01T00:00:00Z", "2024-04-01T00:30:00Z", "2024-04-02T00:00:00Z"],
+        ),
+        // In New York 02:00 is followed by 03:00, which is 07:00 UTC.
+        (
+            "America/New_York",
+            "15 2 * * *",
+            "2024-03-09T12:00:00Z",
+            ["2024-03-10T07:00:00Z", "2024-03-11T06:15:00Z", "2024-03-12T06:15:00Z"],
+        ),
+        // On Lord Howe Island 02:00 is followed by 02:30, which is 15:30 UTC.
+        (
+            "Australia/Lord_Howe",
+            "15 2 * * *",
+            "2024-10-04T16:00:00Z",
+            ["2024-10-05T15:30:00Z", "2024-10-06T15:15:00Z", "2024-10-07T15:15:00Z"],
+        ),
+    ] {
+        assert_eq!(occurrences(expression, zone, from, 3), expected, "{expression} in {zone}");
+    }
+}
+
+#[test]
+fn a_time_that_comes_twice_counts_once_and_an_interval_twice() {
+    for (zone, expression, from, expected) in [
+        // In Berlin 03:00 is followed by 02:00, at 01:00 UTC.
+        (
+            "Europe/Berlin",
+            "30 2 * * *",
+            "2024-10-26T12:00:00Z",
+            ["2024-10-27T00:30:00Z", "2024-10-28T01:30:00Z", "2024-10-29T01:30:00Z"],
+        ),
+        (
+            "Europe/Berlin",
+            "30 * * * *",
+            "2024-10-27T00:00:00Z",
+            ["2024-10-27T00:30:00Z", "2024-10-27T01:30:00Z", "2024-10-27T02:30:00Z"],
+        ),
+        // In New York 02:00 is followed by 01:00, at 06:00 UTC.
+        (
+            "America/New_York",
+            "15 1 * * *",
+            "2024-11-02T12:00:00Z",
+            ["2024-11-03T05:15:00Z", "2024-11-04T06:15:00Z", "2024-11-05T06:15:00Z"],
+        ),
+        (
+            "America/New_York",
+            "*/30 1 * * *",
+            "2024-11-03T05:00:00Z",
+            ["2024-11-03T05:30:00Z", "2024-11-03T06:00:00Z", "2024-11-03T06:30:00Z"],
+        ),
+        // On Lord Howe Island 02:00 is followed by 01:30, at 15:00 UTC.
+        (
+            "Australia/Lord_Howe",
+            "45 1 * * *",
+            "2024-04-06T12:00:00Z",
+            ["2024-04-06T14:45:00Z", "2024-04-07T15:15:00Z", "2024-04-08T15:15:00Z"],
+        ),
+    ] {
+        assert_eq!(occurrences(expression, zone, from, 3), expected, "{expression} in {zone}");
+    }
+}
+
+#[test]
+fn a_time_found_is_never_found_again() {
+    for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "UTC"] {
+        for expression in ["*/10 * * * *", "30 1,2 * * *", "0 0 * * *", "*/7 30 2 * * *", "0 9 * * MON-FRI"] {
+            let cron = Cron::new(expression).unwrap().in_time_zone(zone).unwrap();
+            for from in
+                ["2024-03-09T00:00:00.7Z", "2024-03-30T20:00:00Z", "2024-04-06T10:00:00Z", "2024-10-26T20:00:00.2Z"]
+            {
+                let mut after = time(from);
+                for _ in 0..300 {
+                    let next = cron.next_after(after).unwrap();
+                    assert!(next > after, "{expression} in {zone}: {next:?} after {after:?}");
+                    assert_eq!(next.duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos(), 0);
+                    after = next;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_with_a_reason() {
+    for expression in ["", "* * * *", "61 * * * *", "* * * * * * * *", "every day", "0 0 0 0 0", "\u{0}"] {
+        let error = Cron::new(expression).unwrap_err();
+        assert!(matches!(&error, CronError::Expression { expression: given, .. } if given == expression));
+        assert!(error.to_string().contains("is not a cron expression"), "{error}");
+    }
+    let error = Cron::new("@daily").unwrap().in_time_zone("Europe/Atlantis").unwrap_err();
+    assert_eq!(error, CronError::TimeZone("Europe/Atlantis".to_owned()));
+    assert_eq!("@daily".parse::<Cron>().unwrap().to_string(), "0 0 * * * (UTC)");
+    let local = Cron::new("@hourly").unwrap().in_system_time_zone();
+    assert!(local.next_after(time("2024-01-01T00:00:00Z")).is_some());
+}
+
+#[test]
+fn the_ends_of_time_are_no_trouble() {
+    let cron = Cron::new("0 0 * * *").unwrap();
+    for far in [u64::MAX / 4, 300_000_000_000, 100_000_000_000].map(Duration::from_secs) {
+        let future = SystemTime::UNIX_EPOCH.checked_add(far);
+        assert_eq!(future.and_then(|time| cron.next_after(time)), None, "after the year 5000");
+        let past = SystemTime::UNIX_EPOCH.checked_sub(far).unwrap();
+        assert!(cron.next_after(past).is_none_or(|next| next > past));
+    }
+    assert_eq!(Cron::new("0 0 30 2 *").unwrap().next_after(SystemTime::UNIX_EPOCH), None);
+}
+
+/// A world whose wall clock shows `wall` at the start. Only a manual clock's can be set.
+fn world_at(wall: &str) -> World {
+    let world = World::manual(TimerActor::builder().wall_clock_check(Duration::from_secs(3600)));
+    world.clock().hands.set_wall(time(wall));
+    world
+}
+
+async fn schedule(
+    world: &World,
+    way: Way,
+    addr: &Addr<Probe<u64>>,
+    cron: Cron,
+    messages: impl Into<MessageSource<Note<u64>>>,
+) -> Result<TimerId, Refused<u64>> {
+    let messages = messages.into();
+    match way {
+        Way::Direct => world.timers.schedule_cron(addr, cron, messages),
+        Way::Message => world.timers.addr().send(ScheduleCron::new(addr, cron, messages)).await.unwrap(),
+        Way::Context => run(addr, move |_, ctx| ctx.schedule_cron(cron, messages)).await,
+    }
+}
+
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+
+#[test]
+fn a_timer_comes_at_the_times_of_day_through_a_change_of_clocks() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world_at("2024-03-30T00:00:00Z");
+            let (addr, log) = world.probe();
+            let cron = Cron::new("30 2 * * *").unwrap().in_time_zone("Europe/Berlin").unwrap();
+            let id = schedule(&world, way, &addr, cron, Note(1)).await.unwrap();
+            assert_eq!(world.timers.get(id).unwrap().period, None);
+            world.run_to(72 * HOUR).await;
+            assert_eq!(times(&log), [HOUR + HOUR / 2, 25 * HOUR, 48 * HOUR + HOUR / 2], "{way:?}");
+            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            assert_eq!(world.pending(), 0);
+        });
+        paused(async {
+            let world = world_at("2024-10-27T00:00:00Z");
+            let (addr, log) = world.probe();
+            let cron = Cron::new("30 * * * *").unwrap().in_time_zone("Europe/Berlin").unwrap();
+            schedule(&world, way, &addr, cron, Note(1)).await.unwrap();
+            world.run_to(3 * HOUR).await;
+            assert_eq!(times(&log), [0, 1, 2].map(|hour| hour * HOUR + 30 * MINUTE), "{way:?}");
+        });
+    }
+}
+
+#[test]
+fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_is_refused() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world_at("2029-12-31T23:59:50Z");
+            let (addr, log) = world.probe();
+            let once = Cron::new("0 0 0 1 1 * 2030").unwrap();
+            let id = schedule(&world, way, &addr, once.clone(), Note(1)).await.unwrap();
+            world.run_to(20_000).await;
+            assert_eq!(times(&log), [10_000]);
+            assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.accepted, accounts.delivered, accounts.pending), (1, 1, 0));
+            for never in [once, Cron::new("0 0 30 2 *").unwrap()] {
+                let refused = schedule(&world, way, &addr, never, Note(7)).await.unwrap_err();
+                assert!(matches!(refused, ScheduleError::NeverDue { .. }));
+                assert_eq!(refused.into_message().next_message(), Note(7));
+            }
+        });
+    }
+}
+
+#[test]
+fn steps_of_the_wall_clock_are_followed_and_what_they_skip_is_delivered_once() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world_at("2024-06-01T00:30:00Z");
+            let (addr, log) = world.probe();
+            schedule(&world, way, &addr, Cron::new("0 * * * *").unwrap(), Note(1)).await.unwrap();
+            world.run_to(30 * MINUTE).await;
+            assert_eq!(times(&log), [30 * MINUTE]);
+            // Forward over 02:00, 03:00 and 04:00.
+            world.run_to(40 * MINUTE).await;
+            world.clock().hands.set_wall(time("2024-06-01T04:50:00Z"));
+            world.timers.schedule_after(&addr, ms(0), Note(0)).unwrap();
+            world.run_to(49 * MINUTE).await;
+            assert_eq!(log.take(), [(0, 40 * MINUTE), (1, 40 * MINUTE)], "once for three");
+            world.run_to(50 * MINUTE).await;
+            assert_eq!(times(&log), [50 * MINUTE], "at 05:00");
+            // Back by two hours: what has been delivered does not come again, and 06:00 is three hours away.
+            world.clock().hands.set_wall(time("2024-06-01T03:00:00Z"));
+            world.timers.schedule_after(&addr, ms(0), Note(0)).unwrap();
+            world.run_to(50 * MINUTE + 3 * HOUR - 1).await;
+            assert_eq!(log.names(), [0]);
+            world.run_to(50 * MINUTE + 3 * HOUR).await;
+            assert_eq!(times(&log).len(), 1);
+        });
+    }
+}
+
+/// Moved to an earlier time, a delivery takes the place of the one that it was.
+#[test]
+fn a_time_that_was_moved_forward_does_not_come_again() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world_at("2024-06-01T00:00:00Z");
+            let (addr, log) = world.probe();
+            let id = schedule(&world, way, &addr, Cron::new("0 * * * *").unwrap(), Note(1)).await.unwrap();
+            assert!(world.timers.reschedule_after(id, ms(50 * MINUTE)).is_rescheduled());
+            world.run_to(2 * HOUR).await;
+            assert_eq!(times(&log), [50 * MINUTE, 2 * HOUR], "{way:?}");
+        });
+    }
+}
+
+#[test]
+fn what_was_missed_is_skipped() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world_at("2024-06-01T00:00:00Z");
+            let (addr, log) = world.probe();
+            schedule(&world, way, &addr, Cron::new("* * * * *").unwrap(), Note(1)).await.unwrap();
+            world.run_to(MINUTE).await;
+            world.jump_to(5 * MINUTE + 1).await;
+            world.run_to(7 * MINUTE).await;
+            assert_eq!(times(&log), [MINUTE, 5 * MINUTE + 1, 6 * MINUTE, 7 * MINUTE]);
+        });
+    }
+}
+
+#[test]
+fn jitter_moves_all_times_of_day_by_the_same_time() {
+    paused(async {
+        let world = world_at("2024-06-01T00:00:00Z");
+        let (addr, log) = world.probe::<u64>();
+        let spread = || TimerOptions::new().jitter(ms(30_000));
+        let minutely = Cron::new("* * * * *").unwrap();
+        world.timers.timer(&addr, spread()).cron(minutely.clone(), Note(1)).unwrap();
+        let own = minutely.clone();
+        run(&addr, move |_, ctx| ctx.timer(spread()).cron(own, Note(2)).unwrap()).await;
+        let request = ScheduleCron::new(&addr, minutely, Note(3)).options(spread());
+        let id = request.id();
+        assert_eq!(world.timers.addr().send(request).await.unwrap().unwrap(), id);
+        world.run_to(10 * MINUTE).await;
+        let all = log.take();
+        for name in 1..=3 {
+            let at: Vec<u64> = all.iter().filter(|(own, _)| *own == name).map(|(_, at)| *at).collect();
+            assert!(at.len() >= 9 && at.windows(2).all(|pair| pair[1] - pair[0] == MINUTE), "{at:?}");
+            assert!(at[0] % MINUTE <= 30_000);
+        }
+    });
+}

@@ -1,0 +1,221 @@
+//! Dead letters: who hears of messages that could not be handed over, and what they are told.
+
+use std::sync::mpsc;
+
+use actix::prelude::*;
+use actix_timers::{
+    DeadLetter, DeadLetterReason, ScheduleAfter, SubscribeDeadLetters, Target, TimerActor, TimerContext, TimerId,
+};
+use support::{Note, Probe, StopWatch, World, eventually, in_virtual_time, ms, paused, run};
+
+/// Passes on what it gets.
+struct Undertaker(mpsc::Sender<DeadLetter>);
+
+impl Actor for Undertaker {
+    type Context = Context<Self>;
+}
+
+impl Handler<DeadLetter> for Undertaker {
+    type Result = ();
+
+    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
+        let _ = self.0.send(letter);
+    }
+}
+
+fn undertaker() -> (Addr<Undertaker>, mpsc::Receiver<DeadLetter>) {
+    let (sender, letters) = mpsc::channel();
+    (Undertaker(sender).start(), letters)
+}
+
+/// The address of a probe that has stopped.
+async fn dead(world: &World) -> Addr<Probe<u32>> {
+    let (addr, _) = world.probe::<u32>();
+    run(&addr, |_, ctx| ctx.stop()).await;
+    world.settle().await;
+    assert!(!addr.connected());
+    addr
+}
+
+type Told = (TimerId, DeadLetterReason, u64, Option<Note<u32>>);
+
+fn told(letters: &mpsc::Receiver<DeadLetter>) -> Vec<Told> {
+    letters
+        .try_iter()
+        .map(|letter| {
+            let overdue = u64::try_from(letter.overdue.as_millis()).unwrap();
+            assert!(letter.message_type.contains("Note"));
+            (letter.id, letter.reason, overdue, letter.take())
+        })
+        .collect()
+}
+
+#[test]
+fn a_subscriber_is_told_id_reason_lateness_and_message() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, letters) = undertaker();
+        world.timers.subscribe_dead_letters(addr);
+        let gone = dead(&world).await;
+        let plain = world.after(&gone, 10, 1);
+        let request = ScheduleAfter::new(&gone, ms(20), Note(2));
+        let named = request.id();
+        world.timers.addr().send(request).await.unwrap().unwrap();
+        world.run_to(10).await;
+        assert!(told(&letters).is_empty(), "nobody holds the subscriber");
+
+        let (addr, letters) = undertaker();
+        world.timers.addr().send(SubscribeDeadLetters(addr.clone().recipient())).await.unwrap();
+        let late = world.after(&gone, 30, 3);
+        world.run_to(20).await;
+        const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
+        assert_eq!(told(&letters), [(named, STOPPED, 0, Some(Note(2)))]);
+        world.jump_to(45).await;
+        assert_eq!(told(&letters), [(late, STOPPED, 5, Some(Note(3)))]);
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 3);
+        assert!(!world.timers.cancel(plain).is_cancelled());
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn a_letter_names_the_timer_actor_and_keeps_its_message_for_the_right_type() {
+    in_virtual_time(
+        || TimerActor::builder().name("orders"),
+        |world| async move {
+            let (addr, letters) = undertaker();
+            world.timers.subscribe_dead_letters(addr.clone());
+            world.after(&dead(&world).await, 10, 1);
+            world.run_to(10).await;
+            let letter = letters.try_recv().unwrap();
+            assert_eq!((&*letter.timer, letter.remaining), ("orders", ms(0)));
+            assert!(letter.holds::<Note<u32>>() && !letter.holds::<u32>());
+            assert_eq!(letter.take::<u32>(), None);
+            assert_eq!(letter.clone().take(), Some(Note(1u32)));
+            assert_eq!(letter.take::<Note<u32>>(), None, "once");
+            assert!(!letter.holds::<Note<u32>>());
+        },
+    );
+}
+
+#[test]
+fn all_subscribers_are_told_once_and_one_of_them_has_the_message() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (first, first_letters) = undertaker();
+        let (second, second_letters) = undertaker();
+        for addr in [&first, &second, &first] {
+            world.timers.subscribe_dead_letters(addr.clone());
+        }
+        let id = world.after(&dead(&world).await, 10, 7);
+        world.run_to(10).await;
+        let told = [told(&first_letters), told(&second_letters)];
+        assert!(told.iter().all(|told| told.len() == 1 && told[0].0 == id), "{told:?}");
+        assert_eq!(told.iter().flatten().filter(|letter| letter.3.is_some()).count(), 1);
+    });
+}
+
+#[test]
+fn a_subscriber_that_has_stopped_is_forgotten_and_the_others_go_on() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let gone = dead(&world).await;
+        let (first, first_letters) = undertaker();
+        let (second, second_letters) = undertaker();
+        world.timers.subscribe_dead_letters(first.clone());
+        world.timers.subscribe_dead_letters(second.clone());
+        drop(first);
+        world.settle().await;
+        assert!(first_letters.recv().is_err(), "a subscription does not keep the actor alive");
+        world.after(&gone, 10, 1);
+        world.run_to(10).await;
+        assert_eq!(told(&second_letters).len(), 1);
+        drop(second);
+        world.after(&gone, 10, 2);
+        world.run_to(20).await;
+        assert!(told(&second_letters).is_empty());
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 2, "counted all the same");
+    });
+}
+
+#[test]
+fn no_letters_are_written_about_letters() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, letters) = undertaker();
+        world.timers.subscribe_dead_letters(addr.clone());
+        world.after(&dead(&world).await, 10, 1);
+        world.run_to(10).await;
+        let letter = letters.try_recv().unwrap();
+        let (nobody, _) = undertaker();
+        let target = Target::<DeadLetter>::from(&nobody);
+        drop(nobody);
+        world.timers.schedule_after(target, ms(10), letter).unwrap();
+        world.run_to(20).await;
+        assert!(letters.try_recv().is_err());
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 2);
+    });
+}
+
+#[test]
+fn a_subscriber_may_use_the_timers_and_subscribe_again_from_its_handler() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (heir, log) = world.probe::<u32>();
+        struct Mender(actix_timers::Timers, Addr<Probe<u32>>);
+        impl Actor for Mender {
+            type Context = Context<Self>;
+        }
+        impl Handler<DeadLetter> for Mender {
+            type Result = ();
+            fn handle(&mut self, letter: DeadLetter, ctx: &mut Self::Context) {
+                self.0.subscribe_dead_letters(ctx.address());
+                let note = letter.take::<Note<u32>>().unwrap();
+                self.0.schedule_after(&self.1, ms(5), note).unwrap();
+            }
+        }
+        let mender = Mender(world.timers.clone(), heir).start();
+        world.timers.subscribe_dead_letters(mender.clone());
+        world.after(&dead(&world).await, 10, 1);
+        world.run_to(20).await;
+        assert_eq!(log.take(), [(1, 15)]);
+    });
+}
+
+#[test]
+fn what_is_lost_with_an_arbiter_reaches_a_subscriber_elsewhere() {
+    System::new().block_on(async {
+        let (addr, letters) = undertaker();
+        let arbiter = Arbiter::new();
+        let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
+        timers.subscribe_dead_letters(addr.clone());
+        // An actor of that arbiter with a timer of its own: it ends with its actor or with the service, whichever is first.
+        let probe = Probe::<u32>::start_in_arbiter(&arbiter.handle(), |ctx: &mut Context<Probe<u32>>| {
+            ctx.schedule_after(ms(3_600_000), Note(0)).unwrap();
+            Probe::new(StopWatch::Manual(support::WatchedClock::new()))
+        });
+        let ids: Vec<TimerId> =
+            (1..=3u32).map(|n| timers.schedule_after(&probe, ms(3_600_000), Note(n)).unwrap()).collect();
+        arbiter.stop();
+        arbiter.join().unwrap();
+        let mut all = Vec::new();
+        eventually(|| {
+            all.extend(letters.try_iter());
+            all.len() == 3
+        })
+        .await;
+        for (letter, (n, id)) in all.iter().zip((1..).zip(&ids)) {
+            assert_eq!((letter.id, letter.reason), (*id, DeadLetterReason::ServiceStopped));
+            assert!(letter.remaining > ms(3_000_000), "{letter:?}");
+            assert_eq!(letter.take(), Some(Note::<u32>(n)));
+        }
+        assert_eq!(timers.inspect().accounts.service_stopped, 3);
+    });
+}
+
+#[test]
+fn without_subscribers_messages_are_dropped_and_counted() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let census = support::Census::default();
+        let gone = dead(&world).await;
+        world.timers.schedule_after(&gone, ms(10), census.payload()).unwrap();
+        world.run_to(10).await;
+        assert_eq!((census.live(), world.timers.inspect().accounts.recipient_stopped), (0, 1));
+    });
+}

@@ -1,0 +1,155 @@
+//! Shutdown: a drain that leaves time delivers what falls due in it and gives back the rest.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerContext, Timers};
+use support::{Note, World, in_virtual_time, ms, paused, run};
+use tokio::task::JoinHandle;
+
+fn drain(timers: &Timers, within: u64) -> JoinHandle<Vec<Returned>> {
+    let timers = timers.clone();
+    actix::spawn(async move { timers.drain_within(ms(within)).await })
+}
+
+fn names(returned: &[Returned]) -> Vec<i32> {
+    returned.iter().map(|returned| returned.message::<Note<i32>>().unwrap().0).collect()
+}
+
+#[test]
+fn what_falls_due_in_time_is_delivered_and_the_rest_comes_back_with_its_deadline() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(40), Note(2)).unwrap()).await;
+        world.after(&addr, 30, 1);
+        world.after(&addr, 250, 4);
+        world.timers.schedule_at(&addr, world.wall(60_000), Note(5)).unwrap();
+        world.after(&addr, 101, 3);
+        let draining = drain(&world.timers, 100);
+        world.run_to(30).await;
+        assert!(!draining.is_finished());
+        world.run_to(1000).await;
+        assert_eq!(log.take(), [(1, 30), (2, 40)]);
+        let returned = draining.await.unwrap();
+        assert_eq!(names(&returned), [3, 4, 5]);
+        let at = |millis| Some(world.wall(millis));
+        assert_eq!(returned.iter().map(|one| one.deadline).collect::<Vec<_>>(), [at(101), at(250), at(60_000)]);
+        assert_eq!(returned[0].remaining, ms(61), "it was over when nothing more fell due in time, at 40");
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.returned, accounts.pending), (2, 3, 0));
+        world.run_to(100_000).await;
+        assert_eq!(log.len(), 0, "nothing is delivered afterwards");
+    });
+}
+
+#[test]
+fn nothing_new_is_taken_in_meanwhile_but_what_is_pending_can_be_cancelled() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let id = world.after(&addr, 50, 1);
+        let draining = drain(&world.timers, 100);
+        world.settle().await;
+        let refused = world.timers.schedule_after(&addr, ms(1), Note(2));
+        assert!(matches!(refused, Err(ScheduleError::Stopped { message: Note(2) })));
+        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+        world.settle().await;
+        assert!(draining.is_finished(), "nothing is left to wait for");
+        assert!(draining.await.unwrap().is_empty());
+        assert_eq!(log.len(), 0);
+    });
+}
+
+#[test]
+fn when_the_time_is_over_nothing_is_waited_for() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| {
+            ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
+            ctx.schedule_after(ms(10), Note(1)).unwrap()
+        })
+        .await;
+        let draining = drain(&world.timers, 100);
+        world.run_to(99).await;
+        assert!(!draining.is_finished(), "it is due, and its actor may yet take it");
+        world.run_to(100).await;
+        let returned = draining.await.unwrap();
+        assert_eq!((names(&returned), returned[0].overdue, returned[0].remaining), (vec![1], true, Duration::ZERO));
+        assert_eq!(returned[0].deadline, Some(world.wall(10)));
+        assert_eq!(log.len(), 0);
+    });
+}
+
+#[test]
+fn all_who_drain_at_once_share_what_comes_back() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        world.after(&addr, 80, 2);
+        let (long, short) = (drain(&world.timers, 90), drain(&world.timers, 20));
+        world.run_to(1000).await;
+        let (long, short) = (long.await.unwrap(), short.await.unwrap());
+        assert_eq!((names(&long), names(&short)), (vec![], vec![2]), "the first whose time is over ends it");
+        assert_eq!(log.names(), [1]);
+    });
+}
+
+#[test]
+fn a_drain_that_nobody_waits_for_any_more_leaves_the_timer_actor_closed_and_delivering() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        let draining = drain(&world.timers, 50);
+        world.settle().await;
+        draining.abort();
+        world.run_to(20).await;
+        assert_eq!(log.take(), [(1, 10)]);
+        assert!(world.timers.schedule_after(&addr, ms(1), Note(2)).is_err());
+    });
+}
+
+#[test]
+fn the_message_does_the_same() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        world.after(&addr, 1000, 2);
+        let request = world.timers.addr().send(Drain::within(ms(100)));
+        let answer = actix::spawn(request);
+        world.run_to(500).await;
+        assert_eq!(names(&answer.await.unwrap().unwrap()), [2]);
+        assert_eq!(log.take(), [(1, 10)]);
+        assert!(world.timers.addr().send(Drain::within(ms(100))).await.unwrap().is_empty(), "a second one");
+    });
+}
+
+#[test]
+fn whoever_waits_hears_of_it_when_the_timer_actor_stops() {
+    paused(async {
+        let arbiter = Arbiter::new();
+        let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe();
+        timers.schedule_after(&addr, Duration::from_secs(3600), Note(1)).unwrap();
+        let draining = drain(&timers, 2 * 3_600_000);
+        world.settle().await;
+        arbiter.stop();
+        assert!(draining.await.unwrap().is_empty(), "what was left became dead letters");
+        assert_eq!(timers.inspect().accounts.pending, 0);
+        arbiter.join().unwrap();
+        assert!(drain(&timers, 1000).await.unwrap().is_empty(), "nor does one wait for what has stopped before");
+    });
+}
+
+#[test]
+fn a_timer_that_is_never_due_is_not_waited_for() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        world.timers.schedule_after(&addr, Duration::MAX, Note(2)).unwrap();
+        let timers = world.timers.clone();
+        let draining = actix::spawn(async move { timers.drain_within(Duration::MAX).await });
+        world.run_to(20).await;
+        assert!(draining.is_finished());
+        assert_eq!((names(&draining.await.unwrap()), log.names()), (vec![2], vec![1]));
+    });
+}

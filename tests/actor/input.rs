@@ -1,0 +1,472 @@
+//! Any input gets a result or a clear error: both ends of every range, ids that mean nothing, services that are closed,
+//! stopped or never ran, and threads without a system. What is not accepted is handed back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::timing::TimingError;
+use actix_timers::{
+    BuildError, Cancel, CancelOutcome, Drain, GetTimer, Inspect, ParseTimerIdError, Reschedule, RescheduleOutcome,
+    ScheduleAfter, ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers,
+};
+use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
+
+const HOUR: u64 = 3_600_000;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Delays of every magnitude, and one to each side of it.
+fn delays() -> Vec<Duration> {
+    let mut delays = vec![Duration::ZERO, Duration::MAX, Duration::from_secs(u64::MAX), Duration::new(0, 999_999_999)];
+    for bit in 0..64 {
+        for near in [-1, 0, 1] {
+            let units = (1_u64 << bit).saturating_add_signed(near);
+            delays.extend([Duration::from_nanos(units), Duration::from_millis(units), Duration::from_secs(units)]);
+        }
+    }
+    delays
+}
+
+/// Times of day at both ends of what can be expressed, and between.
+fn times_of_day() -> Vec<SystemTime> {
+    let epoch = SystemTime::UNIX_EPOCH;
+    let mut times = vec![epoch, SystemTime::now()];
+    for delay in delays() {
+        times.extend(epoch.checked_add(delay));
+        times.extend(epoch.checked_sub(delay));
+    }
+    assert!(times.iter().any(|time| *time > epoch + Duration::from_secs(1 << 62)), "very late");
+    assert!(times.iter().any(|time| *time < epoch - Duration::from_secs(1 << 62)), "very early");
+    times
+}
+
+/// Ticks and wheel sizes at both ends of their ranges.
+fn settings() -> Vec<(Duration, usize)> {
+    let mut settings = Vec::new();
+    for tick in [Duration::from_micros(1), ms(1), DAY] {
+        for wheel_size in [2, 256, 65_536] {
+            settings.push((tick, wheel_size));
+        }
+    }
+    settings
+}
+
+/// Any delay can be scheduled, moved to, looked at and cancelled, from the start of time to its end.
+#[test]
+fn no_delay_panics() {
+    for (tick, wheel_size) in settings() {
+        paused(async {
+            let world = World::manual(TimerActor::builder().tick(tick).wheel_size(wheel_size));
+            let (addr, _log) = world.probe::<u8>();
+            let mut ids = Vec::new();
+            for way in Way::ALL {
+                for delay in delays() {
+                    ids.push(world.schedule(way, &addr, delay, 0).await.unwrap());
+                }
+            }
+            for (id, delay) in ids.iter().zip(delays().into_iter().rev()) {
+                let _ = world.timers.reschedule_after(*id, delay);
+                let _ = world.timers.get(*id);
+            }
+            assert!(world.pending() > 0);
+            for step in [ms(1), DAY, Duration::from_secs(1 << 40), Duration::from_secs(1 << 62), Duration::MAX] {
+                world.clock().hands.jump(step);
+                idle().await;
+                assert!(world.timers.inspect().accounts.balance());
+                for delay in [Duration::ZERO, ms(1), Duration::MAX] {
+                    world.timers.schedule_after(&addr, delay, Note(1)).unwrap();
+                }
+            }
+            for id in ids {
+                let _ = world.timers.cancel(id);
+            }
+            world.timers.drain();
+            assert_eq!(world.pending(), 0);
+        });
+    }
+}
+
+/// Any time of day can be scheduled and moved to, whatever the wall clock shows, and it may be set to any.
+#[test]
+fn no_time_of_day_panics() {
+    for (tick, wheel_size) in settings() {
+        paused(async {
+            let world = World::manual(TimerActor::builder().tick(tick).wheel_size(wheel_size));
+            let (addr, _log) = world.probe::<u8>();
+            let times = times_of_day();
+            let mut ids = Vec::new();
+            for at in &times {
+                let at = *at;
+                ids.push(world.timers.schedule_at(&addr, at, Note(1)).unwrap());
+                ids.push(world.timers.addr().send(ScheduleAt::new(&addr, at, Note(1))).await.unwrap().unwrap());
+                ids.push(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(1)).unwrap()).await);
+            }
+            for (id, at) in ids.iter().zip(times.iter().rev().cycle()) {
+                let _ = world.timers.reschedule_at(*id, *at);
+            }
+            for now in times.iter().step_by(47).chain(times.iter().rev().step_by(41)) {
+                world.clock().hands.set_wall(*now);
+                world.clock().hands.jump(Duration::from_secs(11));
+                idle().await;
+                world.timers.schedule_at(&addr, *now, Note(2)).unwrap();
+                assert!(world.timers.inspect().accounts.balance());
+            }
+            world.timers.drain();
+            assert_eq!(world.pending(), 0);
+        });
+    }
+}
+
+/// A builder takes what is in range, says what is not, and what it takes works.
+#[test]
+fn any_builder_values_work_or_get_an_error() {
+    let ticks =
+        [0, 1, 999, 1000, 1_000_000, DAY.as_nanos() as u64, DAY.as_nanos() as u64 + 1].map(Duration::from_nanos);
+    for tick in ticks.into_iter().chain([Duration::MAX]) {
+        let in_range = (Duration::from_micros(1)..=DAY).contains(&tick);
+        let expected = (!in_range).then_some(BuildError::Timing(TimingError::TickLength(tick)));
+        check(expected, move || TimerActor::builder().tick(tick));
+    }
+    for size in [0, 1, 2, 3, 1000, 65_536, 65_537, usize::MAX] {
+        let in_range = (2..=65_536).contains(&size);
+        let expected = (!in_range).then_some(BuildError::Timing(TimingError::WheelSize(size)));
+        check(expected, move || TimerActor::builder().wheel_size(size));
+    }
+    for capacity in [0, 1, u32::MAX as usize - 1, u32::MAX as usize, usize::MAX] {
+        let expected = match capacity {
+            0 => Some(BuildError::Zero("capacity")),
+            capacity if capacity > u32::MAX as usize - 1 => Some(BuildError::Capacity(capacity)),
+            _ => None,
+        };
+        check(expected, move || TimerActor::builder().capacity(capacity));
+    }
+    for budget in [0, 1, 2, usize::MAX] {
+        let zero = |name| (budget == 0).then_some(BuildError::Zero(name));
+        check(zero("expiry_budget"), move || TimerActor::builder().expiry_budget(budget));
+        check(zero("intake_budget"), move || TimerActor::builder().intake_budget(budget));
+    }
+    for every in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let expected = every.is_zero().then_some(BuildError::Zero("wall_clock_check"));
+        check(expected, move || TimerActor::builder().wall_clock_check(every));
+        let expected = every.is_zero().then_some(BuildError::Zero("stuck_after"));
+        check(expected, move || TimerActor::builder().stuck_after(every));
+    }
+    for name in ["", "with \"quotes\"\nand lines", "ünïcödé"] {
+        check(None, move || TimerActor::builder().name(name));
+    }
+}
+
+/// What was refused says why in words; what was taken delivers, on any clock, in any way.
+fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) {
+    let built = builder().build();
+    let Some(expected) = expected else {
+        assert!(built.is_ok());
+        in_virtual_time(builder, |world| async move {
+            let (addr, log) = world.probe();
+            for way in Way::ALL {
+                world.schedule(way, &addr, Duration::from_nanos(1), "after").await.unwrap();
+                let tick = world.timers.inspect().tick.max(ms(1));
+                world.jump_to(world.now() + u64::try_from(tick.as_millis()).unwrap()).await;
+                assert_eq!(log.names(), ["after"]);
+            }
+            // The watch on the wall clock goes on as long as this is pending.
+            let id = world.timers.schedule_at(&addr, world.wall(world.now() + HOUR), Note("at")).unwrap();
+            world.settle().await;
+            assert!(world.timers.cancel(id).is_cancelled());
+            assert_eq!(world.pending(), 0);
+        });
+        return;
+    };
+    let error = built.err().unwrap();
+    assert_eq!(error, expected);
+    let text = error.to_string();
+    assert!(text.contains("choose") || text.contains("at least 1"), "{text}");
+    // The error comes before anything is started.
+    paused(async {
+        assert_eq!(builder().start().err(), Some(expected.clone()));
+        assert_eq!(builder().install().err(), Some(expected.clone()));
+        assert!(Timers::current().is_some());
+    });
+}
+
+/// A recipient that has stopped, whether it still has addresses or not: accepted, and a dead letter when it is due.
+#[test]
+fn a_dead_recipient_gets_a_dead_letter() {
+    for way in [Way::Direct, Way::Message] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (stopped, log) = world.probe::<u8>();
+            run(&stopped, |_, ctx| ctx.stop()).await;
+            let (dropped, _log) = world.probe::<u8>();
+            let gone: Target<Note<u8>> = Target::from(&dropped);
+            drop(dropped);
+            world.settle().await;
+            assert!(!Target::<Note<u8>>::from(&stopped).is_alive());
+            assert!(!gone.is_alive());
+            world.schedule(way, &stopped, ms(10), 1).await.unwrap();
+            world.timers.schedule_after(Target::strong(stopped.clone()), ms(10), Note(1)).unwrap();
+            world.timers.schedule_after(&gone, ms(10), Note(1)).unwrap();
+            assert_eq!(world.pending(), 3);
+            world.run_to(10).await;
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.recipient_stopped, accounts.delivered, accounts.pending), (3, 0, 0));
+            assert_eq!(log.len(), 0);
+        });
+    }
+}
+
+/// Every question about an id that means nothing gets *not found*.
+async fn assert_unknown(world: &World, id: TimerId) {
+    let (addr, _log) = world.probe::<u8>();
+    let service = world.timers.addr();
+    for way in Way::ALL {
+        assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::NotFound, "{id}");
+    }
+    assert_eq!(actix_timers::cancel(id), CancelOutcome::NotFound);
+    assert_eq!(world.timers.reschedule_after(id, ms(1)), RescheduleOutcome::NotFound);
+    assert_eq!(world.timers.reschedule_at(id, world.wall(1)), RescheduleOutcome::NotFound);
+    assert_eq!(service.send(Reschedule::after(id, ms(1))).await, Ok(RescheduleOutcome::NotFound));
+    assert_eq!(run(&addr, move |_, ctx| ctx.reschedule_timer(id, ms(1))).await, RescheduleOutcome::NotFound);
+    assert_eq!((world.timers.get(id), actix_timers::get(id)), (None, None));
+    assert_eq!(service.send(GetTimer(id)).await, Ok(None));
+}
+
+/// Ids that were never issued, that name a timer actor or a slot that does not exist, or belong to one that has stopped.
+#[test]
+fn unknown_ids_are_not_found() {
+    let stopped = paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe();
+        let named = world.schedule(Way::Message, &addr, ms(HOUR), 1).await.unwrap();
+        [named, world.after(&addr, HOUR, 1), world.schedule(Way::Context, &addr, ms(HOUR), 1).await.unwrap()]
+    });
+    in_virtual_time(TimerActor::builder, |world| async move {
+        for id in stopped {
+            assert_unknown(&world, id).await;
+        }
+        assert_unknown(&world, TimerId::fresh()).await;
+        let (addr, _log) = world.probe();
+        let known = world.after(&addr, HOUR, 1).as_uuid().as_u128();
+        for other in [0, u128::MAX, known ^ 1, known ^ 1 << 61, known ^ 1 << 80, known ^ 1 << 127, known | 0xFFFF] {
+            let id = uuid::Builder::from_custom_bytes(other.to_be_bytes()).into_uuid();
+            if id.as_u128() != known {
+                assert_unknown(&world, TimerId::from_uuid(id).unwrap()).await;
+            }
+        }
+        assert_eq!(world.pending(), 1);
+    });
+}
+
+/// What is no id at all does not become one.
+#[test]
+fn malformed_ids_are_refused() {
+    let texts = ["", "A", "00000000-0000-8000-8000-00000000000", "00000000-0000-8000-8000-00000000000g", "\0", "💥"];
+    for text in texts {
+        assert!(matches!(text.parse::<TimerId>(), Err(ParseTimerIdError::NotAUuid(_))), "{text:?}");
+    }
+    for uuid in [uuid::Uuid::nil(), uuid::Uuid::max(), uuid::Uuid::from_u128(0x67e5_5044_10b1_426f_9247_bb68_0e5f_e0c8)]
+    {
+        assert_eq!(TimerId::try_from(uuid), Err(ParseTimerIdError::OtherVersion(uuid)));
+        let error = uuid.to_string().parse::<TimerId>().unwrap_err();
+        assert!(error.to_string().contains("version"), "{error}");
+    }
+    let id = TimerId::fresh();
+    for text in [id.to_string(), id.as_uuid().simple().to_string(), id.as_uuid().urn().to_string()] {
+        assert_eq!(text.parse(), Ok(id));
+    }
+}
+
+/// A drained service refuses in every way and hands the message back; what looks or cancels still answers.
+#[test]
+fn a_closed_service_hands_messages_back() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let own = world.schedule(Way::Context, &addr, ms(10), 0).await.unwrap();
+        assert_eq!(world.timers.drain().len(), 1);
+        for way in Way::ALL {
+            let refused = world.schedule(way, &addr, ms(1), 7).await.unwrap_err();
+            assert!(matches!(refused, ScheduleError::Stopped { message: Note(7) }), "{refused:?}");
+            assert!(refused.to_string().contains("drained"), "{refused}");
+        }
+        let at = world.wall(5);
+        let refused = world.timers.addr().send(ScheduleAt::new(&addr, at, Note(8))).await.unwrap().unwrap_err();
+        assert_eq!(refused.into_message(), Note(8));
+        assert_eq!(world.timers.schedule_at(&addr, at, Note(9)).unwrap_err().into_message(), Note(9));
+        assert_eq!(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(10)).unwrap_err().into_message()).await, Note(10));
+        assert_unknown(&world, own).await;
+        let service = world.timers.addr();
+        let inspection = service.send(Inspect).await.unwrap();
+        assert_eq!((inspection.accounts.refused_closed, inspection.accounts.returned), (6, 1));
+        assert!(service.send(Drain::now()).await.unwrap().is_empty());
+        world.run_to(1000).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// A timer actor that has stopped with its arbiter: its address says so, and a [`Timers`] hands the message back.
+#[test]
+fn a_stopped_timer_actor_hands_messages_back() {
+    System::new().block_on(async {
+        let arbiter = Arbiter::new();
+        let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
+        let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
+        let id = timers.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
+        timers.addr().send(Inspect).await.unwrap();
+        arbiter.stop();
+        arbiter.join().unwrap();
+
+        let refused = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
+        assert!(matches!(refused, ScheduleError::Stopped { message: Note(2) }));
+        let refused = timers.schedule_at(&addr, SystemTime::now(), Note(3)).unwrap_err();
+        assert!(matches!(refused, ScheduleError::Stopped { message: Note(3) }));
+        assert_eq!(timers.cancel(id), CancelOutcome::NotFound);
+        assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::NotFound);
+        assert_eq!(timers.get(id), None);
+        assert!(timers.drain().is_empty());
+        let accounts = timers.inspect().accounts;
+        assert_eq!((accounts.accepted, accounts.service_stopped, accounts.refused_closed), (1, 1, 2));
+        assert!(accounts.balance());
+
+        let request = ScheduleAfter::new(&addr, ms(1), Note(4));
+        let own = request.id();
+        let Err(SendError::Closed(request)) = timers.addr().try_send(request) else { panic!("it has stopped") };
+        assert_eq!(request.id(), own);
+        assert!(matches!(timers.addr().send(request).await, Err(MailboxError::Closed)));
+        assert!(matches!(timers.addr().send(Cancel(id)).await, Err(MailboxError::Closed)));
+        assert!(matches!(timers.addr().send(Drain::now()).await, Err(MailboxError::Closed)));
+    });
+}
+
+/// An arbiter that has stopped already: the timer actor never runs, and says so.
+#[test]
+fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
+    System::new().block_on(async {
+        let arbiter = Arbiter::new();
+        let handle = arbiter.handle();
+        arbiter.stop();
+        arbiter.join().unwrap();
+        let timers = TimerActor::builder().start_on(&handle).unwrap();
+        let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
+        let refused = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
+        assert!(matches!(refused, ScheduleError::Stopped { message: Note(2) }));
+        assert!(matches!(timers.addr().send(Inspect).await, Err(MailboxError::Closed)));
+    });
+}
+
+/// On a thread without a system nothing can run, which is an error where there is one to return.
+#[test]
+fn a_thread_without_a_system_gets_an_error() {
+    std::thread::spawn(|| {
+        assert_eq!(TimerActor::builder().start().err(), Some(BuildError::NoSystem));
+        assert_eq!(TimerActor::builder().install().err(), Some(BuildError::NoSystem));
+        assert!(Timers::current().is_none());
+        assert_eq!(actix_timers::cancel(TimerId::fresh()), CancelOutcome::NotFound);
+        assert_eq!(actix_timers::get(TimerId::fresh()), None);
+        // Building is possible, running is not.
+        assert!(TimerActor::builder().build().is_ok());
+        // As documented, and as actix's own.
+        support::count_panics();
+        assert!(catch_unwind(AssertUnwindSafe(TimerActor::from_registry)).is_err());
+    })
+    .join()
+    .unwrap();
+}
+
+/// A system that does not run yet: timers are taken in, and delivered once it runs.
+#[test]
+fn a_system_that_does_not_run_yet_delivers_later() {
+    let system = System::with_tokio_rt(|| {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+    });
+    let timers = TimerActor::builder().start().unwrap();
+    let (watch, log) = (StopWatch::Source(std::sync::Arc::default()), support::Log::default());
+    let (probe_log, current) = (log.clone(), Timers::current().unwrap());
+    let addr = Probe::start_in_arbiter(&Arbiter::current(), move |_| {
+        let mut probe = Probe::new(watch);
+        probe.log = probe_log;
+        probe
+    });
+    timers.schedule_after(&addr, Duration::ZERO, Note("one")).unwrap();
+    current.schedule_after(&addr, Duration::ZERO, Note("other")).unwrap();
+    timers.addr().do_send(ScheduleAfter::new(&addr, Duration::ZERO, Note("third")));
+    assert_eq!((timers.inspect().pending(), current.inspect().pending(), log.len()), (1, 1, 0));
+    system.block_on(idle());
+    let mut names = log.names();
+    names.sort_unstable();
+    assert_eq!(names, ["one", "other", "third"]);
+}
+
+/// A system that never runs: what was taken in is accounted for when it is dropped.
+#[test]
+fn a_system_that_never_runs_loses_nothing_silently() {
+    let system = System::new();
+    let timers = TimerActor::builder().start().unwrap();
+    let addr =
+        Probe::start_in_arbiter(&Arbiter::current(), |_| Probe::new(StopWatch::Source(std::sync::Arc::default())));
+    timers.schedule_after(&addr, Duration::ZERO, Note("lost")).unwrap();
+    drop(system);
+    let accounts = timers.inspect().accounts;
+    assert_eq!((accounts.accepted, accounts.service_stopped, accounts.pending), (1, 1, 0));
+    assert!(matches!(timers.schedule_after(&addr, ms(1), Note("refused")), Err(ScheduleError::Stopped { .. })));
+}
+
+/// There is one timer actor per arbiter, and who comes second to install one is told.
+#[test]
+fn installing_a_second_timer_actor_is_refused() {
+    paused(async {
+        let first = TimerActor::builder().name("first").install().unwrap();
+        assert_eq!(TimerActor::builder().install().err(), Some(BuildError::AlreadyRunning));
+        assert_eq!(Timers::current().unwrap().name(), "first");
+        assert!(*first.addr() == TimerActor::from_registry());
+        assert!(*first.addr() == <TimerActor as ArbiterService>::from_registry());
+    });
+    paused(async {
+        let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(HOUR), Note(1)).unwrap()).await;
+        assert_eq!(TimerActor::builder().install().err(), Some(BuildError::AlreadyRunning));
+    });
+}
+
+/// The service of the whole system is another actor than that of the arbiter, and the same from every arbiter.
+#[test]
+fn the_service_of_the_system_is_shared_by_all_arbiters() {
+    System::new().block_on(async {
+        let here = <TimerActor as SystemService>::from_registry();
+        let arbiter = Arbiter::new();
+        let (answer, there) = tokio::sync::oneshot::channel();
+        arbiter.spawn_fn(move || {
+            let system = <TimerActor as SystemService>::from_registry();
+            assert!(system != <TimerActor as ArbiterService>::from_registry());
+            assert!(answer.send(system).is_ok());
+        });
+        assert!(here == there.await.unwrap());
+        let (tell, told) = tokio::sync::oneshot::channel::<()>();
+        let tell = std::sync::Mutex::new(Some(tell));
+        let mut probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
+        probe.hook = Box::new(move |_: &u8, _| tell.lock().unwrap().take().unwrap().send(()).unwrap());
+        let addr = probe.start();
+        here.send(ScheduleAfter::new(&addr, ms(1), Note(1))).await.unwrap().unwrap();
+        tokio::time::timeout(support::PATIENCE, told).await.unwrap().unwrap();
+        arbiter.stop();
+        arbiter.join().unwrap();
+    });
+}
+
+/// Errors and ids can be printed, and say what to do; a message need not be printable for that.
+#[test]
+fn errors_print_without_the_message() {
+    struct Opaque;
+    impl Message for Opaque {
+        type Result = ();
+    }
+    let errors = [
+        ScheduleError::CapacityReached { capacity: 7, message: Opaque },
+        ScheduleError::Stopped { message: Opaque },
+        ScheduleError::NoSystem { message: Opaque },
+        ScheduleError::DuplicateId { id: TimerId::fresh(), message: Opaque },
+    ];
+    for (error, hint) in errors.into_iter().zip(["capacity", "another", "System::block_on", "once"]) {
+        assert!(error.to_string().contains(hint), "{error}");
+        assert!(!format!("{error:?}").contains("Opaque"));
+        let Opaque = error.into_message();
+    }
+}

@@ -1,0 +1,115 @@
+//! Which timer actor contexts use: the one that is installed, and never one that merely starts by itself beside a clock of
+//! the user's own.
+
+use actix::prelude::*;
+use actix_timers::{Every, Inspect, ManualClock, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
+use support::{Note, Probe, StopWatch, eventually, ms, run};
+
+fn probe() -> Addr<Probe<u8>> {
+    Probe::new(StopWatch::Source(Default::default())).start()
+}
+
+#[test]
+fn timers_of_contexts_are_refused_where_a_clock_of_its_own_was_started_and_none_installed() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
+        let addr = probe();
+        run(&addr, |_, ctx| {
+            let refused = ctx.schedule_after(ms(1), Note(1)).unwrap_err();
+            assert!(matches!(refused, ScheduleError::NotInstalled { message: Note(1) }), "{refused:?}");
+            assert!(refused.to_string().contains("`TimerActorBuilder::install`"), "{refused}");
+            let at = std::time::SystemTime::now();
+            assert!(matches!(ctx.schedule_at(at, Note(2)), Err(ScheduleError::NotInstalled { message: Note(2) })));
+            let options = TimerOptions::new().key("k");
+            assert!(matches!(ctx.timer(options).after(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
+            let mut repeated = ctx.schedule_at_fixed_rate(Every::new(ms(1)), Note(4)).unwrap_err().into_message();
+            assert_eq!(repeated.next_message(), Note(4));
+        })
+        .await;
+        assert!(Timers::current().is_none());
+        assert_eq!(timers.inspect().accounts.accepted, 0);
+    });
+}
+
+#[test]
+fn timers_of_contexts_are_refused_also_where_the_timer_actor_was_started_in_another_way() {
+    System::new().block_on(async {
+        let arbiter = Arbiter::current();
+        let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
+        timers.addr().send(Inspect).await.unwrap();
+        let addr = probe();
+        let refused = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
+        assert!(matches!(refused, ScheduleError::NotInstalled { .. }));
+    });
+    System::new().block_on(async {
+        let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
+        actor.send(Inspect).await.unwrap();
+        let addr = probe();
+        let refused = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
+        assert!(matches!(refused, ScheduleError::NotInstalled { .. }));
+    });
+}
+
+#[test]
+fn one_that_is_installed_is_used_whatever_others_were_started() {
+    System::new().block_on(async {
+        let other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
+        let clock = ManualClock::new();
+        let installed = TimerActor::builder().clock(clock.clone()).install().unwrap();
+        let addr = probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        clock.advance(ms(5)).await;
+        assert_eq!(installed.inspect().accounts.delivered, 1);
+        assert_eq!(other.inspect().accounts.accepted, 0);
+        assert_eq!(Timers::current().unwrap().name(), installed.name());
+    });
+}
+
+#[test]
+fn contexts_use_one_that_starts_by_itself_beside_others_on_the_system_clock() {
+    System::new().block_on(async {
+        let other = TimerActor::builder().start().unwrap();
+        let addr = probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        assert_eq!(other.inspect().accounts.accepted, 0);
+    });
+}
+
+/// What was asked for by name is started all the same, and contexts use it from then on.
+#[test]
+fn the_registry_starts_one_on_the_system_clock_when_asked() {
+    System::new().block_on(async {
+        let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
+        let _default = TimerActor::from_registry();
+        let addr = probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        assert_eq!(Timers::current().unwrap().inspect().accounts.accepted, 1);
+    });
+}
+
+/// A clock of its own that is gone, with its timer actor or its system, is no reason to refuse.
+#[test]
+fn a_timer_actor_that_has_stopped_is_forgotten() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
+        let name = timers.name().to_owned();
+        drop(timers);
+        let addr = probe();
+        let scheduled = || run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).is_ok());
+        let mut is_scheduled = false;
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+            is_scheduled = scheduled().await;
+            if is_scheduled {
+                break;
+            }
+        }
+        assert!(is_scheduled, "{name} has stopped");
+        let _left = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
+    });
+    System::new().block_on(async {
+        let addr = probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        eventually(|| Timers::current().is_some()).await;
+    });
+}

@@ -1,0 +1,177 @@
+//! Jitter and slack: deadlines that are spread, and deadlines that are brought together.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{
+    ScheduleAfter, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerContext, TimerOptions,
+};
+use support::{Note, Random, World, in_virtual_time, ms, paused, run};
+
+fn seeded() -> TimerActorBuilder {
+    TimerActor::builder().jitter_seed(42)
+}
+
+fn jitter(span: u64) -> TimerOptions {
+    TimerOptions::new().jitter(ms(span))
+}
+
+fn slack(most: u64) -> TimerOptions {
+    TimerOptions::new().slack(ms(most))
+}
+
+/// Every way to schedule with options: never before the deadline, never after the span, and not all at once.
+#[test]
+fn jitter_spreads_deadlines_and_is_never_early_whatever_the_way() {
+    in_virtual_time(seeded, |world| async move {
+        let (addr, log) = world.probe::<&str>();
+        let target = Target::from(&addr);
+        for _ in 0..40 {
+            world.timers.timer(&addr, jitter(100)).after(ms(50), Note("direct")).unwrap();
+            world.timers.timer(&addr, jitter(100)).at(world.wall(50), Note("direct at")).unwrap();
+            let after = ScheduleAfter::new(&addr, ms(50), Note("message")).options(jitter(100));
+            world.timers.addr().send(after).await.unwrap().unwrap();
+            let at = ScheduleAt::new(&addr, world.wall(50), Note("message at")).options(jitter(100));
+            world.timers.addr().send(at).await.unwrap().unwrap();
+        }
+        let wall = world.wall(50);
+        run(&addr, move |_, ctx| {
+            for _ in 0..40 {
+                ctx.timer(jitter(100)).after(ms(50), Note("context")).unwrap();
+                ctx.timer(jitter(100)).at(wall, Note("context at")).unwrap();
+            }
+        })
+        .await;
+        let mut batch = ScheduleBatch::new();
+        batch.after(&target, ms(50), Note("plain")).options(jitter(100));
+        (0..40).for_each(|_| _ = batch.after(&target, ms(50), Note("batch")));
+        world.timers.addr().send(batch).await.unwrap();
+
+        world.run_to(49).await;
+        assert_eq!(log.take(), []);
+        world.run_to(1000).await;
+        let came = log.take();
+        assert_eq!(came.len(), 7 * 40 + 1);
+        assert!(came.contains(&("plain", 50)), "entries before the options are without them");
+        let ways = ["direct", "direct at", "message", "message at", "context", "context at", "batch"];
+        for way in ways {
+            let times: Vec<u64> = came.iter().filter(|(name, _)| *name == way).map(|(_, at)| *at).collect();
+            assert!(times.iter().all(|at| (50..=150).contains(at)), "{way}: {times:?}");
+            let mut distinct = times.clone();
+            distinct.dedup();
+            assert!(distinct.len() > 20, "{way}: {times:?}");
+        }
+    });
+}
+
+async fn deadlines_with(builder: TimerActorBuilder) -> Vec<Duration> {
+    let world = World::manual(builder);
+    let (addr, _log) = world.probe::<u64>();
+    let ids = (0..50).map(|name| world.timers.timer(&addr, jitter(10_000)).after(ms(5), Note(name)).unwrap());
+    ids.map(|id| world.timers.get(id).unwrap().remaining).collect()
+}
+
+#[test]
+fn a_seed_makes_jitter_the_same_in_every_run() {
+    let first = paused(deadlines_with(seeded()));
+    assert_eq!(first, paused(deadlines_with(seeded())));
+    assert_ne!(first, paused(deadlines_with(TimerActor::builder().jitter_seed(43))));
+    assert_ne!(first, paused(deadlines_with(TimerActor::builder())));
+}
+
+/// A jitter or a slack of any length is taken.
+#[test]
+fn extreme_jitter_and_slack_saturate() {
+    in_virtual_time(seeded, |world| async move {
+        let (addr, log) = world.probe::<u64>();
+        for span in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+            for delay in [Duration::ZERO, ms(1), Duration::MAX] {
+                let options = TimerOptions::new().jitter(span).slack(span);
+                let id = world.timers.timer(&addr, options.clone()).after(delay, Note(0)).unwrap();
+                assert!(world.timers.get(id).unwrap().remaining >= delay.min(ms(1_000_000)));
+                let _ = world.timers.timer(&addr, options).at(world.wall(0), Note(1)).unwrap();
+            }
+        }
+        world.run_to(100).await;
+        assert!(log.len() >= 6);
+        assert_eq!(world.pending() as usize, 18 - log.len());
+    });
+}
+
+/// A thousand timers spread over a second: nearly as many wake-ups as there are distinct deadlines without slack, a few
+/// with it. Each comes in its time.
+#[test]
+fn slack_brings_wake_ups_together() {
+    for (most, wake_ups) in [(0, 400..=1000), (100, 1..=40), (300, 1..=15)] {
+        paused(async {
+            let world = World::manual(TimerActor::builder());
+            let (addr, log) = world.probe::<u64>();
+            let mut random = Random::new(5);
+            for _ in 0..1000 {
+                let delay = 1 + random.below(1000);
+                world.timers.timer(&addr, slack(most)).after(ms(delay), Note(delay)).unwrap();
+            }
+            let before = world.clock().rung();
+            world.run_to(2000).await;
+            let rung = world.clock().rung() - before;
+            assert!(wake_ups.contains(&rung), "{rung} wake-ups with a slack of {most} ms");
+            let came = log.take();
+            assert_eq!(came.len(), 1000);
+            for (delay, at) in came {
+                assert!((delay..=delay + most).contains(&at), "wanted at {delay}, came at {at}");
+            }
+        });
+    }
+}
+
+/// What counts is the deadline that comes out, and within one tick the order of scheduling.
+#[test]
+fn with_slack_the_order_is_that_of_the_resulting_deadlines() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<&str>();
+        world.timers.timer(&addr, slack(100)).after(ms(30), Note("first, at 128")).unwrap();
+        world.after(&addr, 127, "asked for 127");
+        world.timers.timer(&addr, slack(20)).after(ms(120), Note("second, at 128")).unwrap();
+        world.after(&addr, 128, "asked for 128");
+        world.timers.timer(&addr, slack(3)).after(ms(129), Note("at 132")).unwrap();
+        world.run_to(1000).await;
+        let expected = [
+            ("asked for 127", 127),
+            ("first, at 128", 128),
+            ("second, at 128", 128),
+            ("asked for 128", 128),
+            ("at 132", 132),
+        ];
+        assert_eq!(log.take(), expected);
+    });
+}
+
+/// With coarse ticks, too, nothing is later than the slack allows, apart from the rounding that is there without.
+#[test]
+fn slack_is_not_exceeded_by_rounding() {
+    in_virtual_time(
+        || TimerActor::builder().tick(ms(10)),
+        |world| async move {
+            let (addr, log) = world.probe::<u64>();
+            for (delay, most) in [(11, 5), (11, 8), (11, 9), (11, 28), (11, 29), (20, 60), (25, 4)] {
+                world.timers.timer(&addr, slack(most)).after(ms(delay), Note(most)).unwrap();
+            }
+            world.run_to(1000).await;
+            let expected = [(5, 20), (8, 20), (9, 20), (28, 20), (4, 30), (29, 40), (60, 80)];
+            assert_eq!(log.take(), expected);
+        },
+    );
+}
+
+#[test]
+fn a_timer_without_its_time_prints_its_options() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u64>();
+        let timer = world.timers.timer::<Note<u64>>(&addr, jitter(7));
+        assert!(format!("{timer:?}").contains("7ms"));
+        drop(timer);
+        let shown = run(&addr, |_, ctx: &mut Context<_>| format!("{:?}", ctx.timer(jitter(7)))).await;
+        assert!(shown.contains("ContextTimer") && shown.contains("7ms"));
+    });
+}

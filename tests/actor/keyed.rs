@@ -1,0 +1,402 @@
+//! Timers with a key: the second under it replaces the first.
+
+use std::sync::{Arc, Mutex};
+
+use actix::prelude::*;
+use actix_timers::{
+    ActorId, CancelKey, CancelOutcome, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor, TimerContext,
+    TimerId, TimerKey, TimerOptions, TimerState,
+};
+use support::{Census, Log, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
+
+fn key(key: impl Into<TimerKey>) -> TimerOptions {
+    TimerOptions::new().key(key)
+}
+
+/// Schedules a note under a key in one of the three ways.
+async fn keyed(world: &World, way: Way, addr: &Addr<Probe<u64>>, delay: u64, name: u64) -> TimerId {
+    match way {
+        Way::Direct => world.timers.timer(addr, key("k")).after(ms(delay), Note(name)).unwrap(),
+        Way::Message => {
+            let request = ScheduleAfter::new(addr, ms(delay), Note(name)).options(key("k"));
+            world.timers.addr().send(request).await.unwrap().unwrap()
+        }
+        Way::Context => run(addr, move |_, ctx| ctx.timer(key("k")).after(ms(delay), Note(name)).unwrap()).await,
+    }
+}
+
+/// The timer that has the key, asked for in one of two ways.
+async fn holder(world: &World, way: Way, addr: &Addr<Probe<u64>>) -> Option<TimerId> {
+    let (holder, is_active) = match way {
+        Way::Context => run(addr, |_, ctx| (ctx.timer_of_key("k"), ctx.is_active("k"))).await,
+        _ => (world.timers.timer_of_key(addr, "k"), world.timers.is_active(addr, "k")),
+    };
+    assert_eq!(is_active, holder.is_some());
+    holder
+}
+
+#[test]
+fn the_second_timer_under_a_key_replaces_the_first() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe();
+            assert_eq!(holder(&world, way, &addr).await, None);
+            let first = keyed(&world, way, &addr, 10, 1).await;
+            assert_eq!(holder(&world, way, &addr).await, Some(first));
+            world.run_to(9).await;
+            let second = keyed(&world, way, &addr, 10, 2).await;
+            assert_eq!(holder(&world, way, &addr).await, Some(second));
+            assert_eq!(world.timers.get(second).unwrap().key, Some("k".into()));
+            assert_eq!(world.timers.cancel(first), CancelOutcome::NotFound);
+            world.run_to(100).await;
+            assert_eq!(log.take(), [(2, 19)]);
+            assert_eq!(holder(&world, way, &addr).await, None, "the key is free again");
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.accepted, accounts.cancelled, accounts.delivered), (2, 1, 1));
+        });
+    }
+}
+
+/// O-55: the old message waits in the inbox of its actor already, behind one whose handler starts the key again.
+#[test]
+fn o_55_the_old_message_is_suppressed_although_it_is_due() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let seen = Arc::new(Mutex::new(None));
+        let saw = Arc::clone(&seen);
+        let (addr, log) = world.probe_with(|probe: &mut Probe<&str>| {
+            probe.on_start = Box::new(|ctx| {
+                ctx.schedule_after(ms(10), Note("slow")).unwrap();
+                ctx.timer(key("T")).after(ms(10), Note("tick 1")).unwrap();
+            });
+            probe.hook = Box::new(move |name, ctx| {
+                if *name == "slow" {
+                    let old = ctx.timer_of_key("T").unwrap();
+                    *saw.lock().unwrap() = actix_timers::get(old).map(|info| info.state);
+                    ctx.timer(key("T")).after(ms(10), Note("tick 2")).unwrap();
+                    assert!(ctx.is_active("T"));
+                }
+            });
+        });
+        world.run_to(10).await;
+        assert_eq!(*seen.lock().unwrap(), Some(TimerState::Due));
+        assert_eq!((log.take(), world.pending()), (vec![("slow", 10)], 1));
+        world.run_to(100).await;
+        assert_eq!(log.take(), [("tick 2", 20)]);
+        drop(addr);
+    });
+}
+
+/// O-55 with its repeating timers: the second tick 1 is due while the actor is busy, and never handled.
+#[test]
+fn o_55_a_repeating_timer_is_replaced_while_its_old_message_waits() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| ctx.timer(key("T").group("ticks")).at_fixed_rate(ms(10), Note("tick 1")).unwrap()).await;
+        world.run_to(11).await;
+        assert_eq!(log.take(), [("tick 1", 10)]);
+        assert_eq!((world.timers.group_len("ticks"), world.pending()), (1, 1), "labels stay from tick to tick");
+        run(&addr, move |_, ctx| {
+            let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
+            ctx.wait(slow.map(|(), _, ctx: &mut Context<_>| {
+                let old = ctx.timer_of_key("T").unwrap();
+                assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
+                ctx.timer(key("T")).at_fixed_rate(ms(10), Note("tick 2")).unwrap();
+            }));
+        })
+        .await;
+        world.run_to(21).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 1));
+        unblock.send(()).unwrap();
+        world.run_to(30).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 1));
+        world.run_to(31).await;
+        assert_eq!((log.take(), world.timers.group_len("ticks")), (vec![("tick 2", 31)], 0));
+        assert_eq!(run(&addr, |_, ctx| ctx.cancel_key("T")).await, CancelOutcome::Cancelled);
+        world.run_to(100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// The handler of a repeating timer replaces that very timer, or ends it by its key, and it does not come again.
+#[test]
+fn the_handler_of_a_repeating_timer_can_replace_it() {
+    for replaces in [true, false] {
+        in_virtual_time(
+            || TimerActor::builder().capacity(1),
+            |world| async move {
+                let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
+                    probe.on_start = Box::new(|ctx| {
+                        ctx.timer(key("T")).at_fixed_rate(ms(10), Note(1)).unwrap();
+                    });
+                    probe.hook = Box::new(move |name, ctx| {
+                        if *name == 1 && replaces {
+                            ctx.timer(key("T")).after(ms(15), Note(2)).unwrap();
+                        } else if *name == 1 {
+                            assert_eq!(ctx.cancel_key("T"), CancelOutcome::Cancelled);
+                        }
+                    });
+                });
+                world.run_to(100).await;
+                assert_eq!(log.take(), if replaces { vec![(1, 10), (2, 25)] } else { vec![(1, 10)] });
+                assert_eq!(world.pending(), 0);
+                drop(addr);
+            },
+        );
+    }
+}
+
+/// For a target, too: the repeating timer under the key ends with the one that comes in its place.
+#[test]
+fn a_repeating_timer_for_a_target_is_replaced() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        world.timers.timer(&addr, key("k")).with_fixed_delay(ms(10), Note(1)).unwrap();
+        world.run_to(25).await;
+        keyed(&world, Way::Message, &addr, 30, 2).await;
+        world.run_to(200).await;
+        assert_eq!(log.take(), [(1, 10), (1, 20), (2, 55)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+/// Under tracked delivery a message can be replaced until its handler begins, although it is behind a token in the mailbox.
+#[test]
+fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        let target: Target<Note<u64>> = Target::tracked(&addr);
+        run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        let schedule = |name| world.timers.timer(&target, key("k")).after(ms(10), Note(name)).unwrap();
+        let first = schedule(1);
+        world.run_to(15).await;
+        assert_eq!(world.timers.get(first).unwrap().state, TimerState::Due);
+        schedule(2);
+        assert_eq!((world.timers.get(first), world.pending()), (None, 1));
+        assert!(world.timers.is_active(&addr, "k"), "all targets of one mailbox share its keys");
+        unblock.send(()).unwrap();
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(2, 25)]);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.delivered), (1, 1));
+    });
+}
+
+/// The message of the old one is freed at once, by whatever kind of request it is replaced.
+#[test]
+fn the_message_that_is_replaced_is_freed_at_once() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log): (_, Log<u64>) = world.probe();
+        for _ in 0..5 {
+            world.timers.timer(&addr, key(1)).after(ms(10), census.payload()).unwrap();
+            assert_eq!(census.live(), 1);
+        }
+        let mut batch = ScheduleBatch::new();
+        batch.options(key(1));
+        (0..200).for_each(|_| _ = batch.after(&addr, ms(10), census.payload()));
+        let ids = world.timers.addr().send(batch).await.unwrap();
+        assert_eq!((census.live(), world.pending()), (1, 1));
+        assert_eq!(world.timers.timer_of_key(&addr, 1), ids.into_iter().next_back().unwrap().ok());
+        world.run_to(20).await;
+        assert_eq!((census.live(), world.pending()), (0, 0));
+    });
+}
+
+/// Policy P15: a key belongs to one target, or to one incarnation.
+#[test]
+fn a_key_is_unique_for_its_owner_only() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let ((one, ones), (other, others)) = (world.probe(), world.probe());
+        for (way, addr, name) in
+            [(Way::Direct, &one, 1), (Way::Context, &one, 2), (Way::Direct, &other, 3), (Way::Context, &other, 4)]
+        {
+            keyed(&world, way, addr, 10, name).await;
+        }
+        world.timers.timer(&one, key("another")).after(ms(10), Note(5)).unwrap();
+        assert_eq!(world.pending(), 5);
+        let target = Target::strong(one.clone().recipient::<Note<u64>>());
+        let same = [ActorId::from(&one), ActorId::from(&one.downgrade()), ActorId::from(&target)];
+        for actor in same {
+            assert!(world.timers.is_active(actor, "k"));
+        }
+        assert!(world.timers.is_active(&one.clone().recipient::<Note<u64>>(), "k"));
+        assert!(world.timers.is_active(&one.clone().recipient::<Note<u64>>().downgrade(), "k"));
+        assert_eq!(world.timers.cancel_key(&one, "k"), CancelOutcome::Cancelled);
+        assert_eq!(world.timers.cancel_key(&one, "k"), CancelOutcome::NotFound);
+        assert_eq!(run(&other, |_, ctx| ctx.cancel_key("k")).await, CancelOutcome::Cancelled);
+        assert_eq!(run(&other, |_, ctx| ctx.cancel_key("k")).await, CancelOutcome::NotFound);
+        world.run_to(100).await;
+        let mut came = ones.names();
+        came.sort_unstable();
+        assert_eq!((came, others.names()), (vec![2, 5], vec![3]));
+    });
+}
+
+#[test]
+fn a_key_is_cancelled_by_message() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let timers = world.timers.addr();
+        keyed(&world, Way::Direct, &addr, 10, 1).await;
+        assert_eq!(timers.send(CancelKey::new(&addr, "other")).await, Ok(CancelOutcome::NotFound));
+        assert_eq!(timers.send(CancelKey::new(&addr, "k")).await, Ok(CancelOutcome::Cancelled));
+        let gone = addr.downgrade();
+        keyed(&world, Way::Direct, &addr, 20, 2).await;
+        drop(addr);
+        world.settle().await;
+        assert_eq!(timers.send(CancelKey::new(&gone, "k")).await, Ok(CancelOutcome::NotFound));
+        world.run_to(100).await;
+        assert_eq!(log.take(), []);
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 1);
+    });
+}
+
+/// The old one's place is used: a key can be replaced although nothing else finds room.
+#[test]
+fn replacing_succeeds_at_full_capacity() {
+    for way in Way::ALL {
+        in_virtual_time(
+            || TimerActor::builder().capacity(2),
+            |world| async move {
+                let (addr, log) = world.probe();
+                keyed(&world, way, &addr, 10, 1).await;
+                world.after(&addr, 20, 9);
+                let full = world.timers.schedule_after(&addr, ms(1), Note(8)).unwrap_err();
+                assert!(matches!(full, ScheduleError::CapacityReached { capacity: 2, .. }));
+                let other = world.timers.timer(&addr, key("other")).after(ms(1), Note(7)).unwrap_err();
+                assert!(matches!(other, ScheduleError::CapacityReached { .. }), "a new key needs room");
+                for name in 2..5 {
+                    keyed(&world, way, &addr, 10, name).await;
+                    assert_eq!(world.pending(), 2);
+                }
+                world.run_to(100).await;
+                assert_eq!(log.take(), [(4, 10), (9, 20)]);
+            },
+        );
+    }
+}
+
+/// What was returned by a drain has no key any more, and a new one is handed back.
+#[test]
+fn after_a_drain_no_key_is_left() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe();
+        keyed(&world, Way::Direct, &addr, 10, 1).await;
+        keyed(&world, Way::Context, &addr, 10, 1).await;
+        assert_eq!(world.timers.drain().len(), 2);
+        for way in [Way::Direct, Way::Context] {
+            assert_eq!(holder(&world, way, &addr).await, None);
+        }
+        let closed = world.timers.timer(&addr, key("k")).after(ms(1), census.payload()).unwrap_err();
+        assert!(matches!(closed, ScheduleError::Stopped { .. }));
+        assert_eq!(census.live(), 1, "the message comes back");
+    });
+}
+
+/// What is on its way through the mailbox cannot be replaced, and keeps its place: it arrives. If there is room for the
+/// new one the key is that one's; if not the old one stays as it was.
+#[test]
+fn a_message_under_way_is_not_replaced_and_arrives() {
+    for (capacity, is_taken) in [(1, false), (2, true)] {
+        in_virtual_time(
+            || TimerActor::builder().capacity(capacity),
+            |world| async move {
+                let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+                let (addr, log) = world.probe();
+                let old = keyed(&world, Way::Context, &addr, 10, 1).await;
+                let recluse = Recluse::make(addr).await;
+                world.settle().await;
+                let outcome = Arc::new(Mutex::new(None));
+                let answer = Arc::clone(&outcome);
+                recluse
+                    .run(move |_, ctx| {
+                        let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
+                        ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
+                            let new = ctx.timer(key("k")).after(ms(10), Note(2));
+                            *answer.lock().unwrap() = Some((new.ok(), ctx.timer_of_key("k")));
+                        }));
+                    })
+                    .await;
+                world.run_to(20).await;
+                assert_eq!(world.timers.get(old).unwrap().state, TimerState::InFlight);
+                unblock.send(()).unwrap();
+                world.run_to(100).await;
+                let (new, holder) = outcome.lock().unwrap().take().unwrap();
+                assert_eq!(new.is_some(), is_taken);
+                assert_eq!(holder, new.or(Some(old)));
+                assert_eq!(log.take(), if is_taken { vec![(1, 20), (2, 30)] } else { vec![(1, 20)] });
+                assert_eq!(world.timers.inspect().accounts.cancelled, 0);
+                assert_eq!(world.pending(), 0);
+            },
+        );
+    }
+}
+
+/// Policy P8: the keys of an incarnation end with it, and the next one has keys of its own.
+#[test]
+fn keys_end_with_the_incarnation_of_their_actor() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let watch = world.watch.clone();
+        let log = Log::default();
+        let noted = log.clone();
+        let addr = Supervisor::start(move |_| {
+            let mut probe: Probe<u64> = Probe::new(watch);
+            probe.log = noted;
+            probe
+        });
+        keyed(&world, Way::Context, &addr, 50, 1).await;
+        keyed(&world, Way::Direct, &addr, 60, 2).await;
+        world.run_to(10).await;
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.settle().await;
+        assert_eq!(holder(&world, Way::Context, &addr).await, None);
+        assert!(holder(&world, Way::Direct, &addr).await.is_some());
+        keyed(&world, Way::Context, &addr, 50, 3).await;
+        world.run_to(100).await;
+        let mut came = log.take();
+        came.sort_unstable();
+        assert_eq!(came, [(2, 60), (3, 60)]);
+        assert_eq!(world.timers.inspect().accounts.cancelled, 1);
+    });
+}
+
+/// A target that had gone when it was named is nobody: its timers do not replace those of others that are nobody.
+#[test]
+fn a_target_that_is_gone_has_no_keys() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let gone = [world.probe::<u64>().0.downgrade(), world.probe::<u64>().0.downgrade()];
+        world.settle().await;
+        for target in &gone {
+            world.timers.timer::<Note<u64>>(target.clone(), key("k")).after(ms(5), Note(1)).unwrap();
+            assert!(!world.timers.is_active(target, "k"));
+        }
+        world.run_to(10).await;
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 2);
+    });
+}
+
+/// Keys come and go by the thousand, in random order, and what comes is what was scheduled last under each.
+#[test]
+fn of_many_keys_each_delivers_what_was_scheduled_last() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe::<u64>();
+        let mut random = support::Random::new(3);
+        let mut last = std::collections::BTreeMap::new();
+        for round in 0..5_000 {
+            let (name, delay) = (random.below(300), 1 + random.below(100));
+            world.timers.timer(&addr, key(name)).after(ms(delay), Note(round)).unwrap();
+            last.insert(name, round);
+        }
+        assert_eq!(world.pending(), last.len() as u64);
+        world.run_to(200).await;
+        let mut came = log.names();
+        came.sort_unstable();
+        let mut expected: Vec<u64> = last.into_values().collect();
+        expected.sort_unstable();
+        assert_eq!(came, expected);
+    });
+}

@@ -1,0 +1,537 @@
+//! Lifecycle: a timer made through a context belongs to that incarnation of that actor. It ends with it, it does not keep it
+//! alive, and it reaches it also when no address of the actor is left.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, ScheduleError, TimerActor, TimerContext, TimerId, Timers};
+use support::{
+    Census, Log, Note, OnDrop, Probe, Recluse, Run, StopWatch, Way, World, count_panics, idle, in_virtual_time, ms,
+    panic_on_purpose, paused, run,
+};
+
+/// Timers end with their actor, however it ends: at once, not at their deadlines, and their messages are freed.
+#[test]
+fn own_timers_end_with_the_actor() {
+    type End = fn(&mut Context<Probe<u32>>);
+    let ends: [(&str, End); 4] = [
+        ("stop", |ctx| ctx.stop()),
+        ("terminate", |ctx| ctx.terminate()),
+        ("panic", |_| panic_on_purpose()),
+        ("no address left", |_| ()),
+    ];
+    count_panics();
+    for (how, end) in ends {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let census = Census::default();
+            let (addr, log) = world.probe();
+            let counted = census.clone();
+            let id = run(&addr, move |_, ctx| {
+                ctx.schedule_after(ms(50), counted.payload()).unwrap();
+                ctx.schedule_after(ms(10), Note(1)).unwrap();
+                ctx.schedule_after(ms(20), Note(2)).unwrap()
+            })
+            .await;
+            world.run_to(10).await;
+            addr.do_send(Run(Box::new(move |_, ctx| end(ctx))));
+            drop(addr);
+            world.settle().await;
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (1, 2, 0), "{how}");
+            assert_eq!((census.live(), world.timers.inspect().owners), (0, 0), "{how}");
+            assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound, "{how}");
+            world.run_to(100).await;
+            assert_eq!(log.take(), [(1, 10)], "{how}");
+        });
+    }
+}
+
+/// An actor that is asked to stop and refuses keeps its timers.
+#[test]
+fn an_actor_that_refuses_to_stop_keeps_its_timers() {
+    struct Stubborn {
+        refusals: Arc<AtomicU64>,
+        log: Log<u32>,
+        watch: StopWatch,
+    }
+    impl Actor for Stubborn {
+        type Context = Context<Self>;
+
+        fn started(&mut self, ctx: &mut Self::Context) {
+            ctx.schedule_after(ms(10), Note(1)).unwrap();
+        }
+
+        fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
+            if self.refusals.fetch_add(1, Ordering::SeqCst) == 0 {
+                ctx.schedule_after(ms(20), Note(2)).unwrap();
+                return Running::Continue;
+            }
+            // These end with the actor.
+            ctx.schedule_after(Duration::ZERO, Note(3)).unwrap();
+            Running::Stop
+        }
+
+        fn stopped(&mut self, ctx: &mut Self::Context) {
+            ctx.schedule_after(Duration::ZERO, Note(4)).unwrap();
+        }
+    }
+    impl Handler<Note<u32>> for Stubborn {
+        type Result = ();
+
+        fn handle(&mut self, Note(name): Note<u32>, ctx: &mut Self::Context) {
+            self.log.push(name, self.watch.now());
+            if name == 1 || name == 2 {
+                ctx.stop();
+            }
+        }
+    }
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (refusals, log) = (Arc::default(), Log::default());
+        let stubborn = Stubborn { refusals: Arc::clone(&refusals), log: log.clone(), watch: world.watch.clone() };
+        let addr = stubborn.start();
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 10), (2, 30)]);
+        assert_eq!(refusals.load(Ordering::SeqCst), 2);
+        assert!(!addr.connected());
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.accepted, accounts.cancelled, accounts.pending), (4, 2, 0));
+    });
+}
+
+/// The arbiter of an actor and its timer actor goes down: nothing is left in the books.
+#[test]
+fn own_timers_end_with_their_arbiter() {
+    System::new().block_on(async {
+        let census = Census::default();
+        let arbiter = Arbiter::new();
+        let probe_census = census.clone();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        arbiter.spawn_fn(move || {
+            let mut probe = Probe::<u8>::new(StopWatch::Source(Arc::default()));
+            probe.on_start = Box::new(move |ctx| {
+                (0..3).for_each(|_| _ = ctx.schedule_after(ms(3_600_000), probe_census.payload()).unwrap());
+            });
+            let addr = probe.start();
+            actix_rt::spawn(async move {
+                run(&addr, |_, _| ()).await;
+                let timers = Timers::current().unwrap();
+                let other = addr.clone();
+                assert_eq!(timers.inspect().pending(), 3);
+                timers.schedule_after(&other, ms(3_600_000), Note(1)).unwrap();
+                assert!(tell.send((timers, addr)).is_ok());
+            });
+        });
+        let (timers, addr) = told.await.unwrap();
+        assert_eq!(census.live(), 3);
+        arbiter.stop();
+        arbiter.join().unwrap();
+        assert!(!addr.connected());
+        let accounts = timers.inspect().accounts;
+        assert!(accounts.balance());
+        assert_eq!((accounts.accepted, accounts.pending, census.live()), (4, 0, 0));
+        assert_eq!(accounts.cancelled + accounts.service_stopped, 4);
+    });
+}
+
+/// A supervised probe that schedules its incarnation number, due after 1000, at each start.
+fn supervised(world: &World, change: impl FnOnce(&mut Probe<u64>)) -> (Addr<Probe<u64>>, Log<u64>) {
+    let mut incarnation = 0;
+    let mut probe = Probe::new(world.watch.clone());
+    probe.on_start = Box::new(move |ctx| {
+        incarnation += 1;
+        ctx.schedule_after(ms(1000), Note(incarnation)).unwrap();
+    });
+    change(&mut probe);
+    let log = probe.log.clone();
+    (Supervisor::start(|_| probe), log)
+}
+
+/// After a supervised restart the old incarnation's timers are gone; what others scheduled for the address survives.
+#[test]
+fn timers_of_the_old_incarnation_never_reach_the_new_one() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = supervised(&world, |_| ());
+        world.settle().await;
+        world.after(&addr, 4300, 77);
+        world.run_to(600).await;
+        addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+        world.settle().await;
+        assert_eq!((world.pending(), world.timers.inspect().owners), (2, 1));
+        world.run_to(1599).await;
+        assert_eq!(log.take(), []);
+        world.run_to(5000).await;
+        assert_eq!(log.take(), [(2, 1600), (77, 4300)]);
+        assert_eq!(world.timers.inspect().accounts.cancelled, 1);
+    });
+}
+
+/// Nor when they are due already and wait for the old incarnation, which is busy and then restarts.
+#[test]
+fn timers_due_at_the_restart_never_reach_the_new_incarnation() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = supervised(&world, |_| ());
+        world.run_to(900).await;
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        run(&addr, |_, ctx| {
+            let restart = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
+            ctx.wait(restart.map(|_, _, ctx: &mut Context<Probe<u64>>| ctx.stop()));
+        })
+        .await;
+        world.after(&addr, 3400, 77);
+        world.run_to(1100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 2));
+        unblock.send(()).unwrap();
+        world.run_to(2099).await;
+        assert_eq!(log.take(), []);
+        world.run_to(5000).await;
+        assert_eq!(log.take(), [(2, 2100), (77, 4300)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+type LetterContext = Context<Probe<&'static str>>;
+
+/// Three messages of an actor's own are due together, and the handler of the first does something.
+async fn three_due_at_10(world: &World, act: impl FnOnce(&mut LetterContext) + 'static) -> Log<&'static str> {
+    let mut act = Some(act);
+    let mut probe = Probe::new(world.watch.clone());
+    probe.hook = Box::new(move |name, ctx| {
+        if *name == "A" {
+            act.take().unwrap()(ctx);
+        }
+    });
+    let log = probe.log.clone();
+    let addr = Supervisor::start(|_| probe);
+    run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+    world.run_to(100).await;
+    addr.do_send(Note("alive"));
+    world.settle().await;
+    assert_eq!(world.pending(), 0);
+    log
+}
+
+/// A handler that stops its actor, or has it restarted, is the last: what was due with it ends.
+#[test]
+fn what_is_due_with_a_message_whose_handler_stops_the_actor_is_not_delivered() {
+    type End = fn(&mut LetterContext);
+    for end in [(|ctx| ctx.stop()) as End, |ctx| ctx.terminate()] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let log = three_due_at_10(&world, end).await;
+            assert_eq!(log.take(), [("A", 10), ("alive", 100)]);
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.delivered, accounts.cancelled), (1, 2));
+        });
+    }
+}
+
+/// While the actor waits for a future that the handler of the first has started, the others wait, too.
+#[test]
+fn what_is_due_with_a_message_whose_handler_waits_is_delivered_after_that() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (go, wait) = tokio::sync::oneshot::channel::<()>();
+        world.probe_with(|probe: &mut Probe<&'static str>| {
+            let go = Mutex::new(Some(go));
+            probe.hook = Box::new(move |_, _| go.lock().unwrap().take().unwrap().send(()).unwrap());
+            probe.on_start = Box::new(|ctx| {
+                // Keeps itself alive and is told to go on after 50 ms.
+                ctx.spawn(actix::fut::wrap_future(std::future::pending()));
+                ctx.schedule_after(ms(50), Note("go")).unwrap();
+            });
+        });
+        let log =
+            three_due_at_10(&world, |ctx| ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }))).await;
+        assert_eq!(log.take(), [("A", 10), ("B", 50), ("C", 50), ("alive", 100)]);
+    });
+}
+
+/// Ids of the old incarnation find nothing in the new one.
+#[test]
+fn an_id_of_the_old_incarnation_cancels_nothing_of_the_new_one() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
+        let made = Arc::clone(&ids);
+        let mut probe = Probe::<u8>::new(world.watch.clone());
+        probe.on_start = Box::new(move |ctx| made.lock().unwrap().push(ctx.schedule_after(ms(1000), Note(1)).unwrap()));
+        let log = probe.log.clone();
+        let addr = Supervisor::start(|_| probe);
+        for _ in 0..3 {
+            run(&addr, |_, ctx| ctx.stop()).await;
+            world.settle().await;
+        }
+        let ids = ids.lock().unwrap().clone();
+        let distinct: std::collections::HashSet<&TimerId> = ids.iter().collect();
+        assert_eq!((ids.len(), distinct.len()), (4, 4));
+        for id in &ids[..3] {
+            assert_eq!(world.cancel(Way::Context, &addr, *id).await, CancelOutcome::NotFound);
+        }
+        world.run_to(1000).await;
+        assert_eq!(log.take(), [(1, 1000)]);
+    });
+}
+
+/// Timers scheduled before the actor starts, and in its `started`, are its own like all others.
+#[test]
+fn timers_can_be_scheduled_before_the_actor_has_started() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let mut probe = Probe::new(world.watch.clone());
+        probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")).unwrap());
+        let log = probe.log.clone();
+        let addr = Probe::create(|ctx| {
+            ctx.schedule_after(ms(10), Note("created")).unwrap();
+            probe
+        });
+        world.settle().await;
+        assert_eq!((world.pending(), world.timers.inspect().owners), (2, 1));
+        world.run_to(10).await;
+        assert_eq!(log.take(), [("created", 10), ("started", 10)]);
+        drop(addr);
+    });
+}
+
+/// An actor without addresses, kept alive by a future of its own, gets its messages on time and in order.
+#[test]
+fn an_actor_without_addresses_gets_its_messages_in_order() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| {
+            for (name, delay) in [("E", 30), ("A", 10), ("B", 10), ("D", 20), ("C", 10)] {
+                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+            }
+        })
+        .await;
+        let recluse = Recluse::make(addr).await;
+        world.run_to(15).await;
+        assert_eq!(log.take(), [("A", 10), ("B", 10), ("C", 10)]);
+        // Scheduled without an address.
+        recluse.run(|_, ctx| _ = ctx.schedule_after(ms(5), Note("F")).unwrap()).await;
+        world.run_to(30).await;
+        assert_eq!(log.take(), [("D", 20), ("F", 20), ("E", 30)]);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.pending), (6, 0));
+    });
+}
+
+/// Hundreds due at once, some cancelled and some moved by the first: the rest come in order, one after the other.
+#[test]
+fn an_actor_without_addresses_can_cancel_and_move_what_is_due() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
+        let (all, outcomes) = (Arc::clone(&ids), Arc::new(Mutex::new(Vec::new())));
+        let answers = Arc::clone(&outcomes);
+        let (addr, log) = world.probe_with(|probe| {
+            probe.hook = Box::new(move |name, ctx: &mut Context<Probe<usize>>| {
+                if *name == 0 {
+                    for (name, id) in all.lock().unwrap().iter().enumerate().skip(1) {
+                        match name % 3 {
+                            0 => answers.lock().unwrap().push(ctx.cancel_timer(*id).is_cancelled()),
+                            1 => answers.lock().unwrap().push(ctx.reschedule_timer(*id, ms(5)).is_rescheduled()),
+                            _ => (),
+                        }
+                    }
+                }
+            });
+        });
+        *ids.lock().unwrap() = run(&addr, |_, ctx| {
+            (0..300).map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap()).collect::<Vec<TimerId>>()
+        })
+        .await;
+        let recluse = Recluse::make(addr).await;
+        world.run_to(12).await;
+        assert_eq!(log.take(), (0..300).filter(|n| *n == 0 || n % 3 == 2).map(|n| (n, 10)).collect::<Vec<_>>());
+        world.run_to(20).await;
+        assert_eq!(log.take(), (0..300).filter(|n| n % 3 == 1).map(|n| (n, 15)).collect::<Vec<_>>());
+        assert!(outcomes.lock().unwrap().iter().all(|done| *done));
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (201, 99, 0));
+        drop(recluse);
+    });
+}
+
+/// A message on its way through the mailbox of an actor that waits is in progress; those behind it can be cancelled.
+#[test]
+fn of_an_actor_without_addresses_only_the_first_due_message_is_in_progress() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        let ids =
+            run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        world.run_to(20).await;
+        assert_eq!(log.take(), []);
+        let outcomes = [0, 1, 0].map(|i| world.timers.cancel(ids[i]));
+        assert_eq!(outcomes, [CancelOutcome::InProgress, CancelOutcome::Cancelled, CancelOutcome::InProgress]);
+        assert_eq!(world.pending(), 2);
+        unblock.send(()).unwrap();
+        world.settle().await;
+        assert_eq!(log.take(), [("A", 20), ("C", 20)]);
+        assert_eq!(world.timers.cancel(ids[0]), CancelOutcome::AlreadyDelivered);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+/// Somebody gets hold of an address again: the messages keep coming, once each and in order.
+#[test]
+fn an_actor_that_gets_an_address_again_gets_each_message_once_and_in_order() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| (0..40).for_each(|name| _ = ctx.schedule_after(ms(10 + name / 4), Note(name)).unwrap()))
+            .await;
+        let weak = addr.downgrade();
+        let recluse = Recluse::make(addr).await;
+        world.run_to(12).await;
+        let addr = weak.upgrade().unwrap();
+        world.run_to(14).await;
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(6), Note(100)).unwrap()).await;
+        world.run_to(16).await;
+        drop(addr);
+        world.run_to(30).await;
+        let mut expected: Vec<(u64, u64)> = (0..40).map(|name| (name, 10 + name / 4)).collect();
+        expected.push((100, 20));
+        assert_eq!(log.take(), expected);
+        assert_eq!(world.pending(), 0);
+        drop(recluse);
+    });
+}
+
+/// An actor without addresses stops while messages wait: what was in its mailbox and all its other timers end with it, at
+/// the latest when the next of them is due.
+#[test]
+fn timers_of_an_actor_without_addresses_end_with_it() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, log) = world.probe();
+        let counted = census.clone();
+        run(&addr, move |_, ctx| {
+            for (name, delay) in [("A", 10), ("B", 50), ("C", 3_600_000)] {
+                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+            }
+            ctx.schedule_after(ms(7_200_000), counted.payload()).unwrap();
+        })
+        .await;
+        let recluse = Recluse::make(addr).await;
+        world.run_to(20).await;
+        assert_eq!(log.take(), [("A", 10)]);
+        drop(recluse);
+        world.run_to(50).await;
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (1, 3, 0));
+        assert_eq!((census.live(), world.timers.inspect().owners), (0, 0));
+        world.run_to(8_000_000).await;
+        assert_eq!(log.take(), []);
+    });
+}
+
+/// It stops while the first of several due messages is in its mailbox, never to be handled.
+#[test]
+fn a_message_in_the_mailbox_of_an_actor_that_stops_is_not_counted_as_delivered() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        recluse
+            .run(|_, ctx| {
+                let stop = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
+                ctx.wait(stop.map(|_, _, ctx: &mut Context<Probe<&str>>| ctx.stop()));
+            })
+            .await;
+        world.run_to(20).await;
+        unblock.send(()).unwrap();
+        world.settle().await;
+        assert_eq!(log.take(), []);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (0, 2, 0));
+        drop(recluse);
+    });
+}
+
+/// The system ends while a message is in the mailbox: it was never handled, and the books say so.
+#[test]
+fn a_message_in_the_mailbox_at_the_end_of_the_system_is_not_counted_as_delivered() {
+    let mut seen = None;
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(std::future::pending()))).await;
+        world.run_to(20).await;
+        seen = Some((world.timers.clone(), log));
+    });
+    let (timers, log) = seen.unwrap();
+    let accounts = timers.inspect().accounts;
+    assert!(accounts.balance());
+    assert_eq!((log.len(), accounts.delivered, accounts.pending), (0, 0, 0), "{accounts:?}");
+}
+
+/// On a thread that runs actors without being an arbiter of a system, a context finds a timer actor once it is started,
+/// and hands the message back until then.
+#[test]
+fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let local = tokio::task::LocalSet::new();
+    let log = local.block_on(&runtime, async {
+        let mut probe = Probe::new(StopWatch::Paused(tokio::time::Instant::now()));
+        probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")).unwrap());
+        let log = probe.log.clone();
+        let addr = Probe::create(|ctx| {
+            let refused = ctx.schedule_after(ms(10), Note("created")).unwrap_err();
+            assert!(matches!(refused, ScheduleError::NoSystem { message: Note("created") }));
+            probe
+        });
+        assert!(Timers::current().is_none());
+        tokio::time::sleep(ms(10)).await;
+        idle().await;
+        assert!(addr.connected());
+        log
+    });
+    assert_eq!(log.take(), [("started", 10)]);
+}
+
+/// An actor on another arbiter has its own timer actor there, and its ids work from here.
+#[test]
+fn an_actor_uses_the_timer_actor_of_its_own_arbiter() {
+    System::new().block_on(async {
+        let here = Timers::current().unwrap();
+        let arbiter = Arbiter::new();
+        let dropped = Arc::new(AtomicBool::new(false));
+        let message = {
+            let dropped = Arc::clone(&dropped);
+            OnDrop::new(move || dropped.store(true, Ordering::SeqCst))
+        };
+        let addr = Probe::<u8>::start_in_arbiter(&arbiter.handle(), |_| Probe::new(StopWatch::Source(Arc::default())));
+        let (id, there) =
+            run(&addr, move |_, ctx| (ctx.schedule_after(ms(3_600_000), message).unwrap(), Timers::current().unwrap()))
+                .await;
+        assert_ne!(here.name(), there.name());
+        assert_eq!((here.inspect().pending(), there.inspect().pending()), (0, 1));
+        assert_eq!(here.cancel(id), CancelOutcome::Cancelled);
+        assert!(dropped.load(Ordering::SeqCst));
+        assert_eq!(there.inspect().pending(), 0);
+        arbiter.stop();
+        arbiter.join().unwrap();
+    });
+}
+
+/// Each new system on a thread has a new timer actor.
+#[test]
+fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
+    let first = paused(async { Timers::current().unwrap() });
+    let second = paused(async {
+        let (probe, second) = (Probe::new(StopWatch::Paused(tokio::time::Instant::now())), Timers::current().unwrap());
+        let (log, addr) = (probe.log.clone(), probe.start());
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(10), Note(1)).unwrap()).await;
+        tokio::time::sleep(ms(20)).await;
+        assert_eq!(log.take(), [(1, 10)]);
+        assert!(matches!(first.schedule_after(&addr, ms(1), Note(2)), Err(ScheduleError::Stopped { .. })));
+        second
+    });
+    assert_ne!(first.name(), second.name());
+}

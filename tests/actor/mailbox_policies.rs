@@ -1,0 +1,518 @@
+//! What becomes of messages whose recipient does not keep up: the mailbox policies, and scenario O-42.
+
+use std::sync::mpsc;
+use std::time::Instant;
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, DeadLetterReason, MailboxPolicy, ScheduleBatch, Target, TimerActor, TimerActorBuilder, TimerContext,
+    TimerId, TimerState,
+};
+use support::{Listener, Log, Note, PATIENCE, Probe, World, eventually, in_virtual_time, letters, listen, ms, run};
+use tokio::sync::oneshot;
+
+const WIDE: MailboxPolicy = MailboxPolicy::Wait { window: 100 };
+
+/// A probe with so many slots in its mailbox that, after its first note, handles nothing until it is let go.
+fn blocked(world: &World, slots: usize) -> (Addr<Probe<u32>>, Log<u32>, oneshot::Sender<()>) {
+    let (go, gate) = oneshot::channel::<()>();
+    let mut gate = Some(gate);
+    let (addr, log) = world.probe_with(|probe| {
+        probe.on_start = Box::new(move |ctx| ctx.set_mailbox_capacity(slots));
+        probe.hook = Box::new(move |_, ctx| {
+            if let Some(gate) = gate.take() {
+                ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }));
+            }
+        });
+    });
+    (addr, log, go)
+}
+
+fn with(policy: MailboxPolicy) -> impl Fn() -> TimerActorBuilder {
+    move || TimerActor::builder().mailbox_policy(policy)
+}
+
+/// Looks at what was handled, and at the letters about the rest.
+type Check = fn(&World, &[u32], &[(u32, DeadLetterReason)]);
+
+/// O-42: ten timers each for a full recipient and for a free one.
+fn one_full_another_free(policy: MailboxPolicy, check: Check) {
+    in_virtual_time(with(policy), move |world| async move {
+        let (_listener, receiver) = listen(&world.timers);
+        let (full, full_log, go) = blocked(&world, 2);
+        let (free, free_log) = world.probe::<u32>();
+        for n in 10..20u32 {
+            world.after(&full, n.into(), n);
+            world.after(&free, n.into(), n);
+        }
+        world.run_to(19).await;
+        assert_eq!(free_log.take(), (10..20).map(|n| (n, n.into())).collect::<Vec<_>>());
+        world.run_to(50).await;
+        let before = full_log.names();
+        assert_eq!(before, [10], "it is blocked");
+        go.send(()).unwrap();
+        world.run_to(100).await;
+        let handled: Vec<u32> = before.into_iter().chain(full_log.names()).collect();
+        let letters = letters(&receiver);
+        assert_eq!(handled.len() + letters.len(), 10, "none is lost in silence, none comes twice");
+        assert!(handled.is_sorted() && letters.is_sorted_by_key(|letter| letter.0));
+        check(&world, &handled, &letters);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn o_42_one_target_full_another_free_the_rest_waits() {
+    one_full_another_free(WIDE, |_, handled, letters| {
+        assert_eq!(handled, (10..20).collect::<Vec<_>>());
+        assert!(letters.is_empty());
+    });
+}
+
+#[test]
+fn o_42_one_target_full_another_free_the_rest_is_dropped() {
+    one_full_another_free(MailboxPolicy::Drop, |world, handled, letters| {
+        assert_eq!(handled, [10, 11, 12], "one is handled, two have room");
+        assert_eq!(letters, (13..20).map(|n| (n, DeadLetterReason::MailboxFull)).collect::<Vec<_>>());
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.mailbox_full), (3 + 10, 7));
+    });
+}
+
+#[test]
+fn o_42_one_target_full_another_free_past_the_capacity() {
+    one_full_another_free(MailboxPolicy::Unbounded, |_, handled, letters| {
+        assert_eq!(handled, (10..20).collect::<Vec<_>>());
+        assert!(letters.is_empty());
+    });
+}
+
+/// O-42 with the recipients on arbiters of their own and a handler that blocks its thread.
+#[test]
+fn o_42_across_arbiters() {
+    for policy in [WIDE, MailboxPolicy::Wait { window: 1 }, MailboxPolicy::Drop] {
+        System::new().block_on(async move {
+            let timers = TimerActor::builder().mailbox_policy(policy).start().unwrap();
+            let (sender, receiver) = mpsc::channel();
+            let listener = Listener(sender).start();
+            timers.subscribe_dead_letters(listener.clone());
+            let (full_arbiter, free_arbiter) = (Arbiter::new(), Arbiter::new());
+            let (go, gate) = mpsc::channel::<()>();
+            let (started, has_started) = mpsc::channel();
+            let full_log = Log::<u32>::default();
+            let log = full_log.clone();
+            let full = Probe::start_in_arbiter(&full_arbiter.handle(), move |ctx: &mut Context<Probe<u32>>| {
+                ctx.set_mailbox_capacity(2);
+                started.send(()).expect("the test waits");
+                let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
+                probe.log = log;
+                let mut gate = Some(gate);
+                probe.hook = Box::new(move |_, _| {
+                    if let Some(gate) = gate.take() {
+                        gate.recv_timeout(PATIENCE).expect("the test lets go");
+                    }
+                });
+                probe
+            });
+            let free_log = Log::<u32>::default();
+            let log = free_log.clone();
+            let free = Probe::start_in_arbiter(&free_arbiter.handle(), move |_: &mut Context<Probe<u32>>| {
+                let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
+                probe.log = log;
+                probe
+            });
+            // Until then its mailbox has actix's own capacity.
+            has_started.recv_timeout(PATIENCE).expect("the arbiter runs");
+            for n in 10..20u32 {
+                timers.schedule_after(&full, ms(n.into()), Note(n)).unwrap();
+                timers.schedule_after(Target::from(&free).mailbox_policy(WIDE), ms(n.into()), Note(n)).unwrap();
+            }
+            eventually(|| free_log.len() == 10).await;
+            assert_eq!(free_log.names(), (10..20).collect::<Vec<_>>());
+            if policy == MailboxPolicy::Drop {
+                eventually(|| timers.inspect().pending() == 0).await;
+            }
+            assert!(full_log.len() <= 1);
+            go.send(()).unwrap();
+            eventually(|| timers.inspect().pending() == 0).await;
+            let delivered = timers.inspect().accounts.delivered as usize;
+            eventually(|| full_log.len() == delivered - 10).await;
+            let handled = full_log.names();
+            let mut lost = Vec::new();
+            eventually(|| {
+                lost.extend(letters(&receiver));
+                handled.len() + lost.len() == 10
+            })
+            .await;
+            assert!(handled.is_sorted() && lost.is_sorted_by_key(|letter| letter.0), "{handled:?}, {lost:?}");
+            assert_eq!(lost.is_empty(), policy != MailboxPolicy::Drop);
+            assert!(timers.inspect().accounts.balance());
+        });
+    }
+}
+
+#[test]
+fn no_more_than_the_window_and_than_there_is_room_for_is_sent() {
+    // Window, slots, and how many are out of our hands while the recipient is blocked: the one that blocks it, and those
+    // behind it.
+    for (window, slots, sent) in [(1, 16, 2), (3, 16, 4), (5, 2, 3), (100, 1, 2), (0, 16, 2)] {
+        in_virtual_time(with(MailboxPolicy::Wait { window }), move |world| async move {
+            let (addr, log, go) = blocked(&world, slots);
+            let ids: Vec<TimerId> = (10..20).map(|n| world.after(&addr, n.into(), n)).collect();
+            world.run_to(50).await;
+            assert_eq!(world.pending(), 10 - sent, "window {window}, {slots} slots");
+            for (n, id) in ids.iter().enumerate() {
+                let state = world.timers.get(*id).map(|timer| timer.state);
+                assert_eq!(state, (n as u64 >= sent).then_some(TimerState::Due), "timer {n}");
+            }
+            go.send(()).unwrap();
+            world.settle().await;
+            assert_eq!(log.names(), (10..20).collect::<Vec<_>>());
+            assert_eq!(world.pending(), 0);
+        });
+    }
+}
+
+#[test]
+fn what_waits_is_cancelled_moved_and_returned_exactly() {
+    in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
+        let (addr, log, go) = blocked(&world, 16);
+        let ids: Vec<TimerId> = (10..18).map(|n| world.after(&addr, n.into(), n)).collect();
+        world.run_to(50).await;
+        assert_eq!(world.timers.cancel(ids[0]), CancelOutcome::AlreadyDelivered);
+        assert_eq!(world.timers.cancel(ids[1]), CancelOutcome::AlreadyDelivered, "in the mailbox");
+        assert_eq!(world.timers.cancel(ids[2]), CancelOutcome::Cancelled, "next in line");
+        assert_eq!(world.timers.cancel(ids[4]), CancelOutcome::Cancelled, "in the middle");
+        assert!(world.timers.reschedule_after(ids[3], ms(20)).is_rescheduled());
+        go.send(()).unwrap();
+        world.run_to(60).await;
+        assert_eq!(log.names(), [10, 11, 15, 16, 17]);
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(13, 70)]);
+
+        let (addr, log, go) = blocked(&world, 16);
+        (0..6u32).for_each(|n| {
+            world.after(&addr, n.into(), n);
+        });
+        world.run_to(150).await;
+        let returned: Vec<u32> =
+            world.timers.drain().into_iter().map(|timer| timer.into_message::<Note<u32>>().unwrap().0).collect();
+        assert_eq!(returned, [2, 3, 4, 5]);
+        go.send(()).unwrap();
+        world.run_to(200).await;
+        assert_eq!(log.names(), [0, 1]);
+    });
+}
+
+#[test]
+fn a_drain_that_leaves_time_waits_for_what_is_held_back() {
+    in_virtual_time(with(WIDE), |world| async move {
+        let (addr, log, go) = blocked(&world, 2);
+        (10..20).for_each(|n| {
+            world.after(&addr, 10, n);
+        });
+        world.after(&addr, 1000, 20);
+        world.run_to(15).await;
+        let timers = world.timers.clone();
+        let drain = actix::spawn(async move { timers.drain_within(ms(100)).await });
+        world.run_to(50).await;
+        assert_eq!((log.names(), world.pending()), (vec![10], 8), "no more than there is room for, now as before");
+        go.send(()).unwrap();
+        world.run_to(200).await;
+        assert_eq!(log.names(), (11..20).collect::<Vec<_>>());
+        let returned = drain.await.unwrap();
+        assert_eq!((returned.len(), world.pending()), (1, 0));
+    });
+}
+
+#[test]
+fn a_message_that_was_refused_once_is_as_cancellable_as_the_others() {
+    in_virtual_time(with(WIDE), |world| async move {
+        let (addr, log, go) = blocked(&world, 2);
+        let ids: Vec<TimerId> = (10..18).map(|n| world.after(&addr, n.into(), n)).collect();
+        world.run_to(50).await;
+        assert_eq!(world.pending(), 5);
+        assert_eq!(world.timers.cancel(ids[3]), CancelOutcome::Cancelled, "refused by the mailbox");
+        world.run_to(51).await;
+        assert!(world.timers.reschedule_after(ids[4], ms(29)).is_rescheduled());
+        go.send(()).unwrap();
+        world.run_to(100).await;
+        assert_eq!(
+            log.take().into_iter().map(|(n, at)| (n, at.max(60))).collect::<Vec<_>>(),
+            [(10, 60), (11, 60), (12, 60), (15, 60), (16, 60), (17, 60), (14, 80)]
+        );
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn messages_that_wait_are_dead_letters_when_the_recipient_stops() {
+    for policy in [WIDE, MailboxPolicy::Wait { window: 2 }] {
+        in_virtual_time(with(policy), |world| async move {
+            let (_listener, receiver) = listen(&world.timers);
+            let (go, gate) = oneshot::channel::<()>();
+            let mut gate = Some(gate);
+            let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
+                probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(3));
+                probe.hook = Box::new(move |_, ctx| {
+                    if let Some(gate) = gate.take() {
+                        let end = actix::fut::wrap_future::<_, Probe<u32>>(async { drop(gate.await) });
+                        ctx.wait(end.map(|(), _, ctx: &mut Context<Probe<u32>>| ctx.stop()));
+                    }
+                });
+            });
+            (10..30).for_each(|n| {
+                world.after(&addr, n.into(), n);
+            });
+            world.run_to(50).await;
+            let waiting = world.pending();
+            assert!(waiting >= 15);
+            go.send(()).unwrap();
+            world.settle().await;
+            // What was in the mailbox already is between its sender, its actor and actix.
+            assert_eq!((log.names(), world.pending()), (vec![10], 0));
+            let first = 30 - u32::try_from(waiting).unwrap();
+            assert_eq!(
+                letters(&receiver),
+                (first..30).map(|n| (n, DeadLetterReason::RecipientStopped)).collect::<Vec<_>>()
+            );
+        });
+    }
+}
+
+#[test]
+fn a_recipient_that_ends_with_messages_waiting_leaves_no_line_behind() {
+    in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
+        let (_listener, receiver) = listen(&world.timers);
+        let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
+            probe.hook = Box::new(|name, ctx| {
+                if *name == 1 {
+                    ctx.stop();
+                }
+            });
+        });
+        (0..5).for_each(|n| {
+            world.after(&addr, 10, n);
+        });
+        world.run_to(10).await;
+        assert_eq!(log.names(), [0, 1]);
+        assert_eq!(letters(&receiver), [2, 3, 4].map(|n| (n, DeadLetterReason::RecipientStopped)));
+        assert_eq!((world.pending(), world.timers.inspect().owners), (0, 0));
+    });
+}
+
+#[test]
+fn the_policy_of_a_target_goes_before_that_of_the_timer_actor() {
+    in_virtual_time(with(MailboxPolicy::Drop), |world| async move {
+        let (addr, log, go) = blocked(&world, 1);
+        let plain = Target::from(&addr).mailbox_policy(MailboxPolicy::Unbounded);
+        (0..5).for_each(|n| {
+            world.after(&plain, 10, n);
+        });
+        world.run_to(10).await;
+        assert_eq!(world.timers.inspect().accounts.delivered, 5);
+        go.send(()).unwrap();
+        world.settle().await;
+        assert_eq!(log.names(), [0, 1, 2, 3, 4]);
+    });
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log, go) = blocked(&world, 16);
+        let narrow = Target::from(&addr).window(1);
+        let mut entries = ScheduleBatch::with_capacity(5);
+        for n in 0..5 {
+            entries.after(&narrow, ms(10), Note(n));
+        }
+        let answers = world.timers.addr().send(entries).await.unwrap();
+        assert!(answers.iter().all(Result::is_ok));
+        world.run_to(10).await;
+        assert_eq!(world.pending(), 3);
+        go.send(()).unwrap();
+        world.settle().await;
+        assert_eq!(log.names(), [0, 1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn a_mailbox_that_others_have_filled_is_tried_again_and_nothing_polls_while_nothing_waits() {
+    in_virtual_time(with(WIDE), |world| async move {
+        let (addr, log, go) = blocked(&world, 2);
+        world.after(&addr, 10, 0);
+        world.run_to(10).await;
+        (100..110).for_each(|n| addr.do_send(Note(n)));
+        (1..4u32).for_each(|n| {
+            world.after(&addr, n.into(), n);
+        });
+        world.run_to(500).await;
+        assert_eq!(world.pending(), 2, "one has gone into the slot of its sender");
+        go.send(()).unwrap();
+        world.run_to(700).await;
+        assert_eq!(log.names(), [0].into_iter().chain(100..110).chain(1..4).collect::<Vec<_>>());
+        assert_eq!(world.pending(), 0);
+        if world.is_manual() {
+            let alarms = world.clock().rung();
+            world.run_to(100_000).await;
+            assert!(world.clock().rung() <= alarms + 2, "it publishes, and rests");
+        }
+    });
+}
+
+#[test]
+fn policies_keep_no_recipient_alive() {
+    for policy in [WIDE, MailboxPolicy::Wait { window: 1 }, MailboxPolicy::Drop] {
+        in_virtual_time(with(policy), |world| async move {
+            let mut stopped = None;
+            let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| stopped = Some(probe.stopped.clone()));
+            (1..=5).for_each(|n| {
+                world.after(&addr, 10, n);
+            });
+            world.after(&addr, 3_600_000, 6);
+            world.run_to(10).await;
+            assert_eq!(log.names(), [1, 2, 3, 4, 5]);
+            drop(addr);
+            world.settle().await;
+            assert!(stopped.unwrap().load(std::sync::atomic::Ordering::SeqCst), "no address is left");
+            world.run_to(3_600_000).await;
+            assert_eq!((world.pending(), world.timers.inspect().accounts.recipient_stopped), (0, 1));
+        });
+    }
+}
+
+/// An actor whose handlers answer with futures that end when they are told to.
+struct Slow {
+    log: Log<u32>,
+    gates: Vec<Option<oneshot::Receiver<()>>>,
+}
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note<u32>> for Slow {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Note(n): Note<u32>, _: &mut Self::Context) -> Self::Result {
+        self.log.push(n, 0);
+        let gate = self.gates[n as usize].take().unwrap();
+        Box::pin(async { drop(gate.await) })
+    }
+}
+
+#[test]
+fn a_handler_that_answers_with_a_future_is_done_when_that_ends() {
+    in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
+        let (go, gates): (Vec<_>, Vec<_>) =
+            (0..3).map(|_| oneshot::channel()).map(|(go, gate)| (go, Some(gate))).unzip();
+        let log = Log::default();
+        let addr = Slow { log: log.clone(), gates }.start();
+        for n in 0..3 {
+            world.timers.schedule_after(&addr, ms(10), Note(n)).unwrap();
+        }
+        world.run_to(20).await;
+        for (n, go) in (0..3).zip(go) {
+            assert_eq!(log.names(), [n]);
+            go.send(()).unwrap();
+            world.settle().await;
+        }
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn what_waits_keeps_its_order_with_the_recipients_own_timers() {
+    in_virtual_time(with(MailboxPolicy::Wait { window: 8 }), |world| async move {
+        let (addr, log) = world.probe::<u32>();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(0)).unwrap()).await;
+        world.after(&addr, 10, 1);
+        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(2)).unwrap()).await;
+        world.after(&addr, 11, 3);
+        world.jump_to(20).await;
+        assert_eq!(log.names(), [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn one_slow_recipient_delays_no_other_of_thousands() {
+    in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
+        let (slow, slow_log, go) = blocked(&world, 4);
+        let fast: Vec<_> = (0..500).map(|_| world.probe::<u32>()).collect();
+        (0..2000).for_each(|n| {
+            world.after(&slow, 10, n);
+        });
+        fast.iter().for_each(|(addr, _)| {
+            world.after(addr, 10, 7);
+        });
+        world.run_to(10).await;
+        assert!(fast.iter().all(|(_, log)| log.take() == [(7, 10)]));
+        go.send(()).unwrap();
+        world.run_to(11).await;
+        assert_eq!(slow_log.names(), (0..2000).collect::<Vec<_>>());
+    });
+}
+
+/// While the arbiter of the timer actor is kept busy, the watch sees to it that lines move on.
+#[test]
+fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let arbiter = Arbiter::new();
+        let log = Log::<u32>::default();
+        let own = log.clone();
+        let addr = Probe::start_in_arbiter(&arbiter.handle(), move |_: &mut Context<Probe<u32>>| {
+            let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
+            probe.log = own;
+            probe
+        });
+        // Once the timer actor has run, the watch knows of it.
+        timers.schedule_after(&addr, ms(1), Note(9)).unwrap();
+        eventually(|| !log.names().is_empty()).await;
+        for n in 0..5 {
+            timers.schedule_after(Target::from(&addr).window(1), ms(1), Note(n)).unwrap();
+        }
+        let began = Instant::now();
+        while log.len() < 5 && began.elapsed() < PATIENCE {
+            // Blocks the arbiter, which is the point.
+            std::thread::sleep(ms(1));
+        }
+        assert_eq!(log.names(), [0, 1, 2, 3, 4]);
+    });
+}
+
+/// Many recipients on other threads, each with a narrow window: all arrive, in order, and the books balance.
+#[test]
+fn threads_that_answer_at_any_time_lose_nothing() {
+    const RECIPIENTS: u32 = 6;
+    const MESSAGES: u32 = 300;
+    System::new().block_on(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let arbiters: Vec<Arbiter> = (0..2).map(|_| Arbiter::new()).collect();
+        let began = Instant::now();
+        let recipients: Vec<(Addr<Probe<u32>>, Log<u32>)> = (0..RECIPIENTS)
+            .map(|n| {
+                let log = Log::<u32>::default();
+                let own = log.clone();
+                let arbiter = &arbiters[n as usize % arbiters.len()];
+                let addr = Probe::start_in_arbiter(&arbiter.handle(), move |ctx: &mut Context<Probe<u32>>| {
+                    ctx.set_mailbox_capacity(3);
+                    let mut probe = Probe::new(support::StopWatch::Source(std::sync::Arc::default()));
+                    probe.log = own;
+                    probe
+                });
+                (addr, log)
+            })
+            .collect();
+        for message in 0..MESSAGES {
+            for (n, (addr, _)) in recipients.iter().enumerate() {
+                let target = Target::from(addr).window(n + 1);
+                timers.schedule_after(target, ms(u64::from(message / 20)), Note(message)).unwrap();
+            }
+        }
+        eventually(|| recipients.iter().all(|(_, log)| log.len() == MESSAGES as usize)).await;
+        eventually(|| timers.inspect().pending() == 0).await;
+        for (_, log) in &recipients {
+            assert!(log.names().is_sorted());
+        }
+        let accounts = timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.balance()), (u64::from(RECIPIENTS * MESSAGES), true));
+        assert!(began.elapsed() < PATIENCE);
+    });
+}

@@ -1,0 +1,39 @@
+//! The timer actor in virtual time: what it promises, one module per subject.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod accounts;
+mod batch;
+mod bounds;
+#[cfg(feature = "cron")]
+mod cron;
+mod dead_letters;
+mod drain;
+mod edges;
+mod guard;
+mod input;
+mod installed;
+mod jitter_and_slack;
+mod keyed;
+mod lifecycle;
+mod mailbox_policies;
+mod order_and_cancel;
+mod order_of_both_kinds;
+mod places;
+mod published;
+mod repeating;
+mod repeating_ends;
+mod repeating_in_lines;
+mod request_time;
+mod scenarios_cancel;
+mod scenarios_firing;
+mod scenarios_service;
+mod scenarios_targets;
+mod scenarios_threads;
+mod selection;
+#[cfg(feature = "serde")]
+mod serialized;
+mod time;
+mod tracked;
+mod user_code;
+mod virtual_time;
+mod wall_clock_readings;

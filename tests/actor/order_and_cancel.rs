@@ -1,0 +1,552 @@
+//! Never early, in order, and exactly cancelled: what the timer actor promises about each single message, on random
+//! schedules and in every state a timer can be in.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, Clock, Reschedule, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerContext, TimerId,
+    TimerState, Timers,
+};
+use support::{Census, Log, Note, OnDrop, Probe, Random, Run, Way, World, in_virtual_time, ms, paused, run};
+
+/// Settings that make cascades frequent and turns short, and the defaults.
+fn awkward_settings() -> [fn() -> TimerActorBuilder; 4] {
+    [
+        TimerActor::builder,
+        || TimerActor::builder().wheel_size(2).expiry_budget(1),
+        || TimerActor::builder().wheel_size(4).expiry_budget(3).tick(ms(7)),
+        || TimerActor::builder().wheel_size(8).expiry_budget(10).tick(ms(10)),
+    ]
+}
+
+const HOUR: u64 = 3_600_000;
+
+/// First tick boundary not before `deadline`.
+fn round_up(deadline: u64, tick: u64) -> u64 {
+    deadline.div_ceil(tick) * tick
+}
+
+/// Random delays, and time that passes in random steps: each message comes at its own tick, in the order of ticks and
+/// within a tick in the order of scheduling, whatever levels and cascades it went through.
+#[test]
+fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
+    for (seed, builder) in awkward_settings().into_iter().enumerate() {
+        for way in [Way::Direct, Way::Context] {
+            in_virtual_time(builder, |world| async move {
+                let tick = u64::try_from(world.timers.inspect().tick.as_millis()).unwrap();
+                let mut random = Random::new(seed as u64);
+                let (addr, log) = world.probe();
+                let mut expected = Vec::new();
+                for name in 0..600 {
+                    let delay = random.spread(12);
+                    world.schedule(way, &addr, ms(delay), name).await.unwrap();
+                    // What is due already does not wait for a tick.
+                    let now = world.now();
+                    expected.push((if delay == 0 { now } else { round_up(now + delay, tick) }, name));
+                    if random.below(4) == 0 {
+                        let step = random.below(30);
+                        world.run_to(now + step).await;
+                    }
+                }
+                world.run_to(world.now() + 5000).await;
+                expected.sort_unstable();
+                let arrived: Vec<(u64, u64)> = log.take().into_iter().map(|(name, at)| (at, name)).collect();
+                assert_eq!(arrived, expected, "{way:?}");
+                assert_eq!(world.pending(), 0);
+            });
+        }
+    }
+}
+
+/// A jump makes much overdue at once: it comes late then, but in order; and nothing that is not due comes with it.
+#[test]
+fn after_a_jump_messages_come_in_the_order_of_their_deadlines() {
+    for (seed, builder) in awkward_settings().into_iter().enumerate() {
+        for way in [Way::Direct, Way::Context] {
+            in_virtual_time(builder, |world| async move {
+                let tick = u64::try_from(world.timers.inspect().tick.as_millis()).unwrap();
+                let mut random = Random::new(100 + seed as u64);
+                let (addr, log) = world.probe();
+                let mut waiting: Vec<(u64, u64)> = Vec::new();
+                let mut name = 0;
+                for _ in 0..20 {
+                    let now = world.now();
+                    for _ in 0..random.below(60) {
+                        let delay = 1 + random.spread(12);
+                        world.schedule(way, &addr, ms(delay), name).await.unwrap();
+                        waiting.push((round_up(now + delay, tick), name));
+                        name += 1;
+                    }
+                    let to = now + random.below(1500);
+                    world.jump_to(to).await;
+                    waiting.sort_unstable();
+                    let later = waiting.split_off(waiting.partition_point(|(due, _)| *due <= to));
+                    let due: Vec<(u64, u64)> = waiting.iter().map(|(_, name)| (*name, to)).collect();
+                    assert_eq!(log.take(), due, "{way:?}");
+                    waiting = later;
+                }
+                assert_eq!(world.pending(), waiting.len() as u64);
+            });
+        }
+    }
+}
+
+/// Never early to the nanosecond: deadlines between ticks, with ticks that are no whole milliseconds.
+#[test]
+fn no_message_is_early_by_a_nanosecond() {
+    for tick in [1_000, 33_333, 1_000_000, 7_777_777] {
+        paused(async {
+            let timers = {
+                let world = World::manual(TimerActor::builder().tick(Duration::from_nanos(tick)));
+                let log: Log<u64> = Log::default();
+                let clock = world.clock().clone();
+                let addr = NanoProbe { log: log.clone(), clock: clock.clone() }.start();
+                let mut random = Random::new(tick);
+                let mut deadlines = HashMap::new();
+                for name in 0..500 {
+                    let delay = Duration::from_nanos(random.below(20 * tick));
+                    world.timers.schedule_after(&addr, delay, Note(name)).unwrap();
+                    let deadline = clock.hands.now() + delay;
+                    deadlines.insert(name, u64::try_from(deadline.as_nanos()).unwrap());
+                    clock.hands.jump(Duration::from_nanos(random.below(tick)));
+                    if random.below(3) == 0 {
+                        world.settle().await;
+                    }
+                }
+                for _ in 0..200 {
+                    clock.hands.jump(Duration::from_nanos(tick / 3));
+                    world.settle().await;
+                }
+                let arrived = log.take();
+                assert_eq!(arrived.len(), 500);
+                for (name, at) in arrived {
+                    assert!(at >= deadlines[&name], "{name} came {} ns early", deadlines[&name] - at);
+                }
+                world.timers.clone()
+            };
+            assert_eq!(timers.inspect().pending(), 0);
+        });
+    }
+}
+
+/// Notes the time in nanoseconds.
+struct NanoProbe {
+    log: Log<u64>,
+    clock: support::WatchedClock,
+}
+
+impl Actor for NanoProbe {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note<u64>> for NanoProbe {
+    type Result = ();
+
+    fn handle(&mut self, Note(name): Note<u64>, _: &mut Self::Context) {
+        self.log.push(name, u64::try_from(self.clock.hands.now().as_nanos()).unwrap());
+    }
+}
+
+/// Messages of several types for one recipient keep their order among each other.
+#[test]
+fn messages_of_different_types_keep_their_order() {
+    struct Mixed(Log<u32>);
+    impl Actor for Mixed {
+        type Context = Context<Self>;
+    }
+    macro_rules! messages {
+        ($($name:ident)+) => {
+            $(
+                struct $name(u32);
+                impl Message for $name {
+                    type Result = ();
+                }
+                impl Handler<$name> for Mixed {
+                    type Result = ();
+
+                    fn handle(&mut self, message: $name, _: &mut Self::Context) {
+                        self.0.push(message.0, 0);
+                    }
+                }
+            )+
+        };
+    }
+    messages!(Red Green Blue);
+    struct Begin(Way, actix_timers::Timers);
+    impl Message for Begin {
+        type Result = ();
+    }
+    impl Handler<Begin> for Mixed {
+        type Result = ();
+
+        fn handle(&mut self, Begin(way, timers): Begin, ctx: &mut Self::Context) {
+            let addr = ctx.address();
+            for round in 0..50 {
+                let delay = ms(10 + u64::from(round % 5));
+                let number = round % 5 * 1000 + round;
+                match way {
+                    Way::Context => {
+                        ctx.schedule_after(delay, Red(number)).unwrap();
+                        ctx.schedule_after(delay, Green(number)).unwrap();
+                        ctx.schedule_after(delay, Blue(number)).unwrap();
+                    }
+                    _ => {
+                        timers.schedule_after(&addr, delay, Red(number)).unwrap();
+                        timers.schedule_after(&addr, delay, Green(number)).unwrap();
+                        timers.schedule_after(&addr, delay, Blue(number)).unwrap();
+                    }
+                }
+            }
+        }
+    }
+    for way in [Way::Direct, Way::Context] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let log = Log::default();
+            let addr = Mixed(log.clone()).start();
+            addr.send(Begin(way, world.timers.clone())).await.unwrap();
+            world.run_to(100).await;
+            let names = log.names();
+            assert_eq!(names.len(), 150);
+            assert!(names.is_sorted(), "{names:?}");
+            assert!(names.chunks(3).all(|three| three.iter().all(|name| *name == three[0])));
+        });
+    }
+}
+
+/// A timer that was moved counts as scheduled at that moment: behind those that were in its new tick already.
+#[test]
+fn a_moved_timer_goes_behind_those_of_its_new_tick() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe();
+            let mut ids = Vec::new();
+            for name in ["A", "B", "C"] {
+                ids.push(world.schedule(way, &addr, ms(100), name).await.unwrap());
+            }
+            for id in [ids[0], ids[1]] {
+                assert!(world.timers.reschedule_after(id, ms(100)).is_rescheduled());
+            }
+            assert!(world.timers.reschedule_after(ids[0], ms(50)).is_rescheduled());
+            assert!(world.timers.reschedule_after(ids[0], ms(100)).is_rescheduled());
+            world.run_to(100).await;
+            assert_eq!(log.take(), [("C", 100), ("B", 100), ("A", 100)]);
+            assert_eq!(world.timers.inspect().accounts.rescheduled, 4);
+        });
+    }
+}
+
+/// An actor whose messages are due but cannot be handled yet, since it waits; with a way to let it go on.
+async fn blocked(world: &World, names: &'static [&'static str]) -> Blocked {
+    let (addr, log) = world.probe();
+    let (go, wait) = tokio::sync::oneshot::channel::<()>();
+    let ids = run(&addr, move |_, ctx| {
+        ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }));
+        names.iter().map(|name| ctx.schedule_after(ms(10), Note(*name)).unwrap()).collect::<Vec<TimerId>>()
+    })
+    .await;
+    world.run_to(20).await;
+    assert_eq!(log.len(), 0);
+    Blocked { addr, log, ids, go }
+}
+
+struct Blocked {
+    addr: Addr<Probe<&'static str>>,
+    log: Log<&'static str>,
+    ids: Vec<TimerId>,
+    go: tokio::sync::oneshot::Sender<()>,
+}
+
+/// A timer of the actor's own that is due, but whose handler has not run, is cancelled by anybody, exactly.
+#[test]
+fn an_actors_own_due_message_is_cancelled_exactly() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let it = blocked(&world, &["A", "thread", "B", "arbiter", "message", "other handler", "C"]).await;
+        for id in &it.ids {
+            let info = world.timers.get(*id).unwrap();
+            assert_eq!((info.state, info.overdue, info.level), (TimerState::Due, ms(10), None));
+        }
+        let id = it.ids[1];
+        let from_a_thread = std::thread::spawn(move || actix_timers::cancel(id)).join().unwrap();
+
+        let (id, arbiter) = (it.ids[3], Arbiter::new());
+        let (answer, question) = std::sync::mpsc::channel();
+        arbiter.spawn_fn(move || answer.send(actix_timers::cancel(id)).unwrap());
+        let from_an_arbiter = question.recv().unwrap();
+        arbiter.stop();
+        arbiter.join().unwrap();
+
+        let by_message = world.cancel(Way::Message, &it.addr, it.ids[4]).await;
+        let (other, _log) = world.probe::<u8>();
+        let by_another_handler = world.cancel(Way::Context, &other, it.ids[5]).await;
+        assert_eq!([from_a_thread, from_an_arbiter, by_message, by_another_handler], [CancelOutcome::Cancelled; 4]);
+        for id in [1, 3, 4, 5] {
+            assert_eq!(world.timers.cancel(it.ids[id]), CancelOutcome::NotFound);
+            assert_eq!(world.timers.get(it.ids[id]), None);
+        }
+        it.go.send(()).unwrap();
+        world.run_to(1000).await;
+        assert_eq!(it.log.take(), [("A", 20), ("B", 20), ("C", 20)]);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.cancelled), (3, 4));
+    });
+}
+
+/// The memory of a message is freed at the cancel, also when it was due.
+#[test]
+fn the_memory_of_a_due_message_is_freed_at_the_cancel() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let counted = census.clone();
+        let (addr, _log) = world.probe::<u8>();
+        let ids = run(&addr, move |_, ctx| {
+            ctx.wait(actix::fut::wrap_future(std::future::pending()));
+            [10, 3_600_000].map(|delay| ctx.schedule_after(ms(delay), counted.payload()).unwrap())
+        })
+        .await;
+        world.run_to(20).await;
+        for (id, live) in ids.into_iter().zip([1, 0]) {
+            assert!(world.timers.cancel(id).is_cancelled());
+            assert_eq!(census.live(), live);
+        }
+    });
+}
+
+/// A timer of the actor's own that is due is moved: it waits again, and comes once, at its new deadline.
+#[test]
+fn an_actors_own_due_message_can_be_moved() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let it = blocked(&world, &["A", "B", "C", "D"]).await;
+        assert_eq!(world.timers.reschedule_after(it.ids[1], ms(30)), RescheduleOutcome::Rescheduled);
+        let by_message = world.timers.addr().send(Reschedule::after(it.ids[2], Duration::ZERO)).await;
+        assert_eq!(by_message, Ok(RescheduleOutcome::Rescheduled));
+        world.settle().await;
+        let info = world.timers.get(it.ids[1]).unwrap();
+        assert_eq!((info.state, info.remaining), (TimerState::Waiting, ms(30)));
+        it.go.send(()).unwrap();
+        world.run_to(49).await;
+        assert_eq!(it.log.take(), [("A", 20), ("D", 20), ("C", 20)]);
+        world.run_to(1000).await;
+        assert_eq!(it.log.take(), [("B", 50)]);
+        assert_eq!(world.timers.cancel(it.ids[1]), CancelOutcome::AlreadyDelivered);
+        assert_eq!(world.timers.inspect().accounts.delivered, 4);
+    });
+}
+
+/// A message that is in a recipient's mailbox has been delivered, and says so; it arrives.
+#[test]
+fn a_message_in_a_recipients_mailbox_is_delivered() {
+    for way in [Way::Direct, Way::Message] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe();
+            let (go, wait) = tokio::sync::oneshot::channel::<()>();
+            let id = world.schedule(way, &addr, ms(10), "A").await.unwrap();
+            run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }))).await;
+            world.run_to(20).await;
+            assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
+            assert_eq!(world.timers.reschedule_after(id, ms(10)), RescheduleOutcome::AlreadyDelivered);
+            assert_eq!((log.len(), world.pending()), (0, 0));
+            go.send(()).unwrap();
+            world.run_to(30).await;
+            assert_eq!(log.take(), [("A", 20)]);
+        });
+    }
+}
+
+/// The books are closed on a dead letter before it is dropped: when it looks for itself from its own `Drop`, it is gone.
+#[test]
+fn a_dead_letter_that_cancels_itself_is_not_found() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u8>();
+        let seen = Arc::new(Mutex::new(None));
+        let own_id = Arc::new(Mutex::new(None));
+        let (outcomes, own) = (Arc::clone(&seen), Arc::clone(&own_id));
+        let message = OnDrop::new(move || {
+            let id = own.lock().unwrap().unwrap();
+            let state = actix_timers::get(id).map(|info| info.state);
+            *outcomes.lock().unwrap() = Some((actix_timers::cancel(id), state));
+        });
+        let id = world.timers.schedule_after(&addr, ms(10), message).unwrap();
+        *own_id.lock().unwrap() = Some(id);
+        drop(addr);
+        world.run_to(10).await;
+        assert_eq!(*seen.lock().unwrap(), Some((CancelOutcome::NotFound, None)));
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 1);
+        assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+/// Handlers cancel each other in the same turn: whoever runs first wins, and the other never runs.
+#[test]
+fn a_handler_cancels_the_due_message_of_another_actor() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
+        let outcomes: Arc<Mutex<Vec<CancelOutcome>>> = Arc::default();
+        let mut probes = Vec::new();
+        for number in 0..2 {
+            let (all, answers) = (Arc::clone(&ids), Arc::clone(&outcomes));
+            let (addr, log) = world.probe_with(|probe: &mut Probe<u8>| {
+                probe.hook = Box::new(move |_, ctx| {
+                    let rival = all.lock().unwrap()[1 - number];
+                    answers.lock().unwrap().push(ctx.cancel_timer(rival));
+                });
+            });
+            let id = world.schedule(Way::Context, &addr, ms(10), 0).await.unwrap();
+            ids.lock().unwrap().push(id);
+            probes.push((addr, log));
+        }
+        world.run_to(100).await;
+        assert_eq!(probes.iter().map(|(_, log)| log.len()).sum::<usize>(), 1);
+        assert_eq!(*outcomes.lock().unwrap(), [CancelOutcome::Cancelled]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+/// While its handler runs, and afterwards, a message has been delivered; for a while an id is remembered.
+#[test]
+fn a_message_whose_handler_runs_is_delivered() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let id = Arc::new(Mutex::new(None));
+            let outcomes: Arc<Mutex<Vec<CancelOutcome>>> = Arc::default();
+            let (own, answers) = (Arc::clone(&id), Arc::clone(&outcomes));
+            let (addr, log) = world.probe_with(|probe| {
+                probe.hook = Box::new(move |_, ctx: &mut Context<Probe<&str>>| {
+                    answers.lock().unwrap().push(ctx.cancel_timer(own.lock().unwrap().unwrap()));
+                });
+            });
+            *id.lock().unwrap() = Some(world.schedule(way, &addr, ms(10), "A").await.unwrap());
+            world.run_to(20).await;
+            let id = id.lock().unwrap().unwrap();
+            outcomes.lock().unwrap().push(world.timers.cancel(id));
+            assert_eq!(*outcomes.lock().unwrap(), [CancelOutcome::AlreadyDelivered; 2]);
+            assert_eq!(log.take(), [("A", 10)]);
+        });
+    }
+}
+
+/// Of several timer actors, any asks the one that an id belongs to, whatever kind of id it is.
+#[test]
+fn a_cancel_finds_the_owner_among_several_timer_actors() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let services: Vec<_> = (0..5).map(|_| TimerActor::builder().start().unwrap()).collect();
+        let mut ids = Vec::new();
+        for service in &services {
+            for direct in [true, false] {
+                ids.push(match direct {
+                    true => service.schedule_after(&addr, ms(HOUR), Note("N")).unwrap(),
+                    false => {
+                        let request = actix_timers::ScheduleAfter::new(&addr, ms(HOUR), Note("N"));
+                        service.addr().send(request).await.unwrap().unwrap()
+                    }
+                });
+            }
+        }
+        ids.push(world.schedule(Way::Context, &addr, ms(HOUR), "N").await.unwrap());
+        // What matters here is which timer is found. Virtual time may pass meanwhile, and deadlines round up to a tick.
+        let remaining = |service: &Timers, id: TimerId| service.get(id).expect("any service finds it").remaining;
+        let nearly = |hours: u64| ms(hours * HOUR) - ms(10_000)..=ms(hours * HOUR + 1);
+        for (number, id) in ids.iter().enumerate() {
+            let found = remaining(&services[number % 5], *id);
+            assert!(nearly(1).contains(&found), "{number}: {found:?}");
+            assert!(services[(number + 1) % 5].reschedule_after(*id, ms(2 * HOUR)).is_rescheduled());
+            let found = remaining(&services[(number + 3) % 5], *id);
+            assert!(nearly(2).contains(&found), "{number}: {found:?}");
+            let foreign = &services[(number + 2) % 5];
+            let outcome = match number % 3 {
+                0 => foreign.cancel(*id),
+                1 => foreign.addr().send(actix_timers::Cancel(*id)).await.unwrap(),
+                _ => {
+                    let id = *id;
+                    std::thread::spawn(move || actix_timers::cancel(id)).join().unwrap()
+                }
+            };
+            assert_eq!(outcome, CancelOutcome::Cancelled, "{number}");
+        }
+        assert_eq!(log.take(), []);
+        assert!(services.iter().all(|service| service.inspect().pending() == 0));
+    });
+}
+
+/// Random schedules, cancels and moves by any way at any time, compared with a list: each timer is either cancelled or
+/// delivered once, at the tick of its last deadline.
+#[test]
+fn random_cancels_and_moves_leave_exactly_the_others() {
+    for seed in 0..6 {
+        for way in [Way::Direct, Way::Context] {
+            in_virtual_time(
+                || TimerActor::builder().wheel_size(4).expiry_budget(2),
+                |world| async move {
+                    let mut random = Random::new(seed);
+                    let (addr, log) = world.probe();
+                    let mut timers: Vec<(TimerId, Option<u64>)> = Vec::new();
+                    for _ in 0..400 {
+                        let now = world.now();
+                        match random.below(5) {
+                            0 | 1 => {
+                                let (name, delay) = (timers.len(), random.below(200));
+                                let id = world.schedule(way, &addr, ms(delay), name).await.unwrap();
+                                timers.push((id, Some(now + delay)));
+                            }
+                            2 if !timers.is_empty() => {
+                                let chosen = random.index_of(&timers);
+                                let (id, due) = &mut timers[chosen];
+                                let outcome = world.timers.cancel(*id);
+                                match outcome {
+                                    CancelOutcome::Cancelled => assert!(due.take().is_some_and(|due| due >= now)),
+                                    CancelOutcome::AlreadyDelivered => assert!(due.is_some_and(|due| due <= now)),
+                                    CancelOutcome::NotFound => assert!(due.is_none_or(|due| due <= now)),
+                                    CancelOutcome::InProgress => unreachable!("nothing is being handed over"),
+                                }
+                            }
+                            3 if !timers.is_empty() => {
+                                let chosen = random.index_of(&timers);
+                                let (id, due) = &mut timers[chosen];
+                                let delay = random.below(200);
+                                if world.timers.reschedule_after(*id, ms(delay)).is_rescheduled() {
+                                    assert!(due.is_some_and(|due| due >= now));
+                                    *due = Some(now + delay);
+                                } else {
+                                    assert!(due.is_none_or(|due| due <= now));
+                                }
+                            }
+                            _ => world.run_to(now + random.below(20)).await,
+                        }
+                    }
+                    world.run_to(world.now() + 300).await;
+                    let mut arrived = log.take();
+                    arrived.sort_unstable();
+                    let expected: Vec<(usize, u64)> =
+                        timers.iter().enumerate().filter_map(|(name, (_, due))| due.map(|due| (name, due))).collect();
+                    assert_eq!(arrived, expected);
+                    assert_eq!(world.pending(), 0);
+                },
+            );
+        }
+    }
+}
+
+/// Two threads that take turns share one order. (On a manual clock: tokio's is paused for one thread only.)
+#[test]
+fn two_schedulers_of_one_recipient_share_one_order() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        for name in 0..100 {
+            if name % 2 == 0 {
+                world.after(&addr, 64, name);
+            } else {
+                let timers = world.timers.clone();
+                let target = addr.clone();
+                std::thread::spawn(move || timers.schedule_after(&target, ms(64), Note(name)).unwrap()).join().unwrap();
+            }
+        }
+        world.run_to(64).await;
+        assert_eq!(log.names(), (0..100).collect::<Vec<_>>());
+        addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
+    });
+}

@@ -1,0 +1,418 @@
+//! Timers that repeat, in virtual time: the scenarios of periodic timers (O-51 to O-54, O-57 b to e), what a cancel, a
+//! reschedule and an end mean for them, and what they cost in the books.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix_timers::{
+    CancelOutcome, Every, MissedTickBehavior, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerActor,
+    TimerContext, TimerOptions, TimerState,
+};
+use support::repeat::{Kind, times};
+use support::{Note, Way, in_virtual_time, ms, run};
+
+#[test]
+fn o_51_what_is_missed_is_skipped_made_up_for_or_delays_the_rest() {
+    let builder = || TimerActor::builder().wheel_size(20);
+    in_virtual_time(builder, async |world| {
+        for way in Way::ALL {
+            let start = world.now();
+            let behaviors = [
+                (MissedTickBehavior::Skip, vec![950, 1200, 1500, 1800]),
+                (MissedTickBehavior::Burst, vec![950, 950, 1200, 1500, 1800]),
+                (MissedTickBehavior::Delay, vec![950, 1250, 1550, 1850]),
+            ];
+            let mut probes = Vec::new();
+            for (behavior, _) in &behaviors {
+                let (addr, log) = world.probe();
+                let every = Every::new(ms(300)).missed_ticks(*behavior);
+                let id = world.repeat(way, Kind::Rate, &addr, every, Note(())).await.unwrap();
+                probes.push((addr, log, id));
+            }
+            world.run_to(start + 300).await;
+            for (_, log, _) in &probes {
+                assert_eq!(times(log), [start + 300]);
+            }
+            world.jump_to(start + 950).await;
+            world.run_to(start + 2000).await;
+            for ((_, log, id), (behavior, expected)) in probes.iter().zip(&behaviors) {
+                let since_start: Vec<u64> = times(log).into_iter().map(|at| at - start).collect();
+                assert_eq!(since_start, *expected, "{behavior:?} by {way:?}");
+                assert_eq!(world.timers.cancel(*id), CancelOutcome::Cancelled);
+            }
+            assert_eq!(world.pending(), 0);
+        }
+    });
+}
+
+#[test]
+fn skip_is_the_default() {
+    assert_eq!(MissedTickBehavior::default(), MissedTickBehavior::Skip);
+    assert_eq!(Every::from(ms(1)), Every::new(ms(1)).missed_ticks(MissedTickBehavior::Skip));
+}
+
+#[test]
+fn o_52_a_fixed_rate_stays_on_its_grid_with_a_coarse_tick() {
+    in_virtual_time(
+        || TimerActor::builder().tick(ms(10)).wheel_size(8),
+        async |world| {
+            for way in Way::ALL {
+                let start = world.now();
+                let (addr, log) = world.probe();
+                let id = world.repeat(way, Kind::Rate, &addr, ms(25), Note(())).await.unwrap();
+                world.run_to(start + 5000).await;
+                let expected: Vec<u64> = (1..=200).map(|k| start + (25 * k as u64).div_ceil(10) * 10).collect();
+                assert_eq!(times(&log), expected, "{way:?}");
+                assert!(world.timers.cancel(id).is_cancelled());
+            }
+        },
+    );
+}
+
+#[test]
+fn o_53_a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
+    let primes = vec![2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97];
+    let families = [
+        (50, 5322, primes, 9495),
+        (50, 50_000, vec![1, 7, 191, 1337], 57_383),
+        (49, 5333, (1..=10).map(|k| 5 * k).collect(), 3091),
+    ];
+    for (from, to, periods, sum) in families {
+        in_virtual_time(
+            || TimerActor::builder().wheel_size(8),
+            async |world| {
+                world.run_to(from).await;
+                let (addr, log) = world.probe::<u64>();
+                for period in &periods {
+                    world.repeat(Way::Direct, Kind::Rate, &addr, ms(*period), Note(*period)).await.unwrap();
+                }
+                world.run_to(to).await;
+                let names = log.names();
+                for period in &periods {
+                    let count = names.iter().filter(|name| *name == period).count() as u64;
+                    assert_eq!(count, (to - from) / period, "{period}");
+                }
+                assert_eq!((names.len(), world.pending()), (sum, periods.len() as u64));
+            },
+        );
+    }
+}
+
+#[test]
+fn o_54_a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for (way, kind) in [(Way::Direct, Kind::Rate), (Way::Message, Kind::Delay), (Way::Context, Kind::Rate)] {
+            let (addr, log) = world.probe();
+            let start = world.now();
+            let every = Every::new(ms(10)).first_after(ms(200));
+            let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+            world.run_to(start + 10).await;
+            assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+            world.run_to(start + 300).await;
+            assert_eq!(log.len(), 0);
+
+            let every = Every::new(ms(500)).first_after(ms(90));
+            let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+            world.run_to(start + 590).await;
+            assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+            assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::NotFound);
+            world.run_to(start + 1300).await;
+            assert_eq!(times(&log), [start + 390]);
+
+            let every = Every::new(ms(300)).first_after(ms(1000));
+            let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+            world.run_to(start + 1300 + 1600).await;
+            assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+            world.run_to(start + 5000).await;
+            assert_eq!(times(&log), [1000, 1300, 1600].map(|at| start + 1300 + at));
+            assert_eq!(world.pending(), 0);
+        }
+    });
+}
+
+#[test]
+fn o_54_a_period_of_zero_is_refused_and_its_message_handed_back() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            for kind in [Kind::Rate, Kind::Delay] {
+                let (addr, log) = world.probe();
+                let every = Every::new(Duration::ZERO).first_after(ms(100));
+                let refused = world.repeat(way, kind, &addr, every, Note(7)).await.unwrap_err();
+                assert!(matches!(refused, ScheduleError::ZeroPeriod { .. }), "{refused:?}");
+                assert_eq!(refused.into_message().next_message(), Note(7));
+                assert_eq!(world.pending(), 0);
+                world.run_to(world.now() + 200).await;
+                assert_eq!(log.len(), 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn what_would_never_be_due_is_refused() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        world.run_to(1000).await;
+        let (addr, _) = world.probe();
+        for way in Way::ALL {
+            for every in [
+                Every::new(ms(10)).times(0),
+                Every::new(ms(10)).until(world.wall(world.now() + 9)),
+                Every::new(ms(10)).until(world.wall(500)),
+                Every::new(ms(10)).until(std::time::SystemTime::UNIX_EPOCH - ms(5)),
+            ] {
+                let refused = world.repeat(way, Kind::Rate, &addr, every, Note(7)).await.unwrap_err();
+                assert!(matches!(refused, ScheduleError::NeverDue { .. }), "{refused:?}");
+                assert_eq!(refused.into_message().next_message(), Note(7));
+            }
+        }
+        assert_eq!(world.timers.inspect().accounts.accepted, 0);
+    });
+}
+
+#[test]
+fn o_54_the_longest_period_delivers_once_and_then_waits_for_ever() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            for kind in [Kind::Rate, Kind::Delay] {
+                let (addr, log) = world.probe();
+                let start = world.now();
+                let every = Every::new(Duration::MAX).first_after(Duration::ZERO);
+                let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+                world.run_to(start + 1).await;
+                assert_eq!(times(&log), [start]);
+                world.run_to(start + 1_000_000).await;
+                assert_eq!((log.len(), world.pending()), (0, 1));
+                assert!(world.timers.get(id).unwrap().remaining > Duration::from_secs(1 << 40));
+                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+                let never =
+                    Every::new(Duration::MAX).first_after(Duration::MAX).missed_ticks(MissedTickBehavior::Burst);
+                let id = world.repeat(way, kind, &addr, never, Note(())).await.unwrap();
+                world.run_to(start + 1_000_010).await;
+                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+            }
+        }
+    });
+}
+
+#[test]
+fn o_57_the_clock_passes_exactly_and_repetitions_come_exactly() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            // b
+            let (addr, log) = world.probe();
+            let start = world.now();
+            let id = world.repeat(way, Kind::Rate, &addr, ms(10), Note(())).await.unwrap();
+            for round in 0..5 {
+                world.run_to(start + 10 * round + 9).await;
+                assert_eq!(log.len(), 0);
+                world.run_to(start + 10 * round + 10).await;
+                assert_eq!(times(&log), [start + 10 * round + 10]);
+            }
+            assert!(world.cancel(way, &addr, id).await.is_cancelled());
+            // c
+            for (first, deliveries) in [(0, 3), (5000, 2)] {
+                let start = world.now();
+                let every = Every::new(ms(5000)).first_after(ms(first));
+                let id = world.repeat(way, Kind::Rate, &addr, every, Note(())).await.unwrap();
+                world.run_to(start + 12_000).await;
+                assert_eq!(times(&log).len(), deliveries);
+                assert!(world.cancel(way, &addr, id).await.is_cancelled());
+            }
+            // d
+            let start = world.now();
+            let id = world.repeat(way, Kind::Rate, &addr, ms(5000), Note(())).await.unwrap();
+            for (passed, deliveries) in [(7000, 1), (8000, 1), (18_000, 3)] {
+                world.run_to(start + passed).await;
+                assert_eq!(log.len(), deliveries);
+            }
+            assert!(world.cancel(way, &addr, id).await.is_cancelled());
+            log.take();
+            // e
+            let start = world.now();
+            let mut ids = Vec::new();
+            for _ in 0..3 {
+                ids.push(world.repeat(way, Kind::Rate, &addr, ms(5000), Note(())).await.unwrap());
+            }
+            world.run_to(start + 7000).await;
+            assert_eq!(log.len(), 3);
+            assert_eq!(world.cancel(way, &addr, ids[1]).await, CancelOutcome::Cancelled);
+            world.run_to(start + 11_000).await;
+            assert_eq!(log.len(), 5);
+            for id in [ids[0], ids[2]] {
+                assert!(world.cancel(way, &addr, id).await.is_cancelled());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_timer_ends_with_its_last_repetition() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            for kind in [Kind::Rate, Kind::Delay] {
+                let before = world.timers.inspect().accounts;
+                let start = world.now();
+                let (addr, log) = world.probe();
+                let so_often = world.repeat(way, kind, &addr, Every::new(ms(10)).times(3), Note('n')).await.unwrap();
+                let until = Every::new(ms(10)).until(world.wall(start + 50));
+                let so_long = world.repeat(way, kind, &addr, until, Note('u')).await.unwrap();
+                world.run_to(start + 1000).await;
+                let (counted, dated): (Vec<_>, Vec<_>) = log.take().into_iter().partition(|(name, _)| *name == 'n');
+                let at = |notes: Vec<(char, u64)>| notes.into_iter().map(|(_, at)| at - start).collect::<Vec<_>>();
+                assert_eq!(at(counted), [10, 20, 30]);
+                assert_eq!(at(dated), [10, 20, 30, 40, 50], "what is due at the end is delivered");
+                for id in [so_often, so_long] {
+                    assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::AlreadyDelivered);
+                    assert_eq!(world.timers.get(id), None);
+                }
+                let after = world.timers.inspect().accounts;
+                assert_eq!((after.accepted - before.accepted, after.delivered - before.delivered), (8, 8));
+                assert_eq!((after.cancelled - before.cancelled, after.pending), (0, 0));
+            }
+        }
+    });
+}
+
+#[test]
+fn each_repetition_is_accepted_when_the_one_before_is_delivered() {
+    in_virtual_time(
+        || TimerActor::builder().capacity(1),
+        async |world| {
+            for way in Way::ALL {
+                let before = world.timers.inspect().accounts;
+                let start = world.now();
+                let (addr, log) = world.probe();
+                let timers = world.timers.clone();
+                let seen = Arc::new(Mutex::new(Vec::new()));
+                let noted = Arc::clone(&seen);
+                run(&addr, move |probe, _| {
+                    probe.hook = Box::new(move |_, _| noted.lock().unwrap().push(timers.inspect().accounts));
+                })
+                .await;
+                let id = world.repeat(way, Kind::Rate, &addr, ms(10), Note(())).await.unwrap();
+                world.run_to(start + 30).await;
+                assert_eq!(times(&log), [10, 20, 30].map(|at| start + at));
+                for (number, accounts) in (1..).zip(seen.lock().unwrap().iter()) {
+                    assert!(accounts.balance());
+                    assert_eq!(accounts.delivered - before.delivered, number);
+                    assert_eq!((accounts.accepted - before.accepted, accounts.pending), (number + 1, 1));
+                }
+                let refused = world.timers.schedule_after(&addr, ms(1), Note(())).unwrap_err();
+                assert!(matches!(refused, ScheduleError::CapacityReached { .. }), "the room is held all the while");
+                let info = world.timers.get(id).unwrap();
+                assert_eq!((info.state, info.remaining, info.period), (TimerState::Waiting, ms(10), Some(ms(10))));
+                assert!(world.timers.cancel(id).is_cancelled());
+                world.timers.schedule_after(&addr, ms(1), Note(())).unwrap();
+                world.run_to(start + 100).await;
+                assert_eq!(times(&log), [start + 31]);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_fixed_delay_counts_from_the_end_of_the_handler_and_for_others_from_the_delivery() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, async |world| {
+            if !world.is_manual() {
+                // Only a manual clock can be moved within a handler.
+                return;
+            }
+            let (addr, log) = world.probe();
+            let clock = world.clock().hands.clone();
+            let hands = clock.clone();
+            run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| hands.jump(ms(6)))).await;
+            world.repeat(way, Kind::Delay, &addr, ms(10), Note(())).await.unwrap();
+            world.settle().await;
+            let after_handler = if way == Way::Context { 6 } else { 0 };
+            let mut next = 10;
+            for _ in 0..3 {
+                clock.jump(ms(next - 1 - world.now()));
+                world.settle().await;
+                assert_eq!(log.len(), 0);
+                clock.jump(ms(1));
+                world.settle().await;
+                assert_eq!(times(&log), [next], "{way:?}");
+                next += after_handler + 10;
+            }
+        });
+    }
+}
+
+#[test]
+fn jitter_moves_the_whole_grid_by_one_time_and_slack_is_for_each_repetition() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let mut starts = Vec::new();
+        for own in [false, true] {
+            for _ in 0..10 {
+                let spread = TimerOptions::new().jitter(ms(500));
+                let start = world.now();
+                let id = if own {
+                    run(&addr, move |_, ctx| ctx.timer(spread).at_fixed_rate(ms(100), Note(())).unwrap()).await
+                } else {
+                    world.timers.timer(&addr, spread).at_fixed_rate(ms(100), Note(())).unwrap()
+                };
+                world.run_to(start + 2000).await;
+                let at = times(&log);
+                assert!((start + 100..=start + 600).contains(&at[0]), "{at:?}");
+                assert!(at.windows(2).all(|pair| pair[1] == pair[0] + 100), "{at:?}");
+                starts.push(at[0] - start);
+                assert!(world.timers.cancel(id).is_cancelled());
+            }
+        }
+        starts.dedup();
+        assert!(starts.len() > 2, "each gets another time: {starts:?}");
+
+        let start = world.now();
+        let patient = TimerOptions::new().slack(ms(64));
+        let request = ScheduleAtFixedRate::new(&addr, ms(100), Note(())).options(patient);
+        let id = world.timers.addr().send(request).await.unwrap().unwrap();
+        world.run_to(start + 1100).await;
+        let at = times(&log);
+        assert_eq!(at.len(), 10);
+        for (due, at) in (1..).map(|k| start + 100 * k).zip(at) {
+            assert!((due..=due + 64).contains(&at) && at.is_multiple_of(32), "{due} {at}");
+        }
+        assert!(world.timers.cancel(id).is_cancelled());
+    });
+}
+
+#[test]
+fn requests_tell_their_ids_before_they_are_sent() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let rate = ScheduleAtFixedRate::new(&addr, ms(10), Note('r'));
+        let delay = ScheduleWithFixedDelay::new(&addr, ms(10), Note('d'));
+        let ids = [rate.id(), delay.id()];
+        assert_eq!((rate.id(), delay.id()), (ids[0], ids[1]));
+        let timers = world.timers.addr();
+        assert_eq!(timers.send(rate).await.unwrap().unwrap(), ids[0]);
+        assert_eq!(timers.send(delay).await.unwrap().unwrap(), ids[1]);
+        world.run_to(30).await;
+        assert_eq!(log.names().len(), 6);
+        for id in ids {
+            assert_eq!(world.timers.get(id).map(|info| info.id), Some(id), "the same one after some repetitions");
+            assert!(world.timers.cancel(id).is_cancelled());
+        }
+        world.run_to(100).await;
+        assert_eq!(log.len(), 0);
+    });
+}
+
+#[test]
+fn a_request_counts_from_when_it_was_made() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        if world.is_manual() {
+            // Between two calls of `advance` no time passes on a manual clock.
+            return;
+        }
+        let (addr, log) = world.probe();
+        let request = ScheduleAtFixedRate::new(&addr, ms(10), Note(()));
+        let start = world.now();
+        world.slip_to(start + 25).await;
+        world.timers.addr().send(request).await.unwrap().unwrap();
+        world.run_to(start + 45).await;
+        assert_eq!(times(&log), [start + 25, start + 30, start + 40], "one for those that were missed");
+    });
+}

@@ -1,0 +1,712 @@
+//! How timers that repeat end, and what happens to them between two repetitions: cancels and moves from everywhere, targets
+//! and actors that stop (O-39, O-40, O-56), messages whose making goes wrong, and drains.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, DeadLetter, DeadLetterReason, Every, MessageSource, RescheduleOutcome, Target, TimerActor,
+    TimerContext, TimerId, TimerOptions, TimerState,
+};
+use support::repeat::{Kind, times};
+use support::{
+    Census, Counted, Log, Note, Probe, Recluse, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, run,
+};
+
+/// An id that is known only after what needs it was made.
+type Later = Arc<Mutex<Option<TimerId>>>;
+
+fn set(later: &Later, id: TimerId) {
+    *later.lock().unwrap() = Some(id);
+}
+
+fn get(later: &Later) -> TimerId {
+    later.lock().unwrap().unwrap()
+}
+
+/// Notes with numbers from one on.
+fn numbered() -> MessageSource<Note<u64>> {
+    let mut number = 0;
+    MessageSource::from_fn(move || {
+        number += 1;
+        Note(number)
+    })
+}
+
+#[test]
+fn a_handler_can_cancel_its_own_timer() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            for kind in Kind::ALL {
+                let (addr, log) = world.probe();
+                let (id, answers) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
+                let (own, noted) = (Arc::clone(&id), Arc::clone(&answers));
+                run(&addr, move |probe, _| {
+                    probe.hook = Box::new(move |number, ctx| {
+                        if *number == 3 {
+                            noted.lock().unwrap().push(ctx.cancel_timer(get(&own)));
+                        }
+                    });
+                })
+                .await;
+                let start = world.now();
+                set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
+                world.run_to(start + 100).await;
+                assert_eq!(log.names(), [1, 2, 3], "{way:?} {kind:?}");
+                assert_eq!(*answers.lock().unwrap(), [CancelOutcome::Cancelled]);
+                assert_eq!(world.pending(), 0);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_handler_can_move_its_own_timer_which_goes_on_from_there() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            for kind in Kind::ALL {
+                let (addr, log) = world.probe();
+                let id = Later::default();
+                let own = Arc::clone(&id);
+                run(&addr, move |probe, _| {
+                    probe.hook = Box::new(move |number, ctx| {
+                        if *number == 2 {
+                            assert!(ctx.reschedule_timer(get(&own), ms(33)).is_rescheduled());
+                        }
+                    });
+                })
+                .await;
+                let start = world.now();
+                set(&id, world.repeat(way, kind, &addr, ms(10), numbered()).await.unwrap());
+                world.run_to(start + 70).await;
+                assert_eq!(times(&log), [10, 20, 53, 63].map(|at| start + at), "{way:?} {kind:?}");
+                assert!(world.timers.cancel(get(&id)).is_cancelled());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_timer_moved_to_a_time_of_day_comes_then_and_goes_on_with_its_period() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let id = world.repeat(Way::Direct, Kind::Rate, &addr, ms(100), Note(())).await.unwrap();
+        world.run_to(150).await;
+        let to = world.wall(170);
+        assert_eq!(world.timers.reschedule_at(id, to), RescheduleOutcome::Rescheduled);
+        world.run_to(400).await;
+        assert_eq!(times(&log), [100, 170, 270, 370]);
+        if world.is_manual() {
+            // The time of day comes early, since the wall clock is stepped. The period counts from there.
+            world.timers.reschedule_at(id, world.wall(10_000)).is_rescheduled();
+            world.run_to(450).await;
+            world.clock().hands.set_wall(world.wall(10_000));
+            // The wall clock is looked at every ten seconds, or when something else happens.
+            world.timers.schedule_after(&addr, ms(0), Note(())).unwrap();
+            world.run_to(600).await;
+            assert_eq!(times(&log), [450, 450, 550]);
+        }
+    });
+}
+
+#[test]
+fn while_a_message_is_made_its_timer_is_pending_and_a_cancel_is_exact() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for way in Way::ALL {
+            for kind in Kind::ALL {
+                let (addr, log) = world.probe();
+                let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
+                let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
+                let census = Census::default();
+                let payload = census.payload();
+                let mut number = 0;
+                let source = MessageSource::from_fn(move || {
+                    let _lives_as_long_as_the_source = &payload;
+                    number += 1;
+                    if number == 2 {
+                        let id = get(&own);
+                        let state = timers.get(id).map(|info| info.state);
+                        let moved = timers.reschedule_after(id, ms(500));
+                        noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
+                        assert!(timers.inspect().accounts.balance());
+                    }
+                    Note(number)
+                });
+                let start = world.now();
+                set(&id, world.repeat(way, kind, &addr, ms(10), source).await.unwrap());
+                world.run_to(start + 1000).await;
+                assert_eq!(log.names(), [1], "{way:?} {kind:?}: what was cancelled while it was made is not delivered");
+                let expected = (
+                    Some(TimerState::Due),
+                    RescheduleOutcome::InProgress,
+                    CancelOutcome::Cancelled,
+                    CancelOutcome::NotFound,
+                );
+                assert_eq!(*seen.lock().unwrap(), [expected]);
+                assert_eq!((world.pending(), census.live()), (0, 0));
+            }
+        }
+    });
+}
+
+#[test]
+fn between_two_repetitions_a_timer_with_a_fixed_delay_is_pending() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let (id, seen) = (Later::default(), Arc::new(Mutex::new(Vec::new())));
+        let (own, noted, timers) = (Arc::clone(&id), Arc::clone(&seen), world.timers.clone());
+        run(&addr, move |probe, _| {
+            probe.hook = Box::new(move |_, _| {
+                let info = timers.get(get(&own)).unwrap();
+                noted.lock().unwrap().push((info.state, info.period, timers.inspect().pending()));
+            });
+        })
+        .await;
+        set(&id, world.repeat(Way::Context, Kind::Delay, &addr, Every::new(ms(10)).times(4), Note(())).await.unwrap());
+        let last = world.now() + 30;
+        world.run_to(last).await;
+        assert_eq!(*seen.lock().unwrap(), [(TimerState::Between, Some(ms(10)), 1); 3]);
+        assert_eq!(times(&log).len(), 3);
+        assert!(world.timers.cancel(get(&id)).is_cancelled());
+    });
+}
+
+#[test]
+fn a_source_that_panics_ends_its_own_timer_and_nothing_else() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        count_panics();
+        for way in Way::ALL {
+            for kind in Kind::ALL {
+                let before = (world.timers.inspect().accounts, count_panics());
+                let (addr, log) = world.probe();
+                let mut number = 0;
+                let source = MessageSource::from_fn(move || {
+                    number += 1;
+                    if number == 3 {
+                        panic_on_purpose();
+                    }
+                    Note(number)
+                });
+                let start = world.now();
+                let bad = world.repeat(way, kind, &addr, ms(10), source).await.unwrap();
+                let good = world.repeat(way, kind, &addr, ms(10), Note(100)).await.unwrap();
+                world.run_to(start + 55).await;
+                assert_eq!(log.names(), [1, 100, 2, 100, 100, 100, 100], "{way:?} {kind:?}");
+                assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
+                assert!(world.timers.cancel(good).is_cancelled());
+                assert_eq!(
+                    (world.timers.inspect().accounts.source_panicked, world.pending()),
+                    (before.0.source_panicked + 1, 0)
+                );
+                assert_eq!(count_panics(), before.1 + 1);
+            }
+        }
+    });
+}
+
+/// A message whose clone or destructor panics is no worse.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Brittle(u32);
+
+impl Clone for Brittle {
+    fn clone(&self) -> Self {
+        if self.0 == 0 {
+            panic_on_purpose();
+        }
+        Self(self.0)
+    }
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        if self.0 == 0 {
+            panic_on_purpose();
+        }
+    }
+}
+
+impl Handler<Brittle> for Probe<u64> {
+    type Result = ();
+
+    fn handle(&mut self, _: Brittle, _: &mut Self::Context) {
+        self.log.push(0, self.watch.now());
+    }
+}
+
+#[test]
+fn a_message_whose_clone_and_destructor_panic_ends_its_own_timer_and_nothing_else() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        count_panics();
+        let (addr, log) = world.probe();
+        world.timers.schedule_at_fixed_rate(&addr, ms(10), Brittle(0)).unwrap();
+        run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(ms(10), Brittle(0)).unwrap()).await;
+        world.timers.schedule_at_fixed_rate(&addr, Every::new(ms(10)).times(2), Brittle(1)).unwrap();
+        world.run_to(100).await;
+        assert_eq!(times(&log), [10, 20]);
+        assert_eq!((world.timers.inspect().accounts.source_panicked, world.pending()), (2, 0));
+    });
+}
+
+#[test]
+fn o_39_the_target_of_a_periodic_timer_dies() {
+    for keep_address in [true, false] {
+        in_virtual_time(TimerActor::builder, async |world| {
+            let (x, log_x) = world.probe::<u64>();
+            let (y, log_y) = world.probe::<u64>();
+            world.after(&x, 100, 1);
+            world.after(&x, 200, 2);
+            let periodic = world.repeat(Way::Direct, Kind::Rate, &x, ms(50), Note(3)).await.unwrap();
+            world.after(&y, 100, 4);
+            world.run_to(60).await;
+            run(&x, |_, ctx| ctx.stop()).await;
+            let weak = x.downgrade().recipient();
+            let x = keep_address.then_some(x);
+            world.run_to(1000).await;
+            assert_eq!((log_x.take(), log_y.take()), (vec![(3, 50)], vec![(4, 100)]));
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.recipient_stopped, accounts.pending), (3, 0), "one of them for the periodic");
+            assert_eq!(world.timers.cancel(periodic), CancelOutcome::NotFound);
+            let late = world.timers.schedule_at_fixed_rate(weak, ms(10), Note(5)).unwrap();
+            world.run_to(1100).await;
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.recipient_stopped, accounts.delivered, accounts.pending), (4, 2, 0));
+            assert_eq!(world.timers.cancel(late), CancelOutcome::NotFound);
+            assert_eq!(log_x.len(), 0);
+            drop(x);
+        });
+    }
+}
+
+#[test]
+fn o_39_an_actor_dies_before_its_own_periodic_timers_are_due() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (x, log) = world.probe::<u64>();
+        for kind in Kind::ALL {
+            world.repeat(Way::Context, kind, &x, ms(50), Note(1)).await.unwrap();
+        }
+        world.run_to(60).await;
+        run(&x, |_, ctx| ctx.stop()).await;
+        world.settle().await;
+        assert_eq!(world.pending(), 0, "at the stop, not at the deadline");
+        world.run_to(1000).await;
+        assert_eq!(times(&log), [50, 50]);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.dead_lettered()), (2, 0));
+    });
+}
+
+#[test]
+fn o_40_a_periodic_timer_does_not_keep_its_target_alive() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, async |world| {
+            let mut stopped = Arc::default();
+            let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
+            world.schedule(way, &addr, ms(3_600_000), 1).await.unwrap();
+            world.repeat(way, Kind::Rate, &addr, ms(3_600_000), Note(2)).await.unwrap();
+            drop(addr);
+            world.settle().await;
+            assert!(stopped.load(Ordering::SeqCst), "{way:?}");
+            world.run_to(3_600_000).await;
+            assert_eq!((world.pending(), log.len()), (0, 0));
+        });
+    }
+}
+
+#[test]
+fn a_strong_target_is_kept_alive_until_the_last_repetition() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let mut stopped = Arc::default();
+        let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
+        let every = Every::new(ms(10)).times(3);
+        world.timers.schedule_at_fixed_rate(Target::strong(addr), every, Note(1)).unwrap();
+        world.run_to(29).await;
+        assert!(!stopped.load(Ordering::SeqCst));
+        world.run_to(30).await;
+        assert!(stopped.load(Ordering::SeqCst));
+        assert_eq!(times(&log), [10, 20, 30]);
+    });
+}
+
+/// A supervised probe that lets its incarnation number be repeated every second.
+fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
+    let log = Log::default();
+    let (watch, noted) = (world.watch.clone(), log.clone());
+    let incarnation = Arc::new(AtomicU64::new(0));
+    let addr = Supervisor::start(move |_| {
+        let mut probe = Probe::new(watch);
+        probe.log = noted;
+        probe.on_start = Box::new(move |ctx| {
+            let name = incarnation.fetch_add(1, Ordering::SeqCst) + 1;
+            match kind {
+                Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(name)).unwrap(),
+                Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(name)).unwrap(),
+            };
+        });
+        probe
+    });
+    (addr, log)
+}
+
+#[test]
+fn o_56_a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_follow() {
+    for kind in Kind::ALL {
+        in_virtual_time(TimerActor::builder, async |world| {
+            let (addr, log) = supervised(&world, kind);
+            world.after(&addr, 4300, 99);
+            world.run_to(1000).await;
+            assert_eq!(log.take(), [(1, 1000)]);
+            let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+            addr.do_send(support::Run(Box::new(move |_, ctx| {
+                let restart = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
+                ctx.wait(restart.map(|(), _, ctx: &mut Context<Probe<u64>>| ctx.stop()));
+            })));
+            world.run_to(2100).await;
+            assert_eq!(log.len(), 0, "a second one waits");
+            unblock.send(()).unwrap();
+            for (to, expected) in [
+                (2600, vec![]),
+                (3099, vec![]),
+                (3100, vec![(2, 3100)]),
+                (4200, vec![(2, 4100)]),
+                (4300, vec![(99, 4300)]),
+            ] {
+                world.run_to(to).await;
+                assert_eq!(log.take(), expected, "{kind:?}");
+            }
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.pending, accounts.cancelled), (1, 1));
+        });
+    }
+}
+
+/// A repetition waits, due already, behind a handler that starts its key again.
+#[test]
+fn o_55_a_periodic_timer_is_replaced_while_its_message_waits() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe::<u64>();
+        let start = |ctx: &mut Context<Probe<u64>>, name| {
+            ctx.timer(TimerOptions::new().key("T")).at_fixed_rate(ms(10), Note(name)).unwrap()
+        };
+        run(&addr, move |_, ctx| start(ctx, 1)).await;
+        world.run_to(11).await;
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        addr.do_send(support::Run(Box::new(move |_, ctx| {
+            let slow = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
+            ctx.wait(slow.map(move |(), _, ctx: &mut Context<Probe<u64>>| _ = start(ctx, 2)));
+        })));
+        world.run_to(21).await;
+        assert_eq!(log.take(), [(1, 10)], "the second one waits");
+        assert_eq!(world.pending(), 1);
+        unblock.send(()).unwrap();
+        world.run_to(30).await;
+        assert_eq!((log.len(), world.pending()), (0, 1));
+        world.run_to(31).await;
+        assert_eq!(log.take(), [(2, 31)]);
+        assert_eq!(world.pending(), 1);
+    });
+}
+
+#[test]
+fn an_actor_without_addresses_gets_its_repetitions_through_the_mailbox() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for kind in Kind::ALL {
+            let start = world.now();
+            let (addr, log) = world.probe();
+            let id = world.repeat(Way::Context, kind, &addr, ms(10), numbered()).await.unwrap();
+            let counted =
+                world.repeat(Way::Context, kind, &addr, Every::new(ms(10)).times(3), Note(100)).await.unwrap();
+            let recluse = Recluse::make(addr).await;
+            world.run_to(start + 25).await;
+            assert_eq!(log.take(), [(1, 10), (100, 10), (2, 20), (100, 20)].map(|(name, at)| (name, start + at)));
+            world.run_to(start + 45).await;
+            assert_eq!(log.take(), [(3, 30), (100, 30), (4, 40)].map(|(name, at)| (name, start + at)));
+            assert_eq!(world.timers.cancel(counted), CancelOutcome::AlreadyDelivered);
+            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            world.run_to(start + 100).await;
+            assert_eq!((log.len(), world.pending()), (0, 0));
+            drop(recluse);
+        }
+    });
+}
+
+#[test]
+fn a_repetition_under_way_through_the_mailbox_is_the_last_after_a_cancel_and_moves_the_rest_after_a_move() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for kind in Kind::ALL {
+            for cancel in [true, false] {
+                let start = world.now();
+                let (addr, log) = world.probe();
+                let id = Later::default();
+                let own = Arc::clone(&id);
+                run(&addr, move |probe, _| {
+                    probe.hook = Box::new(move |number, ctx| match (number, cancel) {
+                        (2, true) => assert_eq!(ctx.cancel_timer(get(&own)), CancelOutcome::InProgress),
+                        (2, false) => {
+                            let moved = ctx.reschedule_timer(get(&own), ms(33));
+                            assert_eq!(moved, RescheduleOutcome::InProgress);
+                        }
+                        _ => {}
+                    });
+                })
+                .await;
+                set(&id, world.repeat(Way::Context, kind, &addr, ms(10), numbered()).await.unwrap());
+                let recluse = Recluse::make(addr).await;
+                world.run_to(start + 70).await;
+                let expected: &[u64] = if cancel { &[10, 20] } else { &[10, 20, 53, 63] };
+                let expected: Vec<u64> = expected.iter().map(|at| start + at).collect();
+                assert_eq!(times(&log), expected, "{kind:?}");
+                drop(recluse);
+                // It is looked after every five seconds.
+                world.run_to(start + 12_000).await;
+                assert_eq!(world.pending(), 0);
+            }
+        }
+    });
+}
+
+/// The message that is in the mailbox stands for all that are missed while it lies there.
+#[test]
+fn what_is_missed_while_a_message_waits_in_a_mailbox_is_skipped() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), numbered()).await.unwrap();
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        world.run_to(45).await;
+        assert_eq!(log.len(), 0);
+        unblock.send(()).unwrap();
+        world.run_to(65).await;
+        assert_eq!(log.take(), [(1, 45), (2, 50), (3, 60)]);
+        drop(recluse);
+    });
+}
+
+#[test]
+fn a_source_that_panics_for_an_actor_without_addresses_ends_its_own_timer_alone() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        count_panics();
+        let (addr, log) = world.probe::<u64>();
+        let source = MessageSource::from_fn(|| {
+            panic_on_purpose();
+            Note(0)
+        });
+        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), source).await.unwrap();
+        world.repeat(Way::Context, Kind::Rate, &addr, ms(10), Note(1)).await.unwrap();
+        let recluse = Recluse::make(addr).await;
+        world.run_to(25).await;
+        assert_eq!(times(&log), [10, 20]);
+        assert_eq!((world.timers.inspect().accounts.source_panicked, world.pending()), (1, 1));
+        drop(recluse);
+        // It is looked after every five seconds.
+        world.run_to(12_000).await;
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn a_drain_gives_the_next_message_of_each_series_back() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        count_panics();
+        let (addr, log) = world.probe();
+        for way in Way::ALL {
+            world.repeat(way, Kind::Rate, &addr, ms(10), numbered()).await.unwrap();
+        }
+        let mut made = 0;
+        let brittle = MessageSource::from_fn(move || {
+            made += 1;
+            if made == 2 {
+                panic_on_purpose();
+            }
+            Note(70)
+        });
+        world.repeat(Way::Direct, Kind::Rate, &addr, ms(20), brittle).await.unwrap();
+        world.run_to(25).await;
+        log.take();
+        let returned = world.timers.drain();
+        let next: Vec<u64> = returned.into_iter().map(|one| one.into_message::<Note<u64>>().unwrap().0).collect();
+        assert_eq!(next, [3, 3, 3]);
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.returned, accounts.source_panicked, world.pending()), (3, 1, 0));
+        world.run_to(100).await;
+        assert_eq!(log.len(), 0, "nothing is armed again");
+    });
+}
+
+#[test]
+fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        for kind in Kind::ALL {
+            for in_handler in [false, true] {
+                // A drain ends the timer actor, so each has one of its own.
+                let timers = TimerActor::builder().start().unwrap();
+                let (addr, log) = world.probe::<u64>();
+                let (closing, returned) = (timers.clone(), Arc::new(AtomicU64::new(0)));
+                let count = Arc::clone(&returned);
+                let drain = move || count.fetch_add(closing.drain().len() as u64, Ordering::SeqCst);
+                let every = Every::new(ms(10));
+                let source = if in_handler {
+                    run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| _ = drain())).await;
+                    MessageSource::from(Note(1))
+                } else {
+                    MessageSource::from_fn(move || {
+                        drain();
+                        Note(1)
+                    })
+                };
+                match kind {
+                    Kind::Rate => timers.schedule_at_fixed_rate(&addr, every, source).unwrap(),
+                    Kind::Delay => timers.schedule_with_fixed_delay(&addr, every, source).unwrap(),
+                };
+                // The clock of that timer actor is tokio's.
+                tokio::time::sleep(ms(100)).await;
+                assert_eq!(log.len(), 1, "{kind:?} {in_handler}");
+                let accounts = timers.inspect().accounts;
+                assert!(accounts.balance());
+                assert_eq!((accounts.delivered, accounts.pending), (1, 0));
+                assert_eq!(accounts.returned, u64::from(in_handler));
+                assert_eq!(returned.load(Ordering::SeqCst), accounts.returned);
+            }
+        }
+    });
+}
+
+#[test]
+fn an_actor_that_drains_in_the_handler_of_its_fixed_delay_gets_the_next_message_back() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe();
+        let (timers, returned) = (world.timers.clone(), Arc::new(Mutex::new(Vec::new())));
+        let noted = Arc::clone(&returned);
+        run(&addr, move |probe, _| {
+            probe.hook = Box::new(move |_, _| {
+                let drained = timers.drain().into_iter();
+                noted.lock().unwrap().extend(drained.map(|one| one.into_message::<Note<u64>>().unwrap().0));
+            });
+        })
+        .await;
+        world.repeat(Way::Context, Kind::Delay, &addr, ms(10), numbered()).await.unwrap();
+        world.run_to(100).await;
+        assert_eq!((log.names(), &*returned.lock().unwrap()), (vec![1], &vec![2]));
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn messages_and_sources_are_freed_with_their_timer() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let census = Census::default();
+        let (addr, _) = world.probe::<u64>();
+        let source = || {
+            let census = census.clone();
+            let held = census.payload();
+            MessageSource::<Counted>::from_fn(move || {
+                let _held = &held;
+                census.payload()
+            })
+        };
+        let twice = Every::new(ms(10)).times(2);
+        world.timers.schedule_at_fixed_rate(&addr, twice, source()).unwrap();
+        let own = source();
+        run(&addr, move |_, ctx| ctx.schedule_with_fixed_delay(twice, own).unwrap()).await;
+        let cancelled = world.timers.schedule_at_fixed_rate(&addr, ms(10), source()).unwrap();
+        let own = source();
+        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(ms(10), own).unwrap()).await;
+        world.run_to(15).await;
+        assert_eq!(census.live(), 4, "the sources alone");
+        assert!(world.timers.cancel(cancelled).is_cancelled());
+        assert_eq!(census.live(), 3);
+        world.run_to(25).await;
+        assert_eq!(census.live(), 1);
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.settle().await;
+        assert_eq!((census.live(), world.pending()), (0, 0));
+        // What is replaced under its key is freed at once.
+        let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
+        for _ in 0..3 {
+            world.timers.timer(&target, key.clone()).at_fixed_rate(ms(10), source()).unwrap();
+            assert_eq!((census.live(), world.pending()), (1, 1));
+        }
+        assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);
+        assert_eq!((census.live(), world.pending()), (0, 0));
+        // The slots are used again.
+        world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source()).unwrap();
+        assert_eq!(census.live(), 1);
+        assert_eq!(world.timers.drain().len(), 1);
+        assert_eq!(census.live(), 0);
+    });
+}
+
+#[test]
+fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        if !world.is_manual() {
+            // Only a manual clock's wall clock can be stepped.
+            return;
+        }
+        let (addr, log) = world.probe::<u64>();
+        let until = world.wall(1000);
+        world.timers.schedule_at_fixed_rate(&addr, Every::new(ms(100)).until(until), Note(1)).unwrap();
+        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(Every::new(ms(100)).until(until), Note(1)).unwrap()).await;
+        world.run_to(250).await;
+        world.clock().hands.set_wall(world.wall(5000));
+        world.run_to(600).await;
+        assert_eq!(times(&log), [100, 100, 200, 200], "the end has passed");
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.pending), (2, 0));
+    });
+}
+
+type Letter = (TimerId, DeadLetterReason, Option<Note<u64>>);
+
+/// Notes the letters it gets.
+struct Undertaker(Arc<Mutex<Vec<Letter>>>);
+
+impl Actor for Undertaker {
+    type Context = Context<Self>;
+}
+
+impl Handler<DeadLetter> for Undertaker {
+    type Result = ();
+
+    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
+        self.0.lock().unwrap().push((letter.id, letter.reason, letter.take()));
+    }
+}
+
+#[test]
+fn subscribers_hear_of_a_series_that_ended_without_its_message() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        count_panics();
+        let letters = Arc::new(Mutex::new(Vec::new()));
+        let undertaker = Undertaker(Arc::clone(&letters)).start();
+        world.timers.subscribe_dead_letters(undertaker.clone());
+        let broken = || {
+            MessageSource::from_fn(|| {
+                panic_on_purpose();
+                Note(0)
+            })
+        };
+        let (addr, _) = world.probe::<u64>();
+        let mut ids = Vec::new();
+        for way in Way::ALL {
+            let id = world.repeat(way, Kind::Rate, &addr, ms(10), broken()).await.unwrap();
+            ids.push((id, DeadLetterReason::SourcePanicked, None));
+        }
+        let stopped = world.probe::<u64>().0;
+        let id = world.repeat(Way::Direct, Kind::Rate, &stopped, ms(20), numbered()).await.unwrap();
+        ids.push((id, DeadLetterReason::RecipientStopped, None));
+        drop(stopped);
+        let id = world.repeat(Way::Direct, Kind::Rate, &addr, ms(100), broken()).await.unwrap();
+        world.run_to(30).await;
+        assert_eq!(world.timers.drain().len(), 0);
+        ids.push((id, DeadLetterReason::SourcePanicked, None));
+        world.settle().await;
+        let heard = letters.lock().unwrap();
+        assert_eq!(heard.len(), ids.len());
+        assert!(ids.iter().all(|letter| heard.contains(letter)), "{heard:?}");
+        drop(undertaker);
+    });
+}

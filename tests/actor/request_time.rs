@@ -1,0 +1,514 @@
+//! Requests count from their making, on every clock: those that wait in a mailbox, and those older than the clock itself.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{
+    Clock, Every, ManualClock, MissedTickBehavior, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
+    ScheduleBatch, ScheduleWithFixedDelay, TimerActor, TimerOptions,
+};
+use support::{Log, Note, Probe, StopWatch, World, idle, in_virtual_time, ms, paused};
+use tokio::time::{Instant, advance};
+
+/// The kinds of requests that carry a delay.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    After,
+    AfterWithOptions,
+    FixedRate,
+    FixedDelay,
+    Batch,
+    BatchWithOptions,
+}
+
+type Send = Box<dyn FnOnce(&Addr<TimerActor>)>;
+
+impl Kind {
+    const ALL: [Self; 6] =
+        [Self::After, Self::AfterWithOptions, Self::FixedRate, Self::FixedDelay, Self::Batch, Self::BatchWithOptions];
+
+    /// Makes a request now, to be sent later.
+    fn make(self, addr: &Addr<Probe<u64>>, delay: Duration, name: u64) -> Send {
+        let options = TimerOptions::new().group("g");
+        let once = Every::new(ms(1)).first_after(delay).times(1);
+        match self {
+            Self::After => {
+                let request = ScheduleAfter::new(addr, delay, Note(name));
+                Box::new(move |timers| timers.do_send(request))
+            }
+            Self::AfterWithOptions => {
+                let request = ScheduleAfter::new(addr, delay, Note(name)).options(options);
+                Box::new(move |timers| timers.do_send(request))
+            }
+            Self::FixedRate => {
+                let request = ScheduleAtFixedRate::new(addr, once, Note(name));
+                Box::new(move |timers| timers.do_send(request))
+            }
+            Self::FixedDelay => {
+                let request = ScheduleWithFixedDelay::new(addr, once, Note(name));
+                Box::new(move |timers| timers.do_send(request))
+            }
+            Self::Batch => {
+                let mut request = ScheduleBatch::new();
+                request.after(addr, delay, Note(name));
+                Box::new(move |timers| timers.do_send(request))
+            }
+            Self::BatchWithOptions => {
+                let mut request = ScheduleBatch::new();
+                request.options(options).after(addr, delay, Note(name));
+                Box::new(move |timers| timers.do_send(request))
+            }
+        }
+    }
+}
+
+fn probe(watch: StopWatch) -> (Addr<Probe<u64>>, Log<u64>) {
+    let probe = Probe::new(watch);
+    let log = probe.log.clone();
+    (probe.start(), log)
+}
+
+/// Lets virtual time of tokio go on until so many milliseconds after `start`.
+async fn run_to(start: Instant, millis: u64) {
+    tokio::time::sleep_until(start + ms(millis)).await;
+    idle().await;
+}
+
+/// 300 ms pass before the timer actor, and its clock with it, begins.
+#[test]
+fn a_request_older_than_its_clock_is_due_when_its_delay_is_over() {
+    for kind in Kind::ALL {
+        for (delay, expected) in [(0, 300), (1, 300), (100, 300), (299, 300), (300, 300), (301, 301), (500, 500)] {
+            paused(async {
+                let start = Instant::now();
+                let (addr, log) = probe(StopWatch::Paused(start));
+                let send = kind.make(&addr, ms(delay), delay);
+                advance(ms(300)).await;
+                let timers = TimerActor::builder().start().unwrap();
+                send(timers.addr());
+                run_to(start, 2000).await;
+                assert_eq!(log.take(), [(delay, expected)], "{kind:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_delay_too_long_for_the_clock_is_never_over_however_old_the_request_is() {
+    for kind in Kind::ALL {
+        paused(async {
+            let start = Instant::now();
+            let (addr, log) = probe(StopWatch::Paused(start));
+            let send = kind.make(&addr, Duration::MAX, 0);
+            advance(ms(300)).await;
+            let timers = TimerActor::builder().start().unwrap();
+            send(timers.addr());
+            run_to(start, 100_000_000).await;
+            assert_eq!((log.take(), timers.inspect().accounts.pending), (vec![], 1), "{kind:?}");
+        });
+    }
+}
+
+/// A clock that was set to anything.
+struct Odd {
+    now: Duration,
+    since: Duration,
+}
+
+impl Clock for Odd {
+    fn now(&self) -> Duration {
+        self.now
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        std::time::SystemTime::UNIX_EPOCH
+    }
+
+    fn since(&self, _: Instant) -> Duration {
+        self.since
+    }
+
+    fn alarm(&self, _: Duration) -> actix_timers::Alarm {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// The deadline is `now + delay - waited`, whichever of the three is the largest.
+#[test]
+fn every_age_of_a_request_gives_its_exact_deadline() {
+    let times = [0, 1, 299, 300, 301, 1 << 40];
+    let times: Vec<Duration> = times.into_iter().map(ms).chain([Duration::MAX]).collect();
+    paused(async {
+        let (addr, _log) = probe(StopWatch::Source(Default::default()));
+        let target = actix_timers::Target::strong(addr.clone());
+        for now in times.iter().copied() {
+            for since in times.iter().copied() {
+                let timers = TimerActor::builder().clock(Odd { now, since }).start().unwrap();
+                for delay in times.iter().copied() {
+                    let request = ScheduleAfter::new(&target, delay, Note(1));
+                    let every = Every::new(ms(7)).first_after(delay).times(1);
+                    let periodic = ScheduleAtFixedRate::new(&target, every, Note(2));
+                    let ids = [request.id(), periodic.id()];
+                    timers.addr().do_send(request);
+                    timers.addr().do_send(periodic);
+                    for _ in 0..8 {
+                        tokio::task::yield_now().await;
+                    }
+                    let signed = |time: Duration| i128::try_from(time.as_nanos()).unwrap();
+                    let left = signed(delay) - signed(since);
+                    for id in ids {
+                        let info = timers.get(id);
+                        if left <= 0 && (delay != Duration::MAX || since == Duration::MAX) {
+                            assert!(info.is_none_or(|info| info.remaining.is_zero()), "{now:?} {since:?} {delay:?}");
+                        } else if now < ms(1 << 41) && delay < ms(1 << 41) {
+                            let info = info.unwrap_or_else(|| panic!("gone: {now:?} {since:?} {delay:?}"));
+                            let remaining = signed(info.remaining);
+                            assert_eq!(remaining, left, "{now:?} {since:?} {delay:?}");
+                        } else if now != Duration::MAX {
+                            assert!(info.is_some_and(|info| info.remaining > ms(0)), "{now:?} {since:?} {delay:?}");
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// A grid begun at 0, of which some points are past when the clock begins at 300.
+#[test]
+fn the_grid_of_a_request_older_than_its_clock_does_not_shift() {
+    let behaviors = [
+        (MissedTickBehavior::Skip, 70, vec![300, 350, 420, 490]),
+        (MissedTickBehavior::Burst, 70, vec![300, 300, 300, 300, 350, 420, 490]),
+        (MissedTickBehavior::Delay, 70, vec![300, 370, 440]),
+        (MissedTickBehavior::Skip, 200, vec![300, 400]),
+        (MissedTickBehavior::Burst, 200, vec![300, 400]),
+        (MissedTickBehavior::Delay, 200, vec![300, 400]),
+        (MissedTickBehavior::Skip, 100, vec![300, 400]),
+        (MissedTickBehavior::Burst, 100, vec![300, 300, 300, 400]),
+        (MissedTickBehavior::Delay, 100, vec![300, 400]),
+        (MissedTickBehavior::Skip, 400, vec![400]),
+    ];
+    for (behavior, period, expected) in behaviors {
+        paused(async {
+            let start = Instant::now();
+            let (addr, log) = probe(StopWatch::Paused(start));
+            let request = ScheduleAtFixedRate::new(&addr, Every::new(ms(period)).missed_ticks(behavior), Note(period));
+            advance(ms(300)).await;
+            let timers = TimerActor::builder().start().unwrap();
+            timers.addr().do_send(request);
+            run_to(start, 499).await;
+            let times: Vec<u64> = log.take().into_iter().map(|(_, at)| at).collect();
+            assert_eq!(times, expected, "{behavior:?} {period}");
+        });
+    }
+}
+
+/// Repetitions that were due before the clock began count for the end with the time at which they were due.
+#[test]
+fn the_end_of_a_grid_older_than_its_clock_is_the_one_asked_for() {
+    for (until, expected) in [(69, 0), (70, 1), (210, 3), (279, 3), (280, 4), (350, 5)] {
+        paused(async {
+            let start = Instant::now();
+            let (addr, log) = probe(StopWatch::Paused(start));
+            let wall = actix_timers::SystemClock::new().wall();
+            let every = Every::new(ms(70)).missed_ticks(MissedTickBehavior::Burst).until(wall + ms(until));
+            let request = ScheduleAtFixedRate::new(&addr, every, Note(0));
+            advance(ms(300)).await;
+            let timers = TimerActor::builder().clock(Shifted::at(wall)).start().unwrap();
+            timers.addr().do_send(request);
+            run_to(start, 1000).await;
+            assert_eq!(log.len(), expected, "{until}");
+        });
+    }
+}
+
+/// A clock that begins now, whose wall clock is that of the test.
+struct Shifted {
+    origin: Instant,
+    wall: std::time::SystemTime,
+}
+
+impl Shifted {
+    fn at(wall: std::time::SystemTime) -> Self {
+        Self { origin: Instant::now(), wall: wall + ms(300) }
+    }
+}
+
+impl Clock for Shifted {
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        self.wall + self.now()
+    }
+
+    fn since(&self, instant: Instant) -> Duration {
+        instant.elapsed()
+    }
+
+    fn alarm(&self, time: Duration) -> actix_timers::Alarm {
+        Box::pin(tokio::time::sleep_until(self.origin + time))
+    }
+}
+
+/// Slack counts from the deadline, here 45 ms before the origin of a clock that shows 5 ms.
+#[test]
+fn slack_of_a_request_older_than_its_clock_counts_from_its_deadline() {
+    for (slack, remaining) in [(49, 0), (60, 3), (80, 27), (100, 27), (110, 59)] {
+        paused(async {
+            let (addr, _log) = probe(StopWatch::Source(Default::default()));
+            let timers = TimerActor::builder().clock(Odd { now: ms(5), since: ms(100) }).start().unwrap();
+            let options = TimerOptions::new().slack(ms(slack));
+            let once = ScheduleAfter::new(&addr, ms(50), Note(1)).options(options.clone());
+            let every = Every::new(ms(1)).first_after(ms(50)).times(1);
+            let repeating = ScheduleAtFixedRate::new(&addr, every, Note(2)).options(options);
+            let ids = [once.id(), repeating.id()];
+            timers.addr().do_send(once);
+            timers.addr().do_send(repeating);
+            idle().await;
+            for id in ids {
+                let left = timers.get(id).map_or(ms(0), |info| info.remaining);
+                assert_eq!(left, ms(remaining), "{slack}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_queued_request_counts_from_its_making_on_a_manual_clock() {
+    for kind in Kind::ALL {
+        for (delay, expected) in [(0, 250), (1, 250), (199, 250), (200, 250), (201, 251), (300, 350)] {
+            paused(async {
+                let world = World::manual(TimerActor::builder());
+                let (addr, log) = world.probe();
+                world.run_to(50).await;
+                let send = kind.make(&addr, ms(delay), delay);
+                // It waits, before it is sent and in the mailbox.
+                world.slip_to(170).await;
+                send(world.timers.addr());
+                world.slip_to(250).await;
+                world.run_to(500).await;
+                assert_eq!(log.take(), [(delay, expected)], "{kind:?}");
+            });
+        }
+    }
+}
+
+#[test]
+fn requests_made_between_the_steps_of_a_manual_clock_each_count_from_their_own_step() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        let mut batch = ScheduleBatch::new();
+        let mut queued = Vec::new();
+        for step in 0..50 {
+            let name = step * 3;
+            batch.after(&addr, ms(1000), Note(name));
+            queued.push(Kind::After.make(&addr, ms(1000), name));
+            // Two steps, so that there are some without a request before them.
+            world.slip_to(name + 1).await;
+            world.slip_to(name + 3).await;
+        }
+        world.timers.addr().do_send(batch);
+        queued.into_iter().for_each(|send| send(world.timers.addr()));
+        world.run_to(2000).await;
+        let expected: Vec<_> = (0..50).flat_map(|step| [(step * 3, step * 3 + 1000); 2]).collect();
+        assert_eq!(log.take(), expected);
+    });
+}
+
+#[test]
+fn the_grid_of_a_queued_request_begins_with_its_making_on_a_manual_clock() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        world.run_to(10).await;
+        let request = ScheduleAtFixedRate::new(&addr, ms(100), Note(0));
+        world.slip_to(47).await;
+        world.timers.addr().do_send(request);
+        world.run_to(350).await;
+        assert_eq!(log.take(), [(0, 110), (0, 210), (0, 310)]);
+    });
+}
+
+#[test]
+fn a_queued_reschedule_counts_from_its_making() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let id = world.after(&addr, 10_000, 7);
+        world.run_to(20).await;
+        let request = Reschedule::after(id, ms(100));
+        world.slip_to(50).await;
+        world.timers.addr().do_send(request);
+        world.run_to(300).await;
+        assert_eq!(log.take(), [(7, 120)]);
+    });
+}
+
+/// The timer actor that handles the request need not be the one that has the timer.
+#[test]
+fn a_queued_reschedule_of_a_timer_elsewhere_counts_on_the_clock_of_that_timer() {
+    for (here, there) in [(50, 0), (0, 50), (30, 50), (3_600_000, 1)] {
+        System::new().block_on(async {
+            let (addr, _log) = probe(StopWatch::Source(Default::default()));
+            let clocks = [ManualClock::new(), ManualClock::new()];
+            let asked = TimerActor::builder().clock(clocks[0].clone()).install().unwrap();
+            let owner = TimerActor::builder().clock(clocks[1].clone()).start().unwrap();
+            let id = owner.schedule_after(&addr, ms(10_000), Note(7)).unwrap();
+            clocks.iter().for_each(|clock| clock.jump(ms(1000)));
+            let request = Reschedule::after(id, ms(100));
+            clocks[0].jump(ms(here));
+            clocks[1].jump(ms(there));
+            assert_eq!(asked.addr().send(request).await.unwrap(), RescheduleOutcome::Rescheduled);
+            assert_eq!(owner.get(id).unwrap().remaining, ms(100 - there), "{here} ms here, {there} ms there");
+        });
+    }
+}
+
+#[test]
+fn a_queued_request_counts_from_its_making_on_a_paused_clock() {
+    for kind in Kind::ALL {
+        for (delay, expected) in [(0, 250), (1, 250), (200, 250), (201, 251), (300, 350)] {
+            paused(async {
+                let start = Instant::now();
+                let (addr, log) = probe(StopWatch::Paused(start));
+                let timers = TimerActor::builder().start().unwrap();
+                run_to(start, 49).await;
+                let send = kind.make(&addr, ms(delay), delay);
+                advance(ms(120)).await;
+                send(timers.addr());
+                advance(ms(80)).await;
+                run_to(start, 500).await;
+                assert_eq!(log.take(), [(delay, expected)], "{kind:?}");
+            });
+        }
+    }
+}
+
+/// What was made before the clock existed counts from its beginning: that is late, and never early.
+#[test]
+fn a_request_older_than_its_manual_clock_counts_from_the_beginning_of_the_clock() {
+    System::new().block_on(async {
+        let (addr, _) = probe(StopWatch::Source(Default::default()));
+        let request = ScheduleAfter::new(&addr, ms(100), Note(1));
+        let id = request.id();
+        let clock = ManualClock::new();
+        let timers = TimerActor::builder().clock(clock.clone()).install().unwrap();
+        clock.jump(ms(40));
+        timers.addr().do_send(request);
+        clock.settle().await;
+        assert_eq!(timers.get(id).unwrap().remaining, ms(60));
+    });
+}
+
+#[test]
+fn a_request_made_on_another_thread_counts_from_the_step_before_it() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        world.slip_to(10).await;
+        let make = || ScheduleAfter::new(&addr, ms(100), Note(1));
+        let request = std::thread::scope(|scope| scope.spawn(make).join().unwrap());
+        world.slip_to(30).await;
+        world.timers.addr().do_send(request);
+        world.run_to(300).await;
+        assert_eq!(log.take(), [(1, 110)]);
+    });
+}
+
+/// What a clock remembers of its steps is bounded. A request from before all that counts from the oldest of them.
+#[test]
+fn a_request_older_than_all_steps_that_a_manual_clock_remembers_is_not_early() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        let old = ScheduleAfter::new(&addr, ms(100_000), Note(1));
+        for millis in 1..=70_000 {
+            drop(ScheduleAfter::new(&addr, ms(1), Note(0)));
+            world.clock().hands.jump(ms(1));
+            if millis == 60_000 {
+                // Nothing is forgotten yet.
+                world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(40_000), Note(2)));
+            }
+        }
+        world.timers.addr().do_send(old);
+        world.run_to(200_000).await;
+        assert_eq!(log.take(), [(2, 100_000), (1, 100_000 + 70_000 - (1 << 16))]);
+    });
+}
+
+/// Runs on a thread of its own, in a runtime whose clock is paused.
+fn elsewhere_paused<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send) -> T {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let run = || System::with_tokio_rt(runtime).block_on(async { make() });
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+fn elsewhere<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send) -> T {
+    std::thread::scope(|scope| scope.spawn(make).join().unwrap())
+}
+
+/// Their instants cannot be compared: the paused clock is 10 s ahead of the other.
+#[test]
+fn a_request_made_by_another_time_counts_from_its_handling_on_a_paused_clock() {
+    for made_paused in [false, true] {
+        paused(async {
+            let start = Instant::now();
+            let (addr, log) = probe(StopWatch::Paused(start));
+            let timers = TimerActor::builder().start().unwrap();
+            advance(ms(10_000)).await;
+            let make = || {
+                let after = ScheduleAfter::new(&addr, ms(100), Note(1));
+                let every = ScheduleAtFixedRate::new(&addr, Every::new(ms(100)).times(2), Note(2));
+                (after, every)
+            };
+            let (after, every) = if made_paused { elsewhere_paused(make) } else { elsewhere(make) };
+            timers.addr().do_send(after);
+            timers.addr().do_send(every);
+            run_to(start, 20_000).await;
+            assert_eq!(log.take(), [(1, 10_100), (2, 10_100), (2, 10_200)], "{made_paused}");
+        });
+    }
+}
+
+/// The clock of the paused runtime stays behind by 50 ms.
+#[test]
+fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
+    System::new().block_on(async {
+        let (addr, _log) = probe(StopWatch::Source(Default::default()));
+        let timers = TimerActor::builder().start().unwrap();
+        let (made, request) = elsewhere_paused(|| {
+            // Real time is the subject; a longer pause passes, too.
+            std::thread::sleep(ms(50));
+            (std::time::Instant::now(), ScheduleAfter::new(&addr, ms(50), Note(1)))
+        });
+        let id = request.id();
+        timers.addr().do_send(request);
+        while timers.inspect().accounts.accepted == 0 || timers.get(id).is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(made.elapsed() >= ms(50), "{:?}", made.elapsed());
+    });
+}
+
+#[test]
+fn a_request_counts_from_its_making_in_any_runtime_on_the_real_clock() {
+    System::new().block_on(async {
+        let (addr, _log) = probe(StopWatch::Source(Default::default()));
+        let timers = TimerActor::builder().start().unwrap();
+        let make = || ScheduleAfter::new(&addr, ms(10_000), Note(1));
+        let in_another_runtime = || System::new().block_on(async { make() });
+        let requests = [make(), elsewhere(make), elsewhere(in_another_runtime), elsewhere_paused(make)];
+        // Real time is the subject; a longer pause passes, too.
+        std::thread::sleep(ms(20));
+        for request in requests {
+            let id = request.id();
+            timers.addr().do_send(request);
+            idle().await;
+            let remaining = timers.get(id).unwrap().remaining;
+            assert!(remaining <= ms(9_981), "{remaining:?}");
+        }
+    });
+}

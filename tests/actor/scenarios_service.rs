@@ -1,0 +1,248 @@
+//! Conformance scenarios of the service as a whole: capacity, stop, and requests that race with the stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerActorBuilder, Timers};
+use support::{Note, Way, eventually, in_virtual_time, ms};
+
+fn limit_of_two() -> TimerActorBuilder {
+    TimerActor::builder().tick(ms(25)).wheel_size(4).capacity(2)
+}
+
+/// What is above the limit is refused and handed back, and room is free at once after a cancel.
+#[test]
+fn o_43_limit_of_two_and_room_after_a_cancel() {
+    for way in Way::ALL {
+        in_virtual_time(limit_of_two, |world| async move {
+            let (addr, log) = world.probe();
+            world.schedule(way, &addr, ms(5000), "one").await.unwrap();
+            let two = world.schedule(way, &addr, ms(5000), "two").await.unwrap();
+            let refused = world.schedule(way, &addr, ms(1), "three").await.unwrap_err();
+            assert!(matches!(refused, ScheduleError::CapacityReached { capacity: 2, .. }), "{refused:?}");
+            assert_eq!(refused.into_message(), Note("three"));
+            assert_eq!(world.pending(), 2);
+            assert_eq!(world.timers.inspect().accounts.refused_capacity, 1);
+            assert_eq!(world.cancel(way, &addr, two).await, CancelOutcome::Cancelled);
+            world.schedule(way, &addr, ms(90), "four").await.unwrap();
+            world.run_to(99).await;
+            assert_eq!(log.take(), []);
+            world.run_to(100).await;
+            assert_eq!(log.take(), [("four", 100)]);
+        });
+    }
+}
+
+/// Room is free at once after a delivery.
+#[test]
+fn o_43_limit_of_two_and_room_after_a_delivery() {
+    for way in Way::ALL {
+        in_virtual_time(limit_of_two, |world| async move {
+            let (addr, log) = world.probe();
+            world.schedule(way, &addr, ms(5000), "long").await.unwrap();
+            world.schedule(way, &addr, ms(90), "first").await.unwrap();
+            world.run_to(100).await;
+            assert_eq!(log.take(), [("first", 100)]);
+            world.schedule(way, &addr, ms(90), "second").await.unwrap();
+            world.run_to(199).await;
+            assert_eq!(log.take(), []);
+            world.run_to(200).await;
+            assert_eq!(log.take(), [("second", 200)]);
+        });
+    }
+}
+
+/// Without a limit, pending counts what is there.
+#[test]
+fn o_43_no_limit() {
+    in_virtual_time(
+        || TimerActor::builder().tick(ms(25)).wheel_size(4),
+        |world| async move {
+            let (addr, _log) = world.probe();
+            let long = [world.after(&addr, 6_000_000, "long"), world.after(&addr, 6_000_000, "long")];
+            world.after(&addr, 90, "short");
+            assert_eq!(world.pending(), 3);
+            for id in long {
+                assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            }
+            assert_eq!(world.pending(), 1);
+            world.run_to(100).await;
+            assert_eq!(world.pending(), 0);
+        },
+    );
+}
+
+/// A stop after everything was delivered hands back nothing.
+#[test]
+fn o_44_stop_hands_back_nothing_that_was_delivered() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        for name in 0..3 {
+            world.after(&addr, 1, name);
+        }
+        world.run_to(5).await;
+        assert_eq!(log.len(), 3);
+        assert!(world.timers.drain().is_empty());
+    });
+}
+
+/// A stop hands back what is left on any level, each once, with message and deadline; then everything is refused.
+#[test]
+fn o_44_stop_hands_back_what_is_left() {
+    for way in Way::ALL {
+        in_virtual_time(
+            || TimerActor::builder().wheel_size(4),
+            |world| async move {
+                let (addr, log) = world.probe();
+                let mut ids = Vec::new();
+                for (name, delay) in
+                    [("a", 5000), ("b", 5000), ("c", 5000), ("d", 5000), ("e", 5000), ("soon", 3), ("late", 500_000)]
+                {
+                    ids.push(world.schedule(way, &addr, ms(delay), name).await.unwrap());
+                }
+                assert_eq!(world.cancel(way, &addr, ids[1]).await, CancelOutcome::Cancelled);
+                world.run_to(1000).await;
+                assert_eq!(log.take(), [("soon", 3)]);
+
+                let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+                let seen: Vec<_> = returned
+                    .into_iter()
+                    .map(|timer| {
+                        (timer.id, timer.remaining, timer.overdue, timer.into_message::<Note<&str>>().unwrap().0)
+                    })
+                    .collect();
+                let mut expected: Vec<_> =
+                    [(0, "a"), (2, "c"), (3, "d"), (4, "e")].map(|(i, name)| (ids[i], ms(4000), false, name)).into();
+                expected.push((ids[6], ms(499_000), false, "late"));
+                assert_eq!(seen, expected, "{way:?}");
+                assert!(world.timers.drain().is_empty());
+                assert_eq!(world.timers.inspect().accounts.returned, 5);
+                assert_eq!(world.pending(), 0);
+
+                for (id, ..) in seen {
+                    assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::NotFound);
+                }
+                let refused = world.schedule(way, &addr, ms(1), "refused").await.unwrap_err();
+                assert!(matches!(refused, ScheduleError::Stopped { message: Note("refused") }), "{refused:?}");
+                assert_eq!(world.timers.inspect().accounts.refused_closed, 1);
+                world.run_to(1_000_000).await;
+                assert_eq!(log.take(), []);
+            },
+        );
+    }
+}
+
+/// An actor's own messages that are due but have not been handled are handed back too, as overdue.
+#[test]
+fn o_44_stop_hands_back_what_is_due_in_an_inbox() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        for (name, delay) in [("later", 30), ("first", 10), ("second", 20)] {
+            world.schedule(Way::Context, &addr, ms(delay), name).await.unwrap();
+        }
+        support::run(&addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async move { drop(blocked.await) }))).await;
+        world.run_to(25).await;
+        let returned: Vec<Returned> = world.timers.drain();
+        let seen: Vec<_> = returned
+            .iter()
+            .map(|timer| (timer.message::<Note<&str>>().unwrap().0, timer.remaining, timer.overdue))
+            .collect();
+        assert_eq!(seen, [("first", ms(0), true), ("second", ms(0), true), ("later", ms(5), false)]);
+        world.run_to(100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// Counts what arrives.
+struct Counter(Arc<AtomicU64>);
+
+impl Actor for Counter {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note<u64>> for Counter {
+    type Result = ();
+
+    fn handle(&mut self, _: Note<u64>, _: &mut Self::Context) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// One thread schedules without pause while another stops the service, by a message or directly: what was accepted was
+/// delivered or handed back, and after the first refusal all are refused.
+fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
+    System::new().block_on(async {
+        let (service, target) = (Arbiter::new(), Arbiter::new());
+        let timers = TimerActor::builder().start_on(&service.handle()).unwrap();
+        let handled = Arc::new(AtomicU64::new(0));
+        let counter = Counter(Arc::clone(&handled));
+        let addr = Counter::start_in_arbiter(&target.handle(), move |_| counter);
+
+        let scheduler = std::thread::spawn({
+            let timers = timers.clone();
+            move || schedule_until_refused(&timers, &addr, delay)
+        });
+        eventually(|| timers.inspect().accounts.accepted >= 1000).await;
+        let handed_back = match by_message {
+            true => timers.addr().send(Drain::now()).await.unwrap(),
+            false => timers.drain(),
+        };
+        let accounts = timers.inspect().accounts;
+        // Deliveries are made on the thread of the service. A stop from another one can find one message on its way.
+        assert!(accounts.pending <= u64::from(!by_message), "{accounts:?}");
+        let delivered = accounts.delivered + accounts.pending;
+
+        let (accepted, refused) = scheduler.join().unwrap();
+        assert!(accepted < 1_000_000);
+        assert_eq!(refused, 200);
+        for arbiter in [service, target] {
+            arbiter.stop();
+            arbiter.join().unwrap();
+        }
+        let accounts = timers.inspect().accounts;
+        assert!(accounts.balance());
+        assert_eq!((accounts.accepted, accounts.pending, accounts.delivered), (accepted, 0, delivered));
+        assert_eq!(accounts.returned, handed_back.len() as u64);
+        assert_eq!(accepted, delivered + accounts.returned);
+        assert!(handled.load(Ordering::SeqCst) <= delivered);
+    });
+}
+
+/// Schedules until 200 requests were refused; returns how many were accepted and refused.
+fn schedule_until_refused(timers: &Timers, addr: &Addr<Counter>, delay: u64) -> (u64, u64) {
+    let (mut accepted, mut refused) = (0, 0);
+    while accepted < 1_000_000 && refused < 200 {
+        let request = accepted + refused;
+        if accepted > 100_000 {
+            // The machine is busy: leaves the stop a chance to come before the millionth request.
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        match timers.schedule_after(addr, ms(delay), Note(request)) {
+            Ok(_) => {
+                assert_eq!(refused, 0, "accepted after a refusal");
+                accepted += 1;
+            }
+            Err(ScheduleError::Stopped { message }) => {
+                assert_eq!(message, Note(request));
+                refused += 1;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    (accepted, refused)
+}
+
+/// The delay of the scenario, and a stop by a message.
+#[test]
+fn o_45_requests_racing_with_stop() {
+    requests_racing_with_a_stop(100, true);
+}
+
+/// Everything is due at once, so that deliveries race with the stop as well, which comes from another thread.
+#[test]
+fn o_45_requests_and_deliveries_racing_with_stop() {
+    requests_racing_with_a_stop(0, false);
+}

@@ -1,0 +1,327 @@
+//! Many timers at a time: those of an actor, of a group, of a filter.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix::prelude::*;
+use actix_timers::{
+    ActorId, CancelGroup, CancelOwner, ListTimers, ScheduleAt, ScheduleBatch, Target, TimerActor, TimerContext,
+    TimerFilter, TimerId, TimerInfo, TimerOptions, TimerState,
+};
+use support::{Census, Counted, Log, Note, OnDrop, Probe, Recluse, World, in_virtual_time, ms, paused, run};
+
+fn ids(infos: &[TimerInfo]) -> Vec<TimerId> {
+    infos.iter().map(|info| info.id).collect()
+}
+
+fn of(group: &'static str) -> TimerOptions {
+    TimerOptions::new().group(group)
+}
+
+/// All of the actor's own, waiting or due, and nothing else; the messages are freed at once.
+#[test]
+fn an_actor_cancels_all_its_own_timers_also_those_that_are_due() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, log): (_, Log<u64>) = world.probe_with(|probe: &mut Probe<u64>| {
+            probe.hook = Box::new(|name, ctx| {
+                if *name == 0 {
+                    assert_eq!(ctx.cancel_timers(), 1 + 100 + 1000);
+                    assert_eq!(ctx.cancel_timers(), 0);
+                }
+            });
+        });
+        assert_eq!(run(&addr, |_, ctx| ctx.cancel_timers()).await, 0, "an actor without timers");
+        let payloads = census.clone();
+        run(&addr, move |_, ctx| {
+            ctx.schedule_after(ms(10), Note(0)).unwrap();
+            (1..=100).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)).unwrap());
+            ctx.timer(TimerOptions::new().key("k").group("g")).after(ms(20), Note(1)).unwrap();
+            (0..1000).for_each(|_| _ = ctx.schedule_after(ms(1000), payloads.payload()).unwrap());
+        })
+        .await;
+        world.after(&addr, 10, 7777);
+        let (other, others) = world.probe();
+        run(&other, |_, ctx| ctx.schedule_after(ms(10), Note(5)).unwrap()).await;
+        world.run_to(10).await;
+        assert_eq!(census.live(), 0);
+        assert!(!run(&addr, |_, ctx| ctx.is_active("k")).await);
+        assert_eq!(world.timers.group_len("g"), 0);
+        world.run_to(2000).await;
+        let mut came = log.names();
+        came.sort_unstable();
+        assert_eq!((came, others.names()), (vec![0, 7777], vec![5]));
+        assert_eq!(world.timers.inspect().accounts.cancelled, 1101);
+    });
+}
+
+/// What is on its way through the mailbox is not counted, still the actor's own, and arrives.
+#[test]
+fn a_message_under_way_is_not_among_those_cancelled() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| (0..5).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        let recluse = Recluse::make(addr).await;
+        world.settle().await;
+        let (answer, seen) = tokio::sync::oneshot::channel();
+        recluse
+            .run(move |_, ctx| {
+                let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
+                ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
+                    let before = ctx.timers().len();
+                    let cancelled = ctx.cancel_timers();
+                    let states: Vec<TimerState> = ctx.timers().iter().map(|info| info.state).collect();
+                    let _ = answer.send((before, cancelled, states));
+                }));
+            })
+            .await;
+        world.run_to(20).await;
+        unblock.send(()).unwrap();
+        assert_eq!(seen.await, Ok((5, 4, vec![TimerState::InFlight])));
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(0, 20)]);
+        drop(recluse);
+    });
+}
+
+/// A message that schedules a timer when it is dropped: that one is not meant.
+#[test]
+fn timers_scheduled_meanwhile_are_not_cancelled() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u64>();
+        for name in 0..10 {
+            let (timers, target) = (world.timers.clone(), addr.clone());
+            let again = move || _ = timers.timer(&target, of("g")).after(ms(5), Note(name)).unwrap();
+            world.timers.timer(&addr, of("g")).after(ms(50), OnDrop::new(again)).unwrap();
+        }
+        assert_eq!(world.timers.cancel_group("g"), 10);
+        assert_eq!(world.timers.group_len("g"), 10);
+        world.run_to(10).await;
+        assert_eq!(log.names(), (0..10).collect::<Vec<_>>());
+    });
+}
+
+/// The actor's own and those that others scheduled for it, by whatever address; those of others go on.
+#[test]
+fn all_timers_of_an_actor_are_cancelled_from_outside() {
+    for by_message in [false, true] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let census = Census::default();
+            let ((addr, log), (other, others)) = (world.probe::<u64>(), world.probe::<u64>());
+            let target = Target::strong(addr.clone().recipient::<Note<u64>>());
+            for name in 0..300 {
+                world.after(&target, 10, name);
+                world.after(&other, 10, name);
+                world.timers.schedule_after(addr.clone().recipient::<Counted>(), ms(10), census.payload()).unwrap();
+            }
+            for addr in [&addr, &other] {
+                run(addr, |_, ctx| (0..300).for_each(|name| _ = ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+            }
+            let cancelled = if by_message {
+                world.timers.addr().send(CancelOwner::new(&addr)).await.unwrap()
+            } else {
+                world.timers.cancel_for(&addr)
+            };
+            assert_eq!((cancelled, census.live(), world.pending()), (900, 0, 600));
+            assert_eq!(world.timers.cancel_for(&addr.downgrade()), 0);
+            world.run_to(100).await;
+            assert_eq!((log.len(), others.len()), (0, 600));
+            drop(other);
+            world.run_to(200).await;
+            let gone = ActorId::from(&world.probe::<u64>().0.downgrade());
+            world.settle().await;
+            assert_eq!(world.timers.cancel_for(gone), 0);
+        });
+    }
+}
+
+/// A request cancels what is there when it is handled, and nothing that comes after it.
+#[test]
+fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u64>();
+        let batch = |from: u64| {
+            let mut batch = ScheduleBatch::new();
+            batch.options(of("g"));
+            (from..from + 500).for_each(|name| _ = batch.after(&addr, ms(10), Note(name)));
+            batch
+        };
+        let timers = world.timers.addr();
+        timers.do_send(batch(0));
+        let group = timers.send(CancelGroup::new("g"));
+        timers.do_send(batch(1000));
+        let owner = timers.send(CancelOwner::new(&addr));
+        let last = timers.send(batch(2000));
+        // The second begins before the first is done, and takes a part of its work.
+        let (group, owner, answers) = futures_util::future::join3(group, owner, last).await;
+        assert_eq!((group.unwrap() + owner.unwrap(), answers.unwrap().len()), (1000, 500));
+        world.run_to(100).await;
+        assert_eq!(log.names(), (2000..2500).collect::<Vec<_>>());
+        assert_eq!(world.timers.inspect().accounts.cancelled, 1000);
+    });
+}
+
+/// Counted, listed and cancelled together, whatever the way they were scheduled; freed with the timers.
+#[test]
+fn a_group_is_counted_listed_and_cancelled_together() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u64>();
+        world.timers.timer(&addr, of("g")).after(ms(30), Note(1)).unwrap();
+        run(&addr, |_, ctx| ctx.timer(of("g")).after(ms(20), Note(2)).unwrap()).await;
+        let at = ScheduleAt::new(&addr, world.wall(10), Note(3)).options(of("g"));
+        world.timers.addr().send(at).await.unwrap().unwrap();
+        world.timers.timer(&addr, of("other")).after(ms(5), Note(4)).unwrap();
+        assert_eq!(
+            (world.timers.group_len("g"), world.timers.group_len("other"), world.timers.group_len("")),
+            (3, 1, 0)
+        );
+        let members = world.timers.list(&TimerFilter::new().group("g"));
+        let remaining: Vec<_> = members.iter().map(|info| info.remaining).collect();
+        assert_eq!(remaining, [ms(10), ms(20), ms(30)]);
+        assert!(members.iter().all(|info| info.group == Some("g".into())));
+        world.run_to(10).await;
+        assert_eq!((log.names(), world.timers.group_len("g")), (vec![4, 3], 2));
+        assert_eq!(world.timers.addr().send(CancelGroup::new("g")).await, Ok(2));
+        assert_eq!(world.timers.addr().send(CancelGroup::new("g")).await, Ok(0));
+        assert_eq!((world.timers.group_len("g"), world.timers.group_len("other"), world.pending()), (0, 0, 0));
+        world.run_to(100).await;
+        assert_eq!(log.take(), []);
+    });
+}
+
+/// Own timers end with their actor, and leave their groups then, not at their deadlines; those for it stay until they are
+/// due.
+#[test]
+fn when_an_actor_stops_its_own_timers_leave_their_groups() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u64>();
+        let payloads = census.clone();
+        run(&addr, move |_, ctx| {
+            (0..500u64).for_each(|key| {
+                ctx.timer(of("own").key(key)).after(ms(1_000_000), payloads.payload()).unwrap();
+            });
+        })
+        .await;
+        world.timers.timer(&addr, of("for it").key(1)).after(ms(1000), census.payload()).unwrap();
+        let actor = ActorId::from(&addr);
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.settle().await;
+        assert_eq!((world.timers.group_len("own"), world.timers.group_len("for it"), census.live()), (0, 1, 1));
+        assert!(world.timers.is_active(&actor, 1));
+        drop(addr);
+        world.run_to(1000).await;
+        assert_eq!((world.timers.group_len("for it"), census.live(), world.pending()), (0, 0, 0));
+        assert!(!world.timers.is_active(&actor, 1));
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.recipient_stopped), (500, 1));
+    });
+}
+
+#[test]
+fn a_filter_lets_through_what_fits_all_that_was_said() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let ((one, log), (other, _other)) = (world.probe::<u64>(), world.probe::<u64>());
+        let census = Census::default();
+        let keyed = |key: u64| TimerOptions::new().key(key);
+        let a = world.timers.timer(&one, keyed(1).group("g")).after(ms(40), Note(1)).unwrap();
+        let b = world.timers.timer(&other, keyed(1)).after(ms(30), Note(2)).unwrap();
+        let c = run(&one, move |_, ctx| ctx.timer(keyed(1)).after(ms(20), Note(3)).unwrap()).await;
+        let d = world.timers.schedule_after(&one, ms(10), census.payload()).unwrap();
+        let list = |filter: TimerFilter| ids(&world.timers.list(&filter));
+        let all = TimerFilter::new;
+        assert_eq!(list(all()), [d, c, b, a]);
+        assert_eq!(list(all().key(1)), [c, b, a]);
+        assert_eq!(list(all().key("1")), []);
+        assert_eq!(list(all().actor(&one)), [d, c, a]);
+        assert_eq!(list(all().actor(&one).key(1)), [c, a]);
+        assert_eq!(list(all().actor(&other).group("g")), []);
+        assert_eq!(list(all().group("g")), [a]);
+        assert_eq!(list(all().message_type::<Counted>()), [d]);
+        assert_eq!(list(all().message_type::<Note<u64>>()), [c, b, a]);
+        assert_eq!(list(all().due_within(ms(20))), [d, c]);
+        assert_eq!(list(all().due_after(ms(20))), [b, a]);
+        assert_eq!(list(all().due_after(ms(10)).due_within(ms(30)).limit(1)), [c]);
+        assert_eq!(list(all().limit(0)), []);
+        assert_eq!(list(all().state(TimerState::Due)), []);
+        let listed = world.timers.addr().send(ListTimers(all().actor(&one).limit(2))).await.unwrap();
+        assert_eq!(ids(&listed), [d, c]);
+        assert_eq!(ids(&run(&one, |_, ctx| ctx.timers()).await), [c]);
+        assert_eq!(run(&other, |_, ctx| ctx.timers()).await, []);
+
+        // Due, and held up: its actor waits.
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        run(&one, move |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
+        world.run_to(25).await;
+        let due = world.timers.list(&all().state(TimerState::Due));
+        assert_eq!((ids(&due), due[0].overdue), (vec![c], ms(5)));
+        assert_eq!(list(all().due_within(ms(0))), [c], "what is overdue is due within any time");
+        unblock.send(()).unwrap();
+        world.run_to(100).await;
+        assert_eq!(log.names(), [3, 1]);
+        assert_eq!(list(all()), []);
+    });
+}
+
+/// More timers than are looked at in one step, with gaps; a limit gives the earliest.
+#[test]
+fn a_list_of_many_timers_is_complete_and_sorted() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, _log) = world.probe::<u64>();
+        let mut random = support::Random::new(9);
+        let mut expected: Vec<(u64, TimerId)> = Vec::new();
+        for name in 0..5000 {
+            let delay = 1 + random.below(100_000);
+            let id = world.timers.timer(&addr, of("g")).after(ms(delay), Note(name)).unwrap();
+            if name % 3 == 0 {
+                assert!(world.timers.cancel(id).is_cancelled());
+            } else {
+                expected.push((delay, id));
+            }
+        }
+        expected.sort_by_key(|(delay, _)| *delay);
+        for filter in [TimerFilter::new(), TimerFilter::new().group("g"), TimerFilter::new().actor(&addr)] {
+            let list = world.timers.list(&filter);
+            assert!(list.is_sorted_by_key(|info| info.remaining));
+            let mut listed = ids(&list);
+            listed.sort();
+            let mut wanted: Vec<TimerId> = expected.iter().map(|(_, id)| *id).collect();
+            wanted.sort();
+            assert_eq!(listed, wanted);
+            let first = world.timers.addr().send(ListTimers(filter.limit(700))).await.unwrap();
+            let remaining: Vec<_> = first.iter().map(|info| info.remaining).collect();
+            let earliest: Vec<_> = expected.iter().take(700).map(|(delay, _)| ms(*delay)).collect();
+            assert_eq!(remaining, earliest);
+        }
+    });
+}
+
+/// While many are cancelled or listed by message, the other actors of the arbiter have their turn.
+#[test]
+fn other_actors_go_on_while_many_timers_are_cancelled_or_listed() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u64>();
+        for _ in 0..5 {
+            (0..2000).for_each(|name| _ = world.timers.timer(&addr, of("g")).after(ms(1000), Note(name)).unwrap());
+            let is_over = Arc::new(AtomicBool::new(false));
+            let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let (over, counted) = (Arc::clone(&is_over), Arc::clone(&turns));
+            let bystander = actix::spawn(async move {
+                while !over.load(Ordering::SeqCst) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let listed = world.timers.addr().send(ListTimers(TimerFilter::new())).await.unwrap().len();
+            let after_list = turns.swap(0, Ordering::SeqCst);
+            let cancelled = world.timers.addr().send(CancelGroup::new("g")).await.unwrap();
+            let after_cancel = turns.load(Ordering::SeqCst);
+            is_over.store(true, Ordering::SeqCst);
+            bystander.await.unwrap();
+            assert_eq!((listed, cancelled), (2000, 2000));
+            assert!(after_list >= 6 && after_cancel >= 25, "{after_list} turns, {after_cancel} turns");
+        }
+    });
+}

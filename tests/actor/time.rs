@@ -1,0 +1,457 @@
+//! Honest time: what is set to a time of day follows the wall clock, forward and back, and under virtual time everything is
+//! the same in every run.
+
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{
+    Clock, ManualClock, Reschedule, RescheduleOutcome, ScheduleAt, SystemClock, Target, TimerActor, TimerActorBuilder,
+    TimerContext, TimerId,
+};
+use support::{Log, Note, Probe, Random, StopWatch, Way, World, eventually, idle, in_virtual_time, ms, paused, run};
+
+const HOUR: u64 = 3_600_000;
+/// The wall clock of the tests on a manual clock: well after the epoch.
+const WALL: u64 = 1_000 * HOUR;
+
+fn wall(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + ms(WALL + millis)
+}
+
+async fn at<N: support::Name>(world: &World, way: Way, addr: &Addr<Probe<N>>, at: SystemTime, name: N) -> TimerId {
+    match way {
+        Way::Direct => world.timers.schedule_at(addr, at, Note(name)).unwrap(),
+        Way::Message => world.timers.addr().send(ScheduleAt::new(addr, at, Note(name))).await.unwrap().unwrap(),
+        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name)).unwrap()).await,
+    }
+}
+
+/// A world on a manual clock, whose wall clock is checked every second.
+fn world() -> World {
+    let world = World::manual(TimerActor::builder().wall_clock_check(ms(1000)));
+    world.clock().hands.set_wall(wall(0));
+    world
+}
+
+/// At the time of day that was asked for, in each of the three ways; and a delay after a time of day in the same order.
+#[test]
+fn a_message_comes_when_the_wall_clock_shows_its_time() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe();
+            world.run_to(5).await;
+            for millis in [300, 100, 20_000, 200] {
+                at(&world, way, &addr, world.wall(millis), millis).await;
+            }
+            world.run_to(99).await;
+            assert_eq!(log.take(), []);
+            world.run_to(30_000).await;
+            assert_eq!(log.take(), [100, 200, 300, 20_000].map(|millis| (millis, millis)), "{way:?}");
+            assert_eq!(world.pending(), 0);
+        });
+    }
+}
+
+/// The wall clock is set forward: what it has passed comes at the next check, the rest when it shows its time.
+#[test]
+fn a_wall_clock_set_forward_brings_messages_forward() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world();
+            let (addr, log) = world.probe();
+            for hours in [1, 2, 3] {
+                at(&world, way, &addr, wall(hours * HOUR), hours).await;
+            }
+            world.after(&addr, 3 * HOUR, 99);
+            world.run_to(10_000).await;
+            // Two hours pass in no time: set by hand, or asleep.
+            world.clock().hands.set_wall(wall(2 * HOUR + 10_000));
+            world.run_to(11_000).await;
+            assert_eq!(log.names(), [1, 2], "{way:?}");
+            world.run_to(HOUR - 1).await;
+            assert_eq!(log.take(), []);
+            world.run_to(3 * HOUR).await;
+            assert_eq!(log.take(), [(3, HOUR), (99, 3 * HOUR)], "{way:?}");
+        });
+    }
+}
+
+/// The wall clock is set back: nothing comes before it shows its time again. Delays do not care.
+#[test]
+fn a_wall_clock_set_back_holds_messages_back() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world();
+            let (addr, log) = world.probe();
+            at(&world, way, &addr, wall(HOUR), "at").await;
+            world.after(&addr, HOUR, "after");
+            world.run_to(HOUR - 5000).await;
+            world.clock().hands.set_wall(wall(0));
+            world.run_to(HOUR).await;
+            assert_eq!(log.take(), [("after", HOUR)]);
+            world.run_to(2 * HOUR - 5001).await;
+            assert_eq!(log.take(), []);
+            world.run_to(2 * HOUR - 5000).await;
+            assert_eq!(log.take(), [("at", 2 * HOUR - 5000)], "{way:?}");
+        });
+    }
+}
+
+/// A step too small to be noticed at once is noticed when the message is due: it is not early on the wall clock.
+#[test]
+fn a_wall_clock_set_back_a_little_makes_nothing_early() {
+    for back in [1, 10, 20, 21, 500] {
+        paused(async {
+            let world = world();
+            let (addr, log) = world.probe();
+            at(&world, Way::Direct, &addr, wall(800), ()).await;
+            at(&world, Way::Context, &addr, wall(800), ()).await;
+            world.run_to(799).await;
+            world.clock().hands.set_wall(wall(799 - back));
+            world.run_to(800 + back - 1).await;
+            assert_eq!(log.take(), [], "{back}");
+            world.run_to(800 + back).await;
+            assert_eq!(log.take(), [((), 800 + back); 2], "{back}");
+        });
+    }
+}
+
+/// Steps forward and back around the epoch, where the wall clock is behind the monotonic one or cannot be expressed.
+#[test]
+fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
+    let epoch = SystemTime::UNIX_EPOCH;
+    paused(async {
+        let world = World::manual(TimerActor::builder().wall_clock_check(ms(1000)));
+        let hands = &world.clock().hands;
+        let (addr, log) = world.probe();
+        world.run_to(100_000).await;
+        hands.set_wall(epoch + ms(10_000));
+        at(&world, Way::Direct, &addr, epoch + ms(60_000), 60).await;
+        at(&world, Way::Direct, &addr, epoch + ms(70_000), 70).await;
+        at(&world, Way::Direct, &addr, epoch + ms(80_000), 80).await;
+        world.run_to(101_500).await;
+        hands.set_wall(epoch + ms(60_000));
+        world.run_to(102_500).await;
+        assert_eq!(log.names(), [60]);
+        hands.set_wall(epoch - ms(5000));
+        world.run_to(177_499).await;
+        assert_eq!(log.take(), []);
+        world.run_to(177_500).await;
+        assert_eq!(log.take(), [(70, 177_500)]);
+        hands.set_wall(epoch + ms(80_001));
+        world.run_to(178_500).await;
+        assert_eq!(log.names(), [80]);
+    });
+}
+
+/// Messages for the same time of day stay in the order of scheduling when the wall clock is stepped, also if they were
+/// stored in another order.
+#[test]
+fn messages_for_one_time_of_day_keep_their_order_over_steps_of_the_wall_clock() {
+    for (way, step) in [(Way::Direct, 5000), (Way::Context, 5000), (Way::Direct, HOUR), (Way::Context, HOUR)] {
+        paused(async {
+            let world = world();
+            let (addr, log) = world.probe();
+            // Leaves free places behind, the last one freed first in line.
+            let mut places = Vec::new();
+            for _ in 0..8 {
+                places.push(at(&world, way, &addr, wall(9 * HOUR), 0).await);
+            }
+            for place in [3, 6, 1, 7, 0, 5] {
+                assert!(world.timers.cancel(places[place]).is_cancelled());
+            }
+            for name in 1..=8 {
+                at(&world, way, &addr, wall(HOUR), name).await;
+            }
+            // Within one tick, in spite of different times of day.
+            for (name, nanos) in [(9, 900_000), (10, 100_000), (11, 500_000)] {
+                at(&world, way, &addr, wall(HOUR) + Duration::from_nanos(nanos), name).await;
+            }
+            world.run_to(2000).await;
+            world.clock().hands.set_wall(wall(2000 + step));
+            world.run_to(2 * HOUR).await;
+            assert_eq!(log.names(), (1..=11).collect::<Vec<_>>(), "{way:?}, step of {step}");
+        });
+    }
+}
+
+/// A timer set to a time of day can be moved to a delay, which then does not follow the wall clock, and the other way.
+#[test]
+fn a_timer_can_be_moved_between_the_clocks() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world();
+            let (addr, log) = world.probe();
+            let to_delay = at(&world, way, &addr, wall(HOUR), "delay").await;
+            let to_time = world.schedule(way, &addr, ms(HOUR), "time").await.unwrap();
+            assert_eq!(world.timers.reschedule_after(to_delay, ms(2 * HOUR)), RescheduleOutcome::Rescheduled);
+            let moved = match way {
+                Way::Direct => world.timers.reschedule_at(to_time, wall(2 * HOUR)),
+                Way::Message => world.timers.addr().send(Reschedule::at(to_time, wall(2 * HOUR))).await.unwrap(),
+                Way::Context => run(&addr, move |_, ctx| ctx.reschedule_timer_at(to_time, wall(2 * HOUR))).await,
+            };
+            assert_eq!(moved, RescheduleOutcome::Rescheduled);
+            world.run_to(2000).await;
+            world.clock().hands.set_wall(wall(HOUR + 2000));
+            world.run_to(HOUR - 1).await;
+            assert_eq!(log.take(), []);
+            world.run_to(2 * HOUR).await;
+            assert_eq!(log.take(), [("time", HOUR), ("delay", 2 * HOUR)]);
+        });
+    }
+}
+
+/// Without timers that follow it nobody looks at the wall clock; with them the driver looks at the interval it was given.
+#[test]
+fn the_wall_clock_is_watched_only_while_something_follows_it() {
+    paused(async {
+        let world = world();
+        let clock = world.clock().clone();
+        let (addr, log) = world.probe();
+        world.after(&addr, 9 * HOUR, "after");
+        let id = at(&world, Way::Direct, &addr, wall(8 * HOUR), "at").await;
+        world.run_to(10_000).await;
+        let rung = clock.rung();
+        world.run_to(20_000).await;
+        assert_eq!(clock.rung() - rung, 10);
+        assert!(world.timers.cancel(id).is_cancelled());
+        world.run_to(30_000).await;
+        let rung = clock.rung();
+        world.run_to(60_000).await;
+        assert_eq!(clock.rung(), rung);
+        assert_eq!(log.len(), 0);
+    });
+}
+
+/// The clock used by default: under a paused clock of tokio the time of day stands still and moves with it, from the very
+/// first reading on.
+#[test]
+fn the_wall_clock_of_a_paused_runtime_is_exact() {
+    paused(async {
+        let clock = SystemClock::new();
+        let start = clock.wall();
+        let real = std::time::Instant::now();
+        while real.elapsed() < ms(3) {
+            assert_eq!(clock.wall(), start, "real time goes by, this clock stands still");
+        }
+        tokio::time::advance(ms(1234)).await;
+        assert_eq!(clock.wall(), start + ms(1234));
+        assert_eq!(clock.now(), ms(1234));
+    });
+}
+
+/// And on a clock that runs it is the system's.
+#[test]
+fn the_wall_clock_of_a_running_runtime_is_the_systems() {
+    System::new().block_on(async {
+        let clock = SystemClock::new();
+        for _ in 0..1000 {
+            let before = SystemTime::now();
+            let wall = clock.wall();
+            assert!((before..=SystemTime::now()).contains(&wall));
+        }
+    });
+}
+
+/// A manual clock moves both hands, saturates, and its alarms ring when their time has come.
+#[test]
+fn a_manual_clock_moves_when_told() {
+    paused(async {
+        let clock = ManualClock::new();
+        assert_eq!((clock.now(), clock.wall()), (Duration::ZERO, SystemTime::UNIX_EPOCH));
+        clock.set_wall(wall(0));
+        clock.jump(ms(5));
+        assert_eq!((clock.now(), clock.wall()), (ms(5), wall(5)));
+
+        let rung = Log::default();
+        for millis in [7, 6, 8] {
+            let (alarm, rung) = (clock.alarm(ms(millis)), rung.clone());
+            actix_rt::spawn(async move {
+                alarm.await;
+                rung.push(millis, 0);
+            });
+        }
+        idle().await;
+        clock.jump(ms(1));
+        idle().await;
+        assert_eq!(rung.names(), [6]);
+        clock.jump(ms(100));
+        idle().await;
+        let mut names = rung.names();
+        names.sort_unstable();
+        assert_eq!(names, [7, 8]);
+
+        clock.jump(Duration::MAX);
+        assert_eq!(clock.now(), Duration::MAX);
+        clock.jump(Duration::MAX);
+        clock.alarm(Duration::MAX).await;
+    });
+}
+
+/// What one run looked like: every delivery with its time, every answer, the books and the wheel at the end.
+#[derive(Debug, PartialEq)]
+struct Story {
+    deliveries: Vec<(u64, u64)>,
+    answers: Vec<String>,
+    accounts: actix_timers::engine::Accounts,
+    wheel: actix_timers::timing::WheelSnapshot,
+    alarms: Option<(u64, u64, u64)>,
+}
+
+/// Many actors, all ways, delays and times of day, cancels, moves, steps of the wall clock, jumps and an actor that stops.
+async fn story(world: World, seed: u64) -> Story {
+    let mut random = Random::new(seed);
+    let log: Log<u64> = Log::default();
+    let mut probes: Vec<_> = (0..10)
+        .map(|_| {
+            let shared = log.clone();
+            let (addr, _) = world.probe_with(move |probe| {
+                probe.log = shared;
+                probe.hook = Box::new(|name, ctx| {
+                    if name % 5 == 0 {
+                        ctx.schedule_after(ms(name % 50), Note(name + 1)).unwrap();
+                    }
+                });
+            });
+            addr
+        })
+        .collect();
+    let (mut ids, mut answers) = (Vec::new(), Vec::new());
+    for name in 0..500 {
+        let addr = probes[random.index_of(&probes)].clone();
+        let way = Way::ALL[random.index_of(&Way::ALL)];
+        let delay = random.spread(14);
+        ids.push(match random.below(3) {
+            0 => at(&world, way, &addr, world.wall(world.now() + delay), name).await,
+            _ => world.schedule(way, &addr, ms(delay), name).await.unwrap(),
+        });
+        let recent = &ids[ids.len().saturating_sub(30)..];
+        let id = recent[random.index_of(recent)];
+        match random.below(8) {
+            0 => answers.push(format!("{:?}", world.cancel(way, &addr, id).await)),
+            1 => answers.push(format!("{:?}", world.timers.reschedule_after(id, ms(random.spread(12))))),
+            2 => {
+                answers.push(format!("{:?}", world.timers.get(id).map(|info| (info.state, info.remaining, info.level))))
+            }
+            3 => world.run_to(world.now() + random.below(100)).await,
+            4 => world.jump_to(world.now() + random.below(1000)).await,
+            5 if world.is_manual() && name % 10 == 0 => {
+                world.clock().hands.set_wall(world.wall(world.now() + random.below(5000)));
+            }
+            6 if name % 50 == 0 => drop(probes.pop()),
+            _ => (),
+        }
+    }
+    world.run_to(world.now() + 4000).await;
+    let inspection = world.timers.inspect();
+    let alarms = world.is_manual().then(|| (world.clock().reads(), world.clock().alarms(), world.clock().rung()));
+    Story { deliveries: log.take(), answers, accounts: inspection.accounts, wheel: inspection.wheel, alarms }
+}
+
+/// Two runs of the same program are the same, message by message and wake-up by wake-up.
+#[test]
+fn two_identical_runs_are_the_same() {
+    let settings: [fn() -> TimerActorBuilder; 2] =
+        [TimerActor::builder, || TimerActor::builder().wheel_size(4).expiry_budget(3).tick(ms(10))];
+    for builder in settings {
+        for seed in 0..3 {
+            let on_paused = || paused(async { story(World::paused(builder()), seed).await });
+            let on_manual = || paused(async { story(World::manual(builder()), seed).await });
+            let (one, other) = (on_paused(), on_manual());
+            assert!(one.accounts.delivered > 100 && one.accounts.cancelled > 10, "{:?}", one.accounts);
+            assert_eq!(one, on_paused());
+            assert_eq!(other, on_manual());
+        }
+    }
+}
+
+/// Pausing reaches one runtime. Whoever asks from outside of it, where time goes by, is told the time inside; otherwise a
+/// timer would fire early because a thread far away looked at it.
+#[test]
+fn a_thread_outside_sees_the_paused_clock() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, log) = world.probe();
+        let id = world.after(&addr, 10, "T");
+        world.run_to(1).await;
+        let timers = world.timers.clone();
+        let outside = std::thread::spawn(move || {
+            // Real time well past the deadline.
+            std::thread::sleep(ms(30));
+            timers.get(id).unwrap().remaining
+        });
+        assert_eq!(outside.join().unwrap(), ms(9));
+        world.run_to(9).await;
+        assert_eq!(log.take(), []);
+        world.run_to(10).await;
+        assert_eq!(log.take(), [("T", 10)]);
+    });
+}
+
+/// Before any alarm was set, and before the timer actor had its first turn.
+#[test]
+fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
+    for installed in [true, false] {
+        paused(async {
+            let builder = TimerActor::builder();
+            let timers = if installed { builder.install() } else { builder.start() }.unwrap();
+            let watch = StopWatch::Paused(tokio::time::Instant::now());
+            let probe = Probe::new(watch.clone());
+            let log = probe.log.clone();
+            let addr = probe.start();
+            let target = Target::from(&addr);
+            let outside = std::thread::spawn(move || {
+                // Real time, which must not show.
+                std::thread::sleep(ms(30));
+                timers.schedule_after(target, ms(10), Note("T")).unwrap();
+                timers
+            });
+            let timers = outside.join().unwrap();
+            tokio::time::sleep(ms(20)).await;
+            assert_eq!(log.take(), [("T", 10)]);
+            assert_eq!(timers.inspect().accounts.delivered, 1);
+        });
+    }
+}
+
+/// The alarm was set in real time.
+#[test]
+fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().install().unwrap();
+        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
+        let log = probe.log.clone();
+        let probe = probe.start();
+        let before = tokio::time::Instant::now();
+        timers.schedule_after(&probe, Duration::from_secs(10), Note(1)).unwrap();
+        let after = tokio::time::Instant::now();
+        for _ in 0..256 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause();
+        tokio::time::sleep_until(before + ms(9_990)).await;
+        assert_eq!(log.names(), [] as [u64; 0]);
+        tokio::time::sleep_until(after + ms(10_010)).await;
+        assert_eq!(log.names(), [1]);
+        timers.schedule_after(&probe, Duration::from_secs(3600), Note(2)).unwrap();
+        tokio::time::sleep(Duration::from_secs(3601)).await;
+        assert_eq!(log.names(), [2]);
+    });
+}
+
+/// A runtime without I/O cannot wait for the kernel's timer; tokio's own does.
+#[test]
+fn a_runtime_without_io_has_its_alarms_too() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default()));
+        let log = probe.log.clone();
+        let probe = probe.start();
+        for name in 0..3 {
+            timers.schedule_after(&probe, ms(name), Note(name)).unwrap();
+        }
+        eventually(|| log.len() == 3).await;
+        assert_eq!(log.names(), [0, 1, 2]);
+    });
+}

@@ -1,0 +1,247 @@
+//! Code of the user that the service calls, or that calls the service at an awkward moment: a message whose `Drop` panics
+//! does not take the service down, and one whose `Drop` cancels or schedules does not lock it up.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix_timers::{Cancel, CancelOutcome, Drain, ScheduleAfter, TimerActor, TimerContext, TimerId};
+use support::{
+    Census, Log, Note, OnDrop, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run,
+};
+
+fn grenade() -> OnDrop {
+    OnDrop::new(panic_on_purpose)
+}
+
+/// The service still takes in and delivers, directly, by message and to the actor itself.
+async fn assert_alive(world: &World) {
+    let (addr, log) = world.probe();
+    for (name, way) in Way::ALL.into_iter().enumerate() {
+        world.schedule(way, &addr, ms(10), name).await.unwrap();
+    }
+    world.run_to(world.now() + 10).await;
+    let mut names = log.names();
+    names.sort_unstable();
+    assert_eq!(names, [0, 1, 2]);
+    assert_eq!(world.pending(), 0);
+}
+
+/// A cancel drops the message; the caller gets its answer, and the service goes on, also if it was asked by a message.
+#[test]
+fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
+    for way in Way::ALL {
+        let before = count_panics();
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, _log) = world.probe::<u8>();
+            let direct = world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
+            let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), grenade()).unwrap()).await;
+            for id in [direct, own] {
+                assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
+            }
+            assert_eq!(world.timers.inspect().accounts.cancelled, 2);
+            assert_alive(&world).await;
+        });
+        assert_eq!(count_panics() - before, 4);
+    }
+}
+
+#[test]
+fn a_message_whose_drop_panics_as_a_dead_letter_does_not_take_the_service_down() {
+    let before = count_panics();
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u8>();
+        for _ in 0..3 {
+            world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
+        }
+        drop(addr);
+        world.run_to(10).await;
+        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 3);
+        assert_alive(&world).await;
+    });
+    assert_eq!(count_panics() - before, 6);
+}
+
+#[test]
+fn messages_whose_drop_panics_when_their_actor_stops_do_not_take_the_service_down() {
+    let before = count_panics();
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u8>();
+        run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(10), grenade()).unwrap())).await;
+        drop(addr);
+        world.settle().await;
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.cancelled, accounts.pending), (3, 0));
+        assert_alive(&world).await;
+    });
+    assert_eq!(count_panics() - before, 6);
+}
+
+/// At shutdown the others are dropped as well, and nothing unwinds out of the system.
+#[test]
+fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped() {
+    let before = count_panics();
+    let census = Census::default();
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u8>();
+        for _ in 0..3 {
+            world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
+            world.timers.schedule_after(&addr, ms(10), census.payload()).unwrap();
+        }
+        assert_eq!(census.live(), 3);
+    });
+    assert_eq!((count_panics() - before, census.live()), (3, 0));
+}
+
+/// A refused request whose answer nobody waits for drops its message inside the service.
+#[test]
+fn a_message_whose_drop_panics_when_its_request_is_refused_does_not_take_the_service_down() {
+    let before = count_panics();
+    in_virtual_time(
+        || TimerActor::builder().capacity(3),
+        |world| async move {
+            let (addr, _log) = world.probe::<u8>();
+            let full: Vec<TimerId> = (0..3).map(|name| world.after(&addr, 1000, name)).collect();
+            world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
+            world.timers.addr().do_send(actix_timers::ScheduleAt::new(&addr, world.wall(10), grenade()));
+            world.settle().await;
+            assert_eq!(world.timers.inspect().accounts.refused_capacity, 2);
+            for id in full {
+                assert!(world.timers.cancel(id).is_cancelled());
+            }
+            assert_alive(&world).await;
+        },
+    );
+    assert_eq!(count_panics() - before, 4);
+}
+
+/// What a drain returns is dropped by its caller; if nobody waits for the answer, inside the service.
+#[test]
+fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_service_down() {
+    let before = count_panics();
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe::<u8>();
+        world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
+        world.timers.addr().do_send(Drain::now());
+        world.settle().await;
+        assert_eq!(world.timers.inspect().accounts.returned, 1);
+        assert!(world.timers.addr().connected());
+        assert_eq!(world.timers.addr().send(Cancel(TimerId::fresh())).await, Ok(CancelOutcome::NotFound));
+    });
+    assert_eq!(count_panics() - before, 2);
+}
+
+/// A handler that panics takes its own actor down, as always in actix, and its timers with it.
+#[test]
+fn a_handler_that_panics_ends_its_own_timers_and_nothing_else() {
+    count_panics();
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let counted = census.clone();
+        let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, _| panic_on_purpose()));
+        run(&addr, move |_, ctx| {
+            for (delay, name) in [(10, "first"), (10, "second"), (500, "third")] {
+                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+            }
+            ctx.schedule_after(ms(10), counted.payload()).unwrap();
+        })
+        .await;
+        let (other, heard) = world.probe();
+        world.schedule(Way::Context, &other, ms(10), "other").await.unwrap();
+        world.run_to(10).await;
+        assert_eq!((log.take(), heard.take()), (vec![("first", 10)], vec![("other", 10)]));
+        let accounts = world.timers.inspect().accounts;
+        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (2, 3, 0));
+        assert_eq!(census.live(), 0);
+        assert_alive(&world).await;
+    });
+}
+
+/// What happens to the message that calls the timers from its `Drop`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    Cancelled,
+    DeadLettered,
+    OwnerEnds,
+    Drained,
+}
+
+/// Has the message meet its fate, by the given way where there is a choice.
+async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop) {
+    let (addr, _log) = world.probe::<u8>();
+    let own = way == Way::Context || fate == Fate::OwnerEnds;
+    let id = match own {
+        true => run(&addr, move |_, ctx| ctx.schedule_after(ms(10), message).unwrap()).await,
+        false => world.timers.schedule_after(&addr, ms(10), message).unwrap(),
+    };
+    match fate {
+        Fate::Cancelled => assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled),
+        Fate::DeadLettered | Fate::OwnerEnds => drop(addr),
+        Fate::Drained => drop(world.timers.drain()),
+    }
+    world.run_to(world.now() + 20).await;
+}
+
+/// Runs the test for every fate and way, until the end, which a deadlock would keep it from reaching.
+fn for_every_fate(test: impl AsyncFn(World, Fate, Way)) {
+    for fate in [Fate::Cancelled, Fate::DeadLettered, Fate::OwnerEnds, Fate::Drained] {
+        for way in Way::ALL {
+            paused(async { test(World::paused(TimerActor::builder()), fate, way).await });
+            paused(async { test(World::manual(TimerActor::builder()), fate, way).await });
+        }
+    }
+}
+
+#[test]
+fn a_message_whose_drop_cancels_another_timer_does_not_lock_up() {
+    for_every_fate(async |world, fate, way| {
+        let (addr, log) = world.probe();
+        let other = world.after(&addr, 1000, "other");
+        let outcome = Arc::new(Mutex::new(None));
+        let (answer, timers) = (Arc::clone(&outcome), world.timers.clone());
+        let message = OnDrop::new(move || *answer.lock().unwrap() = Some(timers.cancel(other)));
+        meet(fate, way, &world, message).await;
+        let expected = if fate == Fate::Drained { CancelOutcome::NotFound } else { CancelOutcome::Cancelled };
+        let outcome = *outcome.lock().unwrap();
+        assert_eq!(outcome, Some(expected), "{fate:?} {way:?}");
+        world.run_to(2000).await;
+        assert_eq!(log.names(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_message_whose_drop_schedules_another_does_not_lock_up() {
+    for_every_fate(async |world, fate, way| {
+        let (addr, log) = world.probe();
+        let target = addr.clone();
+        let timers = world.timers.clone();
+        let message = OnDrop::new(move || _ = timers.schedule_after(target, Duration::ZERO, Note("from drop")));
+        meet(fate, way, &world, message).await;
+        world.settle().await;
+        let expected: &[&str] = if fate == Fate::Drained { &[] } else { &["from drop"] };
+        assert_eq!(log.names(), expected, "{fate:?} {way:?}");
+    });
+}
+
+/// The same in the last moment of the service: the message's `Drop` finds it closed.
+#[test]
+fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
+    let log = Log::<&str>::default();
+    for manual in [false, true] {
+        paused(async {
+            let world =
+                if manual { World::manual(TimerActor::builder()) } else { World::paused(TimerActor::builder()) };
+            let (addr, _log) = world.probe::<&str>();
+            let other = world.after(&addr, 1000, "other");
+            let (timers, target, answers) = (world.timers.clone(), addr.clone(), log.clone());
+            let message = OnDrop::new(move || {
+                assert_eq!(timers.cancel(other), CancelOutcome::NotFound);
+                assert!(timers.schedule_after(target, Duration::ZERO, Note("refused")).is_err());
+                assert_eq!(timers.inspect().pending(), 0);
+                answers.push("dropped", 0);
+            });
+            world.timers.schedule_after(&addr, ms(10), message).unwrap();
+        });
+        assert_eq!(log.names(), ["dropped"]);
+    }
+}

@@ -1,0 +1,234 @@
+//! Virtual time for tests: time passes from event to event, and whoever lets it pass finds everything handled.
+
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, ManualClock, Target, TimerActor, TimerContext, Timers, testing};
+use support::{Log, Note, PATIENCE, Probe, StopWatch, WatchedClock, World, ms, paused, run};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A manual clock with the timer actor of this arbiter on it, and a probe.
+fn manual() -> (ManualClock, Timers, Addr<Probe<u32>>, Log<u32>) {
+    let clock = WatchedClock::new();
+    let timers = TimerActor::builder().clock(clock.hands.clone()).install().unwrap();
+    let probe = Probe::new(StopWatch::Manual(clock.clone()));
+    let log = probe.log.clone();
+    (clock.hands, timers, probe.start(), log)
+}
+
+/// The same test in both kinds of virtual time; `$advance` lets time pass.
+macro_rules! in_both {
+    ($($name:ident: |$world:ident, $advance:ident| $body:block)*) => {$(
+        #[test]
+        fn $name() {
+            paused(async {
+                let $world = World::paused(TimerActor::builder());
+                let $advance = testing::advance;
+                $body
+            });
+            System::new().block_on(async {
+                let $world = World::manual(TimerActor::builder());
+                let clock = $world.clock().hands.clone();
+                let $advance = async |by| clock.advance(by).await;
+                $body
+            });
+        }
+    )*};
+}
+
+in_both! {
+    // O-57 a, g.
+    a_message_is_there_at_its_time_and_not_before_it_and_once: |world, advance| {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        advance(ms(9)).await;
+        assert_eq!(log.take(), []);
+        advance(ms(2)).await;
+        assert_eq!(log.take(), [(1, 10)], "the handler saw the time at which it was due");
+        advance(ms(10_000)).await;
+        assert_eq!(log.take(), []);
+        world.after(&addr, 10, 2);
+        advance(ms(10)).await;
+        assert_eq!(log.names(), [2]);
+    }
+
+    own_messages_and_what_they_schedule_anew_are_handled_at_their_own_times: |world, advance| {
+        let (addr, log) = world.probe_with(|probe| {
+            probe.hook = Box::new(|name: &u32, ctx| {
+                ctx.schedule_after(ms(5000), Note(name + 1)).unwrap();
+            });
+        });
+        run(&addr, |_, ctx| ctx.schedule_after(ms(0), Note(0)).unwrap()).await;
+        advance(ms(12_000)).await;
+        assert_eq!(log.take(), [(0, 0), (1, 5000), (2, 10_000)]);
+        advance(ms(3000)).await;
+        assert_eq!(log.take(), [(3, 15_000)]);
+    }
+
+    months_pass_with_everything_that_happens_in_them: |world, advance| {
+        let (addr, log) = world.probe_with(|probe| {
+            probe.hook = Box::new(|name: &u32, ctx| {
+                ctx.schedule_after(Duration::from_secs(3600), Note(name + 1)).unwrap();
+            });
+        });
+        run(&addr, |_, ctx| ctx.schedule_after(Duration::from_secs(3600), Note(1)).unwrap()).await;
+        advance(DAY * 61).await;
+        let notes = log.take();
+        assert_eq!(notes.len(), 61 * 24);
+        assert!(notes.iter().all(|(name, at)| u64::from(*name) * 3_600_000 == *at));
+    }
+
+    // What a message sets off among other actors is done before time passes, also if each takes a few turns for it.
+    a_chain_of_actors_is_at_its_end_before_time_passes: |world, advance| {
+        let (last, log) = world.probe();
+        let mut addr = last;
+        for _ in 0..20 {
+            let next = addr.clone();
+            let (before, _) = world.probe_with(|probe| {
+                probe.hook = Box::new(move |name, ctx| {
+                    let (next, name) = (next.clone(), *name);
+                    ctx.spawn(actix::fut::wrap_future(async move {
+                        tokio::task::yield_now().await;
+                        tokio::task::yield_now().await;
+                        next.do_send(Note(name));
+                    }));
+                });
+            });
+            addr = before;
+        }
+        world.after(&addr, 10, 1);
+        world.after(&addr, 11, 2);
+        advance(ms(20)).await;
+        assert_eq!(log.take(), [(1, 10), (2, 11)]);
+    }
+
+    what_an_actor_cannot_take_now_stays_due_and_time_goes_on: |world, advance| {
+        let (addr, log) = world.probe();
+        let id = run(&addr, |_, ctx| {
+            ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
+            ctx.schedule_after(ms(10), Note(1)).unwrap()
+        })
+        .await;
+        advance(ms(1000)).await;
+        assert_eq!(world.now(), 1000);
+        assert_eq!(log.len(), 0);
+        assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+    }
+
+    // A user of these does not have to know what else has to happen first.
+    what_was_only_sent_before_is_taken_into_account: |world, advance| {
+        let (addr, log) = world.probe();
+        world.timers.addr().do_send(actix_timers::ScheduleAfter::new(&addr, ms(5), Note(1)));
+        advance(ms(5)).await;
+        assert_eq!(log.take(), [(1, 5)]);
+    }
+}
+
+#[test]
+fn times_of_day_come_as_durations_do() {
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, log) = world.probe();
+        world.timers.schedule_at(&addr, world.wall_start + DAY * 4000, Note(1)).unwrap();
+        testing::advance(DAY * 4000 - ms(1)).await;
+        assert_eq!(log.len(), 0);
+        testing::advance(ms(1)).await;
+        assert_eq!(log.names(), [1]);
+    });
+    System::new().block_on(async {
+        let (clock, timers, addr, log) = manual();
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 4000, Note(1)).unwrap();
+        clock.advance(DAY * 4000 - ms(1)).await;
+        assert_eq!(log.len(), 0);
+        clock.advance(ms(1)).await;
+        assert_eq!(log.names(), [1]);
+    });
+}
+
+#[test]
+fn a_timer_actor_on_another_arbiter_is_waited_for() {
+    System::new().block_on(async {
+        let clock = WatchedClock::new();
+        let arbiter = Arbiter::new();
+        let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
+        let probe = Probe::new(StopWatch::Manual(clock.clone()));
+        let log = probe.log.clone();
+        let here = probe.start();
+        for name in 1..=100_u32 {
+            there.schedule_after(&here, ms(u64::from(name)), Note(name)).unwrap();
+        }
+        clock.hands.advance(ms(100)).await;
+        let expected: Vec<(u32, u64)> = (1..=100).map(|name| (name, u64::from(name))).collect();
+        assert_eq!(log.take(), expected);
+        arbiter.stop();
+    });
+}
+
+/// Of messages within a window it is not always known whether they have been handled. That is nothing to wait for.
+#[test]
+fn what_nobody_will_ever_tell_is_not_waited_for() {
+    System::new().block_on(async {
+        let clock = WatchedClock::new();
+        let arbiter = Arbiter::new();
+        let there = TimerActor::builder().clock(clock.hands.clone()).start_on(&arbiter.handle()).unwrap();
+        let probe = Probe::new(StopWatch::Manual(clock.clone()));
+        let log = probe.log.clone();
+        let here = probe.start();
+        for name in 0..3 {
+            there.schedule_after(Target::from(&here).window(3), ms(1), Note(name)).unwrap();
+        }
+        for name in 3..60 {
+            there.schedule_after(&here, ms(10 + u64::from(name)), Note(name)).unwrap();
+        }
+        // Each step would take a second if it were.
+        tokio::time::timeout(PATIENCE, clock.hands.advance(ms(100))).await.expect("time passes");
+        assert_eq!(log.names(), (0..60_u32).collect::<Vec<_>>());
+        arbiter.stop();
+    });
+}
+
+#[test]
+fn a_step_of_the_wall_clock_is_followed_at_once() {
+    System::new().block_on(async {
+        let (clock, timers, addr, log) = manual();
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY, Note(1)).unwrap();
+        clock.advance(ms(1)).await;
+        clock.set_wall(SystemTime::UNIX_EPOCH + DAY);
+        clock.settle().await;
+        assert_eq!(log.take(), [(1, 1)]);
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 2, Note(2)).unwrap();
+        clock.settle().await;
+        clock.set_wall(SystemTime::UNIX_EPOCH);
+        clock.advance(DAY * 2 - ms(1)).await;
+        assert_eq!(log.len(), 0);
+        clock.advance(ms(1)).await;
+        assert_eq!(log.names(), [2]);
+    });
+}
+
+#[test]
+fn a_jump_lets_what_was_due_meanwhile_be_late() {
+    System::new().block_on(async {
+        let (clock, timers, addr, log) = manual();
+        timers.schedule_after(&addr, ms(10), Note(1)).unwrap();
+        clock.settle().await;
+        clock.jump(ms(1000));
+        clock.settle().await;
+        assert_eq!(log.take(), [(1, 1000)]);
+    });
+}
+
+#[test]
+fn time_stands_still_while_nobody_moves_it_and_ends_where_it_ends() {
+    System::new().block_on(async {
+        let (clock, timers, addr, log) = manual();
+        timers.schedule_after(&addr, ms(1), Note(1)).unwrap();
+        clock.settle().await;
+        assert_eq!((actix_timers::Clock::now(&clock), log.len()), (Duration::ZERO, 0));
+        timers.schedule_after(&addr, Duration::MAX, Note(2)).unwrap();
+        clock.advance(Duration::MAX).await;
+        clock.advance(Duration::MAX).await;
+        assert_eq!(log.names()[0], 1);
+    });
+}

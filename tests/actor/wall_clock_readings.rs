@@ -1,0 +1,140 @@
+//! Timers set to a time of day, on clocks whose wall clock is stepped, or cannot be read at the same instant as the
+//! monotonic one.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{Alarm, Clock, ManualClock, TimerActor, Timers};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Ring(&'static str);
+
+#[derive(Default)]
+struct Bell(Rc<RefCell<Vec<&'static str>>>);
+
+impl Actor for Bell {
+    type Context = Context<Self>;
+}
+
+impl Handler<Ring> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, Ring(name): Ring, _: &mut Context<Self>) {
+        self.0.borrow_mut().push(name);
+    }
+}
+
+/// A clock whose reader is interrupted between two readings: so much time passes before each one of the wall clock.
+#[derive(Clone)]
+struct Interrupted {
+    clock: ManualClock,
+    millis: Arc<AtomicU64>,
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.clock.jump(Duration::from_millis(self.millis.load(Ordering::Relaxed)));
+        self.clock.wall()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.clock.since(instant)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.clock.alarm(time)
+    }
+}
+
+fn at(time: Duration) -> SystemTime {
+    SystemTime::UNIX_EPOCH + time
+}
+
+/// Lets everything run that can.
+async fn settle() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn run<C: Clock, F: Future<Output = ()>>(clock: C, test: impl FnOnce(Timers) -> F) {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().clock(clock).start().unwrap();
+        settle().await;
+        test(timers).await;
+    });
+}
+
+#[test]
+fn timers_of_one_tick_keep_their_order_when_the_wall_clock_is_stepped() {
+    let clock = ManualClock::new();
+    run(clock.clone(), |timers| async move {
+        let rung = Rc::default();
+        let bell = Bell(Rc::clone(&rung)).start();
+        // The third takes the slot of the first, which is before that of the second.
+        let first = timers.schedule_at(&bell, at(HOUR), Ring("first")).unwrap();
+        timers.schedule_at(&bell, at(HOUR), Ring("second")).unwrap();
+        assert!(timers.cancel(first).is_cancelled());
+        timers.schedule_at(&bell, at(HOUR), Ring("third")).unwrap();
+        // Within the same tick of a millisecond, and scheduled last.
+        timers.schedule_at(&bell, at(HOUR - Duration::from_micros(5)), Ring("fourth")).unwrap();
+        settle().await;
+
+        clock.set_wall(at(HOUR / 2));
+        timers.schedule_after(&bell, HOUR / 4, Ring("wakes the driver")).unwrap();
+        settle().await;
+        for _ in 0..4 {
+            clock.jump(HOUR / 8);
+            settle().await;
+        }
+        assert_eq!(*rung.borrow(), ["wakes the driver", "second", "third", "fourth"]);
+    });
+}
+
+#[test]
+fn time_that_passes_between_two_readings_is_no_step_of_the_wall_clock() {
+    let (clock, millis) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+    let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
+    run(interrupted, |timers| async move {
+        let bell = Bell::default().start();
+        let id = timers.schedule_at(&bell, at(HOUR * 24), Ring("tomorrow")).unwrap();
+        settle().await;
+        for passes in [0, 25, 500, 50_000] {
+            millis.store(passes, Ordering::Relaxed);
+            // Looks at the clocks.
+            timers.schedule_after(&bell, Duration::from_millis(1), Ring("wakes the driver")).unwrap();
+            settle().await;
+            let remaining = timers.get(id).unwrap().remaining;
+            assert_eq!(remaining, HOUR * 24 - clock.now(), "{passes} ms between two readings");
+        }
+    });
+}
+
+#[test]
+fn a_step_that_happens_is_seen_all_the_same() {
+    let (clock, millis) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+    let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
+    run(interrupted, |timers| async move {
+        let bell = Bell::default().start();
+        let id = timers.schedule_at(&bell, at(HOUR), Ring("at the hour")).unwrap();
+        settle().await;
+        for (look, stepped) in [Duration::from_millis(21), HOUR / 2, HOUR / 4, Duration::ZERO].into_iter().enumerate() {
+            clock.set_wall(at(stepped));
+            // Each is due before all others, so the driver has to set its alarm anew.
+            timers.schedule_after(&bell, Duration::from_millis(10 - look as u64), Ring("wakes the driver")).unwrap();
+            settle().await;
+            assert_eq!(timers.get(id).unwrap().remaining, HOUR - stepped);
+        }
+    });
+}

@@ -1,0 +1,15 @@
+//! Durable timers on both stores.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod calls;
+mod crashes;
+mod delivery;
+mod errors;
+mod internals;
+mod lines;
+mod random;
+mod repeating;
+mod restarts;
+mod scale;
+mod scenarios;
+mod stop;

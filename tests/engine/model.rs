@@ -1,0 +1,1107 @@
+//! Random operations on the engine against a naive book: a list of timers in the order of scheduling.
+//!
+//! What the wheel model leaves out is tested here: owners and their inboxes, the states of a timer, names, keys, groups,
+//! wall-clock times, capacity and the books. After every operation the books must balance and agree with the model.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use actix_timers::engine::{
+    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, MissedTickBehavior, Next, NotPending, Now, OwnerId,
+    Recurrence, Refusal, Repeated, Resumed, Rhythm, TimerGroup, TimerKey, TimerState, next_on_grid,
+};
+use actix_timers::timing::{Key, LAST_TICK, Tick, WheelSize};
+
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    key: Key,
+    deadline: Tick,
+    /// Order of scheduling, and the payload.
+    sequence: u64,
+    owner: Option<OwnerId>,
+    state: TimerState,
+    /// For a recipient, and only queued in the inbox of its owner.
+    is_guest: bool,
+    repeats: Option<Repeats>,
+    /// It repeats, and its message is being made.
+    is_making: bool,
+    /// Its key, and among which timers that is unique.
+    label: Option<(KeyScope, u8)>,
+    /// Its group, and which one it was to join one.
+    group: Option<(u8, u64)>,
+    /// It was given labels, whether it still has them or not.
+    is_labelled: bool,
+}
+
+fn text(key: u8) -> TimerKey {
+    TimerKey::from(format!("key {key}"))
+}
+
+fn group(group: u8) -> TimerGroup {
+    TimerGroup::from(format!("group {group}"))
+}
+
+/// How a timer repeats, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Repeats {
+    rhythm: Rhythm,
+    due: Duration,
+    left: u64,
+    /// It was asked to stop while it could not be stopped.
+    is_stopped: bool,
+}
+
+fn at(tick: Tick) -> Now {
+    Now { time: Duration::from_millis(tick), wall: None }
+}
+
+/// The naive book.
+#[derive(Default)]
+struct Book {
+    timers: Vec<Known>,
+    ended: HashMap<Key, Ending>,
+    /// Repetitions that were delivered and not the last.
+    repeated: u64,
+    /// Repetitions that were dead letters and not the last.
+    came_back: u64,
+    /// Timers rejected because the capacity was used up.
+    rejected_full: u64,
+    /// Timers rejected because their owner had ended.
+    rejected_closed: u64,
+    inboxes: HashMap<OwnerId, Vec<u64>>,
+    sequence: u64,
+}
+
+impl Book {
+    fn position(&self, key: Key) -> Option<usize> {
+        self.timers.iter().position(|timer| timer.key == key)
+    }
+
+    fn end(&mut self, key: Key, ending: Ending) -> u64 {
+        let timer = self.timers.remove(self.position(key).unwrap());
+        self.ended.insert(key, ending);
+        if let Some(inbox) = timer.owner.and_then(|owner| self.inboxes.get_mut(&owner)) {
+            inbox.retain(|sequence| *sequence != timer.sequence);
+        }
+        timer.sequence
+    }
+
+    fn holder(&self, key: (KeyScope, u8)) -> Option<Known> {
+        self.timers.iter().find(|timer| timer.label == Some(key)).copied()
+    }
+
+    /// The waiting timer that has to come out first.
+    fn first_waiting(&self) -> Option<Known> {
+        let waiting = self.timers.iter().filter(|timer| timer.state == TimerState::Waiting);
+        waiting.min_by_key(|timer| (timer.deadline, timer.sequence)).copied()
+    }
+}
+
+const CAPACITY: usize = 60;
+
+struct Run {
+    engine: Engine<u64, &'static str>,
+    book: Book,
+    owners: Vec<OwnerId>,
+    issued: Vec<Key>,
+    now: Tick,
+    rng: Rng,
+}
+
+impl Run {
+    fn new(seed: u64, wheel_size: usize) -> Self {
+        let config = EngineConfig {
+            wheel_size: WheelSize::new(wheel_size).unwrap(),
+            capacity: CAPACITY,
+            cascade_pace: 3,
+            ..EngineConfig::default()
+        };
+        let mut engine = Engine::new(config);
+        let owners = (0..3).map(|_| engine.add_owner("owner").unwrap()).collect();
+        Self { engine, book: Book::default(), owners, issued: Vec::new(), now: 0, rng: Rng(seed) }
+    }
+
+    fn delay(&mut self) -> u64 {
+        let ranges = [1, 4, 30, 1000, 1 << 20, 1 << 45];
+        let range = ranges[self.rng.below(ranges.len())];
+        self.rng.next() % range
+    }
+
+    fn any_key(&mut self) -> Option<Key> {
+        let at = self.rng.below(self.issued.len());
+        self.issued.get(at).copied()
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(23) {
+            0..=4 => self.schedule(),
+            14..=17 => self.schedule_labelled(),
+            5 => self.cancel(),
+            6 => self.reschedule(),
+            7..=9 => self.expire(),
+            10 | 11 => self.take_due(),
+            12 => self.escort(),
+            13 | 18 => self.repeat_one(),
+            19 => self.resume_one(),
+            20 | 21 => self.begin(),
+            _ => self.end_owner(),
+        }
+        self.check();
+    }
+
+    fn schedule(&mut self) {
+        let choice = self.rng.below(6);
+        let owner = self.owners.get(choice).copied();
+        let deadline = self.now + self.delay();
+        self.book.sequence += 1;
+        let sequence = self.book.sequence;
+        match self.engine.schedule(self.now, deadline, owner, sequence) {
+            Ok(key) => {
+                assert!(self.book.timers.len() < CAPACITY);
+                assert!(!self.issued.contains(&key), "a key is never given out twice");
+                self.issued.push(key);
+                self.book.timers.push(Known {
+                    key,
+                    deadline,
+                    sequence,
+                    owner,
+                    state: TimerState::Waiting,
+                    is_guest: false,
+                    label: None,
+                    group: None,
+                    is_labelled: false,
+                    repeats: None,
+                    is_making: false,
+                });
+                if self.rng.below(2) == 0 {
+                    self.let_repeat();
+                }
+            }
+            Err(refused) => {
+                assert_eq!((refused.refusal, refused.payload), (Refusal::Capacity, sequence));
+                assert_eq!(self.book.timers.len(), CAPACITY);
+                self.book.rejected_full += 1;
+            }
+        }
+    }
+
+    /// With a key, a group or both; what has the key already is replaced if it can be.
+    fn schedule_labelled(&mut self) {
+        let choice = self.rng.below(6);
+        let owner = self.owners.get(choice).copied();
+        let scope = owner.map_or(KeyScope::Recipient(choice as u64), KeyScope::Owner);
+        let key = (self.rng.below(3) > 0).then(|| (scope, self.rng.below(3) as u8));
+        let joins = (self.rng.below(2) > 0).then(|| self.rng.below(2) as u8);
+        let deadline = self.now + self.delay();
+        self.book.sequence += 1;
+        let sequence = self.book.sequence;
+        let old = key.and_then(|(scope, key)| self.engine.keyed(scope, &text(key)));
+        assert_eq!(old, key.and_then(|key| self.book.holder(key)).map(|timer| timer.key));
+        let scheduled = match old {
+            Some(old) => self.engine.schedule_in_place_of(old, self.now, deadline, owner, sequence),
+            None => self.engine.schedule(self.now, deadline, owner, sequence),
+        };
+        let replaceable = old.filter(|old| self.expectation(*old).is_ok());
+        let Ok(timer) = scheduled else {
+            assert!(self.book.timers.len() == CAPACITY && replaceable.is_none());
+            self.book.rejected_full += 1;
+            return;
+        };
+        assert!(self.book.timers.len() < CAPACITY || replaceable.is_some());
+        assert!(!self.issued.contains(&timer), "a key is never given out twice");
+        self.issued.push(timer);
+        if let Some(old) = old {
+            match (self.engine.cancel(old), replaceable) {
+                (Ok(payload), Some(old)) => assert_eq!(payload, self.book.end(old, Ending::Cancelled)),
+                (Err(NotPending::InFlight), None) => {
+                    let at = self.book.position(old).unwrap();
+                    let old = &mut self.book.timers[at];
+                    old.label = None;
+                    old.repeats = old.repeats.map(|repeats| Repeats { is_stopped: true, ..repeats });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let number = self.engine.groups_joined();
+        assert!(self.engine.label(timer, key.map(|(scope, key)| (scope, text(key))), joins.map(group)));
+        let is_labelled = key.is_some() || joins.is_some();
+        assert!(!is_labelled || !self.engine.label(timer, None, Some(group(7))), "labels are given once");
+        self.book.timers.push(Known {
+            key: timer,
+            deadline,
+            sequence,
+            owner,
+            state: TimerState::Waiting,
+            is_guest: false,
+            label: key,
+            group: joins.map(|joins| (joins, number)),
+            is_labelled,
+            repeats: None,
+            is_making: false,
+        });
+        if self.rng.below(2) == 0 {
+            self.let_repeat();
+        }
+    }
+
+    /// Lets the timer scheduled last repeat.
+    fn let_repeat(&mut self) {
+        let timer = self.book.timers.last_mut().unwrap();
+        let due = Duration::from_millis(timer.deadline);
+        let left = 1 + self.rng.next() % 6;
+        let ranges = [3, 40, 1000, 1 << 30];
+        let range = ranges[self.rng.below(ranges.len())];
+        let period = Duration::from_millis(1 + self.rng.next() % range);
+        let rhythm = match self.rng.below(4) {
+            0 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Skip },
+            1 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Burst },
+            2 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Delay },
+            _ => Rhythm::FixedDelay { period },
+        };
+        timer.repeats = Some(Repeats { rhythm, due, left, is_stopped: false });
+        assert!(self.engine.set_recurrence(timer.key, Recurrence::new(rhythm, due).times(left)));
+    }
+
+    /// Somebody has made the message of one of the timers that wait for that.
+    fn repeat_one(&mut self) {
+        let making = |timer: &&Known| timer.is_making;
+        let count = self.book.timers.iter().filter(making).count();
+        let nth = self.rng.below(count);
+        let Some(timer) = self.book.timers.iter().filter(making).nth(nth).copied() else { return };
+        assert!(self.engine.is_making(timer.key));
+        match self.rng.below(8) {
+            0 => {
+                let reason = Ending::DeadLettered(DeadLetterReason::SourcePanicked);
+                assert_eq!(self.engine.finish(timer.key, reason), Some(timer.sequence));
+                self.book.end(timer.key, reason);
+                assert_eq!(self.engine.finish(timer.key, reason), None);
+            }
+            1 => self.break_off(timer),
+            2 if timer.owner.is_none() => {
+                self.engine.post(timer.key);
+                let at = self.book.position(timer.key).unwrap();
+                self.book.timers[at].is_making = false;
+                assert!(self.engine.is_posted(timer.key));
+            }
+            3 if timer.owner.is_none() => self.send_repetition(timer),
+            4 => self.set_off(timer),
+            _ => self.repeat(timer),
+        }
+        assert!(!self.engine.is_making(timer.key));
+    }
+
+    /// A handler runs whose end will be known; what is asked for meanwhile holds from then on.
+    fn set_off(&mut self, timer: Known) {
+        assert!(self.engine.set_off(timer.key));
+        assert!(!self.engine.set_off(timer.key), "once for each repetition");
+        let is_cancelled = self.stop_in_flight(timer.key);
+        let repeats =
+            timer.repeats.map(|repeats| Repeats { is_stopped: repeats.is_stopped || is_cancelled, ..repeats });
+        self.repeat(Known { repeats, ..timer });
+    }
+
+    /// Tries to cancel a timer in flight, sometimes.
+    fn stop_in_flight(&mut self, key: Key) -> bool {
+        let is_cancelled = self.rng.below(3) == 0;
+        if is_cancelled {
+            assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
+        }
+        is_cancelled
+    }
+
+    /// A repetition is sent in a way that may be refused: it counts as delivered, and the next as accepted, until it was.
+    fn send_repetition(&mut self, timer: Known) {
+        let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
+        let now = at(self.now);
+        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, false);
+        self.engine.plan(timer.key, next);
+        let before = self.engine.accounts();
+        assert!(self.engine.begin_send(timer.key));
+        let after = self.engine.accounts();
+        assert!(after.balance());
+        let is_last = left == 1 || is_stopped;
+        assert_eq!((after.delivered, after.pending), (before.delivered + 1, before.pending - u64::from(is_last)));
+        assert!(!self.engine.begin_send(timer.key), "once for each repetition");
+        let is_cancelled = self.stop_in_flight(timer.key);
+        let position = self.book.position(timer.key).unwrap();
+        match self.rng.below(3) {
+            0 => {
+                let arrived = self.engine.commit_send(timer.key, now);
+                if is_last || is_cancelled {
+                    assert_eq!(arrived, Repeated::Last(timer.sequence));
+                    self.book.end(timer.key, if is_last { Ending::Delivered } else { Ending::Cancelled });
+                    self.book.repeated += u64::from(!is_last);
+                    return;
+                }
+                let due = match rhythm {
+                    Rhythm::FixedRate { period, missed } => next_on_grid(due.min(now.time), period, missed, now.time),
+                    Rhythm::FixedDelay { period } => now.time + period,
+                    Rhythm::Calendar => unreachable!("nobody asked for one"),
+                };
+                self.book.repeated += 1;
+                let known = &mut self.book.timers[position];
+                known.repeats = Some(Repeats { rhythm, due, left: left - 1, is_stopped });
+                known.is_making = false;
+                self.wait_again(timer.key, due);
+                assert_eq!(arrived, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+            }
+            1 => {
+                self.engine.requeue_send(timer.key);
+                let known = &mut self.book.timers[position];
+                known.is_making = false;
+                known.repeats = Some(Repeats { is_stopped: is_stopped || is_cancelled, ..timer.repeats.unwrap() });
+                assert!(self.engine.is_posted(timer.key));
+            }
+            _ => {
+                let reason = DeadLetterReason::RecipientStopped;
+                assert_eq!(self.engine.reject_send(timer.key, reason), Some(timer.sequence));
+                self.book.end(timer.key, Ending::DeadLettered(reason));
+            }
+        }
+        assert_eq!(self.engine.commit_send(timer.key, now), Repeated::Gone);
+        assert_eq!(self.engine.reject_send(timer.key, DeadLetterReason::MailboxFull), None);
+    }
+
+    /// Hands the message of a timer over.
+    fn repeat(&mut self, timer: Known) {
+        let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
+        // Half of the owners' own have handlers whose end is known.
+        let until_handled = timer.owner.is_some() && timer.sequence.is_multiple_of(2);
+        let now = at(self.now);
+        let next = self.engine.recurrence(timer.key).unwrap().after_this(now, until_handled);
+        self.engine.plan(timer.key, next);
+        let repeated = self.engine.repeat(timer.key, now);
+        let due = match rhythm {
+            _ if is_stopped || left == 1 => {
+                assert_eq!(repeated, Repeated::Last(timer.sequence));
+                self.book.end(timer.key, Ending::Delivered);
+                assert_eq!(self.engine.repeat(timer.key, now), Repeated::Gone);
+                return;
+            }
+            Rhythm::FixedDelay { .. } if until_handled => None,
+            Rhythm::FixedRate { period, missed } => Some(next_on_grid(due.min(now.time), period, missed, now.time)),
+            Rhythm::FixedDelay { period } => Some(now.time + period),
+            Rhythm::Calendar => unreachable!("nobody asked for one"),
+        };
+        self.book.repeated += 1;
+        let at = self.book.position(timer.key).unwrap();
+        let known = &mut self.book.timers[at];
+        let repeats = known.repeats.as_mut().unwrap();
+        repeats.left -= 1;
+        known.is_making = false;
+        match due {
+            Some(due) => {
+                repeats.due = due;
+                self.wait_again(timer.key, due);
+                assert_eq!(repeated, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
+            }
+            None => {
+                known.state = TimerState::Between;
+                assert_eq!(repeated, Repeated::Between);
+            }
+        }
+        assert_eq!(self.engine.repeat(timer.key, now), Repeated::Gone, "once for each repetition");
+    }
+
+    /// In the book a timer waits again, behind all that are due in the same tick.
+    fn wait_again(&mut self, key: Key, due: Duration) {
+        let at = self.book.position(key).unwrap();
+        let mut timer = self.book.timers.remove(at);
+        self.book.sequence += 1;
+        timer.sequence = self.book.sequence;
+        timer.deadline = (due.as_millis() as Tick).max(self.now);
+        timer.state = TimerState::Waiting;
+        self.engine.set_payload(key, timer.sequence);
+        self.book.timers.push(timer);
+    }
+
+    /// A repetition was handed over and came back.
+    fn break_off(&mut self, timer: Known) {
+        let before = self.engine.accounts();
+        self.repeat(timer);
+        let reason = DeadLetterReason::RecipientStopped;
+        let was_pending = self.book.position(timer.key);
+        let payload = was_pending.map(|at| self.book.timers[at].sequence);
+        assert_eq!(self.engine.break_off(timer.key, reason), payload);
+        if was_pending.is_some() {
+            self.book.end(timer.key, Ending::Cancelled);
+            self.book.repeated -= 1;
+            self.book.came_back += 1;
+        } else {
+            self.book.ended.insert(timer.key, Ending::DeadLettered(reason));
+        }
+        let after = self.engine.accounts();
+        assert_eq!((after.delivered, after.recipient_stopped), (before.delivered, before.recipient_stopped + 1));
+    }
+
+    /// The handler of a timer between two repetitions is done.
+    fn resume_one(&mut self) {
+        let between = self.book.timers.iter().find(|timer| timer.state == TimerState::Between).copied();
+        let Some(timer) = between else { return };
+        let Some(Rhythm::FixedDelay { period }) = timer.repeats.map(|repeats| repeats.rhythm) else {
+            panic!("{timer:?}")
+        };
+        let due = at(self.now).time + period;
+        let resumed = self.engine.resume(timer.key, at(self.now));
+        let position = self.book.position(timer.key).unwrap();
+        self.book.timers[position].repeats.as_mut().unwrap().due = due;
+        self.wait_again(timer.key, due);
+        assert_eq!(resumed, Resumed::Armed(self.engine.view(timer.key).unwrap().deadline));
+        assert_eq!(self.engine.resume(timer.key, at(self.now)), Resumed::Moved);
+    }
+
+    fn expectation(&self, key: Key) -> Result<usize, NotPending> {
+        match self.book.position(key) {
+            Some(at) if self.book.timers[at].state == TimerState::InFlight => Err(NotPending::InFlight),
+            Some(at) => Ok(at),
+            None => Err(NotPending::Unknown),
+        }
+    }
+
+    /// A slot knows how its last timer ended, not those before; of them, "unknown" is a true answer, too.
+    fn agrees(&self, key: Key, answer: NotPending, expected: NotPending) -> bool {
+        let delivered = self.book.ended.get(&key) == Some(&Ending::Delivered);
+        answer == expected || (answer == NotPending::Delivered && expected == NotPending::Unknown && delivered)
+    }
+
+    fn cancel(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        match (self.engine.cancel(key), self.expectation(key)) {
+            (Ok(payload), Ok(_)) => assert_eq!(payload, self.book.end(key, Ending::Cancelled)),
+            (Err(answer), Err(expected)) => {
+                assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}");
+                if let Some(at) = self.book.position(key)
+                    && let Some(repeats) = &mut self.book.timers[at].repeats
+                {
+                    repeats.is_stopped = true;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn reschedule(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        let deadline = self.now + self.delay();
+        let moved = self.engine.reschedule(self.now, key, deadline);
+        let is_making = self.book.position(key).is_some_and(|at| self.book.timers[at].is_making);
+        let expectation = if is_making { Err(NotPending::InFlight) } else { self.expectation(key) };
+        match (moved, expectation) {
+            (Ok(()), Ok(at)) => {
+                let mut timer = self.book.timers.remove(at);
+                if let Some(inbox) = timer.owner.and_then(|owner| self.book.inboxes.get_mut(&owner)) {
+                    inbox.retain(|sequence| *sequence != timer.sequence);
+                }
+                // A reset is a new request: it goes behind those of the same tick.
+                self.book.sequence += 1;
+                timer.sequence = self.book.sequence;
+                self.engine.set_payload(key, timer.sequence);
+                timer.deadline = deadline;
+                timer.state = TimerState::Waiting;
+                let due = Duration::from_millis(deadline);
+                self.engine.set_due(key, due, Duration::ZERO);
+                timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
+                if std::mem::take(&mut timer.is_guest) {
+                    timer.owner = None;
+                }
+                self.book.timers.push(timer);
+            }
+            (Err(answer), Err(expected)) => assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn expire(&mut self) {
+        self.now += self.delay();
+        let given = if self.rng.below(2) == 0 { self.rng.below(5) } else { 1000 };
+        let mut budget = given;
+        loop {
+            let first = self.book.first_waiting().filter(|timer| timer.deadline <= self.now);
+            match self.engine.expire(self.now, None, &mut budget) {
+                Due::Inbox(owner) => {
+                    let first = first.expect("something is due");
+                    assert_eq!(first.owner, Some(owner));
+                    self.book.inboxes.entry(owner).or_default().push(first.sequence);
+                    let at = self.book.position(first.key).unwrap();
+                    self.book.timers[at].state = TimerState::Due;
+                }
+                Due::Recipient(due) => {
+                    let first = first.expect("something is due");
+                    assert_eq!((due.key, due.deadline, due.payload), (first.key, first.deadline, first.sequence));
+                    let at = self.book.position(first.key).unwrap();
+                    assert_eq!(first.owner, None);
+                    let repeats = first.repeats.is_some();
+                    self.book.timers[at].state = if repeats { TimerState::Due } else { TimerState::InFlight };
+                    self.book.timers[at].is_making = repeats;
+                    if self.rng.below(3) == 0 {
+                        self.queue_behind(at);
+                    } else if !repeats {
+                        self.finish(first.key);
+                    }
+                }
+                Due::Done => {
+                    assert_eq!(first, None);
+                    break;
+                }
+                Due::Exhausted => {
+                    assert_eq!(budget, 0);
+                    break;
+                }
+            }
+        }
+        assert!(budget <= given);
+    }
+
+    /// Queues a message for a recipient in the inbox of an owner.
+    fn queue_behind(&mut self, at: usize) {
+        let owner = self.owners[self.rng.below(3)];
+        let timer = &mut self.book.timers[at];
+        self.engine.queue_behind(timer.key, owner);
+        (timer.state, timer.owner, timer.is_guest) = (TimerState::Due, Some(owner), true);
+        timer.is_making = false;
+        self.book.inboxes.entry(owner).or_default().push(timer.sequence);
+        self.engine.queue_behind(timer.key, owner);
+    }
+
+    /// Ends what is in flight at once, or leaves it there for some time.
+    fn finish(&mut self, key: Key) {
+        let at = self.book.position(key).unwrap();
+        match self.rng.below(5) {
+            0 => return,
+            1 | 2 if self.book.timers[at].owner.is_none() => {
+                self.engine.post(key);
+                self.book.timers[at].state = TimerState::Due;
+                assert!(self.engine.is_posted(key));
+                return;
+            }
+            3 if self.book.timers[at].owner.is_none() => return self.send(key),
+            _ => {}
+        }
+        let delivered = self.rng.below(2) == 0;
+        let ending =
+            if delivered { Ending::Delivered } else { Ending::DeadLettered(DeadLetterReason::RecipientStopped) };
+        self.engine.finish(key, ending);
+        self.book.end(key, ending);
+        self.engine.finish(key, Ending::Delivered);
+    }
+
+    /// A send that may be refused: it counts as delivered until it was.
+    fn send(&mut self, key: Key) {
+        let before = self.engine.accounts();
+        assert!(self.engine.begin_send(key));
+        let after = self.engine.accounts();
+        assert!(after.balance());
+        assert_eq!((after.pending, after.delivered), (before.pending - 1, before.delivered + 1));
+        assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
+        match self.rng.below(3) {
+            0 => {
+                assert!(matches!(self.engine.commit_send(key, at(self.now)), Repeated::Last(_)));
+                assert_eq!(self.engine.commit_send(key, at(self.now)), Repeated::Gone);
+                self.book.end(key, Ending::Delivered);
+            }
+            1 => {
+                self.engine.requeue_send(key);
+                let at = self.book.position(key).unwrap();
+                self.book.timers[at].state = TimerState::Due;
+            }
+            _ => {
+                assert!(self.engine.reject_send(key, DeadLetterReason::RecipientStopped).is_some());
+                self.book.end(key, Ending::DeadLettered(DeadLetterReason::RecipientStopped));
+            }
+        }
+    }
+
+    /// A token is handled, of any timer.
+    fn begin(&mut self) {
+        let Some(key) = self.any_key() else { return };
+        let known = self.book.position(key).map(|at| self.book.timers[at]);
+        let posted = known.filter(|timer| timer.state == TimerState::Due && timer.owner.is_none() && !timer.is_making);
+        assert_eq!(self.engine.is_posted(key), posted.is_some());
+        let begun = self.engine.begin(key);
+        assert_eq!(begun.map(|due| (due.deadline, due.payload)), posted.map(|timer| (timer.deadline, timer.sequence)));
+        if begun.is_some() {
+            let at = self.book.position(key).unwrap();
+            if self.book.timers[at].repeats.is_some() {
+                self.book.timers[at].is_making = true;
+                return;
+            }
+            self.book.timers[at].state = TimerState::InFlight;
+            self.finish(key);
+        }
+    }
+
+    fn take_due(&mut self) {
+        let owner = self.owners[self.rng.below(3)];
+        let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
+        let taken = self.engine.take_due(owner);
+        assert_eq!(taken.map(|due| due.payload), first);
+        let Some(due) = taken else { return };
+        let at = self.book.position(due.key).unwrap();
+        if self.book.timers[at].repeats.is_some() {
+            self.start_making(owner, at);
+        } else {
+            self.book.end(due.key, Ending::Delivered);
+        }
+    }
+
+    /// A repeating timer has left the inbox, and its message is to be made.
+    fn start_making(&mut self, owner: OwnerId, at: usize) {
+        self.book.inboxes.get_mut(&owner).unwrap().remove(0);
+        let timer = &mut self.book.timers[at];
+        (timer.state, timer.is_making) = (TimerState::Due, true);
+        if std::mem::take(&mut timer.is_guest) {
+            timer.owner = None;
+        }
+    }
+
+    fn escort(&mut self) {
+        let owner = self.owners[self.rng.below(3)];
+        let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
+        let taken = self.engine.escort_due(owner);
+        assert_eq!(taken.map(|due| due.payload), first);
+        if let Some(due) = taken {
+            self.book.inboxes.get_mut(&owner).unwrap().remove(0);
+            let at = self.book.position(due.key).unwrap();
+            let timer = &mut self.book.timers[at];
+            timer.state = TimerState::InFlight;
+            if std::mem::take(&mut timer.is_guest) {
+                timer.owner = None;
+                if timer.repeats.is_some() {
+                    (timer.state, timer.is_making) = (TimerState::Due, true);
+                    return;
+                }
+            }
+            let timer = *timer;
+            if timer.repeats.is_some() && self.rng.below(2) == 0 {
+                self.repeat(timer);
+            } else {
+                self.finish(due.key);
+            }
+        }
+    }
+
+    fn end_owner(&mut self) {
+        if self.rng.below(4) != 0 {
+            return;
+        }
+        let at = self.rng.below(3);
+        let owner = self.owners[at];
+        let guests = |timer: &&Known| timer.owner == Some(owner) && timer.is_guest;
+        let mut waiting: Vec<u64> = self.book.timers.iter().filter(guests).map(|timer| timer.sequence).collect();
+        let inbox = self.book.inboxes.get(&owner).cloned().unwrap_or_default();
+        waiting.sort_by_key(|guest| inbox.iter().position(|sequence| sequence == guest));
+        for guest in waiting {
+            let due = self.engine.first_guest(owner).unwrap();
+            assert_eq!(due.payload, guest, "guests leave in their order");
+            let at = self.book.position(due.key).unwrap();
+            let timer = &mut self.book.timers[at];
+            if timer.repeats.is_some() {
+                (timer.state, timer.is_making, timer.is_guest, timer.owner) = (TimerState::Due, true, false, None);
+                self.book.inboxes.get_mut(&owner).unwrap().retain(|sequence| *sequence != guest);
+            } else {
+                self.engine.finish(due.key, Ending::Delivered);
+                self.book.end(due.key, Ending::Delivered);
+            }
+        }
+        assert_eq!(self.engine.first_guest(owner), None);
+        while let Some(payload) = self.engine.cancel_one_of(owner) {
+            let timer = *self.book.timers.iter().find(|timer| timer.sequence == payload).unwrap();
+            assert_eq!(timer.owner, Some(owner));
+            self.book.end(timer.key, Ending::Cancelled);
+        }
+        assert_eq!(self.engine.remove_owner(owner), Some("owner"));
+        assert_eq!(self.engine.remove_owner(owner), None);
+        let is_full = self.book.timers.len() == CAPACITY;
+        let late = self.engine.schedule(self.now, self.now, Some(owner), 0).map_err(|rejected| rejected.refusal);
+        let reason = if is_full { Refusal::Capacity } else { Refusal::OwnerEnded };
+        assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
+        self.book.rejected_full += u64::from(is_full);
+        self.book.rejected_closed += u64::from(!is_full);
+        // What was in flight is nobody's now, and still has to end.
+        for timer in self.book.timers.iter_mut().filter(|timer| timer.owner == Some(owner)) {
+            assert_eq!(timer.state, TimerState::InFlight);
+            timer.owner = None;
+            timer.repeats = timer.repeats.map(|repeats| Repeats { is_stopped: true, ..repeats });
+        }
+        self.owners[at] = self.engine.add_owner("owner").unwrap();
+    }
+
+    fn check(&self) {
+        let accounts = self.engine.accounts();
+        assert!(accounts.balance(), "{accounts:?}");
+        assert_eq!(accounts.pending as usize, self.book.timers.len());
+        let ended = |ending: Ending| self.book.ended.values().filter(|known| **known == ending).count() as u64;
+        assert_eq!(accounts.delivered, ended(Ending::Delivered) + self.book.repeated);
+        assert_eq!(accounts.cancelled, ended(Ending::Cancelled));
+        let stopped = ended(Ending::DeadLettered(DeadLetterReason::RecipientStopped)) + self.book.came_back;
+        assert_eq!(accounts.recipient_stopped, stopped);
+        assert_eq!(accounts.source_panicked, ended(Ending::DeadLettered(DeadLetterReason::SourcePanicked)));
+        let rejected = (self.book.rejected_full, self.book.rejected_closed);
+        assert_eq!((accounts.refused_capacity, accounts.refused_closed), rejected);
+        for timer in &self.book.timers {
+            let view = self.engine.view(timer.key).unwrap();
+            assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
+            assert_eq!(view.bucket.is_some(), timer.state == TimerState::Waiting);
+        }
+        self.check_labels();
+        for owner in &self.owners {
+            let owned = self.book.timers.iter().filter(|timer| timer.owner == Some(*owner)).count();
+            assert_eq!(self.engine.owned(*owner), owned);
+            let first = self.book.inboxes.get(owner).and_then(|inbox| inbox.first());
+            let first = self.book.timers.iter().find(|timer| Some(&timer.sequence) == first);
+            assert_eq!(self.engine.oldest_due(*owner), first.map(|timer| timer.deadline));
+        }
+        let repeating = self.book.timers.iter().filter(|timer| timer.repeats.is_some()).count();
+        assert_eq!(self.engine.repeating_timers(), repeating);
+        let first = self.book.first_waiting().map(|timer| timer.deadline);
+        assert!(self.engine.next_wake().is_none_or(|wake| first.is_none_or(|first| wake <= first)));
+        assert_eq!(self.engine.next_expiration().is_none(), first.is_none());
+    }
+}
+
+impl Run {
+    fn check_labels(&self) {
+        for timer in &self.book.timers {
+            let key = timer.label.map(|(_, key)| text(key));
+            assert_eq!(self.engine.key_of(timer.key), key.as_ref());
+            assert_eq!(self.engine.group_of(timer.key), timer.group.map(|(name, _)| group(name)).as_ref());
+            if let Some((scope, key)) = timer.label {
+                assert_eq!(self.engine.keyed(scope, &text(key)), Some(timer.key));
+            }
+        }
+        let labelled = self.book.timers.iter().filter(|timer| timer.is_labelled).count();
+        assert_eq!(self.engine.labelled(), labelled, "nothing is left of those that have ended");
+        for name in 0..2 {
+            let members = self.book.timers.iter().filter_map(|timer| timer.group.map(|group| (group, timer.key)));
+            let mut members: Vec<(u64, Key)> =
+                members.filter(|((known, _), _)| *known == name).map(|((_, number), key)| (number, key)).collect();
+            members.sort_unstable();
+            assert_eq!(self.engine.group_len(&group(name)), members.len());
+            let from = members.get(members.len() / 2).map_or(0, |(number, _)| *number);
+            members.retain(|(number, _)| *number >= from);
+            assert_eq!(self.engine.group_members(&group(name), from).collect::<Vec<_>>(), members);
+        }
+        for choice in 0..6 {
+            let scope =
+                self.owners.get(choice).map_or(KeyScope::Recipient(choice as u64), |owner| KeyScope::Owner(*owner));
+            for key in 0..3 {
+                let holder = self.book.holder((scope, key)).map(|timer| timer.key);
+                assert_eq!(self.engine.keyed(scope, &text(key)), holder);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_engine_agrees_with_a_naive_book() {
+    for seed in 1..=40 {
+        for wheel_size in [2, 3, 8, 256] {
+            let mut run = Run::new(seed * 0x9E37_79B9 + wheel_size as u64, wheel_size);
+            for _ in 0..300 {
+                run.step();
+            }
+        }
+    }
+}
+
+/// However many messages of its own an owner has ended with: a guest is found past them in one step.
+#[test]
+fn a_guest_leaves_past_the_messages_of_its_host() {
+    let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
+    let host = engine.add_owner(()).unwrap();
+    for own in 0..100 {
+        engine.schedule(0, 1, Some(host), own).unwrap();
+    }
+    for guest in [100, 101] {
+        let key = engine.schedule(0, 2, None, guest).unwrap();
+        while engine.expire(2, None, &mut 1000) != Due::Done {}
+        engine.queue_behind(key, host);
+    }
+    assert!(engine.has_guests(host));
+    assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(100));
+    assert_eq!((engine.inbox_len(host), engine.owned(host)), (101, 101), "nothing else was touched");
+    assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(101));
+    assert_eq!((engine.first_guest(host), engine.has_guests(host)), (None, false));
+    assert_eq!(engine.take_due(host).map(|due| due.payload), Some(0));
+}
+
+#[test]
+fn a_line_is_no_owner_and_goes_only_when_nobody_queues_in_it() {
+    let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
+    let line = engine.add_line("line").unwrap();
+    assert_eq!(engine.owners(), 0);
+    for n in 0..3 {
+        let key = engine.schedule(0, 1, None, n).unwrap();
+        while engine.expire(1, None, &mut 1000) != Due::Done {}
+        engine.queue_behind(key, line);
+    }
+    assert_eq!(engine.remove_line(line), None);
+    for n in 0..3 {
+        let due = engine.escort_due(line).unwrap();
+        assert_eq!(due.payload, n);
+        engine.finish(due.key, Ending::Delivered);
+    }
+    assert_eq!((engine.remove_line(line), engine.owners()), (Some("line"), 0));
+    assert_eq!(engine.remove_line(line), None);
+}
+
+#[test]
+fn everything_unfinished_is_given_back_in_order_of_deadline() {
+    let mut run = Run::new(7, 4);
+    for _ in 0..500 {
+        run.step();
+    }
+    run.engine.close();
+    let refused = run.engine.schedule(run.now, run.now, None, 1).unwrap_err();
+    assert_eq!(refused.refusal, Refusal::Closed);
+    let mut last = 0;
+    for (deadline, key) in run.engine.unfinished() {
+        assert!(deadline >= last);
+        last = deadline;
+        let returned = run.engine.give_up(key, Ending::Returned).unwrap();
+        assert_eq!(returned.payload, run.book.end(key, Ending::Returned));
+        assert!(run.engine.give_up(key, Ending::Returned).is_none());
+    }
+    assert!(run.book.timers.iter().all(|timer| timer.state == TimerState::InFlight || timer.is_making));
+    // What was under way is handed over, and does not come again.
+    for timer in run.book.timers.clone() {
+        if timer.repeats.is_some() {
+            assert_eq!(run.engine.repeat(timer.key, at(run.now)), Repeated::Last(timer.sequence));
+        } else {
+            run.engine.finish(timer.key, Ending::Delivered);
+        }
+    }
+    assert_eq!(run.engine.accounts().pending, 0);
+    assert!(run.engine.accounts().balance());
+}
+
+#[test]
+fn a_delivered_timer_is_remembered_until_the_next_in_its_slot_has_ended() {
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    let key = engine.schedule(0, 0, None, 1).unwrap();
+    assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
+    assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
+    assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::InFlight));
+    engine.finish(key, Ending::Delivered);
+    assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
+    assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::Delivered));
+    let next = engine.schedule(0, 0, None, 2).unwrap();
+    assert_eq!(next.index(), key.index());
+    assert_eq!(engine.cancel(key), Err(NotPending::Delivered), "the old key does not reach the new timer");
+    assert_eq!(engine.cancel(next), Ok(2));
+    assert_eq!(engine.cancel(key), Err(NotPending::Unknown));
+    assert_eq!(engine.cancel(next), Err(NotPending::Unknown));
+}
+
+#[test]
+fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    let key = engine.schedule(0, 10, None, 1).unwrap();
+    assert!(engine.set_name(key, 77));
+    assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), Some(77)));
+    let other = engine.schedule(0, 10, None, 2).unwrap();
+    assert!(!engine.set_name(other, 77), "a name in use is not given away");
+    assert_eq!(engine.cancel(key), Ok(1));
+    assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), None));
+    let reused = engine.schedule(0, 10, None, 3).unwrap();
+    assert_eq!(reused.index(), key.index());
+    assert_eq!(engine.named(77), None);
+    assert!(engine.set_name(other, 77), "now it is free");
+    assert_eq!(engine.named(77), Some(other));
+}
+
+/// Each call brings out the next one, whatever leaves and comes in between; guests are not among them.
+#[test]
+fn an_owners_timers_are_gone_through_one_at_a_time() {
+    let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
+    let owner = engine.add_owner(()).unwrap();
+    assert_eq!(engine.turn_over(owner), None);
+    let timers: Vec<Key> = (0..200).map(|number| engine.schedule(0, 10, Some(owner), number).unwrap()).collect();
+    assert_eq!(engine.owned_itself(owner), 200);
+    let first: Vec<Key> = (0..100).filter_map(|_| engine.turn_over(owner)).collect();
+    assert_eq!(first, timers[..100]);
+    assert_eq!(engine.cancel(timers[100]), Ok(100));
+    assert_eq!(engine.cancel(timers[0]), Ok(0));
+    let late = engine.schedule(0, 10, Some(owner), 999).unwrap();
+    let rest: Vec<Key> = (0..199).filter_map(|_| engine.turn_over(owner)).collect();
+    let expected: Vec<Key> = timers[101..].iter().chain(&timers[1..100]).chain([&late]).copied().collect();
+    assert_eq!(rest, expected);
+    assert_eq!((engine.slots(), engine.owned_itself(owner)), (200, 199));
+}
+
+#[test]
+fn a_timer_on_the_wall_clock_waits_for_its_time_of_day() {
+    let second = Duration::from_secs(1);
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    let key = engine.schedule(0, 1000, None, 1).unwrap();
+    engine.set_wall_time(key, 11 * second);
+    assert_eq!(engine.wall_timers(), 1);
+    // By the monotonic clock it is due, but the wall clock was set back by half a second.
+    assert_eq!(engine.expire(1000, Some(second * 21 / 2), &mut 9), Due::Done);
+    assert_eq!(engine.next_wake().map(|wake| wake <= 1500), Some(true));
+    assert_eq!(engine.expire(1499, Some(second * 11 - Duration::from_millis(1)), &mut 9), Due::Done);
+    assert!(matches!(engine.expire(1500, Some(11 * second), &mut 9), Due::Recipient(due) if due.payload == 1));
+    engine.finish(key, Ending::Delivered);
+    assert_eq!(engine.wall_timers(), 0);
+}
+
+#[test]
+fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
+    let second = Duration::from_secs(1);
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    for (payload, at) in [(1, 30), (2, 20), (3, 20)] {
+        let key = engine.schedule(0, at * 1000, None, payload).unwrap();
+        engine.set_wall_time(key, second * at as u32);
+    }
+    let steady = engine.schedule(0, 5000, None, 4).unwrap();
+    // The wall clock jumps to 25 s while one second has passed.
+    engine.follow_wall_clock(1000, 25 * second);
+    let mut order = Vec::new();
+    while let Due::Recipient(due) = engine.expire(6000, Some(30 * second), &mut 99) {
+        order.push((due.payload, due.deadline));
+    }
+    assert_eq!(order, [(2, 1000), (3, 1000), (4, 5000), (1, 6000)]);
+    assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
+}
+
+/// The wall clock was stepped between the two schedules: one deadline is still the estimate of before.
+#[test]
+fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
+    let second = Duration::from_secs(1);
+    let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+    for (payload, deadline) in [(1, 30_000), (2, 20_000), (3, 30_000)] {
+        let key = engine.schedule(1000, deadline, None, payload).unwrap();
+        engine.set_wall_time(key, 30 * second);
+    }
+    engine.follow_wall_clock(1000, 11 * second);
+    let mut order = Vec::new();
+    while let Due::Recipient(due) = engine.expire(20_000, Some(30 * second), &mut 99) {
+        order.push((due.payload, due.deadline));
+    }
+    assert_eq!(order, [(1, 20_000), (2, 20_000), (3, 20_000)]);
+}
+
+/// There is no later tick to wait for its time of day in.
+#[test]
+fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
+    for end in [LAST_TICK, Tick::MAX] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(0, 1000, None, 1).unwrap();
+        engine.set_wall_time(key, Duration::from_secs(11));
+        let due = engine.expire(end, Some(Duration::from_secs(10)), &mut 99);
+        assert!(matches!(due, Due::Recipient(due) if due.payload == 1), "{due:?}");
+    }
+}
+
+/// Only the first repetition was set to a time of day: a wall clock that is set back holds none of the others up, and one
+/// that is set forward brings none on.
+#[test]
+fn a_repetition_without_a_time_of_day_does_not_follow_the_wall_clock() {
+    let second = Duration::from_secs(1);
+    let period = 5 * second;
+    let fixed_rate = Rhythm::FixedRate { period, missed: MissedTickBehavior::Skip };
+    for (rhythm, until_handled) in [(fixed_rate, false), (Rhythm::FixedDelay { period }, true)] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(0, 1000, None, 1).unwrap();
+        engine.set_wall_time(key, 11 * second);
+        assert!(engine.set_recurrence(key, Recurrence::new(rhythm, second).at(11 * second)));
+        assert!(matches!(engine.expire(1000, Some(11 * second), &mut 99), Due::Recipient(_)));
+        let next = engine.recurrence(key).unwrap().after_this(at(1000), until_handled);
+        assert_eq!(next == Next::AfterHandler, until_handled);
+        engine.plan(key, next);
+        let repeated = engine.repeat(key, at(1000));
+        assert_eq!((engine.wall_time(key), engine.wall_timers()), (None, 0));
+        if until_handled {
+            assert_eq!(repeated, Repeated::Between);
+            assert_eq!(engine.resume(key, at(1000)), Resumed::Armed(6000));
+        } else {
+            assert_eq!(repeated, Repeated::Armed(6000));
+        }
+        engine.follow_wall_clock(1000, 100 * second);
+        assert_eq!(engine.view(key).map(|view| view.deadline), Some(6000));
+        assert!(
+            matches!(engine.expire(6000, Some(Duration::ZERO), &mut 99), Due::Recipient(due) if due.deadline == 6000)
+        );
+    }
+}
+
+#[test]
+fn a_capacity_beyond_the_slots_of_the_wheel_is_reduced() {
+    let config = EngineConfig { capacity: usize::MAX, ..EngineConfig::default() };
+    let engine: Engine<u8, ()> = Engine::new(config);
+    assert_eq!(engine.config().capacity, 4_294_967_294);
+}
+
+/// An actor prefetches the upcoming messages whenever their chunk is another one.
+#[test]
+fn upcoming_messages_of_each_chunk_are_all_messages() {
+    let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
+    let owner = engine.add_owner(()).unwrap();
+    for payload in 0..100 {
+        engine.schedule(0, 1, Some(owner), payload).unwrap();
+    }
+    while engine.expire(1, None, &mut 1000) != Due::Done {}
+    let (mut chunk, mut fetched, mut taken) = (None, Vec::new(), Vec::new());
+    while let Some(next) = engine.next_due(owner) {
+        let upcoming = engine.upcoming_chunk(owner);
+        if std::mem::replace(&mut chunk, upcoming) != upcoming {
+            fetched.extend(engine.upcoming(owner));
+        }
+        assert!(fetched.contains(&next));
+        taken.extend(engine.take_due(owner).map(|due| due.payload));
+    }
+    assert_eq!(taken, (0..100).collect::<Vec<_>>());
+    assert_eq!(fetched, taken, "each once");
+    engine.remove_owner(owner).unwrap();
+    assert_eq!(engine.upcoming_chunk(owner), None);
+}
+
+/// What was asked for while a repetition was tried holds for the next attempt, and its books are those of a last one.
+#[test]
+fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
+    for (is_closed, is_cancelled) in [(false, true), (true, false)] {
+        let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
+        let key = engine.schedule(0, 10, None, 1).unwrap();
+        let rhythm = Rhythm::FixedDelay { period: Duration::from_millis(10) };
+        assert!(engine.set_recurrence(key, Recurrence::new(rhythm, Duration::from_millis(10))));
+        assert!(matches!(engine.expire(10, None, &mut 9), Due::Recipient(_)));
+        let plan = |engine: &mut Engine<u8, ()>| {
+            let next = engine.recurrence(key).unwrap().after_this(at(10), false);
+            engine.plan(key, next);
+            assert!(engine.begin_send(key));
+            let accounts = engine.accounts();
+            assert!(accounts.balance());
+            (accounts.accepted, accounts.delivered, accounts.pending)
+        };
+        assert_eq!(plan(&mut engine), (2, 1, 1));
+        if is_cancelled {
+            assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
+        }
+        engine.requeue_send(key);
+        assert_eq!((engine.accounts().accepted, engine.accounts().pending), (1, 1));
+        if is_closed {
+            engine.close();
+        }
+        assert!(engine.begin(key).is_some() && engine.is_making(key));
+        assert_eq!(plan(&mut engine), (1, 1, 0));
+        assert_eq!(engine.commit_send(key, at(10)), Repeated::Last(1));
+        assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
+        let accounts = engine.accounts();
+        assert_eq!((accounts.accepted, accounts.delivered, accounts.cancelled, accounts.pending), (1, 1, 0, 0));
+    }
+}

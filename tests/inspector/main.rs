@@ -1,0 +1,5 @@
+//! The inspector: its routes, and its page in a browser.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod browser;
+mod pages;

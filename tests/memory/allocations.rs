@@ -1,0 +1,310 @@
+//! Memory: what is cancelled is freed at the cancel, every payload is dropped once, and neither an actor's ordinary
+//! messages nor its timers cost more the more timers are pending. Counted by an allocator that counts per thread: each
+//! test runs its whole system on a thread of its own.
+
+use std::alloc::{GlobalAlloc, Layout, System as Heap};
+use std::cell::Cell;
+use std::future::Future;
+
+use actix::prelude::*;
+use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, TimerActor, TimerContext};
+use support::{Census, Counted, Note, Probe, Run, Way, World, in_virtual_time, ms, paused, run};
+
+thread_local! {
+    /// Bytes this thread has allocated and not freed.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+    /// Allocations this thread has made.
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: hands everything on to the system's allocator; the counters neither allocate nor unwind.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size().cast_signed());
+        // SAFETY: the caller's promises are the same.
+        unsafe { Heap.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() - layout.size().cast_signed()));
+        // SAFETY: the caller's promises are the same.
+        unsafe { Heap.dealloc(place, layout) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size.cast_signed() - layout.size().cast_signed());
+        // SAFETY: the caller's promises are the same.
+        unsafe { Heap.realloc(place, layout, size) }
+    }
+}
+
+fn count(bytes: isize) {
+    let _ = BYTES.try_with(|total| total.set(total.get() + bytes));
+    let _ = ALLOCATIONS.try_with(|total| total.set(total.get() + 1));
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn bytes() -> isize {
+    BYTES.get()
+}
+
+/// Allocations made while `work` goes on.
+async fn allocations(work: impl Future<Output = ()>) -> usize {
+    let before = ALLOCATIONS.get();
+    work.await;
+    ALLOCATIONS.get() - before
+}
+
+const MIB: isize = 1 << 20;
+const HOUR: u64 = 3_600_000;
+
+/// A million times schedule and cancel without the clock moving: nothing stays.
+#[test]
+fn o_49_a_million_schedule_and_cancel_without_a_tick() {
+    const ROUNDS: usize = 1_000_000;
+    for kept in [0, 1000] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let census = Census::default();
+            let (addr, _log) = world.probe::<u8>();
+            world.settle().await;
+            let target = actix_timers::Target::from(&addr);
+            let start = bytes();
+            for _ in 0..kept {
+                world.timers.schedule_after(&target, ms(HOUR), census.payload()).unwrap();
+            }
+            for _ in 0..ROUNDS {
+                let id = world.timers.schedule_after(&target, ms(HOUR), census.payload()).unwrap();
+                assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            }
+            for _ in 0..2 {
+                assert_eq!((census.live(), world.pending()), (kept, kept as u64));
+                let retained = bytes() - start;
+                assert!(retained <= MIB, "{retained} bytes");
+                // Again after the driver has had its turn.
+                world.settle().await;
+            }
+            assert_eq!(world.now(), 0);
+        });
+    }
+}
+
+/// The same by messages and through the actor's context.
+#[test]
+fn o_49_the_same_by_messages_and_through_a_context() {
+    const ROUNDS: usize = 50_000;
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let census = Census::default();
+        let (addr, _log) = world.probe::<u8>();
+        world.settle().await;
+        let start = bytes();
+        for _ in 0..ROUNDS {
+            let request = ScheduleAfter::new(&addr, ms(HOUR), census.payload());
+            let id = world.timers.addr().send(request).await.unwrap().unwrap();
+            assert_eq!(world.timers.addr().send(Cancel(id)).await, Ok(CancelOutcome::Cancelled));
+        }
+        let counted = census.clone();
+        run(&addr, move |_, ctx| {
+            for _ in 0..ROUNDS {
+                let id = ctx.schedule_after(ms(HOUR), counted.payload()).unwrap();
+                assert_eq!(ctx.cancel_timer(id), CancelOutcome::Cancelled);
+            }
+        })
+        .await;
+        assert_eq!((census.made(), census.live(), world.pending()), (2 * ROUNDS as i64, 0, 0));
+        let retained = bytes() - start;
+        assert!(retained <= MIB, "{retained} bytes");
+        assert_eq!(world.now(), 0);
+    });
+}
+
+/// A hundred payloads meet every possible fate, and each is dropped exactly once: by the service, but for those that were
+/// handed back. (Dropping one twice panics in [`Counted`].)
+#[test]
+fn o_50_every_payload_is_dropped_exactly_once() {
+    in_virtual_time(
+        || TimerActor::builder().wheel_size(4).capacity(90),
+        |world| async move {
+            let census = Census::default();
+            let (addr, _log) = world.probe::<u8>();
+            let (dead, _log) = world.probe::<u8>();
+            let after = |delay| world.timers.schedule_after(&addr, ms(delay), census.payload()).unwrap();
+            (1..=20).for_each(|delay| _ = after(delay));
+            let cancelled: Vec<_> = (1..=20).map(after).collect();
+            let reset: Vec<_> = (1..=20).map(after).collect();
+            let replaced: Vec<_> = (1..=10).map(after).collect();
+            (0..10).for_each(|_| _ = after(HOUR));
+            for _ in 0..10 {
+                world.timers.schedule_after(&dead, ms(15), census.payload()).unwrap();
+            }
+            drop(dead);
+
+            let refused: Vec<Counted> = (0..10)
+                .map(|_| world.timers.schedule_after(&addr, ms(1), census.payload()).unwrap_err().into_message())
+                .collect();
+            assert_eq!((census.live(), world.pending()), (100, 90));
+
+            for id in cancelled {
+                assert!(world.timers.cancel(id).is_cancelled());
+            }
+            assert_eq!(census.live(), 80, "freed at the cancel, not at the deadline");
+            for id in reset {
+                assert!(world.timers.reschedule_after(id, ms(300)).is_rescheduled());
+            }
+            for id in replaced {
+                assert!(world.timers.cancel(id).is_cancelled());
+                after(50);
+            }
+            assert_eq!((census.made(), census.live()), (110, 80));
+            world.run_to(1000).await;
+            assert_eq!(census.live(), 20);
+            let returned = world.timers.drain();
+            assert_eq!((returned.len(), refused.len(), census.live()), (10, 10, 20));
+            drop(returned);
+            assert_eq!(census.live(), 10);
+            drop(refused);
+            assert_eq!((census.live(), census.dropped()), (0, 110));
+            let accounts = world.timers.inspect().accounts;
+            assert_eq!((accounts.delivered, accounts.cancelled, accounts.recipient_stopped), (50, 30, 10));
+            assert_eq!((accounts.returned, accounts.refused_capacity, accounts.pending), (10, 10, 0));
+        },
+    );
+}
+
+/// The same for an actor's own timers, which also end with it.
+#[test]
+fn o_50_every_payload_of_an_actors_own_is_dropped_exactly_once() {
+    in_virtual_time(
+        || TimerActor::builder().wheel_size(4).capacity(90),
+        |world| async move {
+            let census = Census::default();
+            let (addr, _log) = world.probe::<u8>();
+            let (dead, _log) = world.probe::<u8>();
+            let counted = census.clone();
+            run(&dead, move |_, ctx| {
+                (0..10).for_each(|_| _ = ctx.schedule_after(ms(15), counted.payload()).unwrap());
+            })
+            .await;
+            let counted = census.clone();
+            let refused: Vec<Counted> = run(&addr, move |_, ctx| {
+                let mut after = |delay| ctx.schedule_after(ms(delay), counted.payload());
+                (1..=20).for_each(|delay| _ = after(delay).unwrap());
+                let cancelled: Vec<_> = (1..=20).map(|delay| after(delay).unwrap()).collect();
+                let reset: Vec<_> = (1..=20).map(|delay| after(delay).unwrap()).collect();
+                (0..20).for_each(|_| _ = after(HOUR).unwrap());
+                let refused = (0..10).map(|_| after(1).unwrap_err().into_message()).collect();
+                for id in cancelled {
+                    assert!(ctx.cancel_timer(id).is_cancelled());
+                }
+                for id in reset {
+                    assert!(ctx.reschedule_timer(id, ms(300)).is_rescheduled());
+                }
+                refused
+            })
+            .await;
+            assert_eq!((census.made(), census.live(), world.pending()), (100, 80, 70));
+            drop(dead);
+            world.settle().await;
+            assert_eq!((census.live(), world.pending()), (70, 60));
+            world.run_to(1000).await;
+            assert_eq!((census.live(), world.pending()), (30, 20));
+            let returned = world.timers.drain();
+            assert_eq!((returned.len(), census.live()), (20, 30));
+            drop((returned, refused));
+            assert_eq!((census.live(), census.dropped()), (0, 100));
+        },
+    );
+}
+
+/// What is pending when the system ends is dropped with it.
+#[test]
+fn payloads_pending_at_the_end_of_the_system_are_dropped() {
+    let census = Census::default();
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u8>();
+        for _ in 0..10 {
+            world.timers.schedule_after(&addr, ms(HOUR), census.payload()).unwrap();
+        }
+        let counted = census.clone();
+        run(&addr, move |_, ctx| {
+            (0..10).for_each(|_| _ = ctx.schedule_after(ms(HOUR), counted.payload()).unwrap());
+        })
+        .await;
+        assert_eq!(census.live(), 20);
+    });
+    assert_eq!(census.live(), 0);
+}
+
+/// Gives the service time to see to everything it likes to see to.
+async fn calm(world: &World) {
+    for _ in 0..5 {
+        world.run_to(world.now() + 400).await;
+    }
+}
+
+async fn pend(addr: &Addr<Probe<u32>>, timers: u32) {
+    run(addr, move |_, ctx| (0..timers).for_each(|name| _ = ctx.schedule_after(ms(HOUR), Note(name)).unwrap())).await;
+}
+
+/// An actor's ordinary messages cost no allocation, no reading of the clock and no turn of the driver, however many
+/// timers it has.
+#[test]
+fn an_ordinary_message_costs_the_same_however_many_timers_the_actor_has() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe::<u32>();
+        let mut costs = Vec::new();
+        for pending in [0, 1, 1000, 50_000] {
+            pend(&addr, pending).await;
+            calm(&world).await;
+            log.take();
+            let (reads, alarms) = (world.clock().reads(), world.clock().alarms());
+            let allocated = allocations(async {
+                for _ in 0..1000 {
+                    addr.send(Run(Box::new(|_, _| ()))).await.unwrap();
+                }
+            })
+            .await;
+            costs.push((allocated, world.clock().reads() - reads, world.clock().alarms() - alarms));
+        }
+        assert_eq!(costs, [(costs[0].0, 0, 0); 4]);
+    });
+}
+
+/// Once there is room, scheduling and cancelling allocate nothing, however many timers are pending.
+#[test]
+fn schedule_and_cancel_allocate_nothing_however_many_timers_are_pending() {
+    for way in [Way::Direct, Way::Context] {
+        paused(async {
+            let world = World::manual(TimerActor::builder());
+            let (addr, _log) = world.probe::<u32>();
+            let mut costs = Vec::new();
+            for pending in [0, 1000, 50_000] {
+                pend(&addr, pending).await;
+                calm(&world).await;
+                let timers = world.timers.clone();
+                let pairs = move |ctx: &mut Context<Probe<u32>>| {
+                    let target = actix_timers::Target::from(ctx.address());
+                    let before = ALLOCATIONS.get();
+                    for name in 0..1000 {
+                        let id = match way {
+                            Way::Context => ctx.schedule_after(ms(HOUR), Note(name)),
+                            _ => timers.schedule_after(&target, ms(HOUR), Note(name)),
+                        };
+                        assert!(ctx.cancel_timer(id.unwrap()).is_cancelled());
+                    }
+                    ALLOCATIONS.get() - before
+                };
+                let warm = pairs.clone();
+                run(&addr, move |_, ctx| _ = warm(ctx)).await;
+                costs.push(run(&addr, move |_, ctx| pairs(ctx)).await);
+            }
+            assert_eq!(costs, [0; 3], "{way:?}");
+        });
+    }
+}

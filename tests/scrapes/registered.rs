@@ -1,0 +1,106 @@
+//! What is there from the first scrape on, what comes later, and what timer actors of one name share.
+//!
+//! With the recorder of the whole process: what comes later is registered by whoever publishes first, on whichever thread.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::metrics::{CATALOGUE, Kind, Part};
+use actix_timers::{TimerActor, scrape};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+fn install_recorder() -> PrometheusHandle {
+    PrometheusBuilder::new().install_recorder().unwrap()
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Ring;
+
+struct Bell;
+
+impl Actor for Bell {
+    type Context = Context<Self>;
+}
+
+impl Handler<Ring> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+}
+
+/// The lines about one timer actor.
+fn about(page: &str, timer: &str) -> Vec<String> {
+    let label = format!("timer=\"{timer}\"");
+    page.lines().filter(|line| line.contains(&label)).map(str::to_owned).collect()
+}
+
+fn value(lines: &[String], series: &str) -> f64 {
+    let line = lines.iter().find(|line| line.starts_with(series));
+    line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{series}: {lines:?}"))
+}
+
+/// From the first scrape on there is everything, with zeros; but the series of a level come with the level.
+#[test]
+fn everything_is_there_from_the_start_and_levels_when_they_are_made() {
+    support::in_own_process!(
+        everything_is_there_from_the_start_and_levels_when_they_are_made,
+        levels_when_they_are_made
+    );
+}
+
+fn levels_when_they_are_made() {
+    let recorder = install_recorder();
+    System::new().block_on(async {
+        let timers = TimerActor::builder().name("new").start().unwrap();
+        // Before the driver has had its first turn.
+        let lines = about(&recorder.render(), "new");
+        for metric in CATALOGUE.iter().filter(|metric| metric.part == Part::Timers) {
+            let is_there = lines.iter().any(|line| line.starts_with(&format!("{}{{", metric.name)));
+            // An exporter shows a histogram when it has a value.
+            assert!(is_there || matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
+        }
+        let scraped = || about(&scrape(|| recorder.render()), "new");
+        let levels = |lines: &[String]| {
+            [0, 1, 2].map(|level| lines.iter().filter(|line| line.contains(&format!("level=\"{level}\""))).count())
+        };
+        assert_eq!(levels(&lines), [6, 0, 0]);
+        let bell = Bell.start();
+        timers.schedule_after(&bell, Duration::from_millis(10), Ring).unwrap();
+        assert_eq!(levels(&scraped()), [6, 0, 0]);
+        // A turn of level 0 is 256 ms long.
+        timers.schedule_after(&bell, Duration::from_secs(10), Ring).unwrap();
+        let lines = scraped();
+        assert_eq!(levels(&lines), [6, 6, 0]);
+        assert_eq!(value(&lines, "actix_timers_cascades_total{timer=\"new\",from_level=\"1\"}"), 0.0);
+        timers.drain();
+        let lines = scraped();
+        assert_eq!(levels(&lines), [6, 6, 0], "a level stays");
+        assert_eq!(value(&lines, "actix_timers_level_entries{timer=\"new\",level=\"1\"}"), 0.0);
+    });
+}
+
+#[test]
+fn gauges_of_timer_actors_of_one_name_are_those_of_one_of_them_and_pending_is_the_sum() {
+    support::in_own_process!(
+        gauges_of_timer_actors_of_one_name_are_those_of_one_of_them_and_pending_is_the_sum,
+        gauges_of_one_and_the_sum
+    );
+}
+
+fn gauges_of_one_and_the_sum() {
+    let recorder = install_recorder();
+    System::new().block_on(async {
+        let bell = Bell.start();
+        let two = [100, 200].map(|room| TimerActor::builder().name("two").capacity(room).start().unwrap());
+        for timers in &two {
+            timers.schedule_after(&bell, Duration::from_secs(10), Ring).unwrap();
+        }
+        let lines = about(&scrape(|| recorder.render()), "two");
+        assert_eq!(value(&lines, "actix_timers_pending{"), 2.0);
+        assert_eq!(value(&lines, "actix_timers_scheduled_total{"), 2.0);
+        assert_eq!(value(&lines, "actix_timers_capacity{"), 200.0, "that of the last to start");
+        assert_eq!(value(&lines, "actix_timers_wheel_depth{"), 2.0, "that of the last to publish");
+        assert_eq!(value(&lines, "actix_timers_delay_queue_length{"), 1.0);
+    });
+}

@@ -1,0 +1,322 @@
+//! Whoever scrapes sees books that balance, and gauges of now: whatever happens meanwhile, on whichever thread.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{
+    Every, MailboxPolicy, ManualClock, MessageSource, ScheduleError, Target, TimerActor, TimerActorBuilder,
+    TimerContext, TimerId, Timers, scrape,
+};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[derive(Message, Clone)]
+#[rtype(result = "()")]
+struct Ring;
+
+struct Bell;
+
+impl Actor for Bell {
+    type Context = Context<Self>;
+}
+
+impl Handler<Ring> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+}
+
+fn recorder() -> (PrometheusRecorder, PrometheusHandle) {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    (recorder, handle)
+}
+
+fn install(recorder: &PrometheusRecorder, settings: TimerActorBuilder) -> Timers {
+    metrics::with_local_recorder(recorder, || settings.start()).unwrap()
+}
+
+/// The sum of the series of this name whose labels contain `labels`.
+fn sum(page: &str, name: &str, labels: &str) -> f64 {
+    let start = format!("actix_timers_{name}{{");
+    let value = |line: &str| {
+        let (found, value) = line.strip_prefix(&start)?.rsplit_once(' ')?;
+        if found.contains(labels) { value.parse::<f64>().ok() } else { None }
+    };
+    page.lines().filter_map(value).sum()
+}
+
+/// What was accepted, if that is what has ended and what is pending.
+fn balanced(page: &str) -> u64 {
+    let ended = ["delivered_total", "cancelled_total", "dead_letters_total", "returned_total", "pending"];
+    let accepted = sum(page, "scheduled_total", "");
+    assert_eq!(accepted, ended.iter().map(|name| sum(page, name, "")).sum::<f64>(), "{page}");
+    accepted as u64
+}
+
+/// Threads that schedule and cancel a million timers as fast as they can while the driver delivers, and somebody who scrapes
+/// without a pause.
+#[test]
+fn the_books_balance_while_a_million_timers_are_scheduled_cancelled_and_delivered() {
+    const TIMERS: u64 = 1_000_000;
+    const PENDING: usize = 1_000;
+    let (recorder, handle) = recorder();
+    let accepted = AtomicU64::new(0);
+    System::new().block_on(async {
+        let [own, lasting, short] = [(); 3].map(|()| Arbiter::new());
+        let settings = TimerActor::builder().name("busy").capacity(50_000);
+        let timers = metrics::with_local_recorder(&recorder, || settings.start_on(&own.handle())).unwrap();
+        let bell = Bell::start_in_arbiter(&lasting.handle(), |_| Bell);
+        let mortal = Bell::start_in_arbiter(&short.handle(), |_| Bell);
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    let schedule = |bell: &Addr<Bell>, delay| {
+                        let id = timers.schedule_after(bell, delay, Ring).ok();
+                        accepted.fetch_add(id.is_some().into(), Ordering::Relaxed);
+                        id
+                    };
+                    let mut pending: Vec<TimerId> = Vec::new();
+                    while accepted.load(Ordering::Relaxed) < TIMERS {
+                        // Due at once, so that the driver is never out of work.
+                        schedule(&bell, Duration::ZERO);
+                        schedule(&mortal, Duration::ZERO);
+                        pending.extend(schedule(&bell, HOUR));
+                        if pending.len() > PENDING {
+                            pending.drain(..).for_each(|id| _ = timers.cancel(id));
+                        }
+                    }
+                });
+            }
+            threads.spawn(|| {
+                let (mut before, mut known, mut scrapes) = (0, 0, 0);
+                while known < TIMERS {
+                    if before > TIMERS / 2 {
+                        // From now on there are dead letters, too.
+                        short.stop();
+                    }
+                    known = accepted.load(Ordering::Relaxed);
+                    let now = balanced(&scrape(|| handle.render()));
+                    assert!(now >= before, "counters only grow");
+                    assert!(now >= known, "what had happened before the scrape is in it");
+                    (before, scrapes) = (now, scrapes + 1);
+                }
+                println!("{scrapes} scrapes");
+            });
+        });
+        timers.drain();
+        let page = scrape(|| handle.render());
+        assert!(balanced(&page) >= TIMERS);
+        for name in ["scheduled_total", "cancelled_total", "delivered_total", "dead_letters_total", "returned_total"] {
+            assert!(sum(&page, name, "") > 0.0, "{name}");
+        }
+        assert_eq!(sum(&page, "pending", ""), 0.0);
+        own.stop();
+        lasting.stop();
+    });
+}
+
+/// A scrape while timer actors start and stop, and one name that is used again and again.
+#[test]
+fn the_books_balance_while_timer_actors_start_and_stop() {
+    const ROUNDS: u64 = 20;
+    let (recorder, handle) = recorder();
+    let over = AtomicBool::new(false);
+    let scraped = AtomicU64::new(0);
+    System::new().block_on(async {
+        let recipients = Arbiter::new();
+        let bell = Bell::start_in_arbiter(&recipients.handle(), |_| Bell);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    balanced(&scrape(|| handle.render()));
+                    scraped.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for _ in 0..ROUNDS {
+                let before = scraped.load(Ordering::Relaxed);
+                let arbiter = Arbiter::new();
+                let settings = TimerActor::builder().name("again");
+                let timers = metrics::with_local_recorder(&recorder, || settings.start_on(&arbiter.handle())).unwrap();
+                timers.schedule_after(&bell, HOUR, Ring).unwrap();
+                while scraped.load(Ordering::Relaxed) < before + 2 {
+                    std::thread::yield_now();
+                }
+                arbiter.stop();
+                arbiter.join().unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let page = scrape(|| handle.render());
+        assert_eq!(balanced(&page), ROUNDS, "those before are not lost");
+        assert_eq!(sum(&page, "dead_letters_total", "service_stopped"), ROUNDS as f64);
+        assert_eq!(sum(&page, "pending", ""), 0.0);
+        recipients.stop();
+    });
+}
+
+/// A scrape while a timer actor that is being drained still delivers.
+#[test]
+fn the_books_balance_during_a_drain() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
+        let bell = Bell.start();
+        for minutes in 1..=10 {
+            timers.schedule_after(&bell, Duration::from_secs(60) * minutes, Ring).unwrap();
+        }
+        let draining = actix::spawn({
+            let timers = timers.clone();
+            async move { timers.drain_within(Duration::from_secs(5 * 60 + 30)).await.len() }
+        });
+        for delivered in 1..=5 {
+            clock.advance(Duration::from_secs(60)).await;
+            let page = scrape(|| handle.render());
+            assert_eq!(balanced(&page), 10);
+            assert_eq!(sum(&page, "delivered_total", ""), f64::from(delivered));
+        }
+        clock.advance(Duration::from_secs(30)).await;
+        assert_eq!(draining.await.unwrap(), 5);
+        let page = scrape(|| handle.render());
+        assert_eq!(balanced(&page), 10);
+        assert_eq!(["returned_total", "pending"].map(|name| sum(&page, name, "")), [5.0, 0.0]);
+    });
+}
+
+#[test]
+fn timer_actors_are_told_apart_by_name_and_add_up_if_they_have_the_same() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let bell = Bell.start();
+        let one = install(&recorder, TimerActor::builder().name("one"));
+        let two = [(); 2].map(|()| install(&recorder, TimerActor::builder().name("two")));
+        for timers in [&one, &two[0], &two[1]] {
+            timers.schedule_after(&bell, HOUR, Ring).unwrap();
+        }
+        let page = scrape(|| handle.render());
+        balanced(&page);
+        for (name, timers) in [("timer=\"one\"", 1.0), ("timer=\"two\"", 2.0)] {
+            assert_eq!(sum(&page, "pending", name), timers, "{name}");
+            assert_eq!(sum(&page, "scheduled_total", name), timers, "{name}");
+        }
+    });
+}
+
+fn gauges_in_ms<const N: usize>(page: &str, names: [&str; N]) -> [f64; N] {
+    names.map(|name| (sum(page, name, "") * 1e3).round())
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Wait(tokio::sync::oneshot::Receiver<()>);
+
+impl Handler<Wait> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, Wait(waiting): Wait, ctx: &mut Context<Self>) {
+        ctx.schedule_after(Duration::from_secs(1), Ring).unwrap();
+        ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
+    }
+}
+
+/// The driver has done its part: nothing is overdue. But an actor waits, and lets its own message wait.
+#[test]
+fn what_waits_for_its_recipient_is_seen() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        // The one of this arbiter, for the timers of contexts.
+        let settings = TimerActor::builder().clock(clock.clone());
+        let _timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
+        let seen = || {
+            gauges_in_ms(&scrape(|| handle.render()), ["oldest_overdue_seconds", "oldest_waiting_seconds", "pending"])
+        };
+        let (answer, waiting) = tokio::sync::oneshot::channel();
+        let bell = Bell.start();
+        bell.send(Wait(waiting)).await.unwrap();
+        assert_eq!(seen(), [0.0, 0.0, 1_000.0]);
+        clock.advance(Duration::from_secs(31)).await;
+        assert_eq!(seen(), [0.0, 30_000.0, 1_000.0]);
+        drop(answer);
+        clock.settle().await;
+        assert_eq!(seen(), [0.0, 0.0, 0.0]);
+    });
+}
+
+/// A mailbox that stays full is tried again after 1 ms, 2 ms, 4 ms and so on, at last every 128 ms.
+#[test]
+fn every_retry_is_counted() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        // The one of this arbiter, for the timer of the bell's context.
+        let settings = TimerActor::builder().clock(clock.clone());
+        let timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
+        let (answer, waiting) = tokio::sync::oneshot::channel();
+        let bell = Bell.start();
+        bell.send(Wait(waiting)).await.unwrap();
+        // More than the mailbox has room for, which is 16, and one for the sender.
+        for _ in 0..20 {
+            let target = Target::from(&bell).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+            timers.schedule_after(target, Duration::ZERO, Ring).unwrap();
+        }
+        clock.settle().await;
+        let retries = || sum(&scrape(|| handle.render()), "retries_total", "");
+        assert_eq!(retries(), 0.0);
+        clock.advance(Duration::from_millis(1)).await;
+        assert_eq!(retries(), 1.0);
+        clock.advance(Duration::from_millis(254)).await;
+        assert_eq!(retries(), 8.0, "at 1, 3, 7, 15, 31, 63, 127 and 255 ms");
+        clock.advance(Duration::from_millis(10 * 128)).await;
+        assert_eq!(retries(), 18.0);
+        drop(answer);
+        clock.advance(Duration::from_secs(60)).await;
+        assert_eq!(retries(), 19.0, "one more was set already, and found room");
+        assert_eq!(sum(&scrape(|| handle.render()), "pending", ""), 0.0);
+    });
+}
+
+/// Gauges of time are those of the moment of the scrape, also if the driver is asleep, or stuck.
+#[test]
+fn gauges_are_of_now() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
+        let bell = Bell.start();
+        timers.schedule_after(&bell, Duration::from_secs(60), Ring).unwrap();
+        // In milliseconds.
+        let seen = || gauges_in_ms(&scrape(|| handle.render()), ["next_expiration_seconds", "oldest_overdue_seconds"]);
+        let first = seen();
+        assert!(first[0] > 0.0 && first[0] <= 60_000.0 && first[1] == 0.0, "{first:?}");
+        // Nobody polls the driver here: it hears of none of this.
+        clock.jump(Duration::from_secs(10));
+        assert_eq!(seen(), [first[0] - 10_000.0, 0.0]);
+        clock.jump(Duration::from_secs(60));
+        assert_eq!(seen(), [0.0, 70_000.0 - first[0]]);
+    });
+}
+
+#[test]
+fn every_refusal_has_its_reason() {
+    let (recorder, handle) = recorder();
+    System::new().block_on(async {
+        let timers = install(&recorder, TimerActor::builder().capacity(1));
+        let bell = Bell.start();
+        let never = Every::new(Duration::ZERO);
+        let invalid = timers.schedule_at_fixed_rate(&bell, never, MessageSource::from_fn(|| Ring));
+        assert!(matches!(invalid, Err(ScheduleError::ZeroPeriod { .. })));
+        timers.schedule_after(&bell, HOUR, Ring).unwrap();
+        assert!(timers.schedule_after(&bell, HOUR, Ring).is_err(), "no room");
+        timers.drain();
+        assert!(timers.schedule_after(&bell, HOUR, Ring).is_err(), "drained");
+        let page = scrape(|| handle.render());
+        for reason in ["invalid", "capacity", "stopped"] {
+            assert_eq!(sum(&page, "rejected_total", reason), 1.0, "{reason}");
+        }
+        assert_eq!(sum(&page, "rejected_total", "duplicate_id"), 0.0);
+    });
+}

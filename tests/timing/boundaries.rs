@@ -1,0 +1,237 @@
+//! Small wheels, exhaustively: every phase, every delay, every point at which a cascade can be interrupted.
+//!
+//! Off-by-one mistakes of timing wheels sit at the edges of buckets and turns. A wheel of two to five buckets has all
+//! of those edges within a few dozen ticks, so that every combination can be tried.
+
+use actix_timers::timing::{LAST_TICK, Progress, Step, Tick};
+
+use crate::service::{Service, delivered};
+use schemes::checked_wheel::{CheckedWheel, Fate};
+
+/// O-11: every delay from every phase, 38 528 cases: nothing before, one delivery on time, nothing after.
+#[test]
+fn o_11_every_delay_from_every_phase() {
+    let mut cases = 0;
+    for (phase, anchored) in (0..64).flat_map(|phase| [(phase, false), (phase, true)]) {
+        for delay in 0..=300 {
+            let mut service = Service::new(4);
+            if anchored {
+                service.anchor(phase);
+            }
+            service.silent_to(phase);
+            service.after(delay, "timer");
+            let due = phase + delay;
+            if delay > 0 {
+                service.silent_to(due - 1);
+            }
+            assert_eq!(service.run_to(due), delivered(&[("timer", due)]), "phase {phase}, delay {delay}");
+            service.silent_to(due + 400);
+            cases += 1;
+        }
+    }
+    assert_eq!(cases, 38_528);
+}
+
+/// The edges of three levels: how far phases and delays go for a wheel of `size` buckets.
+fn every_phase_and_delay(size: usize) -> impl Iterator<Item = (Tick, Tick)> {
+    let turn = size as u64;
+    let longest = turn.pow(3) + 2;
+    (0..=turn.pow(2)).flat_map(move |phase| (0..=longest).map(move |delay| (phase, delay)))
+}
+
+/// A wheel that stands at `phase`, with four entries for one coarse bucket: two for `due`, a later one, a third equal.
+fn crowded(size: usize, phase: Tick, due: Tick) -> CheckedWheel {
+    let mut wheel = CheckedWheel::new(size, Vec::new());
+    wheel.advance(phase, usize::MAX);
+    for deadline in [due, due, due + 1, due] {
+        wheel.insert(phase, deadline);
+    }
+    wheel
+}
+
+/// What can come in between: an entry for the same tick, a cancel, and a move to the end of the same tick.
+fn interfere(wheel: &mut CheckedWheel, now: Tick, due: Tick) {
+    wheel.insert(now, due);
+    wheel.cancel(1);
+    wheel.reschedule(now, 0, due);
+}
+
+#[test]
+fn a_cascade_can_be_interrupted_after_every_entry() {
+    for size in 2..=5 {
+        for (phase, delay) in every_phase_and_delay(size) {
+            let due = phase + delay;
+            let mut budget = 0;
+            loop {
+                let mut wheel = crowded(size, phase, due);
+                let interrupted = wheel.expire(due, budget, Fate::Loose) == Step::Exhausted;
+                interfere(&mut wheel, due, due);
+                assert_eq!(wheel.expire(due, usize::MAX, Fate::Remove), Step::Done);
+                assert_eq!(wheel.earliest(), Some(due + 1), "only the later entry is left");
+                wheel.finish();
+                if !interrupted {
+                    break;
+                }
+                budget += 1;
+            }
+            assert!(budget >= 3, "the three that are due make three interruptions at least");
+        }
+    }
+}
+
+#[test]
+fn a_cascade_ahead_of_time_can_be_interrupted_after_every_entry() {
+    let mut early = 0;
+    for size in 2..=5 {
+        for (phase, delay) in every_phase_and_delay(size).filter(|(_, delay)| *delay > 0) {
+            let due = phase + delay;
+            let mut budget = 0;
+            loop {
+                let mut wheel = crowded(size, phase, due);
+                let interrupted = wheel.prepare(due - 1, 1, budget) == Progress::Exhausted;
+                early += wheel.moves;
+                interfere(&mut wheel, due - 1, due);
+                assert_eq!(wheel.advance(due, usize::MAX), Progress::Done);
+                assert_eq!(wheel.earliest(), Some(due + 1), "only the later entry is left");
+                wheel.finish();
+                if !interrupted {
+                    break;
+                }
+                budget += 1;
+            }
+        }
+    }
+    assert!(early > 0, "some buckets were begun early");
+}
+
+/// Ways in which the rest of a bucket can leave it while it is being cascaded.
+const LEAVES: [fn(&mut CheckedWheel, usize, Tick); 3] = [
+    |wheel, number, _| assert!(wheel.cancel(number)),
+    |wheel, number, _| assert!(wheel.detach(number)),
+    |wheel, number, due| assert!(wheel.reschedule(0, number, due + 1000)),
+];
+
+/// A cascade is over as soon as its bucket is empty, whatever took the last entry out.
+#[test]
+fn a_cascade_can_lose_the_rest_of_its_bucket_after_every_entry() {
+    let mut emptied = 0;
+    for size in 2..=4 {
+        for ((phase, delay), leave) in every_phase_and_delay(size).flat_map(|case| LEAVES.map(|leave| (case, leave))) {
+            let due = phase + delay;
+            for budget in 1..4 {
+                let mut wheel = crowded(size, phase, due);
+                let levels: Vec<_> = (0..4).map(|number| wheel.level_of(number)).collect();
+                wheel.prepare(due.saturating_sub(1).max(phase), 1, budget);
+                let stayed =
+                    |number: &usize| wheel.level_of(*number) == levels[*number] && wheel.level_of(*number) > Some(0);
+                let rest: Vec<usize> = (0..4).filter(stayed).collect();
+                emptied += usize::from(!rest.is_empty() && rest.len() < 4);
+                for number in rest {
+                    leave(&mut wheel, number, due);
+                }
+                wheel.insert(phase, due);
+                assert_eq!(wheel.expire(due, usize::MAX, Fate::Remove), Step::Done);
+                wheel.finish();
+            }
+        }
+    }
+    assert!(emptied > 1000, "buckets were emptied in the middle of their cascades {emptied} times");
+}
+
+/// A driver that sleeps from wake to wake and cascades one entry per call, with something new after each call.
+#[test]
+fn a_driver_with_the_smallest_pace_and_budget_keeps_the_order() {
+    for size in 2..=5 {
+        for (phase, delay) in every_phase_and_delay(size) {
+            let due = phase + delay;
+            let mut wheel = crowded(size, phase, due);
+            let mut news = 0;
+            while let Some(now) = wheel.wheel().next_wake(1).map(|wake| wake.max(phase)) {
+                let moves = wheel.moves;
+                wheel.prepare(now, 1, 1);
+                wheel.expire(now, 1, Fate::Remove);
+                let asleep = wheel.wheel().next_wake(1).is_none_or(|next| next > now);
+                assert!(wheel.moves > moves || asleep, "no call is for nothing");
+                if news < 3 {
+                    news += 1;
+                    wheel.insert(now, due);
+                }
+            }
+            wheel.finish();
+        }
+    }
+}
+
+#[test]
+fn every_deadline_at_the_end_of_the_range_is_on_time_from_every_phase() {
+    for size in [2, 3, 4, 5, 256] {
+        let turn = size.min(5) as u64;
+        for before_the_end in 0..=turn.pow(2) + 1 {
+            let now = LAST_TICK - before_the_end;
+            for deadline in now..=Tick::MAX {
+                let mut wheel = CheckedWheel::new(size, Vec::new());
+                wheel.advance(now, usize::MAX);
+                on_time_at_the_end(&mut wheel, now, deadline);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_deadline_at_the_end_of_the_range_is_on_time_from_zero() {
+    for size in [2, 3, 4, 5, 256] {
+        for deadline in Tick::MAX - 20..=Tick::MAX {
+            let mut wheel = CheckedWheel::new(size, Vec::new());
+            on_time_at_the_end(&mut wheel, 0, deadline);
+        }
+    }
+}
+
+/// Inserts two entries for `deadline`: nothing comes before it, both come then, and the wheel can be used further.
+fn on_time_at_the_end(wheel: &mut CheckedWheel, now: Tick, deadline: Tick) {
+    wheel.insert(now, deadline);
+    wheel.insert(now, deadline);
+    let due = deadline.min(LAST_TICK);
+    if due > now {
+        wheel.prepare(due - 1, 1, 1);
+        assert_eq!(wheel.expire(due - 1, usize::MAX, Fate::Remove), Step::Done);
+        assert_eq!(wheel.earliest(), Some(due), "nothing comes early");
+    }
+    assert_eq!(wheel.expire(due, 1, Fate::Remove), Step::Exhausted);
+    wheel.expire(due, usize::MAX, Fate::Remove);
+    assert_eq!(wheel.earliest(), None, "both have come");
+    for deadline in [0, due, Tick::MAX] {
+        wheel.insert(due, deadline);
+    }
+    wheel.finish();
+}
+
+#[test]
+fn deadlines_across_the_whole_range_are_each_on_time() {
+    for size in 2..=5 {
+        let edges: Vec<Tick> = (0..64)
+            .flat_map(|power| {
+                let edge = 1u64 << power;
+                [edge - 1, edge, edge + 1]
+            })
+            .chain(
+                (0..).map_while(|level| (size as u64).checked_pow(level)).flat_map(|edge| [edge - 1, edge, edge + 1]),
+            )
+            .collect();
+        let mut wheel = CheckedWheel::new(size, schemes::all(size));
+        for edge in &edges {
+            wheel.insert(0, *edge);
+            wheel.insert(0, LAST_TICK - edge);
+        }
+        wheel.inspect_buckets();
+        while let Some(deadline) = wheel.earliest() {
+            if deadline > 0 {
+                assert_eq!(wheel.advance(deadline - 1, usize::MAX), Progress::Done);
+                assert_eq!(wheel.earliest(), Some(deadline), "nothing comes early");
+            }
+            assert_eq!(wheel.advance(deadline, usize::MAX), Progress::Done);
+            assert!(wheel.earliest() > Some(deadline) || wheel.earliest().is_none(), "all of this tick has come");
+        }
+        wheel.finish();
+    }
+}

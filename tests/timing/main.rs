@@ -1,0 +1,13 @@
+//! The timing wheel: scenarios, boundaries, and a model that runs beside it.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod boundaries;
+mod cascades;
+mod scenarios_change;
+mod scenarios_firing;
+mod scenarios_random;
+mod scenarios_range;
+mod schemes_agree;
+mod service;
+mod wheel_calls;
+mod wheel_model;

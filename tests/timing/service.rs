@@ -1,0 +1,216 @@
+//! A timer service at its smallest: a wheel, a tick length, a virtual clock, and a driver that sleeps.
+//!
+//! The scenarios are written for any timer service; [`Service`] is what they need to be told of the wheel alone. Its
+//! driver does what every driver of the wheel has to do: it sleeps until [`Wheel::next_wake`], moves entries within a
+//! budget, turn after turn until nothing is due, and goes back to sleep. It never wakes up for a tick.
+//!
+//! Times are milliseconds of the virtual clock. The verbs are those of the scenarios: *run to* goes from event to event,
+//! *jump to* sets the clock first and lets the service run then.
+
+use std::time::Duration;
+
+use actix_timers::timing::{Key, Step, Tick, TickLength, Wheel, WheelSize};
+
+/// Entries moved in one turn of the driver: few, so that the scenarios are interrupted often.
+const BUDGET: usize = 7;
+
+/// Entries cascaded per tick ahead of time.
+const PACE: usize = 64;
+
+/// A message that was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delivery<N> {
+    pub(crate) name: N,
+    /// What the clock showed, in milliseconds.
+    pub(crate) at: u64,
+}
+
+/// One time the service got the CPU because its own sleep was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WakeUp {
+    pub(crate) at: u64,
+    pub(crate) deliveries: usize,
+}
+
+/// Timers with names, on a clock that the test sets.
+pub(crate) struct Service<N> {
+    /// `None` is an anchor: a timer whose delivery is nobody's business.
+    wheel: Wheel<Option<N>>,
+    tick: TickLength,
+    now: Duration,
+    wake_ups: Vec<WakeUp>,
+}
+
+impl<N: Copy> Service<N> {
+    /// A service at 0 with ticks of a millisecond.
+    pub(crate) fn new(wheel_size: usize) -> Self {
+        Self::with_tick(1, wheel_size)
+    }
+
+    /// A service at 0 with ticks of `tick` milliseconds.
+    pub(crate) fn with_tick(tick: u64, wheel_size: usize) -> Self {
+        Self {
+            wheel: Wheel::new(WheelSize::new(wheel_size).expect("the scenario has a valid wheel size")),
+            tick: TickLength::new(Duration::from_millis(tick)).expect("the scenario has a valid tick"),
+            now: Duration::ZERO,
+            wake_ups: Vec::new(),
+        }
+    }
+
+    /// Schedules a timer `delay` milliseconds from now.
+    pub(crate) fn after(&mut self, delay: u64, name: N) -> Key {
+        self.after_duration(Duration::from_millis(delay), name)
+    }
+
+    /// The same for any duration.
+    pub(crate) fn after_duration(&mut self, delay: Duration, name: N) -> Key {
+        self.schedule(self.now.saturating_add(delay), Some(name))
+    }
+
+    /// Schedules a timer for a time on the clock, future or past.
+    pub(crate) fn at(&mut self, deadline: u64, name: N) -> Key {
+        self.schedule(Duration::from_millis(deadline), Some(name))
+    }
+
+    /// Pins the wheel's own clock: something expires at `deadline`, and nobody hears of it.
+    pub(crate) fn anchor(&mut self, deadline: u64) {
+        self.schedule(Duration::from_millis(deadline), None);
+    }
+
+    /// Cancels; true is the scenarios' *stopped*.
+    pub(crate) fn cancel(&mut self, timer: Key) -> bool {
+        self.wheel.cancel(timer).is_some()
+    }
+
+    /// Moves a timer to another time on the clock; false is *not found*.
+    pub(crate) fn reset_to(&mut self, timer: Key, deadline: u64) -> bool {
+        let deadline = self.tick.round_up(Duration::from_millis(deadline));
+        self.wheel.reschedule(self.now_tick(), timer, deadline)
+    }
+
+    /// Moves a timer to `delay` milliseconds from now.
+    pub(crate) fn reset_after(&mut self, timer: Key, delay: u64) -> bool {
+        self.reset_to(timer, self.now() + delay)
+    }
+
+    /// Timers neither delivered nor cancelled.
+    pub(crate) fn pending(&self) -> usize {
+        self.wheel.len()
+    }
+
+    /// The clock in milliseconds.
+    pub(crate) fn now(&self) -> u64 {
+        in_millis(self.now)
+    }
+
+    /// When the service means to wake up next.
+    pub(crate) fn next_wake(&self) -> Option<u64> {
+        self.wheel.next_wake(PACE).map(|tick| in_millis(self.tick.time_of(tick)))
+    }
+
+    /// All wake-ups so far.
+    pub(crate) fn wake_ups(&self) -> &[WakeUp] {
+        &self.wake_ups
+    }
+
+    /// The wheel, to look at.
+    pub(crate) const fn wheel(&self) -> &Wheel<Option<N>> {
+        &self.wheel
+    }
+
+    /// *Run to* `end`: the clock goes from event to event.
+    pub(crate) fn run_to(&mut self, end: u64) -> Vec<Delivery<N>> {
+        self.run_to_with(end, |_, _| {})
+    }
+
+    /// *Run to* `end` with a handler that gets every message, and may use the service.
+    pub(crate) fn run_to_with(&mut self, end: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+        let mut deliveries = self.turn(&mut handler);
+        while let Some(wake) = self.next_wake().filter(|wake| *wake <= end) {
+            assert!(wake > self.now(), "a service that has done everything sleeps");
+            self.now = Duration::from_millis(wake);
+            deliveries.extend(self.wake_up(&mut handler));
+        }
+        self.now = self.now.max(Duration::from_millis(end));
+        deliveries
+    }
+
+    /// *Run to* every instant up to `end`, one millisecond at a time.
+    pub(crate) fn step_to(&mut self, end: u64) -> Vec<Delivery<N>> {
+        (self.now()..=end).flat_map(|instant| self.run_to(instant)).collect()
+    }
+
+    /// *Jump to* `time`: the clock is there before the service gets to do anything.
+    pub(crate) fn jump_to(&mut self, time: u64) -> Vec<Delivery<N>> {
+        self.jump_to_with(time, |_, _| {})
+    }
+
+    /// *Jump to* `time` with a handler that gets every message, and may use the service.
+    ///
+    /// A clock that went back is not followed: the service's own clock stays where it is until the other one has
+    /// come by.
+    pub(crate) fn jump_to_with(&mut self, time: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+        self.now = self.now.max(Duration::from_millis(time));
+        if self.next_wake().is_some_and(|wake| wake <= self.now()) {
+            self.wake_up(&mut handler)
+        } else {
+            self.turn(&mut handler)
+        }
+    }
+
+    /// *Slip to* `time`: the clock is there, and the service is kept from doing anything.
+    pub(crate) fn slip_to(&mut self, time: u64) {
+        self.now = self.now.max(Duration::from_millis(time));
+    }
+
+    /// *Silent to* `end`: nothing is delivered on the way.
+    pub(crate) fn silent_to(&mut self, end: u64)
+    where
+        N: std::fmt::Debug + PartialEq,
+    {
+        assert_eq!(self.run_to(end), [], "nothing is delivered up to {end}");
+    }
+
+    fn schedule(&mut self, deadline: Duration, name: Option<N>) -> Key {
+        let deadline = self.tick.round_up(deadline);
+        self.wheel.insert(self.now_tick(), deadline, name).ok().expect("the wheel has room")
+    }
+
+    fn now_tick(&self) -> Tick {
+        self.tick.round_down(self.now)
+    }
+
+    fn wake_up(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+        let deliveries = self.turn(handler);
+        self.wake_ups.push(WakeUp { at: self.now(), deliveries: deliveries.len() });
+        deliveries
+    }
+
+    /// Does all there is to do now, a budget at a time.
+    fn turn(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
+        let now = self.now_tick();
+        let mut deliveries = Vec::new();
+        loop {
+            self.wheel.prepare(now, PACE, BUDGET);
+            let mut budget = BUDGET;
+            while let Step::Expired(timer) = self.wheel.expire(now, &mut budget) {
+                if let Some(Some(name)) = self.wheel.remove(timer) {
+                    deliveries.push(Delivery { name, at: self.now() });
+                    handler(self, name);
+                }
+            }
+            if self.wheel.next_wake(PACE).is_none_or(|wake| wake > now) {
+                return deliveries;
+            }
+        }
+    }
+}
+
+/// What the scenarios expect: names with the times at which they are delivered.
+pub(crate) fn delivered<N: Copy>(expected: &[(N, u64)]) -> Vec<Delivery<N>> {
+    expected.iter().map(|(name, at)| Delivery { name: *name, at: *at }).collect()
+}
+
+fn in_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,106 @@
+//! The calls of the wheel one by one, where random runs would not notice a difference.
+
+use actix_timers::timing::{Key, LAST_TICK, List, Progress, Step, Wheel, WheelSize};
+
+fn wheel_of<T>(size: usize) -> Wheel<T> {
+    Wheel::new(WheelSize::new(size).unwrap())
+}
+
+#[test]
+fn the_value_of_a_live_key_can_be_read_and_changed() {
+    let mut wheel = wheel_of(8);
+    let key = wheel.insert(0, 100, "first".to_owned()).unwrap();
+    wheel.get_mut(key).unwrap().push_str(" and second");
+    assert_eq!(wheel.get(key).unwrap(), "first and second");
+    assert_eq!(wheel.cancel(key).unwrap(), "first and second");
+    assert_eq!(wheel.get(key), None);
+    assert_eq!(wheel.get_mut(key), None);
+}
+
+#[test]
+fn a_short_delay_after_an_idle_time_needs_no_upper_level() {
+    let mut wheel = wheel_of(20);
+    let key = wheel.insert(1_000_000_000, 1_000_000_005, ()).unwrap();
+    assert_eq!((wheel.depth(), wheel.bucket_of(key)), (1, Some((0, 1_000_000_005))));
+    assert_eq!(wheel.snapshot().clock, 1_000_000_000);
+    wheel.cancel(key);
+    let key = wheel.insert(2_000_000_000, 2_000_000_007, ()).unwrap();
+    assert_eq!((wheel.snapshot().clock, wheel.bucket_of(key)), (2_000_000_000, Some((0, 2_000_000_007))));
+}
+
+#[test]
+fn what_is_inserted_late_does_not_overtake_what_is_overdue() {
+    let mut wheel = wheel_of(4);
+    wheel.insert(0, 5, "overdue").unwrap();
+    wheel.insert(1000, 3, "past").unwrap();
+    wheel.insert(1000, 1000, "now").unwrap();
+    let mut due = Vec::new();
+    assert_eq!(wheel.advance(1000, usize::MAX, &mut due), Progress::Done);
+    let due: Vec<_> = due.iter().map(|expired| (expired.deadline, expired.value)).collect();
+    assert_eq!(due, [(5, "overdue"), (1000, "past"), (1000, "now")]);
+}
+
+#[test]
+fn without_a_budget_nothing_moves_and_nothing_is_reported_done() {
+    let mut wheel = wheel_of(4);
+    let mut budget = 0;
+    assert_eq!(wheel.expire(10, &mut budget), Step::Done, "nothing is due");
+    let key = wheel.insert(10, 10, ()).unwrap();
+    assert_eq!(wheel.expire(10, &mut budget), Step::Exhausted);
+    assert_eq!(wheel.advance(10, 0, &mut Vec::new()), Progress::Exhausted);
+    assert!(wheel.is_waiting(key));
+    budget = 1;
+    assert_eq!((wheel.expire(10, &mut budget), budget), (Step::Expired(key), 0));
+    assert_eq!(wheel.expire(10, &mut budget), Step::Done);
+}
+
+#[test]
+fn an_expired_entry_lives_until_it_is_removed_and_can_go_back() {
+    let mut wheel = wheel_of(4);
+    let mut budget = usize::MAX;
+    let key = wheel.insert(0, 1, 'a').unwrap();
+    assert_eq!(wheel.remove(key), None, "what waits cannot be removed");
+    assert_eq!(wheel.expire(1, &mut budget), Step::Expired(key));
+    assert_eq!((wheel.len(), wheel.get(key), wheel.deadline(key)), (1, Some(&'a'), Some(1)));
+    assert_eq!((wheel.is_waiting(key), wheel.cancel(key)), (false, None));
+    assert!(wheel.reschedule(1, key, 7), "a periodic timer is armed again under its key");
+    assert_eq!((wheel.is_waiting(key), wheel.deadline(key)), (true, Some(7)));
+    assert_eq!(wheel.expire(7, &mut budget), Step::Expired(key));
+    assert_eq!(wheel.remove(key), Some('a'));
+    assert!(wheel.is_empty() && !wheel.reschedule(7, key, 9));
+}
+
+#[test]
+fn a_list_of_the_callers_keeps_its_order_and_can_be_left_from_anywhere() {
+    let mut wheel = wheel_of(4);
+    let keys: Vec<Key> = (0..5).map(|value| wheel.insert(0, 1, value).unwrap()).collect();
+    let mut list = List::new();
+    for key in &keys {
+        assert!(wheel.detach(*key));
+        wheel.hold(&mut list, *key);
+    }
+    for leaving in [2, 0, 4] {
+        wheel.release(&mut list, keys[leaving]);
+        assert_eq!(wheel.remove(keys[leaving]), Some(leaving));
+    }
+    assert_eq!((list.len(), wheel.first_held(&list)), (2, Some(keys[1])));
+    wheel.release(&mut list, keys[1]);
+    assert_eq!(wheel.first_held(&list), Some(keys[3]));
+    wheel.release(&mut list, keys[3]);
+    assert_eq!((list.is_empty(), wheel.first_held(&list)), (true, None));
+}
+
+#[test]
+fn the_last_tick_of_all_can_be_reached_and_lived_in() {
+    let mut wheel = wheel_of(256);
+    wheel.insert(0, u64::MAX, 1).unwrap();
+    wheel.insert(0, LAST_TICK, 2).unwrap();
+    let mut due = Vec::new();
+    assert_eq!(wheel.advance(LAST_TICK - 1, usize::MAX, &mut due), Progress::Done);
+    assert_eq!((due.len(), wheel.next_expiration()), (0, Some(LAST_TICK)));
+    assert_eq!(wheel.advance(u64::MAX, usize::MAX, &mut due), Progress::Done);
+    wheel.insert(u64::MAX, 0, 3).unwrap();
+    assert_eq!(wheel.advance(u64::MAX, usize::MAX, &mut due), Progress::Done);
+    let due: Vec<_> = due.iter().map(|expired| (expired.deadline, expired.value)).collect();
+    assert_eq!(due, [(LAST_TICK, 1), (LAST_TICK, 2), (LAST_TICK, 3)]);
+}

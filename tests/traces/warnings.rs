@@ -1,0 +1,601 @@
+//! What a subscriber of `tracing` is warned of, in virtual time: once, and then at most every ten seconds.
+
+#[cfg(feature = "durable")]
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{
+    Clock, MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo,
+    Timers,
+};
+use support::{Note, OnDrop, Probe, World, count_panics, ms, panic_on_purpose, paused, run};
+use tokio::sync::oneshot;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context as Layering, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+const SECOND: u64 = 1_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+
+const NEARLY_FULL: &str = "the capacity is nearly used up";
+const FULL: &str = "timers were refused: the capacity is used up";
+const LATE: &str = "the driver is late";
+const MISSING: &str = "the driver is blocked, the watchdog runs instead";
+const STEPPED: &str = "the wall clock was stepped";
+const STUCK: &str = "a recipient does not take its messages";
+const PANICKED: &str = "a panic of user code was caught";
+const DEAD: &str = "a message became a dead letter";
+const DURABLE_DEAD: &str = "a durable message became a dead letter";
+
+/// Writes down all warnings.
+#[derive(Clone, Default)]
+struct Witness {
+    seen: Arc<Mutex<Vec<String>>>,
+    /// Asked in the middle of each, as a subscriber may.
+    timers: Arc<Mutex<Option<Timers>>>,
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).unwrap();
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
+    fn on_event(&self, event: &Event<'_>, _: Layering<'_, S>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.seen.lock().unwrap().push(text.0);
+        // Foreign code, as this is, may use timers: nothing is locked while it is called.
+        let timers = self.timers.lock().unwrap().clone();
+        if let Some(timers) = timers {
+            assert!(timers.inspect().accounts.balance());
+            timers.list(&TimerFilter::new());
+        }
+    }
+}
+
+impl Witness {
+    /// The warnings with this text since the last call.
+    fn take(&self, text: &str) -> Vec<String> {
+        let mut seen = self.seen.lock().unwrap();
+        seen.extract_if(.., |warning| warning.contains(&format!("message={text} "))).collect()
+    }
+
+    /// The one warning with this text since the last call has all of these fields.
+    fn the(&self, text: &str, fields: &[&str]) {
+        let taken = self.take(text);
+        assert_eq!(taken.len(), 1, "{text}: {taken:?}");
+        for field in fields {
+            assert!(taken[0].contains(&format!("{field} ")), "{field}: {}", taken[0]);
+        }
+    }
+
+    /// Nothing was seen since the last call that was not taken.
+    fn nothing_else(&self) {
+        assert_eq!(std::mem::take(&mut *self.seen.lock().unwrap()), Vec::<String>::new());
+    }
+}
+
+/// Runs a test in both kinds of virtual time, with a witness of the warnings.
+fn witnessed<F: Future<Output = ()>>(builder: fn() -> TimerActorBuilder, test: impl Fn(World, Witness) -> F) {
+    let _alone = super::alone();
+    for world in [World::paused, World::manual] {
+        paused(async {
+            let world = world(builder());
+            let witness = Witness::default();
+            *witness.timers.lock().unwrap() = Some(world.timers.clone());
+            let layer = witness.clone().with_filter(LevelFilter::WARN);
+            let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+            test(world, witness.clone()).await;
+            witness.nothing_else();
+            *witness.timers.lock().unwrap() = None;
+        });
+    }
+}
+
+fn of_ten() -> TimerActorBuilder {
+    TimerActor::builder().name("of ten").capacity(10)
+}
+
+#[test]
+fn of_a_capacity_that_is_nearly_used_up_when_it_gets_so() {
+    witnessed(of_ten, |world, witness| async move {
+        let (addr, _log) = world.probe();
+        let mut ids: Vec<_> = (0..7).map(|name| world.after(&addr, HOUR, name)).collect();
+        world.settle().await;
+        witness.nothing_else();
+        ids.push(world.after(&addr, HOUR, 7));
+        world.settle().await;
+        witness.the(NEARLY_FULL, &["timer=\"of ten\"", "pending=8", "capacity=10", "suppressed=0"]);
+        world.after(&addr, HOUR, 8);
+        world.run_to(MINUTE).await;
+        witness.nothing_else();
+        // There is room again, and then there is not, three times. The driver sees that when it publishes.
+        for round in 0..3 {
+            ids.drain(..3).for_each(|id| assert!(world.timers.cancel(id).is_cancelled()));
+            world.run_to(MINUTE + round * SECOND + 500).await;
+            ids.extend((0..3).map(|name| world.after(&addr, HOUR, name)));
+            world.run_to(MINUTE + round * SECOND + SECOND).await;
+        }
+        witness.the(NEARLY_FULL, &["suppressed=0"]);
+        world.timers.cancel_for(&addr);
+        world.run_to(2 * MINUTE).await;
+        (0..8).for_each(|name| _ = world.after(&addr, HOUR, name));
+        world.settle().await;
+        witness.the(NEARLY_FULL, &["suppressed=2"]);
+    });
+}
+
+#[test]
+fn of_timers_that_were_refused() {
+    witnessed(of_ten, |world, witness| async move {
+        let (addr, _log) = world.probe();
+        (0..10).for_each(|name| _ = world.after(&addr, HOUR, name));
+        let refuse = || assert!(world.timers.schedule_after(&addr, ms(1), Note(11)).is_err());
+        refuse();
+        refuse();
+        world.settle().await;
+        witness.the(NEARLY_FULL, &["pending=10"]);
+        witness.the(FULL, &["refused=2", "capacity=10"]);
+        for _ in 0..3 {
+            refuse();
+            world.settle().await;
+        }
+        witness.nothing_else();
+        world.run_to(10 * SECOND).await;
+        refuse();
+        world.settle().await;
+        witness.the(FULL, &["refused=4"]);
+    });
+}
+
+/// Keeps an actor from everything until the answer is dropped.
+async fn keep_waiting(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
+    run(addr, |_, ctx| {
+        let (sender, waiting) = oneshot::channel();
+        ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
+        sender
+    })
+    .await
+}
+
+/// Has messages fall due after 100 ms.
+type Schedule = fn(&World, &Addr<Probe<u32>>);
+
+/// Whatever way messages take that the timer actor still has in its hands.
+const WAYS: [Schedule; 4] = [
+    |world, addr| (1..=2).for_each(|name| _ = world.after(Target::tracked(addr), 100, name)),
+    |world, addr| (1..=2).for_each(|name| _ = world.after(Target::tracked(addr).window(1), 100, name)),
+    // The first is in the mailbox, and delivered with that.
+    |world, addr| (1..=2).for_each(|name| _ = world.after(Target::from(addr).window(1), 100, name)),
+    // More than there is room for in the mailbox.
+    |world, addr| {
+        let policy = MailboxPolicy::Wait { window: usize::MAX };
+        (0..40).for_each(|name| _ = world.after(Target::from(addr).mailbox_policy(policy), 100, name));
+    },
+];
+
+#[test]
+fn of_a_recipient_that_does_not_take_its_messages() {
+    for way in WAYS {
+        witnessed(TimerActor::builder, |world, witness| async move {
+            let (addr, log) = world.probe();
+            way(&world, &addr);
+            let answer = keep_waiting(&addr).await;
+            world.run_to(100 + 10 * SECOND - 1).await;
+            witness.nothing_else();
+            world.run_to(100 + 10 * SECOND).await;
+            let first = witness.take(STUCK);
+            assert_eq!(first.len(), 1);
+            assert!(first[0].contains("waited_seconds=10.0 ") && first[0].contains("Note<u32>"), "{}", first[0]);
+            let waiting = world.timers.list(&TimerFilter::new());
+            let is_it = |timer: &&TimerInfo| first[0].contains(&format!("id={} ", timer.id));
+            assert_eq!(waiting.iter().filter(is_it).count(), 1, "it waits: {first:?}");
+            // Whenever the time has doubled.
+            for seconds in [20, 40, 80] {
+                world.run_to(100 + seconds * SECOND - 1).await;
+                witness.nothing_else();
+                world.run_to(100 + seconds * SECOND).await;
+                witness.the(STUCK, &[&format!("waited_seconds={seconds}.0")]);
+            }
+            drop(answer);
+            world.run_to(200 * SECOND).await;
+            assert!(log.len() >= 2);
+            world.run_to(HOUR).await;
+            assert_eq!(world.pending(), 0);
+        });
+    }
+}
+
+#[test]
+fn of_an_actor_that_does_not_take_its_own_messages() {
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let (addr, log) = world.probe();
+        let id = run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(200), Note(2)).unwrap()).await;
+        world.after(&addr, 300, 3);
+        let answer = keep_waiting(&addr).await;
+        world.run_to(100 + 10 * SECOND - 1).await;
+        witness.nothing_else();
+        world.run_to(100 + 10 * SECOND).await;
+        witness.the(STUCK, &[&format!("id={id}"), "waited_seconds=10.0", "behind=2"]);
+        // The first is cancelled: the second has waited for as long, all but a moment, and that is no news.
+        assert!(world.timers.cancel(id).is_cancelled());
+        world.run_to(19 * SECOND).await;
+        witness.nothing_else();
+        drop(answer);
+        world.run_to(MINUTE).await;
+        assert_eq!(log.names(), [2, 3]);
+        // The same again is something new.
+        run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(4)).unwrap()).await;
+        let _answer = keep_waiting(&addr).await;
+        world.run_to(MINUTE + 11 * SECOND).await;
+        witness.the(STUCK, &["behind=0"]);
+    });
+}
+
+/// However many there are: the one that has waited longest, and when that goes on, the next.
+#[test]
+fn of_the_recipient_that_lets_wait_longest() {
+    const ACTORS: u32 = 5;
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let mut stuck = Vec::new();
+        for number in (0..ACTORS).rev() {
+            let (addr, _log) = world.probe();
+            let delay = ms(100 * u64::from(number) + 100);
+            let id = run(&addr, move |_, ctx| ctx.schedule_after(delay, Note(number)).unwrap()).await;
+            stuck.push((keep_waiting(&addr).await, id, addr));
+        }
+        for number in 0..u64::from(ACTORS) {
+            let now = 100 + 10 * SECOND * (number + 1);
+            world.run_to(now - 1).await;
+            witness.nothing_else();
+            world.run_to(now).await;
+            let (answer, id, addr) = stuck.pop().unwrap();
+            let waited = now - 100 * (number + 1);
+            witness.the(STUCK, &[&format!("id={id}"), &format!("waited_seconds={:?}", waited as f64 / 1e3)]);
+            drop((answer, addr));
+        }
+    });
+}
+
+/// One that goes on, if slowly, is not taken for one that has not for longer.
+#[test]
+fn of_the_one_that_is_stuck_and_not_of_one_that_goes_on() {
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let (again, waiting) = oneshot::channel::<()>();
+        let mut waiting = Some(waiting);
+        let (slow, log) = world.probe_with(|probe| {
+            // Waits once more after its first message.
+            probe.hook = Box::new(move |_, ctx| {
+                let waiting = waiting.take().unwrap();
+                ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
+            });
+        });
+        for (delay, name) in [(100, 1), (5_000, 2)] {
+            run(&slow, move |_, ctx| _ = ctx.schedule_after(ms(delay), Note(name)).unwrap()).await;
+        }
+        let first = keep_waiting(&slow).await;
+        let (stuck, _log) = world.probe();
+        let id = run(&stuck, |_, ctx| ctx.schedule_after(ms(200), Note(3)).unwrap()).await;
+        let _answer = keep_waiting(&stuck).await;
+        world.run_to(6 * SECOND).await;
+        drop(first);
+        world.settle().await;
+        assert_eq!(log.names(), [1]);
+        world.run_to(200 + 10 * SECOND).await;
+        witness.the(STUCK, &[&format!("id={id}"), "waited_seconds=10.0"]);
+        drop(again);
+    });
+}
+
+#[test]
+fn of_recipients_that_are_stuck_after_another_time() {
+    let hour = || TimerActor::builder().stuck_after(Duration::from_millis(HOUR));
+    witnessed(hour, |world, witness| async move {
+        let (addr, _log) = world.probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1)).unwrap()).await;
+        let _answer = keep_waiting(&addr).await;
+        world.run_to(100 + HOUR - 1).await;
+        witness.nothing_else();
+        world.run_to(100 + HOUR).await;
+        witness.the(STUCK, &["waited_seconds=3600.0"]);
+    });
+    let never = || TimerActor::builder().stuck_after(Duration::MAX);
+    witnessed(never, |world, _| async move {
+        let (addr, _log) = world.probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1)).unwrap()).await;
+        let _answer = keep_waiting(&addr).await;
+        world.run_to(100 * HOUR).await;
+    });
+}
+
+#[test]
+fn of_a_driver_that_is_late() {
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        world.jump_to(SECOND).await;
+        assert_eq!(log.len(), 1);
+        witness.nothing_else();
+        for round in 0..3 {
+            world.after(&addr, 10, 1);
+            world.jump_to(SECOND + 1_010 * (round + 1)).await;
+        }
+        witness.the(LATE, &["late_seconds=1.0", "suppressed=0"]);
+        world.run_to(MINUTE).await;
+        world.after(&addr, 10, 1);
+        world.jump_to(MINUTE + HOUR).await;
+        witness.the(LATE, &["late_seconds=3599.99", "suppressed=2"]);
+    });
+}
+
+#[test]
+fn of_a_wall_clock_that_was_stepped() {
+    witnessed(TimerActor::builder, |world, witness| async move {
+        if !world.is_manual() {
+            return;
+        }
+        let (addr, _log) = world.probe();
+        world.timers.schedule_at(&addr, world.wall(HOUR), Note(1)).unwrap();
+        world.settle().await;
+        let hands = &world.clock().hands;
+        hands.set_wall(hands.wall() + ms(900));
+        world.settle().await;
+        witness.nothing_else();
+        hands.set_wall(hands.wall() + Duration::from_secs(90));
+        world.settle().await;
+        witness.the(STEPPED, &["step_seconds=90.0", "suppressed=0"]);
+        for _ in 0..2 {
+            hands.set_wall(hands.wall() - Duration::from_secs(30));
+            world.settle().await;
+        }
+        witness.nothing_else();
+        world.run_to(10 * SECOND).await;
+        hands.set_wall(hands.wall() - Duration::from_secs(5));
+        world.settle().await;
+        witness.the(STEPPED, &["step_seconds=-5.0", "suppressed=2"]);
+    });
+}
+
+#[test]
+fn of_panics_of_user_code_that_were_caught() {
+    count_panics();
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let (addr, _log) = world.probe::<u32>();
+        let panics = || {
+            let id = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose)).unwrap();
+            assert!(world.timers.cancel(id).is_cancelled());
+        };
+        panics();
+        world.settle().await;
+        witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
+        (0..3).for_each(|_| panics());
+        world.settle().await;
+        witness.nothing_else();
+        world.run_to(10 * SECOND).await;
+        panics();
+        world.settle().await;
+        witness.the(PANICKED, &["panics=4"]);
+    });
+}
+
+/// What is dropped by an actor that answers, and what is dropped since nobody waits for the answer.
+#[test]
+fn of_panics_while_answers_are_dropped() {
+    count_panics();
+    witnessed(of_ten, |world, witness| async move {
+        let (addr, _log) = world.probe::<u32>();
+        (0..10).for_each(|name| _ = world.after(&addr, HOUR, name));
+        world.settle().await;
+        witness.the(NEARLY_FULL, &["pending=10"]);
+        let grenade = OnDrop::new(panic_on_purpose);
+        world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade));
+        world.settle().await;
+        witness.the(FULL, &["refused=1"]);
+        witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
+
+        // The answer comes to the errand that waits for it, not to the one who asked.
+        struct Slow;
+        #[derive(Message)]
+        #[rtype(result = "OnDrop")]
+        struct Ask;
+        impl Actor for Slow {
+            type Context = Context<Self>;
+        }
+        impl Handler<Ask> for Slow {
+            type Result = ResponseFuture<OnDrop>;
+
+            fn handle(&mut self, _: Ask, _: &mut Context<Self>) -> Self::Result {
+                Box::pin(async {
+                    tokio::task::yield_now().await;
+                    OnDrop::new(panic_on_purpose)
+                })
+            }
+        }
+        world.timers.cancel_for(&addr);
+        world.run_to(20 * SECOND).await;
+        let slow = Slow.start();
+        world.timers.schedule_after(Target::from(&slow).window(1), ms(10), Ask).unwrap();
+        world.run_to(21 * SECOND).await;
+        witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
+    });
+}
+
+/// Those of another reason are told, too; of one reason the first, and how many have followed it when the next is told.
+#[test]
+fn of_messages_that_became_dead_letters() {
+    witnessed(TimerActor::builder, |world, witness| async move {
+        let (addr, _log) = world.probe::<u32>();
+        let first = world.after(&addr, 10, 1);
+        (2..=4).for_each(|name| _ = world.after(&addr, 20, name));
+        world.after(&addr, 10 * SECOND + 20, 5);
+        drop(addr);
+        world.run_to(10 * SECOND).await;
+        let id = format!("id={first}");
+        witness.the(
+            DEAD,
+            &[&id, "reason=\"recipient_stopped\"", "message_type=\"warned::support::Note<u32>\"", "suppressed=0"],
+        );
+        world.run_to(11 * SECOND).await;
+        witness.the(DEAD, &["suppressed=3"]);
+
+        let (addr, _log) = world.probe();
+        let _answer = keep_waiting(&addr).await;
+        (0..40).for_each(|name| _ = world.after(Target::from(&addr).mailbox_policy(MailboxPolicy::Drop), 100, name));
+        world.run_to(12 * SECOND).await;
+        witness.the(DEAD, &["reason=\"mailbox_full\"", "suppressed=0"]);
+    });
+}
+
+#[cfg(feature = "durable")]
+#[test]
+fn of_durable_messages_that_became_dead_letters() {
+    use support::durable::{Act, Diary, ROUTE, life, run_to};
+
+    let _alone = super::alone();
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::DEBUG);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let timers = diary.builder(&disk, &clock).name("post").start().unwrap();
+        let mut ids = Vec::new();
+        for (note, due) in [(1, 100), (2, 200), (3, 300), (4, 10_100)] {
+            diary.script(note, [Act::FailForGood]);
+            let scheduled = timers.schedule_at(ROUTE, support::durable::at(due), support::durable::Note(note)).await;
+            ids.push(scheduled.unwrap().id());
+        }
+        run_to(&clock, 10_000).await;
+        witness.the(
+            DURABLE_DEAD,
+            &[
+                &format!("id={}", ids[0]),
+                "timer=\"post\"",
+                "route=\"diary\"",
+                "attempt=1",
+                "reason=\"never\"",
+                "suppressed=0",
+            ],
+        );
+        run_to(&clock, 11_000).await;
+        witness.the(DURABLE_DEAD, &[&format!("id={}", ids[3]), "suppressed=2"]);
+        assert_eq!(witness.take("durable dead letter").len(), 4, "each of them is an event");
+        timers.stop().await.unwrap();
+    });
+}
+
+/// A delivery whose timer was cancelled meanwhile leaves no dead letter, so none is reported.
+#[cfg(feature = "durable")]
+#[test]
+fn of_no_dead_letter_for_a_durable_message_cancelled_while_its_handler_ran() {
+    use actix_timers::CancelOutcome;
+    use support::durable::{Act, Diary, ROUTE, life, run_to};
+
+    let _alone = super::alone();
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::DEBUG);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    life(0, async |clock| {
+        let diary = Diary::default();
+        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let timers = diary.builder(&disk, &clock).start().unwrap();
+        diary.script(1, [Act::Fail, Act::Fail, Act::Hang]);
+        let id = timers.schedule_after(ROUTE, ms(100), support::durable::Note(1)).await.unwrap().id();
+        run_to(&clock, 500).await;
+        assert_eq!(diary.len(), 3, "the last attempt is under way");
+        assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
+        // Its time-out makes it fail for good.
+        run_to(&clock, 5_000).await;
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+        assert_eq!(witness.take(DURABLE_DEAD), Vec::<String>::new());
+        assert_eq!(witness.take("durable dead letter"), Vec::<String>::new());
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn of_panics_while_the_timer_actor_ends() {
+    count_panics();
+    let _alone = super::alone();
+    let witness = Witness::default();
+    let layer = witness.clone().with_filter(LevelFilter::WARN);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    paused(async {
+        let world = World::paused(TimerActor::builder());
+        let (addr, _log) = world.probe::<u32>();
+        (0..2).for_each(|_| _ = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose)).unwrap());
+        world.settle().await;
+    });
+    witness.the(DEAD, &["reason=\"service_stopped\"", "suppressed=0"]);
+    witness.the(PANICKED, &["panics=2"]);
+}
+
+/// A subscriber that panics is user code as well.
+#[test]
+fn of_panics_of_whoever_is_warned() {
+    count_panics();
+    struct Panics(Arc<AtomicUsize>);
+    impl<S: Subscriber> Layer<S> for Panics {
+        fn on_event(&self, _: &Event<'_>, _: Layering<'_, S>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            panic_on_purpose();
+        }
+    }
+    let _alone = super::alone();
+    let called = Arc::new(AtomicUsize::new(0));
+    let layer = Panics(Arc::clone(&called)).with_filter(LevelFilter::WARN);
+    let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        world.after(&addr, 10, 1);
+        world.jump_to(HOUR).await;
+        assert_eq!(log.names(), [1]);
+        // That the driver is late, and that whoever heard of it panicked.
+        assert_eq!(called.load(Ordering::SeqCst), 2);
+        world.run_to(2 * HOUR).await;
+        world.after(&addr, 10, 2);
+        world.run_to(3 * HOUR).await;
+        assert_eq!(log.names(), [2]);
+        assert_eq!(called.load(Ordering::SeqCst), 3, "that the second panicked, told when there was a turn again");
+    });
+}
+
+#[test]
+fn of_each_timer_actor_for_itself() {
+    witnessed(of_ten, |world, witness| async move {
+        let other = TimerActor::builder().name("other").capacity(1).start().unwrap();
+        let (addr, _log) = world.probe();
+        (0..8).for_each(|name| _ = world.after(&addr, HOUR, name));
+        other.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
+        world.settle().await;
+        let told = witness.take(NEARLY_FULL);
+        assert_eq!(told.len(), 2);
+        for name in ["timer=\"of ten\"", "timer=\"other\""] {
+            assert!(told.iter().any(|warning| warning.contains(name)), "{told:?}");
+        }
+        other.drain();
+    });
+}
+
+/// All of them are explained to those who read them at night.
+#[test]
+fn every_warning_is_in_the_operations() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/operations.md");
+    let operations = std::fs::read_to_string(path).unwrap();
+    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, DEAD, DURABLE_DEAD] {
+        assert!(operations.contains(&format!("| `{text}` |")), "{text}");
+    }
+}

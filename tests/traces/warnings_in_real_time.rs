@@ -1,0 +1,117 @@
+//! What a subscriber of `tracing` is warned of while an arbiter is blocked: by the watch, which is a thread of its own.
+//!
+//! Waits on the real clock for what has to happen. It has a program to itself: the watch sees only the subscriber of the
+//! whole process.
+
+use std::fmt::{Debug, Write};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{Every, MessageSource, TimerActor, TimerActorBuilder, TimerContext, Timers};
+use support::{Note, PATIENCE, Probe, Run, StopWatch, ms};
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context as Layering, SubscriberExt};
+use tracing_subscriber::{Layer, Registry};
+
+/// All warnings of this process.
+struct Witness(Mutex<Sender<String>>);
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).unwrap();
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Witness {
+    fn on_event(&self, event: &Event<'_>, _: Layering<'_, S>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        let _ = self.0.lock().unwrap().send(text.0);
+    }
+}
+
+/// Waits for a warning of the timer actor `timer` with this text, however long the machine takes.
+fn wait_for_warning(seen: &Receiver<String>, timer: &str, text: &str) -> String {
+    loop {
+        let warning = seen.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{timer}: {text}"));
+        if warning.contains(text) && warning.contains(&format!("timer=\"{timer}\"")) {
+            return warning;
+        }
+    }
+}
+
+/// A timer actor and a probe on an arbiter of their own.
+fn on_one_arbiter(arbiter: &Arbiter, settings: TimerActorBuilder) -> (Timers, Addr<Probe<u32>>) {
+    let (sender, receiver) = channel();
+    arbiter.spawn_fn(move || {
+        let timers = settings.install().unwrap();
+        let probe = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
+        let _ = sender.send((timers, probe));
+    });
+    receiver.recv().unwrap()
+}
+
+/// Blocks the thread of a probe until the sender is dropped, and returns when it is.
+fn block(probe: &Addr<Probe<u32>>) -> Sender<()> {
+    let (sender, blocked) = channel();
+    let (is_blocked, known) = channel();
+    probe.do_send(Run(Box::new(move |_, _| {
+        let _ = is_blocked.send(());
+        let _ = blocked.recv();
+    })));
+    known.recv().unwrap();
+    sender
+}
+
+/// One after the other: the process has one subscriber.
+#[test]
+fn of_a_blocked_arbiter() {
+    support::in_own_process!(of_a_blocked_arbiter, blocked_arbiter);
+}
+
+fn blocked_arbiter() {
+    let (sender, seen) = channel();
+    let layer = Witness(Mutex::new(sender)).with_filter(LevelFilter::WARN);
+    tracing::subscriber::set_global_default(Registry::default().with(layer)).unwrap();
+    System::new().block_on(async {
+        of_a_driver_that_is_missing(&seen);
+        of_an_actor_that_is_stuck(&seen);
+    });
+}
+
+fn of_a_driver_that_is_missing(seen: &Receiver<String>) {
+    let [blocked, other] = [(); 2].map(|()| Arbiter::new());
+    let (timers, probe) = on_one_arbiter(&blocked, TimerActor::builder().name("missing"));
+    let (_, recipient) = on_one_arbiter(&other, TimerActor::builder());
+    let often = Every::new(ms(50));
+    let id = timers.schedule_at_fixed_rate(&recipient, often, MessageSource::from_fn(|| Note(1))).unwrap();
+    let release = block(&probe);
+    let warning = wait_for_warning(seen, "missing", "the driver is blocked, the watchdog runs instead");
+    assert!(warning.contains("late_seconds="), "{warning}");
+    drop(release);
+    assert!(timers.cancel(id).is_cancelled());
+    blocked.stop();
+    other.stop();
+}
+
+fn of_an_actor_that_is_stuck(seen: &Receiver<String>) {
+    let blocked = Arbiter::new();
+    let settings = TimerActor::builder().name("stuck").stuck_after(Duration::from_millis(200));
+    let (_timers, probe) = on_one_arbiter(&blocked, settings);
+    let (sender, scheduled) = channel();
+    probe.do_send(Run(Box::new(move |_, ctx| {
+        let _ = sender.send(ctx.schedule_after(ms(50), Note(1)).unwrap());
+    })));
+    let id = scheduled.recv().unwrap();
+    let release = block(&probe);
+    let warning = wait_for_warning(seen, "stuck", "a recipient does not take its messages");
+    assert!(warning.contains(&format!("id={id} ")), "{warning}");
+    drop(release);
+    blocked.stop();
+}
