@@ -12,8 +12,8 @@
 //! Without arguments it starts on a free port, goes through all of that as its own client, checks the answers and ends:
 //!
 //! ```sh
-//! cargo run --example web_service
-//! cargo run --example web_service -- --serve 127.0.0.1:8080
+//! cargo run --features web --example web_service
+//! cargo run --features web --example web_service -- --serve 127.0.0.1:8080
 //! ```
 
 use std::error::Error;

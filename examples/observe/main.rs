@@ -1,7 +1,7 @@
 //! Something to look at: an endless load, and its metrics for Prometheus.
 //!
 //! ```sh
-//! cargo run --release --example observe
+//! cargo run --release --features web --example observe
 //! ```
 //!
 //! A shop asks another service for each order, with a timeout that mostly is cancelled by the answer; what was not answered
@@ -9,7 +9,7 @@
 //! after each minute of calm, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Built
 //! with `--features inspector` it also serves the inspector, at `/timers`. Ctrl-C ends it.
 //!
-//! With `--features durable` and `--store DIR` there are durable timers, too. Killed and started again with the same directory
+//! With `--features web,durable` and `--store DIR` there are durable timers, too. Killed and started again with the same directory
 //! it goes on with them.
 //!
 //! In the order of reading: `shop` and `clerk`, the actors; `post`, the durable timers; `incident`, what goes wrong; `page` and

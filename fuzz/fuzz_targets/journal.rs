@@ -7,12 +7,9 @@
 
 #![no_main]
 
-#[path = "../../src/durable/store/embedded/journals/examine.rs"]
-mod examine;
-
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
-use examine::{State, examine};
+use actix_timers::durable::store::{JournalState as State, examine_journal as examine};
 use libfuzzer_sys::fuzz_target;
 
 const END: &[u8] = b"FJL\x03";

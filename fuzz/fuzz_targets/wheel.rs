@@ -6,20 +6,15 @@
 //!
 //! libFuzzer begins with short inputs; `-len_control=0 -max_len=2048` goes for hundreds of operations at once.
 //!
-//! The watched wheel is the one of the random tests (`tests/wheel_checked`); here it is the coverage that leads the way.
+//! The watched wheel is the one of the random tests (`schemes::checked_wheel`); here it is the coverage that leads the way.
 
 #![no_main]
-
-#[path = "../../tests/schemes/mod.rs"]
-mod schemes;
-#[path = "../../tests/wheel_checked/mod.rs"]
-mod wheel_checked;
 
 use actix_timers::timing::{Key, LAST_TICK, Tick};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
-use wheel_checked::{CheckedWheel, Fate};
+use schemes::checked_wheel::{CheckedWheel, Fate};
 
 /// More operations find nothing that fewer do not, and make failures hard to read.
 const MOST_OPERATIONS: usize = 400;

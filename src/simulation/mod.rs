@@ -9,8 +9,10 @@
 //! 2. `sync`: the operations at which it is made.
 //! 3. `arbiter`: a thread that runs actors, and a clock.
 //! 4. `seeds`: which seeds a test runs, and how a failure is reported.
+//! 5. `model`: loom's model checker in place of the scheduler, for what is small enough to try all interleavings.
 
 pub(crate) mod arbiter;
+pub(crate) mod model;
 mod scheduler;
 pub(crate) mod seeds;
 pub(crate) mod sync;

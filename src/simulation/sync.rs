@@ -1,5 +1,6 @@
 //! Locks, atomics and threads as in the standard library, at whose operations the scheduler may choose another thread. On a
-//! thread that is none of a simulation they are those of the standard library.
+//! thread that is none of a simulation they are those of the standard library. Made within a [model](super::model), they are
+//! loom's.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -7,21 +8,31 @@ use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::model::is_modelled;
 use super::scheduler::{self, Nanos, is_inside, point};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Mutex<T> {
     inner: std::sync::Mutex<T>,
+    /// Taken before `inner`.
+    modelled: Option<loom::sync::Mutex<()>>,
 }
 
 pub(crate) struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
     inner: Option<std::sync::MutexGuard<'a, T>>,
+    modelled: Option<loom::sync::MutexGuard<'a, ()>>,
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self { modelled: is_modelled().then(loom::sync::Mutex::default), ..Self::new(T::default()) }
+    }
 }
 
 impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { inner: std::sync::Mutex::new(value) }
+        Self { inner: std::sync::Mutex::new(value), modelled: None }
     }
 
     fn place(&self) -> usize {
@@ -29,14 +40,21 @@ impl<T> Mutex<T> {
     }
 
     fn guard<'a>(&'a self, inner: std::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        MutexGuard { lock: self, inner: Some(inner) }
+        MutexGuard { lock: self, inner: Some(inner), modelled: None }
     }
 
     pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if !is_inside() {
+            let modelled =
+                self.modelled.as_ref().map(|modelled| modelled.lock().unwrap_or_else(PoisonError::into_inner));
+            let with = |inner| {
+                let mut guard = self.guard(inner);
+                guard.modelled = modelled;
+                guard
+            };
             return match self.inner.lock() {
-                Ok(inner) => Ok(self.guard(inner)),
-                Err(poisoned) => Err(PoisonError::new(self.guard(poisoned.into_inner()))),
+                Ok(inner) => Ok(with(inner)),
+                Err(poisoned) => Err(PoisonError::new(with(poisoned.into_inner()))),
             };
         }
         point();
@@ -53,8 +71,16 @@ impl<T> Mutex<T> {
 
     pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         point();
+        let modelled = match &self.modelled {
+            None => None,
+            Some(modelled) => Some(modelled.try_lock().map_err(|_| TryLockError::WouldBlock)?),
+        };
         match self.inner.try_lock() {
-            Ok(inner) => Ok(self.guard(inner)),
+            Ok(inner) => {
+                let mut guard = self.guard(inner);
+                guard.modelled = modelled;
+                Ok(guard)
+            }
             Err(TryLockError::WouldBlock) => Err(TryLockError::WouldBlock),
             Err(TryLockError::Poisoned(poisoned)) => {
                 Err(TryLockError::Poisoned(PoisonError::new(self.guard(poisoned.into_inner()))))
@@ -89,6 +115,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take() {
             drop(inner);
+            drop(self.modelled.take());
             if is_inside() {
                 scheduler::release(self.lock.place());
                 point();
@@ -173,23 +200,42 @@ mod condition {
 
 macro_rules! atomic {
     ($name:ident, $inner:ty, $value:ty, $($method:ident($($argument:ident),*) -> $result:ty;)*) => {
-        #[derive(Debug, Default)]
-        pub(crate) struct $name($inner);
+        #[derive(Debug)]
+        pub(crate) enum $name {
+            Real($inner),
+            Modelled(loom::sync::atomic::$name),
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(<$value>::default())
+            }
+        }
 
         #[allow(dead_code, reason = "as the standard library's")]
         impl $name {
-            pub(crate) const fn new(value: $value) -> Self {
-                Self(<$inner>::new(value))
+            pub(crate) fn new(value: $value) -> Self {
+                if is_modelled() {
+                    Self::Modelled(loom::sync::atomic::$name::new(value))
+                } else {
+                    Self::Real(<$inner>::new(value))
+                }
             }
 
             pub(crate) fn load(&self, ordering: Ordering) -> $value {
                 point();
-                self.0.load(ordering)
+                match self {
+                    Self::Real(inner) => inner.load(ordering),
+                    Self::Modelled(inner) => inner.load(ordering),
+                }
             }
 
             $(pub(crate) fn $method(&self, $($argument: $value,)* ordering: Ordering) -> $result {
                 point();
-                self.0.$method($($argument,)* ordering)
+                match self {
+                    Self::Real(inner) => inner.$method($($argument,)* ordering),
+                    Self::Modelled(inner) => inner.$method($($argument,)* ordering),
+                }
             })*
         }
     };
@@ -202,18 +248,39 @@ atomic!(AtomicUsize, std::sync::atomic::AtomicUsize, usize,
     store(value) -> (); fetch_add(value) -> usize; fetch_sub(value) -> usize;);
 
 /// The waker that others call; each operation is one step.
-#[derive(Debug, Default)]
-pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
+#[derive(Debug)]
+pub(crate) enum AtomicWaker {
+    Real(futures_util::task::AtomicWaker),
+    /// As if it had a lock.
+    Modelled(loom::sync::Mutex<Option<Waker>>),
+}
+
+impl Default for AtomicWaker {
+    fn default() -> Self {
+        if is_modelled() { Self::Modelled(loom::sync::Mutex::default()) } else { Self::Real(Default::default()) }
+    }
+}
 
 impl AtomicWaker {
     pub(crate) fn register(&self, waker: &Waker) {
         point();
-        self.0.register(waker);
+        match self {
+            Self::Real(inner) => inner.register(waker),
+            Self::Modelled(inner) => *inner.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone()),
+        }
     }
 
     pub(crate) fn wake(&self) {
         point();
-        self.0.wake();
+        match self {
+            Self::Real(inner) => inner.wake(),
+            Self::Modelled(inner) => {
+                let waker = inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+        }
         point();
     }
 }

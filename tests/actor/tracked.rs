@@ -11,9 +11,7 @@ use actix_timers::{
     CancelOutcome, DeadLetterReason, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerContext, TimerId,
     TimerState, Tracked, accept_tracked,
 };
-use support::{
-    Census, Counted, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run,
-};
+use support::{Census, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run};
 use tokio::sync::oneshot;
 
 /// Blocks a probe until it is let go: it handles nothing meanwhile, and its mailbox fills.

@@ -88,11 +88,6 @@ impl<N: Copy> Service<N> {
         self.wheel.reschedule(self.now_tick(), timer, deadline)
     }
 
-    /// Moves a timer to `delay` milliseconds from now.
-    pub(crate) fn reset_after(&mut self, timer: Key, delay: u64) -> bool {
-        self.reset_to(timer, self.now() + delay)
-    }
-
     /// Timers neither delivered nor cancelled.
     pub(crate) fn pending(&self) -> usize {
         self.wheel.len()

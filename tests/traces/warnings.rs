@@ -593,7 +593,7 @@ fn of_each_timer_actor_for_itself() {
 /// All of them are explained to those who read them at night.
 #[test]
 fn every_warning_is_in_the_operations() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/operations.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/operations.md");
     let operations = std::fs::read_to_string(path).unwrap();
     for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, DEAD, DURABLE_DEAD] {
         assert!(operations.contains(&format!("| `{text}` |")), "{text}");

@@ -6,3 +6,9 @@ pub mod plot;
 pub mod process;
 pub mod random;
 pub mod rows;
+
+/// Makes paths on the command line relative to the root of the repository, where `cargo bench` is called. Cargo starts a bench in
+/// the folder of its package.
+pub fn start_at_the_root() {
+    std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).expect("the root of the repository");
+}

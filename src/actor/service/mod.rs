@@ -40,6 +40,9 @@ pub(crate) mod errand;
 pub(crate) mod escort;
 #[cfg(test)]
 mod foreign_code;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod handshakes;
 pub(crate) mod inbox;
 mod job;
 pub(crate) mod laggards;

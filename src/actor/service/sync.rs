@@ -1,4 +1,4 @@
-//! What threads share, in one place, so that the model checker can put its own there (`tests/loom_handshakes.rs`).
+//! What threads share, in one place.
 
 pub(crate) use std::sync::atomic::Ordering;
 

@@ -23,7 +23,7 @@ pub(crate) struct Sleep {
 const AWAKE: u64 = u64::MAX;
 
 impl Sleep {
-    pub(crate) const fn not_yet() -> Self {
+    pub(crate) fn not_yet() -> Self {
         Self { until: AtomicU64::new(AWAKE), wakeups: AtomicU64::new(0) }
     }
 

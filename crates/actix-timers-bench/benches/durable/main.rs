@@ -35,6 +35,7 @@ use bench::rows::Rows;
 use settings::Settings;
 
 fn main() -> ExitCode {
+    bench::start_at_the_root();
     let settings = match Settings::parse(std::env::args().skip(1)) {
         Ok(Some(settings)) => settings,
         Ok(None) => {

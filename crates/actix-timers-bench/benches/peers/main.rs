@@ -11,7 +11,7 @@
 //! `--json FILE` the rows go into a file as well. Where a figure was measured in rounds, the ratio is taken round by round,
 //! because a noisy machine is noisy for both then. Each run checks that the work was really done.
 //!
-//! Netty, Go and Erlang take part where they are installed, which `benches/peers/external/install.sh` does. The last lines
+//! Netty, Go and Erlang take part where they are installed, which `crates/actix-timers-bench/benches/peers/external/install.sh` does. The last lines
 //! say who was left out.
 //!
 //! # Reading order
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         child::answer(&request, workloads::in_child);
         return ExitCode::SUCCESS;
     }
+    bench::start_at_the_root();
     let arguments = match Arguments::parse(std::env::args().skip(1)) {
         Ok(Some(arguments)) => arguments,
         Ok(None) => {

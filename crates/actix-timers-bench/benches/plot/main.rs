@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    bench::start_at_the_root();
     bench::plot::main()
 }

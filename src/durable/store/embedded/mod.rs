@@ -39,6 +39,8 @@ use copying::Lent;
 use directory::{Directory, unreadable};
 use engine::{Engine, ReadError, WriteError, is_full, join};
 use group::Group;
+#[cfg(fuzzing)]
+pub use journals::{State as JournalState, examine as examine_journal};
 use layout::{
     Region, ShardState, Space, claims_of, key_of_grave, key_of_holder, key_of_place, key_of_state, read_claim, read_id,
     read_key_of_claim, read_key_of_state, read_place_value,

@@ -1,4 +1,4 @@
-//! The seven classic timer schemes, as the tests have them: `tests/schemes/mod.rs` tells what they are.
+//! The seven classic timer schemes, as the tests have them: the crate `schemes` tells what they are.
 //!
 //! Some need as many steps for one operation as there are timers. Those do fewer operations, with the same number of
 //! timers pending: as many as are done in a second or less, and the time is still that of one operation.

@@ -22,7 +22,7 @@ pub(super) const LONGEST_ENTRY: usize = (1 << 20) - 1;
 
 /// The form of a journal behind its whole groups.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     /// There is nothing.
     Whole,
     /// There is something, but no whole group.
@@ -32,7 +32,7 @@ pub(super) enum State {
 }
 
 /// Reads a journal.
-pub(super) fn examine(journal: impl Read + Seek) -> io::Result<State> {
+pub fn examine(journal: impl Read + Seek) -> io::Result<State> {
     let mut journal = BufReader::with_capacity(1 << 16, journal);
     let mut from = 0;
     let mut last = None;

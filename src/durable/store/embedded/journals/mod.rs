@@ -10,14 +10,19 @@
 //! `2`, kind, compression, key space (8), length of the key (2), length of the value (4), length on disk (4), key, value, or
 //! `4`, key space (8); and then `3`, the checksum of all entries (XXH3, 8 bytes), `FJL` and `3`. Integers are little-endian.
 
+#[allow(unreachable_pub, reason = "public for the fuzz target alone")]
 mod examine;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use examine::LONGEST_ENTRY;
 pub(super) use examine::group;
-use examine::{LONGEST_ENTRY, State, examine};
+#[cfg(fuzzing)]
+pub use examine::{State, examine};
+#[cfg(not(fuzzing))]
+use examine::{State, examine};
 
 use super::layout::PIECE;
 use crate::durable::store::LONGEST_KEY;

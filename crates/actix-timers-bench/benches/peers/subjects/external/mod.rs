@@ -83,7 +83,7 @@ pub(crate) fn left_out(arguments: &Arguments) -> Vec<String> {
         let missing = peer.missing().join(", ");
         if !missing.is_empty() {
             let name = peer.name;
-            lines.push(format!("{name}: not measured, {missing} missing: run benches/peers/external/install.sh"));
+            lines.push(format!("{name}: not measured, {missing} missing: run crates/actix-timers-bench/benches/peers/external/install.sh"));
         } else if arguments.sizes.iter().any(|size| *size > peer.largest) {
             lines.push(format!("{}: not measured with more than {} pending", peer.name, peer.largest));
         }

@@ -1,47 +1,15 @@
 //! What threads share without a lock, under a model checker that tries all interleavings: the bell of an inbox, the lookout of
-//! the watch, and the turns of driver, inbox and watch. The files are included here with the checker's atomics and locks in
-//! place of the real ones.
-#![allow(clippy::unwrap_used)]
-
-mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    pub(crate) use loom::sync::{Mutex, MutexGuard};
-
-    /// Each operation is one step, as if it had a lock.
-    #[derive(Debug, Default)]
-    pub(crate) struct AtomicWaker(Mutex<Option<std::task::Waker>>);
-
-    impl AtomicWaker {
-        pub(crate) fn register(&self, waker: &std::task::Waker) {
-            *self.0.lock().unwrap() = Some(waker.clone());
-        }
-
-        pub(crate) fn wake(&self) {
-            let waker = self.0.lock().unwrap().take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
-    }
-}
-
-#[allow(dead_code)]
-#[path = "../src/actor/service/bell.rs"]
-mod bell;
-#[allow(dead_code)]
-#[path = "../src/actor/service/lookout.rs"]
-mod lookout;
-#[allow(dead_code)]
-#[path = "../src/actor/service/turns.rs"]
-mod turns;
+//! the watch, and the turns of driver, inbox and watch.
 
 use std::task::{Wake, Waker};
 
-use bell::Bell;
-use lookout::{IDLE, Lookout};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use turns::Turns;
+
+use super::bell::Bell;
+use super::lookout::{IDLE, Lookout};
+use super::turns::Turns;
+use crate::simulation::model;
 
 /// What the lock guards: an inbox, and whether its reader has left word how to wake it.
 #[derive(Default)]
@@ -54,7 +22,7 @@ struct Core {
 /// in which all threads sleep is an error).
 #[test]
 fn nothing_that_is_put_into_an_inbox_is_slept_over() {
-    loom::model(|| {
+    model::check(None, || {
         let shared = Arc::new((Bell::silent(), Mutex::new(Core::default())));
         let senders: Vec<_> = (0..2)
             .map(|_| {
@@ -94,7 +62,7 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
 /// A scheduler puts a deadline under the lock and tells the watch. The watch sleeps for ever only if it has seen it.
 #[test]
 fn the_watch_looks_whenever_something_was_scheduled() {
-    loom::model(|| {
+    model::check(None, || {
         let shared = Arc::new((Lookout::idle(), Mutex::new(IDLE)));
         let watch = thread::current();
         let scheduler = {
@@ -182,9 +150,7 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
 /// driver that found the turn taken sleeps for ever unless it is called after it.
 #[test]
 fn a_driver_that_found_the_turn_taken_looks_again() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    model::check(Some(2), || {
         let shared = Arc::new((Turns::default(), Mutex::new(Due::default())));
         let driver = {
             let shared = Arc::clone(&shared);
@@ -212,7 +178,7 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
 /// unlocked in between. Nobody waits for the turn: the inbox tries again, and calls nobody since the driver is on its thread.
 #[test]
 fn who_has_the_turn_sends_alone() {
-    loom::model(|| {
+    model::check(None, || {
         let shared = Arc::new((Turns::default(), Mutex::new(0), Mutex::new(Vec::new())));
         let watch = {
             let shared = Arc::clone(&shared);
