@@ -445,7 +445,7 @@ fn of_messages_that_became_dead_letters() {
         let id = format!("id={first}");
         witness.the(
             DEAD,
-            &[&id, "reason=\"recipient_stopped\"", "message_type=\"warned::support::Note<u32>\"", "suppressed=0"],
+            &[&id, "reason=\"recipient_stopped\"", "message_type=\"support::Note<u32>\"", "suppressed=0"],
         );
         world.run_to(11 * SECOND).await;
         witness.the(DEAD, &["suppressed=3"]);

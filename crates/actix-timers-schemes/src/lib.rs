@@ -27,6 +27,7 @@
 //! that walk a ring therefore walk it once at most in a call, and sort what they meet when they have walked all of it.
 
 #![allow(missing_docs, reason = "internal: for tests, benchmarks and fuzzing")]
+#![allow(clippy::new_without_default, clippy::len_without_is_empty)]
 
 pub mod checked_wheel;
 pub mod random;

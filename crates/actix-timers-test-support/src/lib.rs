@@ -12,7 +12,7 @@
 //! time. *Jump to* sets the clock first and lets the service run then. Times are milliseconds since the start.
 
 #![allow(missing_docs, reason = "internal: for tests")]
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::new_without_default, clippy::len_without_is_empty)]
 
 pub mod copies;
 #[cfg(feature = "durable")]
