@@ -443,10 +443,8 @@ fn of_messages_that_became_dead_letters() {
         drop(addr);
         world.run_to(10 * SECOND).await;
         let id = format!("id={first}");
-        witness.the(
-            DEAD,
-            &[&id, "reason=\"recipient_stopped\"", "message_type=\"support::Note<u32>\"", "suppressed=0"],
-        );
+        witness
+            .the(DEAD, &[&id, "reason=\"recipient_stopped\"", "message_type=\"support::Note<u32>\"", "suppressed=0"]);
         world.run_to(11 * SECOND).await;
         witness.the(DEAD, &["suppressed=3"]);
 
