@@ -17,4 +17,4 @@ mod scheduler;
 pub(crate) mod seeds;
 pub(crate) mod sync;
 
-pub(crate) use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall};
+pub(crate) use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall, unguessable};

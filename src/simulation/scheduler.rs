@@ -323,6 +323,14 @@ pub(crate) fn random(bound: u64) -> u64 {
     with(|world| world.below(bound)).unwrap_or(0)
 }
 
+/// A number made from the seed, on a thread of a simulation: nothing there may depend on the randomness of the system.
+pub(crate) fn unguessable() -> Option<u64> {
+    if !INSIDE.get() {
+        return None;
+    }
+    with(|world| world.random() << 32 ^ world.random())
+}
+
 /// The thread has nothing to do for so long.
 pub(crate) fn rest(time: Nanos) {
     let until = now() + time;

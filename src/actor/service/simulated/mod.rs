@@ -1,9 +1,11 @@
 //! The whole service under the deterministic scheduler of the [simulation](crate::simulation): drivers, inboxes and the watch
 //! with actors, clients and arbiters that do at random what can be done, against what was promised.
 //!
-//! `subject` is what actors do, `records` what happened and what must not have, and this the scenario.
+//! `subject` is what actors do, `records` what happened and what must not have, `series` the same for timers that repeat, and
+//! this the scenario.
 
 mod records;
+mod series;
 mod subject;
 
 use std::cell::Cell;
@@ -17,6 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use self::records::{Kind, MILLISECOND, Records};
+use self::series::Plan;
 use self::subject::{Act, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
 use super::watch::Watch;
 use super::{Service, Settings, directory};
@@ -26,7 +29,7 @@ use crate::engine::EngineConfig;
 use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
 use crate::simulation::{self, Simulation, Stillness, random, seeds};
 use crate::timing::{TickLength, WheelSize};
-use crate::{Alarm, Clock, MailboxPolicy, Target, Timers};
+use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, Timers};
 
 /// No timer is due later than this.
 const END: u64 = 3_600_000 * MILLISECOND;
@@ -237,6 +240,9 @@ impl Scenario {
         let (timers, addr) = (&self.timers[service], &self.addrs[place]);
         let kind = self.kinds[random(self.kinds.len() as u64) as usize];
         let is_other = random(4) == 0;
+        if random(5) == 0 {
+            return self.repeat(kind, service, place, is_other);
+        }
         let delay = any_delay();
         let note = self.records.schedule(kind, service, place, delay);
         let (number, after) = (note.number, Duration::from_nanos(delay));
@@ -246,6 +252,19 @@ impl Scenario {
             timers.schedule_after(target::<Plain>(kind, addr), after, Plain(note)).ok()
         };
         self.records.scheduled(number, id, delay);
+    }
+
+    fn repeat(&self, kind: Kind, service: usize, place: usize, is_other: bool) {
+        let (timers, addr) = (&self.timers[service], &self.addrs[place]);
+        let plan = Plan::any();
+        let source = self.records.schedule_series(kind, service, place, plan);
+        let number = source.first;
+        let id = if is_other {
+            plan.schedule(timers, target::<Other>(kind, addr), MessageSource::from_fn(move || Other(source.make())))
+        } else {
+            plan.schedule(timers, target::<Plain>(kind, addr), MessageSource::from_fn(move || Plain(source.make())))
+        };
+        self.records.scheduled(number, id, plan.first_after);
     }
 
     fn drain(&self) {

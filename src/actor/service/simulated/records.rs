@@ -5,8 +5,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::TimerId;
+use super::series::Series;
 use crate::simulation::{self, seeds};
+use crate::{RescheduleOutcome, TimerId};
 
 pub(super) const MILLISECOND: u64 = 1_000_000;
 
@@ -29,8 +30,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Whether its timer knows when its handler is done, so that nothing follows before that.
+    pub(super) const fn is_followed(self) -> bool {
+        !matches!(self, Self::Plain | Self::Windowed)
+    }
+
     /// Whether it may have to wait although it is due.
-    const fn may_wait(self) -> bool {
+    pub(super) const fn may_wait(self) -> bool {
         matches!(self, Self::TrackedInLine | Self::Windowed | Self::WindowedTracked)
     }
 
@@ -53,34 +59,70 @@ pub(super) struct Recipient {
     pub(super) flooded: Option<u64>,
 }
 
+/// A timer, or one repetition of a timer that repeats.
 #[derive(Debug)]
-struct Entry {
-    kind: Kind,
-    service: usize,
-    recipient: usize,
-    incarnation: u32,
-    id: Option<TimerId>,
+pub(super) struct Entry {
+    pub(super) kind: Kind,
+    pub(super) service: usize,
+    pub(super) recipient: usize,
+    pub(super) incarnation: u32,
+    pub(super) id: Option<TimerId>,
+    /// The timer that this is a repetition of.
+    pub(super) series: Option<usize>,
     /// When it was scheduled or moved last: the steps of the call and of its return.
-    called: u64,
-    returned: Option<u64>,
-    returned_at: u64,
+    pub(super) called: u64,
+    pub(super) returned: Option<u64>,
+    pub(super) returned_at: u64,
+    /// It is pending, as far as is known, and has to be handled.
+    pub(super) is_set: bool,
     /// Its deadline lies between these.
-    least: u64,
-    most: u64,
+    pub(super) least: u64,
+    pub(super) most: u64,
     /// It is due at once: not rounded up.
-    at_once: bool,
-    /// What was known before a move that is under way.
-    moves: bool,
+    pub(super) at_once: bool,
+    /// A move is under way.
+    pub(super) moves: bool,
+    /// Nobody knows whether a move meant this repetition: its place among others is unknown.
+    pub(super) unordered: bool,
     /// Calls under way that want to cancel it.
-    cancels: u32,
-    refused: bool,
-    cancelled: bool,
-    drained: bool,
-    dropped: bool,
-    handled: Option<u64>,
+    pub(super) cancels: u32,
+    pub(super) refused: bool,
+    pub(super) cancelled: bool,
+    pub(super) drained: bool,
+    /// Its message exists, or has existed.
+    pub(super) is_made: bool,
+    pub(super) dropped: bool,
+    pub(super) handled: Option<u64>,
 }
 
 impl Entry {
+    pub(super) const fn new(kind: Kind, service: usize, recipient: usize, incarnation: u32) -> Self {
+        Self {
+            kind,
+            service,
+            recipient,
+            incarnation,
+            id: None,
+            series: None,
+            called: 0,
+            returned: None,
+            returned_at: 0,
+            is_set: false,
+            least: 0,
+            most: u64::MAX,
+            at_once: false,
+            moves: false,
+            unordered: false,
+            cancels: 0,
+            refused: false,
+            cancelled: false,
+            drained: false,
+            is_made: true,
+            dropped: false,
+            handled: None,
+        }
+    }
+
     /// The first tick in which it may be due.
     const fn first_tick(&self) -> u64 {
         if self.at_once { self.least / MILLISECOND } else { self.least.div_ceil(MILLISECOND) }
@@ -93,12 +135,7 @@ impl Entry {
 
     /// Whether it has been accepted and has not ended, as far as is known.
     const fn is_open(&self) -> bool {
-        self.returned.is_some()
-            && !self.refused
-            && !self.cancelled
-            && !self.drained
-            && self.handled.is_none()
-            && !self.moves
+        self.is_set && !self.refused && !self.cancelled && !self.drained && self.handled.is_none() && !self.moves
     }
 }
 
@@ -117,9 +154,10 @@ struct Arbiter {
 pub(super) struct Records(Arc<Mutex<Log>>);
 
 #[derive(Default)]
-struct Log {
-    entries: Vec<Entry>,
-    recipients: Vec<Recipient>,
+pub(super) struct Log {
+    pub(super) entries: Vec<Entry>,
+    pub(super) series: Vec<Series>,
+    pub(super) recipients: Vec<Recipient>,
     arbiters: Vec<Arbiter>,
     steps: u64,
     failure: Option<String>,
@@ -127,12 +165,16 @@ struct Log {
     /// Until when some thread was preempted last, at least.
     disturbed: u64,
     /// Drains under way.
-    drains: u32,
+    pub(super) drains: u32,
+    /// There has been one.
+    pub(super) any_drain: bool,
+    /// The services are being stopped.
+    pub(super) is_over: bool,
 }
 
 /// What is in each message: tells when it is handled, and dropped.
 pub(super) struct Note {
-    records: Records,
+    pub(super) records: Records,
     pub(super) number: usize,
 }
 
@@ -150,13 +192,15 @@ macro_rules! tell {
     };
 }
 
+pub(super) use tell;
+
 impl Log {
-    fn step(&mut self) -> u64 {
+    pub(super) fn step(&mut self) -> u64 {
         self.steps += 1;
         self.steps
     }
 
-    fn fail(&mut self, failure: String) {
+    pub(super) fn fail(&mut self, failure: String) {
         tell!("FAILURE {failure}");
         self.failure.get_or_insert(failure);
     }
@@ -178,7 +222,7 @@ fn latest_in_flood(log: &Log, entry: &Entry, flooded: u64, patience: u64) -> Opt
 
 impl Records {
     // No thread of the simulation stops while it holds this.
-    fn log(&self) -> MutexGuard<'_, Log> {
+    pub(super) fn log(&self) -> MutexGuard<'_, Log> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,26 +291,8 @@ impl Records {
         let mut log = self.log();
         let called = log.step();
         let (now, incarnation) = (simulation::now(), log.recipients[recipient].incarnation);
-        log.entries.push(Entry {
-            kind,
-            service,
-            recipient,
-            incarnation,
-            id: None,
-            called,
-            returned: None,
-            returned_at: 0,
-            least: now + delay,
-            most: u64::MAX,
-            at_once: delay == 0,
-            moves: false,
-            cancels: 0,
-            refused: false,
-            cancelled: false,
-            drained: false,
-            dropped: false,
-            handled: None,
-        });
+        let entry = Entry::new(kind, service, recipient, incarnation);
+        log.entries.push(Entry { called, least: now + delay, at_once: delay == 0, ..entry });
         let number = log.entries.len() - 1;
         tell!("schedule {number} {kind:?} service {service} recipient {recipient} after {} us", delay / 1000);
         drop(log);
@@ -280,9 +306,11 @@ impl Records {
         let entry = &mut log.entries[number];
         entry.returned = Some(step);
         entry.returned_at = simulation::now();
+        entry.is_set = true;
         entry.most = simulation::now() + delay;
         entry.id = id;
         entry.refused = id.is_none();
+        log.series_scheduled(number);
     }
 
     /// A timer that can be cancelled or moved, if there is one: its number, id and service.
@@ -290,13 +318,15 @@ impl Records {
         let log = self.log();
         let count = log.entries.len().min(12);
         let number = log.entries.len().checked_sub(1 + simulation::random(count as u64) as usize)?;
-        let entry = &log.entries[number];
-        Some((number, entry.id?, entry.service))
+        Some((number, log.id_of(number)?, log.entries[number].service))
     }
 
     pub(super) fn cancelled(&self, number: usize) {
         tell!("cancelled {number}");
         let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.series_cancelled(number);
+        }
         let entry = &mut log.entries[number];
         entry.cancels -= 1;
         let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
@@ -313,19 +343,28 @@ impl Records {
 
     /// A timer is about to be cancelled.
     pub(super) fn cancel(&self, number: usize) {
-        self.log().entries[number].cancels += 1;
+        let mut log = self.log();
+        let first = log.first_of(number);
+        log.entries[first].cancels += 1;
     }
 
     /// A cancel has answered that it comes too late.
-    pub(super) fn not_cancelled(&self, number: usize) {
-        tell!("not cancelled: {number}");
-        self.log().entries[number].cancels -= 1;
+    pub(super) fn not_cancelled(&self, number: usize, is_in_progress: bool) {
+        tell!("not cancelled: {number}, in progress: {is_in_progress}");
+        let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return if is_in_progress { log.series_ends(number) } else { log.series_not_found(number) };
+        }
+        log.entries[number].cancels -= 1;
     }
 
     /// A cancel has answered that no such timer is pending.
     pub(super) fn not_found(&self, number: usize) {
         tell!("not found: {number}");
         let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.series_not_found(number);
+        }
         log.entries[number].cancels -= 1;
         let entry = &log.entries[number];
         if entry.cancels > 0 || log.drains > 0 {
@@ -352,6 +391,9 @@ impl Records {
     /// A timer is about to be moved. It is moved by one thread at a time.
     pub(super) fn move_to(&self, number: usize, delay: u64) -> Option<(u64, u64)> {
         let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.move_series(number, delay);
+        }
         let entry = &mut log.entries[number];
         if entry.moves || entry.returned.is_none() {
             return None;
@@ -364,9 +406,20 @@ impl Records {
         Some(before)
     }
 
-    pub(super) fn moved(&self, number: usize, delay: u64, (least, most): (u64, u64), began: (u64, u64), moved: bool) {
-        tell!("moved {number}: {moved}");
+    pub(super) fn moved(
+        &self,
+        number: usize,
+        delay: u64,
+        (least, most): (u64, u64),
+        began: (u64, u64),
+        outcome: RescheduleOutcome,
+    ) {
+        tell!("moved {number}: {outcome:?}");
         let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.series_moved(number, delay, least, began, outcome);
+        }
+        let moved = outcome == RescheduleOutcome::Rescheduled;
         let step = log.step();
         let entry = &mut log.entries[number];
         entry.moves = false;
@@ -405,7 +458,7 @@ impl Records {
         } else if entry.kind == Kind::Own && entry.incarnation != incarnation {
             "handled by another incarnation"
         } else {
-            return;
+            return log.series_handled(number, step);
         };
         let failure = format!("{failure}: {number} {:?}", log.entries[number]);
         log.fail(failure);
@@ -414,8 +467,9 @@ impl Records {
     /// A drain begins, or has told of all that it gave back.
     pub(super) fn drains(&self, begins: bool) {
         tell!("drain: {begins}");
-        let drains = &mut self.log().drains;
-        *drains = if begins { *drains + 1 } else { *drains - 1 };
+        let mut log = self.log();
+        log.any_drain = true;
+        log.drains = if begins { log.drains + 1 } else { log.drains - 1 };
     }
 
     pub(super) fn drained(&self, number: usize) {
@@ -424,6 +478,10 @@ impl Records {
         let entry = &mut log.entries[number];
         let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
         entry.drained = true;
+        let series = entry.series;
+        if let Some(series) = series {
+            log.series[series].is_drained = true;
+        }
         if is_wrong {
             let failure = format!("given back, but it had ended before: {number} {:?}", log.entries[number]);
             log.fail(failure);
@@ -447,12 +505,14 @@ impl Records {
 
     /// The same when no time will ever pass again.
     pub(super) fn check_end(&self) {
+        self.log().is_over = true;
         self.check_open(None, |log, entry| (log.recipients[entry.recipient].waits == 0).then_some(0));
     }
 
     /// Some thread is preempted until then, at least. It may be the watch, in the middle of looking.
     pub(super) fn disturbed(&self, until: u64) {
-        self.log().disturbed = until;
+        let mut log = self.log();
+        log.disturbed = log.disturbed.max(until);
     }
 
     /// Some arbiters are kept busy: the watch stands in for them.
@@ -480,7 +540,8 @@ impl Records {
             let has_ended = recipient.is_gone
                 || (entry.kind == Kind::Own && entry.incarnation != recipient.incarnation)
                 // What was in the mailbox of an incarnation that has stopped may be gone with it.
-                || entry.dropped;
+                || entry.dropped
+                || entry.series.is_some_and(|series| log.series[series].is_dropped);
             if has_ended || !entry.is_open() {
                 return false;
             }
@@ -495,8 +556,12 @@ impl Records {
     /// The order of all that was handled; and every message has been dropped.
     pub(super) fn check_order(&self) {
         let mut log = self.log();
-        let mut handled: Vec<(usize, &Entry)> =
-            log.entries.iter().enumerate().filter(|(_, entry)| entry.handled.is_some() && !entry.moves).collect();
+        let mut handled: Vec<(usize, &Entry)> = log
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.handled.is_some() && !entry.moves && !entry.unordered)
+            .collect();
         handled.sort_by_key(|(_, entry)| entry.handled);
         let mut failure = None;
         for (place, (first, earlier)) in handled.iter().enumerate() {
@@ -513,8 +578,10 @@ impl Records {
                 }
             }
         }
-        let kept = log.entries.iter().enumerate().find(|(_, entry)| !entry.dropped);
+        let kept = log.entries.iter().enumerate().find(|(_, entry)| entry.is_made && !entry.dropped);
         let failure = failure.or_else(|| kept.map(|(number, entry)| format!("never dropped: {number} {entry:?}")));
+        let kept = log.series.iter().find(|series| !series.is_dropped);
+        let failure = failure.or_else(|| kept.map(|series| format!("its source was never dropped: {series:?}")));
         if let Some(failure) = failure {
             log.fail(failure);
         }
@@ -526,18 +593,23 @@ impl Records {
         let count = |is: fn(&Entry) -> bool| {
             log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
         };
-        let accepted = count(|entry| !entry.refused);
-        let (handled, cancelled) = (count(|entry| entry.handled.is_some()), count(|entry| entry.cancelled));
+        // The next repetition is accepted when a message is handed over, if the timer goes on.
+        let most = count(|entry| !entry.refused);
+        let least = most - log.uncertain_of(service);
+        let (handled, cancelled) =
+            (count(|entry| entry.handled.is_some()), count(|entry| entry.cancelled && entry.series.is_none()));
+        let cancelled = cancelled + log.series_cancelled_of(service);
         let drained = count(|entry| entry.drained);
         let is_right = accounts.balance()
             && accounts.pending == 0
-            && accounts.accepted == accepted
+            && (least..=most).contains(&accounts.accepted)
             && accounts.returned == drained
             && accounts.delivered >= handled
             && accounts.cancelled >= cancelled
             && (log.any_stopped || drained > 0 || (accounts.delivered == handled && accounts.cancelled == cancelled));
         if !is_right {
-            let seen = format!("accepted {accepted}, handled {handled}, cancelled {cancelled}, drained {drained}");
+            let seen =
+                format!("accepted {least} to {most}, handled {handled}, cancelled {cancelled}, drained {drained}");
             log.fail(format!("the books of service {service} are wrong: {seen}, but {accounts:?}"));
         }
     }

@@ -9,9 +9,10 @@ use actix::dev::ContextFut;
 use actix::prelude::*;
 
 use super::records::{FLOOD_PACE, Kind, MILLISECOND, Note, Records};
+use super::series::Plan;
 use crate::simulation::arbiter::VirtualClock;
 use crate::simulation::{self, random};
-use crate::{CancelOutcome, Clock, RescheduleOutcome, TimerContext, Timers};
+use crate::{CancelOutcome, Clock, MessageSource, RescheduleOutcome, TimerContext, TimerId, Timers};
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -115,10 +116,18 @@ crate::accept_tracked!(Subject: Plain, Other);
 impl Subject {
     fn handled(&mut self, note: &Note, ctx: &mut Context<Self>) {
         self.records.handled(note.number, self.number);
+        if let Some(timer) = self.records.repeats(note.number) {
+            match random(12) {
+                0 => cancel_one(&self.records, timer, |_, id| ctx.cancel_timer(id)),
+                1 => move_one(&self.records, timer, |_, id, delay| ctx.reschedule_timer(id, delay)),
+                _ => {}
+            }
+        }
         if self.left > 0 && random(4) == 0 {
             self.left -= 1;
             self.act(ctx);
         }
+        self.records.done(note.number);
     }
 
     fn is_flooded(&self) -> bool {
@@ -153,7 +162,19 @@ impl Subject {
     }
 
     fn schedule(&mut self, ctx: &mut Context<Self>) {
-        self.schedule_after(any_delay(), ctx);
+        if random(5) == 0 { self.repeat(ctx) } else { self.schedule_after(any_delay(), ctx) }
+    }
+
+    fn repeat(&mut self, ctx: &mut Context<Self>) {
+        let plan = Plan::any();
+        let source = self.records.schedule_series(Kind::Own, self.arbiter, self.number, plan);
+        let number = source.first;
+        let source = MessageSource::from_fn(move || Own(source.make()));
+        let id = match plan.is_delay {
+            false => ctx.schedule_at_fixed_rate(plan.every(), source).ok(),
+            true => ctx.schedule_with_fixed_delay(plan.every(), source).ok(),
+        };
+        self.records.scheduled(number, id, plan.first_after);
     }
 
     fn schedule_after(&mut self, delay: u64, ctx: &mut Context<Self>) {
@@ -194,26 +215,42 @@ pub(super) fn any_delay() -> u64 {
     }
 }
 
-pub(super) fn cancel_any(records: &Records, cancel: impl FnOnce(usize, crate::TimerId) -> CancelOutcome) {
-    let Some((number, id, service)) = records.any_timer() else { return };
+pub(super) fn cancel_any(records: &Records, cancel: impl FnOnce(usize, TimerId) -> CancelOutcome) {
+    if let Some(timer) = records.any_timer() {
+        cancel_one(records, timer, cancel);
+    }
+}
+
+fn cancel_one(
+    records: &Records,
+    (number, id, service): (usize, TimerId, usize),
+    cancel: impl FnOnce(usize, TimerId) -> CancelOutcome,
+) {
     records.cancel(number);
     match cancel(service, id) {
         CancelOutcome::Cancelled => records.cancelled(number),
         CancelOutcome::NotFound => records.not_found(number),
-        CancelOutcome::InProgress | CancelOutcome::AlreadyDelivered => records.not_cancelled(number),
+        CancelOutcome::InProgress => records.not_cancelled(number, true),
+        CancelOutcome::AlreadyDelivered => records.not_cancelled(number, false),
     }
 }
 
-pub(super) fn move_any(
+pub(super) fn move_any(records: &Records, reschedule: impl FnOnce(usize, TimerId, Duration) -> RescheduleOutcome) {
+    if let Some(timer) = records.any_timer() {
+        move_one(records, timer, reschedule);
+    }
+}
+
+fn move_one(
     records: &Records,
-    reschedule: impl FnOnce(usize, crate::TimerId, Duration) -> RescheduleOutcome,
+    (number, id, service): (usize, TimerId, usize),
+    reschedule: impl FnOnce(usize, TimerId, Duration) -> RescheduleOutcome,
 ) {
-    let Some((number, id, service)) = records.any_timer() else { return };
     let delay = any_delay();
     let began = (records.step(), simulation::now());
     let Some(before) = records.move_to(number, delay) else { return };
     let outcome = reschedule(service, id, Duration::from_nanos(delay));
-    records.moved(number, delay, before, began, outcome == RescheduleOutcome::Rescheduled);
+    records.moved(number, delay, before, began, outcome);
 }
 
 /// Runs an actor, and restarts it when it stops, as actix's supervisor does.
