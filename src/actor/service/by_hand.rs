@@ -23,8 +23,8 @@ use super::escort::Hand;
 use super::{Service, places};
 use crate::actor::timer_actor::TimerActor;
 use crate::{
-    Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, RequestTime, Target, TimerActorBuilder, TimerContext,
-    TimerId, Timers,
+    Alarm, CancelOutcome, Clock, DeadLetter, Every, ManualClock, MessageSource, RequestTime, Target, TimerActorBuilder,
+    TimerContext, TimerId, Timers,
 };
 
 /// The context of a listener, to be polled.
@@ -33,6 +33,8 @@ type Listening = Box<ContextFut<Listener, Context<Listener>>>;
 thread_local! {
     /// The timer that a listener has scheduled last.
     static LAST_OWN: Cell<Option<TimerId>> = const { Cell::new(None) };
+    /// A listener that is polled in the middle of things.
+    static POLLED: RefCell<Option<Listening>> = const { RefCell::new(None) };
     /// A listener that is restarted in the middle of things.
     static RESTARTS: RefCell<Option<Listening>> = const { RefCell::new(None) };
 }
@@ -87,6 +89,27 @@ impl Handler<After> for Listener {
     fn handle(&mut self, After(delay, number): After, ctx: &mut Context<Self>) {
         LAST_OWN.set(ctx.schedule_after(Duration::from_millis(delay), number).ok());
     }
+}
+
+/// Schedules one message by a timer that repeats. The hook is called while it is made.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Repeat(u32, Hook);
+
+impl Handler<Repeat> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, Repeat(message, hook): Repeat, ctx: &mut Context<Self>) {
+        let _ = ctx.schedule_at_fixed_rate(Every::new(ms(10)).times(1), made(message, hook));
+    }
+}
+
+/// Messages during whose making the hook is called.
+fn made(message: u32, hook: Hook) -> MessageSource<Number> {
+    MessageSource::from_fn(move || {
+        call(&hook);
+        number(message)
+    })
 }
 
 /// Spawns a future that calls the hook whenever the context polls its items; before the inbox, if it is there first.
@@ -526,6 +549,8 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
         };
         world.poll_listener();
         drop(claim);
+        // It calls an inbox that has waited for the turn.
+        world.poll_driver();
         assert_eq!(*locked.lock().unwrap(), Some(false), "watch sends: {watch_sends}");
     }
 }
@@ -582,4 +607,97 @@ fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
     }
     assert_eq!((drained.load(Ordering::SeqCst), world.log()), (1, vec![2]));
     assert_eq!(world.timers.inspect().pending(), 0);
+}
+
+/// An inbox that has a message of somebody else to send waits for the turn. It does not poll itself until it gets it.
+#[test]
+fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.own(10, number(1));
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    let service = Arc::clone(&world.service);
+    let turn = service.driver.claim_elsewhere();
+    assert!(turn.is_some());
+    world.poll_listener();
+    world.listener_called.take();
+    world.poll_listener();
+    assert_eq!((world.log(), world.listener_called.take()), (vec![1], 0));
+
+    world.driver_called.take();
+    drop(turn);
+    assert_eq!(world.driver_called.take(), 1);
+    world.poll_driver();
+    assert!(world.listener_called.take() > 0, "the inbox is called");
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// How often a listener calls itself that is polled, twice, while the hook runs.
+fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>)) -> usize {
+    let calls = Arc::new(AtomicUsize::new(usize::MAX));
+    let (called, counted) = (Arc::clone(&world.listener_called), Arc::clone(&calls));
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        let mut listener = POLLED.take().unwrap();
+        poll(&mut listener, &called);
+        called.take();
+        poll(&mut listener, &called);
+        counted.store(called.take(), Ordering::SeqCst);
+        POLLED.set(Some(listener));
+    }));
+    let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
+    POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
+    work(&world.service);
+    world.listener = POLLED.take().unwrap();
+    calls.load(Ordering::SeqCst)
+}
+
+/// The watch makes a message of somebody else for an actor whose inbox is polled meanwhile. The inbox waits until the message
+/// is sent, without polling itself: nobody knows how long the user's code takes.
+#[test]
+fn an_inbox_sleeps_while_the_watch_makes_a_message_for_its_actor() {
+    let (mut world, hook) = (World::new(), Hook::default());
+    let target = world.addr.clone();
+    let every = Every::new(ms(10)).times(1);
+    world.timers.schedule_at_fixed_rate(&target, every, made(2, Arc::clone(&hook))).unwrap();
+    world.own(5, number(1));
+    world.own(20, number(3));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    world.poll_driver();
+    let service = Arc::clone(&world.service);
+    let turn = service.driver.claim_elsewhere();
+    world.poll_listener();
+    assert_eq!(world.log(), [1], "the second waits for the turn");
+    drop(turn);
+    let owner = *service.core().mailboxes.values().next().unwrap();
+
+    let calls = calls_while(&hook, &mut world, |service| drop(service.escort(service.core(), owner, Hand::Watch)));
+    assert_eq!(calls, 0);
+    assert!(world.listener_called.take() > 0, "the inbox is called");
+    (0..3).for_each(|_| world.poll_listener());
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+/// The same for a message of the actor's own, which the watch sends through its mailbox.
+#[test]
+fn an_inbox_sleeps_while_the_watch_makes_a_message_of_its_own() {
+    let (mut world, hook) = (World::new(), Hook::default());
+    world.addr.do_send(Repeat(1, Arc::clone(&hook)));
+    world.poll_listener();
+    world.own(10, number(2));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    let owner = *world.service.core().mailboxes.values().next().unwrap();
+
+    let calls = calls_while(&hook, &mut world, |service| drop(service.escort(service.core(), owner, Hand::Watch)));
+    assert_eq!(calls, 0);
+    assert!(world.listener_called.take() > 0, "the inbox is called");
+    (0..3).for_each(|_| world.poll_listener());
+    assert_eq!(world.log(), [1, 2]);
 }

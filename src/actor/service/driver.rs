@@ -183,6 +183,10 @@ impl Service {
         let wall = self.watch_wall_clock(&mut guard, readings);
         let mut budget = self.settings.expiry_budget;
         let mut wakers = Vec::new();
+        if hand == Hand::Driver {
+            let waiting = std::mem::take(&mut guard.await_turn);
+            wakers.extend(waiting.into_iter().filter_map(|owner| guard.ring_for(owner)));
+        }
         let mut run = Run::new(hand);
         let exhausted = loop {
             if !guard.bereft.is_empty() {
@@ -278,7 +282,11 @@ impl Service {
         let Some(owner) = addressee else { return send(guard) };
         guard.mail_begins(owner);
         let (mut guard, sent) = send(guard);
-        guard.mail_is_sent(owner);
+        if let Some(waker) = guard.mail_is_sent(owner) {
+            drop(guard);
+            Self::wake_all(vec![waker]);
+            guard = self.core();
+        }
         (guard, sent)
     }
 

@@ -33,6 +33,14 @@ pub(crate) struct Escort {
     seen: bool,
 }
 
+/// When an inbox that cannot go on has to be polled again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    AtOnce,
+    /// Another thread calls it.
+    WhenCalled,
+}
+
 /// Wakes whoever escorts when the handler has run.
 struct Knock {
     service: Weak<Service>,
@@ -89,10 +97,12 @@ impl Service {
         match (under_way, sent) {
             (Some(escort), Some(request)) => {
                 escort.request = Some(request);
-                if let Some(card) = guard.engine.owner(owner) {
-                    card.bell.ring();
-                }
-                self.meet(guard, owner, due.key)
+                let waker = guard.ring_for(owner);
+                let guard = self.meet(guard, owner, due.key);
+                let Some(waker) = waker else { return guard };
+                drop(guard);
+                Self::wake_all(vec![waker]);
+                self.core()
             }
             (Some(_), None) => self.land(guard, owner, Ending::Cancelled),
             (None, sent) => {
@@ -129,12 +139,13 @@ impl Service {
     }
 
     /// For an inbox that is polled: the guard, if no message is under way any more. Otherwise the inbox has to be polled
-    /// again.
+    /// again: at once if the answer says so, or when it is called, because the message is still being sent. That may take
+    /// long, if the user's code makes the message.
     ///
     /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
     /// inbox, its handler has been called at the next, even if the answer, a future perhaps, is still to come.
-    pub(crate) fn overtake<'a>(&'a self, mut guard: Guard<'a>, owner: OwnerId) -> Option<Guard<'a>> {
-        let key = guard.escorts.get(&owner)?.key;
+    pub(crate) fn overtake<'a>(&'a self, mut guard: Guard<'a>, owner: OwnerId) -> Result<Guard<'a>, Again> {
+        let Some(key) = guard.escorts.get(&owner).map(|escort| escort.key) else { return Ok(guard) };
         guard = self.meet(guard, owner, key);
         if let Some(escort) = guard.escorts.get_mut(&owner)
             && escort.request.is_some()
@@ -143,13 +154,15 @@ impl Service {
             guard = self.land(guard, owner, Ending::Delivered);
         }
         // It was unlocked meanwhile, and the watch may have sent the next one.
-        if !guard.escorts.contains_key(&owner) {
-            return Some(guard);
+        match guard.escorts.get(&owner).map(|escort| escort.request.is_some()) {
+            None => return Ok(guard),
+            Some(false) => return Err(Again::WhenCalled),
+            Some(true) => {}
         }
         if let Some(card) = guard.engine.owner(owner) {
             card.bell.ring();
         }
-        None
+        Err(Again::AtOnce)
     }
 
     /// Takes back the message under way to an owner, so that it will not be handled any more. To be called where no

@@ -38,9 +38,10 @@ use actix::fut::{ActorFuture, wrap_future};
 use actix::{Actor, AsyncContext, WeakAddr};
 
 use super::bell::Bell;
+use super::escort::Again;
 use super::lanes::{ContextRoute, Guard, Handling, Payload, Route};
 use super::spare::{Pair, Spare};
-use super::{Service, places};
+use super::{Mail, Service, places};
 use crate::engine::{Handover, OwnerId};
 
 /// Handlers run in one poll of an actor; then others have their turn.
@@ -310,18 +311,23 @@ where
             let mut core = this.service.core();
             if core.escorts.contains_key(&this.owner) {
                 match this.service.overtake(core, this.owner) {
-                    Some(unlocked) => core = unlocked,
-                    None => {
+                    Ok(unlocked) => core = unlocked,
+                    Err(Again::AtOnce) => {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
+                    Err(Again::WhenCalled) => return Poll::Pending,
                 }
             }
-            if core.mail_goes_first(this.owner) {
-                drop(core);
-                this.bell.ring();
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+            match core.mail_goes_first(this.owner) {
+                None => {}
+                Some(Mail::Sent) => {
+                    drop(core);
+                    this.bell.ring();
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Some(Mail::BeingSent) => return Poll::Pending,
             }
             let upcoming = core.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
@@ -331,9 +337,11 @@ where
             if let Some(post) = core.lanes.post_of(next) {
                 // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
                 // It goes only while the watch has no turn, which might send what is due later meanwhile.
-                let claim = this.service.driver.claim();
-                let due = claim.as_ref().and_then(|_| core.engine.escort_due(this.owner));
-                match due {
+                let Some(claim) = this.service.driver.claim() else {
+                    core.await_turn.push(this.owner);
+                    return Poll::Pending;
+                };
+                match core.engine.escort_due(this.owner) {
                     Some(due) => {
                         let publish = core.published.ask_to_publish();
                         drop(post(&this.service, core, &mut vec![due]));

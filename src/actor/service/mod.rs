@@ -174,6 +174,15 @@ pub(crate) struct Service {
     core: Mutex<Core>,
 }
 
+/// A message that must come before those in an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mail {
+    /// Another thread is sending it, and calls the inbox afterwards.
+    BeingSent,
+    /// It is in the mailbox.
+    Sent,
+}
+
 /// What the lock guards.
 pub(crate) struct Core {
     pub(crate) engine: Engine<Payload, OwnerCard>,
@@ -203,6 +212,8 @@ pub(crate) struct Core {
     /// Owners to whom the watch is sending, or has sent, a message that must come before those in their inboxes: true if
     /// it is in the mailbox.
     pub(crate) mail: FxHashMap<OwnerId, bool>,
+    /// Owners whose inbox found the turn taken by the watch. The driver, which is called after that, calls them.
+    pub(crate) await_turn: Vec<OwnerId>,
     /// Messages on their way through the mailbox; at most one for each owner, and none may overtake it.
     pub(crate) escorts: FxHashMap<OwnerId, Escort>,
     /// Owners with something in their inbox, and since when they have not taken any of it, for the watch.
@@ -240,24 +251,29 @@ impl Core {
         self.mail.insert(owner, false);
     }
 
-    /// It is in the mailbox.
-    pub(crate) fn mail_is_sent(&mut self, owner: OwnerId) {
-        if let Some(is_sent) = self.mail.get_mut(&owner) {
-            *is_sent = true;
-        }
+    /// It is in the mailbox. Returns the waker of the inbox that waits for that.
+    pub(crate) fn mail_is_sent(&mut self, owner: OwnerId) -> Option<Waker> {
+        *self.mail.get_mut(&owner)? = true;
+        self.ring_for(owner)
     }
 
     /// Whether an inbox that is polled has to let the mailbox go first. A context empties its mailbox before it polls its
-    /// items, so what is in the mailbox at one poll has been handled at the next.
-    pub(crate) fn mail_goes_first(&mut self, owner: OwnerId) -> bool {
+    /// items, so a message that is in the mailbox at one poll has been handled at the next.
+    pub(crate) fn mail_goes_first(&mut self, owner: OwnerId) -> Option<Mail> {
         if self.mail.is_empty() {
-            return false;
+            return None;
         }
-        match self.mail.get(&owner) {
-            Some(true) => self.mail.remove(&owner).is_some(),
-            Some(false) => true,
-            None => false,
+        match self.mail.get(&owner)? {
+            true => self.mail.remove(&owner).map(|_| Mail::Sent),
+            false => Some(Mail::BeingSent),
         }
+    }
+
+    /// Has the inbox of `owner` polled; by the waker that is returned, outside of the lock.
+    pub(crate) fn ring_for(&mut self, owner: OwnerId) -> Option<Waker> {
+        let card = self.engine.owner_mut(owner)?;
+        card.bell.ring();
+        card.waker.take()
     }
 
     /// Whether the driver has to be told of a deadline, which it is to be then: it is earlier than what it knows of.
@@ -326,6 +342,7 @@ impl Service {
                 warnings: Warnings::new(),
                 mailboxes: FxHashMap::default(),
                 armed: NEVER,
+                await_turn: Vec::new(),
                 driven: Duration::ZERO,
                 ended: Vec::new(),
                 bereft: VecDeque::new(),
