@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use self::records::{Kind, MILLISECOND, Records};
 use self::series::Plan;
-use self::subject::{Act, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
+use self::subject::{Act, Behind, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
 use super::watch::Watch;
 use super::{Service, Settings, directory};
 use crate::actor::secret::Secret;
@@ -229,8 +229,29 @@ impl Scenario {
                 simulation::rest(any_delay());
             }
         }
+        if random(8) == 0 {
+            self.crowd();
+        }
         if self.drains && random(2) == 0 {
             self.drain();
+        }
+    }
+
+    /// Messages of one type for all, each with one of the recipient's own behind it. They are late together, and the arbiter
+    /// is free again about when the watch steps in.
+    fn crowd(&self) {
+        let service = random(self.timers.len() as u64) as usize;
+        for (place, addr) in self.addrs.iter().enumerate() {
+            let note = self.records.schedule(Kind::Plain, service, place, MILLISECOND);
+            let (number, after) = (note.number, Duration::from_nanos(MILLISECOND));
+            let id = self.timers[service].schedule_after(addr, after, Plain(note)).ok();
+            self.records.scheduled(number, id, MILLISECOND);
+        }
+        for addr in &self.addrs {
+            addr.do_send(Behind(0));
+        }
+        for addr in &self.addrs {
+            addr.do_send(Behind((20 + random(6)) * MILLISECOND));
         }
     }
 

@@ -111,6 +111,27 @@ impl Handler<Flood> for Subject {
     }
 }
 
+/// To be behind a message that others have scheduled: due a little later, in an arbiter that is busy for so long.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Behind(pub(super) u64);
+
+impl Handler<Behind> for Subject {
+    type Result = ();
+
+    fn handle(&mut self, Behind(time): Behind, ctx: &mut Context<Self>) {
+        if matches!(ctx.state(), ActorState::Stopping | ActorState::Stopped) {
+            return;
+        }
+        self.schedule_after(2 * MILLISECOND, ctx);
+        if time > 0 {
+            self.records.set_busy(self.arbiter, true);
+            simulation::stall(time);
+            self.records.set_busy(self.arbiter, false);
+        }
+    }
+}
+
 crate::accept_tracked!(Subject: Plain, Other);
 
 impl Subject {
