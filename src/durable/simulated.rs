@@ -431,7 +431,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     outcome.map(|()| simulation.digest())
 }
 
-const SEEDS: u64 = if cfg!(debug_assertions) { 400 } else { 10_000 };
+const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 10_000 };
 
 #[test]
 fn durable_timers_keep_their_promises_in_all_interleavings() {
