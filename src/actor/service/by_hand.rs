@@ -637,6 +637,36 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     assert_eq!(world.log(), [1, 2]);
 }
 
+/// A handler is so quick that it has run before the watch notes that the message is sent. No knock tells the watch of it then:
+/// it goes on with the next late message by itself, and not after another 20 ms.
+#[test]
+fn the_watch_goes_on_though_a_handler_was_quicker_than_its_sender() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.own(10, number(2));
+    let second = LAST_OWN.take().unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    let owner = *world.service.core().mailboxes.values().next().unwrap();
+    world.service.core().watch_inbox(owner, ms(10));
+
+    let called = Arc::clone(&world.listener_called);
+    *called.hook.lock().unwrap() = Some(Box::new(|| {
+        let mut listener = POLLED.take().unwrap();
+        poll(&mut listener, &Arc::default());
+        POLLED.set(Some(listener));
+    }));
+    let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
+    POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
+    assert!(world.service.escort_late());
+    world.listener = POLLED.take().unwrap();
+    assert_eq!(world.log(), [1]);
+    assert_eq!(world.timers.cancel(second), CancelOutcome::InProgress, "it is on its way");
+    (0..2).for_each(|_| world.poll_listener());
+    assert_eq!(world.log(), [1, 2]);
+}
+
 /// How often a listener calls itself that is polled, twice, while the hook runs.
 fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>)) -> usize {
     let calls = Arc::new(AtomicUsize::new(usize::MAX));

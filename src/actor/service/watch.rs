@@ -252,14 +252,14 @@ impl Service {
             let oldest = guard.engine.oldest_due(*owner).map(|tick| self.tick.time_of(tick));
             let stuck = guard.engine.owner(*owner).is_some_and(|card| !card.ended && !card.away && !card.moved);
             if stuck && is_late(oldest, now) && !guard.escorts.contains_key(owner) {
-                guard = self.escort(guard, *owner, Hand::Watch);
+                guard = self.escort_in_a_row(guard, *owner, now);
             }
         }
         !arrivals.is_empty()
     }
 
     /// Sends a message to every owner whose inbox has something to give and has not given anything for so long.
-    fn escort_late(self: &Arc<Self>) -> bool {
+    pub(super) fn escort_late(self: &Arc<Self>) -> bool {
         let now = self.clock.now();
         let mut budget = self.settings.expiry_budget;
         let mut helped = false;
@@ -274,7 +274,7 @@ impl Service {
             }
             core.waiting.push_back((now, owner));
             if !std::mem::take(&mut card.moved) && !core.escorts.contains_key(&owner) {
-                guard = self.escort(guard, owner, Hand::Watch);
+                guard = self.escort_in_a_row(guard, owner, now);
                 helped = true;
             }
             budget -= 1;
@@ -284,6 +284,20 @@ impl Service {
             }
         }
         helped
+    }
+
+    /// Sends the first message of an inbox, and the next ones if they are late: usually the first is under way after that, and
+    /// knocks when its handler has run. A handler that was quicker than this thread does not knock.
+    fn escort_in_a_row<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, owner: OwnerId, now: Duration) -> Guard<'a> {
+        for _ in 0..self.settings.expiry_budget {
+            guard = self.escort(guard, owner, Hand::Watch);
+            let oldest = guard.engine.oldest_due(owner).map(|tick| self.tick.time_of(tick));
+            let is_open = guard.engine.owner(owner).is_some_and(|card| !card.ended && !card.away && !card.moved);
+            if !is_open || !is_late(oldest, now) || guard.escorts.contains_key(&owner) {
+                break;
+            }
+        }
+        guard
     }
 
     fn let_others_in<'a>(&'a self, guard: Guard<'a>) -> Guard<'a> {
