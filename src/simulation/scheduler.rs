@@ -219,13 +219,15 @@ pub(super) fn point() {
     }
 }
 
-/// Lets the others run.
+/// Lets the others run, and time pass: the caller may be waiting for one that is kept busy.
 pub(super) fn give_way() {
-    with(|world| {
+    const WHILE: Nanos = 1_000;
+    let until = with(|world| {
         world.steps += 1;
         world.demote();
+        world.now + WHILE
     });
-    leave();
+    suspend(State::Preempted(until.unwrap_or_default()));
 }
 
 #[allow(deprecated, reason = "the other way needs a handle in each function between here and the start of the thread")]

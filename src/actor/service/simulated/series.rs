@@ -10,7 +10,7 @@ use crate::{Every, MessageSource, MissedTickBehavior, RescheduleOutcome, Target,
 
 /// How much later than promised a repetition may be set whose message went through the mailbox of its owner: that it was
 /// handled is noticed by the driver, or by the watch.
-const NOTICED: u64 = 60 * MILLISECOND;
+const NOTICED: u64 = 300 * MILLISECOND;
 
 /// How a timer repeats.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +95,8 @@ pub(super) struct Series {
     is_cancelled: bool,
     /// A cancel came while a repetition was under way: none follows, unless the timer is moved.
     is_ending: bool,
+    /// It was moved while a cancel was under way: nobody knows which of the two came last.
+    is_unsure: bool,
     /// So many more messages may be made then.
     ends_after: Option<u32>,
     pub(super) is_drained: bool,
@@ -181,6 +183,7 @@ impl Records {
             asked: None,
             is_cancelled: false,
             is_ending: false,
+            is_unsure: false,
             ends_after: None,
             is_drained: false,
             is_dropped: false,
@@ -239,7 +242,8 @@ impl Log {
         }
         let (kind, least) = (entry.kind, entry.least);
         let is_too_early = now < least && drains == 0;
-        let is_too_late = series.ends_after == Some(0) && drains == 0;
+        // A move that came after the cancel brings the next message back.
+        let is_too_late = series.ends_after == Some(0) && series.moves.is_none() && drains == 0;
         // What was being made when it was cancelled is thrown away.
         entry.cancelled |= series.is_cancelled;
         let after = Entry::new(kind, entry.service, entry.recipient, entry.incarnation);
@@ -332,7 +336,7 @@ impl Log {
         let Some(series) = self.entries[number].series else { return };
         let series = &mut self.series[series];
         series.is_ending = true;
-        if series.moves.is_none() {
+        if series.moves.is_none() && !series.is_unsure {
             series.ends_after.get_or_insert(1);
         }
         // Nothing has to come any more; nor is it known which one was under way.
@@ -365,6 +369,7 @@ impl Log {
             return None;
         }
         tell!("move {next} after {} us", delay / 1000);
+        series.is_unsure |= self.entries[series.first].cancels > 0;
         let least = simulation::now() + delay;
         series.moves = Some(Move { from: next, least });
         let entry = &mut self.entries[next];
