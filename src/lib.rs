@@ -12,12 +12,14 @@ pub mod engine;
 #[cfg(feature = "inspector")]
 pub mod inspector;
 #[cfg(feature = "actix")]
+pub mod integration;
+#[cfg(feature = "actix")]
 pub mod metrics;
 #[cfg(feature = "actix")]
 mod shown;
 #[cfg(all(test, feature = "actix"))]
-#[cfg_attr(not(feature = "durable"), allow(dead_code, reason = "condition variables are those of durable timers"))]
-mod simulation;
+#[doc(hidden)]
+pub mod simulation;
 #[cfg(feature = "actix")]
 mod sync;
 pub mod timing;

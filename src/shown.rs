@@ -1,17 +1,12 @@
 //! Text from outside, as it may be shown on a terminal or in a line of a log.
 
 use std::fmt::{self, Write};
-#[cfg(feature = "durable")]
-use std::path::Path;
-
-/// A path of which nothing moves a cursor, ends a line or turns the direction of writing.
-#[cfg(feature = "durable")]
-pub(crate) fn shown(path: &Path) -> Shown<String> {
-    Shown(path.to_string_lossy().into_owned())
-}
 
 /// Shows a text with an escape in place of each character that is not printed, and of each backslash.
-pub(crate) struct Shown<T>(pub(crate) T);
+pub struct Shown<T>(
+    /// The text as it came.
+    pub T,
+);
 
 impl<T: fmt::Display> fmt::Display for Shown<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,20 +34,12 @@ mod tests {
         let text = "it's \"Zürich\"\u{1b}[2J\r\n\0\u{7f}\u{9b}\u{202e}\u{2028}\\";
         let shown = Shown(text).to_string();
         assert_eq!(shown, r#"it's "Zürich"\u{1b}[2J\r\n\0\u{7f}\u{9b}\u{202e}\u{2028}\\"#);
-        #[cfg(feature = "durable")]
-        assert_eq!(super::shown(Path::new("a\u{1b}b")).to_string(), r"a\u{1b}b");
     }
 
     #[test]
     fn an_error_about_an_id_shows_none_of_its_characters_as_they_are() {
         let text = "\u{1b}23e4567-e89b-12d3-a456-426614174000";
-        let errors = [
-            text.parse::<crate::TimerId>().map_err(|error| error.to_string()).err(),
-            #[cfg(feature = "durable")]
-            text.parse::<crate::durable::DurableId>().map_err(|error| error.to_string()).err(),
-        ];
-        for error in errors {
-            assert!(error.as_ref().is_some_and(|error| error.contains(r"`\u{1b}`")), "{error:?}");
-        }
+        let error = text.parse::<crate::TimerId>().map_err(|error| error.to_string()).err();
+        assert!(error.as_ref().is_some_and(|error| error.contains(r"`\u{1b}`")), "{error:?}");
     }
 }

@@ -9,8 +9,6 @@ pub(crate) use crate::simulation::sync::*;
 
 #[cfg(not(test))]
 mod real {
-    #[cfg(feature = "durable")]
-    pub(crate) use std::sync::Condvar;
     use std::sync::LazyLock;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
     pub(crate) use std::sync::{Mutex, MutexGuard};

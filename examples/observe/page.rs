@@ -18,7 +18,10 @@ pub(crate) struct Pages {
 
 pub(crate) fn install_recorder() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
-    for (name, buckets) in actix_timers::metrics::histogram_buckets() {
+    let buckets = actix_timers::metrics::histogram_buckets();
+    #[cfg(feature = "durable")]
+    let buckets = buckets.chain(actix_timers::durable::metrics::histogram_buckets());
+    for (name, buckets) in buckets {
         builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
     }
     builder.install_recorder()

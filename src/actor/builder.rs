@@ -145,7 +145,6 @@ impl TimerActorBuilder {
     }
 
     /// The clock of a timer actor that exists, and nothing else of it.
-    #[cfg(feature = "durable")]
     pub(crate) fn clock_of(mut self, timers: &Timers) -> Self {
         let service = timers.service();
         self.watched = service.settings.watched;
@@ -155,7 +154,6 @@ impl TimerActorBuilder {
 
     /// A timer actor for timers of the crate's own, which no user of other timer actors sees or reaches. Its [`Timers`] must not
     /// be handed out.
-    #[cfg(feature = "durable")]
     pub(crate) const fn internal(mut self) -> Self {
         self.internal = true;
         self

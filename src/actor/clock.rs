@@ -15,7 +15,7 @@ use super::request_time::RequestTime;
 /// A future that is ready when the clock has reached the time it was made for.
 pub type Alarm = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A source of time for one timer actor, and for the durable timers that were given it.
+/// A source of time for one timer actor, and for those of companion crates that share it.
 ///
 /// [`SystemClock`] is the default. [`ManualClock`] moves only when told. An implementation of your own can, for
 /// example, let time pass faster than it does.

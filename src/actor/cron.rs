@@ -102,10 +102,15 @@ impl Cron {
         Some(next.timestamp().into())
     }
 
-    /// Expression and zone, as they can be kept and made a `Cron` again; nothing if the zone has no name.
-    #[cfg(feature = "durable")]
-    pub(crate) fn to_kept(&self) -> Option<(String, String)> {
-        Some((self.expression.as_str().to_owned(), self.zone.iana_name()?.to_owned()))
+    /// The expression, as [`new`](Self::new) understands it.
+    pub fn expression(&self) -> &str {
+        self.expression.as_str()
+    }
+
+    /// The name of the time zone, as [`in_time_zone`](Self::in_time_zone) understands it; `None` if that of the system has no
+    /// name.
+    pub fn time_zone(&self) -> Option<&str> {
+        self.zone.iana_name()
     }
 
     pub(crate) fn into_calendar(self) -> Calendar {

@@ -18,12 +18,18 @@ use crate::engine::MissedTickBehavior;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it says how often, and does nothing by itself"]
+#[non_exhaustive]
 pub struct Every {
-    pub(crate) period: Duration,
-    pub(crate) first_after: Option<Duration>,
-    pub(crate) times: Option<u64>,
-    pub(crate) until: Option<SystemTime>,
-    pub(crate) missed: MissedTickBehavior,
+    /// The time from one delivery to the next.
+    pub period: Duration,
+    /// The time to the first delivery; one period if there is none.
+    pub first_after: Option<Duration>,
+    /// The number of deliveries.
+    pub times: Option<u64>,
+    /// The time of day after which nothing is due any more.
+    pub until: Option<SystemTime>,
+    /// The treatment of deliveries at a fixed rate that were missed.
+    pub missed: MissedTickBehavior,
 }
 
 impl Every {

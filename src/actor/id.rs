@@ -98,23 +98,22 @@ impl TimerId {
 }
 
 /// An id without its last 48 bits: enough to tell timers apart, not enough to cancel one.
-#[cfg(feature = "inspector")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ShortId(TimerId);
+pub struct ShortId(TimerId);
 
-#[cfg(feature = "inspector")]
 impl ShortId {
     pub(crate) const HIDDEN_BITS: u32 = 48;
     /// The first four of the five groups of a UUID, and the hyphens between them.
     const LEN: usize = 23;
 
-    pub(crate) fn of(id: TimerId) -> Self {
+    /// The beginning of an id.
+    pub fn of(id: TimerId) -> Self {
         let shown = id.0.as_u128() >> Self::HIDDEN_BITS << Self::HIDDEN_BITS;
         Self(TimerId(Uuid::from_u128(shown)))
     }
 
     /// `None` if the text is not an id without its last group; it may be a whole one.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let id = format!("{}-000000000000", text.get(..Self::LEN)?).parse().ok()?;
         (text.len() == Self::LEN).then_some(Self(id))
     }
@@ -130,7 +129,6 @@ impl ShortId {
     }
 }
 
-#[cfg(feature = "inspector")]
 impl fmt::Display for ShortId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = Uuid::encode_buffer();

@@ -30,7 +30,7 @@ mod error;
 mod every;
 mod filter;
 mod guard;
-mod id;
+pub(crate) mod id;
 mod intake;
 mod mailbox_policy;
 mod manual_clock;
@@ -50,7 +50,7 @@ mod target;
 pub mod testing;
 mod timer_actor;
 mod timers;
-mod trace;
+pub(crate) mod trace;
 mod tracked;
 mod view;
 
@@ -68,8 +68,6 @@ pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
 pub use every::Every;
 pub use filter::TimerFilter;
 pub use guard::TimerGuard;
-#[cfg(feature = "inspector")]
-pub(crate) use id::ShortId;
 pub use id::{ParseTimerIdError, TimerId};
 pub use mailbox_policy::MailboxPolicy;
 pub use manual_clock::ManualClock;
@@ -84,7 +82,5 @@ pub use source::MessageSource;
 pub use target::Target;
 pub use timer_actor::TimerActor;
 pub use timers::{Timers, cancel, get};
-#[cfg(all(feature = "tracing", feature = "durable"))]
-pub(crate) use trace::Limit;
 pub use tracked::Tracked;
 pub use view::{Inspection, Returned, TimerInfo};

@@ -31,7 +31,8 @@ pub struct RequestTime {
 }
 
 impl RequestTime {
-    pub(crate) fn now() -> Self {
+    /// This moment.
+    pub fn now() -> Self {
         let is_numbering = IS_NUMBERING.load(Ordering::Relaxed);
         let number = if is_numbering { NEXT.fetch_add(1, Ordering::Relaxed) } else { 0 };
         let (runtime, instant) = (current_runtime(), Instant::now());

@@ -1,10 +1,11 @@
 //! A scrape whose numbers belong together.
 
 use super::service::directory;
-use crate::metrics::gate;
+use crate::metrics::{gate, publishers};
 
-/// Brings the metrics of all timer actors of this process, and of their durable timers, up to date, and runs `render` before anything else is published:
-/// what it reads was true at one moment for each timer actor, so that its books balance, and its gauges are of now.
+/// Brings the metrics of all timer actors of this process, and of companion crates, up to date, and runs `render` before
+/// anything else is published: what it reads was true at one moment for each timer actor, so that its books balance, and its
+/// gauges are of now.
 ///
 /// Without it, what a scrape shows is up to 250 ms old, longer while nothing happens, and one that falls into a publication,
 /// which takes some microseconds, sees one half of it: the books are out of balance by what happened since the publication
@@ -35,8 +36,7 @@ pub fn scrape<R>(render: impl FnOnce() -> R) -> R {
     let services = directory::running();
     let rendered = gate::scrape(|| {
         services.iter().for_each(|service| service.publish());
-        #[cfg(feature = "durable")]
-        crate::durable::publish_all();
+        publishers::publish_all();
         render()
     });
     drop(services);

@@ -69,7 +69,7 @@ impl Secret {
 }
 
 /// A number that tells nothing about those before and after it, on this thread and on others.
-pub(crate) fn unguessable() -> u64 {
+pub fn unguessable() -> u64 {
     thread_local! {
         static SOURCE: (Secret, Cell<u64>) = (Secret::new(), Cell::new(0));
     }

@@ -16,6 +16,7 @@ use super::message::DurableMessage;
 use super::routes::{RouteOptions, Routes};
 use super::store::TimerStore;
 use super::timers::DurableTimers;
+use crate::integration::{InternalTimers, builder_on_clock_of};
 use crate::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
 /// Sets up durable timers; made by [`DurableTimers::builder`].
@@ -200,15 +201,15 @@ impl DurableTimersBuilder {
                 return Err(DurableBuildError::Zero(setting));
             }
         }
-        let timers = match clock {
+        let builder = match clock {
             // The series of the two are not to be mixed up.
             ClockOf::Given(given) if given.name() == name => {
-                TimerActor::builder().clock_of(&given).name(format!("{name} (durable)"))
+                builder_on_clock_of(&given).name(format!("{name} (durable)"))
             }
-            ClockOf::Given(given) => TimerActor::builder().clock_of(&given).name(&*name),
+            ClockOf::Given(given) => builder_on_clock_of(&given).name(&*name),
             ClockOf::Itself(builder) => builder.name(&*name),
         };
-        let timers = timers.internal().start()?;
+        let timers = InternalTimers::start(builder)?;
         let place = Arc::new(OnceLock::new());
         let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place)).start();
         let known = Arc::clone(&routes);
@@ -218,10 +219,10 @@ impl DurableTimersBuilder {
         let horizon = WheelHorizon::new(timers.clone(), &actor);
         let ledger = Ledger::open(store, config, policy_of, horizon)
             .map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
-        let service = Arc::clone(timers.service());
+        let time = Arc::clone(timers.clock());
         let reading: JournalClock =
-            Arc::new(move || Reading { wall: DueTime::reached_at(service.clock.wall()), time: service.clock.now() });
-        let journal = if timers.service().clock.wall_is_steady() {
+            Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });
+        let journal = if timers.clock().wall_is_steady() {
             Journal::inline(ledger, reading, &name)
         } else {
             Journal::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?

@@ -28,7 +28,8 @@ use super::routes::{Answer as HandlerAnswer, Route, Routes, Withdrawal, withdraw
 use super::store::StoreError;
 use super::timers::DurableTimers;
 use super::trace;
-use crate::{TimerId, Timers};
+use crate::TimerId;
+use crate::integration::InternalTimers;
 
 /// So many deliveries at most are claimed in one commit.
 const GROUP: usize = 1024;
@@ -147,7 +148,7 @@ struct Stopping {
 pub struct DurableTimerActor {
     routes: Arc<Routes>,
     /// Internal ones.
-    timers: Timers,
+    timers: InternalTimers,
     /// Set as soon as the store is open.
     journal: Arc<OnceLock<Journal>>,
     /// From when it begins to when it stops. There is the actor's own address in it, which keeps it alive.
@@ -170,7 +171,7 @@ pub struct DurableTimerActor {
 }
 
 impl DurableTimerActor {
-    pub(super) fn new(routes: Arc<Routes>, timers: Timers, journal: Arc<OnceLock<Journal>>) -> Self {
+    pub(super) fn new(routes: Arc<Routes>, timers: InternalTimers, journal: Arc<OnceLock<Journal>>) -> Self {
         let lines = routes.all().iter().map(|route| Line::new(route.options.window)).collect();
         Self {
             routes,
@@ -203,11 +204,11 @@ impl DurableTimerActor {
     }
 
     fn now(&self) -> DueTime {
-        DueTime::reached_at(self.timers.service().clock.wall())
+        DueTime::reached_at(self.timers.clock().wall())
     }
 
     fn pump_later(&mut self, ctx: &mut Context<Self>) {
-        self.timers.service().stir();
+        self.timers.note_progress();
         if !std::mem::replace(&mut self.is_pumping, true) {
             ctx.notify(Pump);
         }
@@ -260,7 +261,7 @@ impl DurableTimerActor {
         }
         self.claims += 1;
         let dispatcher = ctx.address();
-        let working = self.timers.service().working();
+        let working = self.timers.begin_work();
         let ids = asked.clone();
         let answer = Answer::to(move |cleared: Result<Vec<Arc<Record>>, _>| {
             dispatcher.do_send(Cleared { asked, cleared: cleared.unwrap_or_default() });
@@ -323,7 +324,7 @@ impl DurableTimerActor {
             }
         };
         let retry = record.retry_policy(self.routes.all()[route].options.retry);
-        let deadline = self.timers.service().clock.now().checked_add(retry.timeout);
+        let deadline = self.timers.clock().now().checked_add(retry.timeout);
         let Some(answering) = parcel.send() else { return self.not_delivered(route, is_alone, record) };
         if let Some(journal) = self.journal.get() {
             journal.meters().delivered(self.now().saturating_since(record.progress.due));
@@ -384,7 +385,7 @@ impl DurableTimerActor {
         if self.next_check.is_some_and(|next| next <= first) {
             return;
         }
-        let delay = first.saturating_sub(self.timers.service().clock.now());
+        let delay = first.saturating_sub(self.timers.clock().now());
         self.next_check = Some(first);
         self.alarm(ctx, delay, CheckTimeouts);
     }
@@ -401,10 +402,10 @@ impl DurableTimerActor {
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
         stopping.closes = true;
         if let Some(grace) = stopping.grace.take() {
-            let _ = self.timers.service().cancel(grace);
+            let _ = self.timers.cancel(grace);
         }
         let dispatcher = ctx.address();
-        let working = self.timers.service().working();
+        let working = self.timers.begin_work();
         let answer = Answer::to(move |closed| {
             dispatcher.do_send(StoreClosed(closed));
             drop(working);
@@ -468,7 +469,7 @@ impl Handler<LookAgain> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, _: LookAgain, _: &mut Context<Self>) {
-        self.timers.service().stir();
+        self.timers.note_progress();
         self.submit(Request::LookAgain);
     }
 }
@@ -525,7 +526,7 @@ impl Handler<CheckTimeouts> for DurableTimerActor {
 
     fn handle(&mut self, _: CheckTimeouts, ctx: &mut Context<Self>) {
         self.next_check = None;
-        let now = self.timers.service().clock.now();
+        let now = self.timers.clock().now();
         while let Some((_, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
             self.end(id, Err(Overdue));
         }

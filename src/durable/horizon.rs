@@ -9,11 +9,12 @@ use super::dispatcher::{Due, DurableTimerActor, LookAgain};
 use super::due_time::DueTime;
 use super::ledger::Horizon;
 use super::record::Record;
-use crate::{Target, TimerId, Timers};
+use crate::integration::InternalTimers;
+use crate::{Target, TimerId};
 
 /// Tells a [`DurableTimerActor`] about due records, by timers set to times of day.
 pub(super) struct WheelHorizon {
-    timers: Timers,
+    timers: InternalTimers,
     due: Target<Due>,
     look_again: Target<LookAgain>,
     at: Option<TimerId>,
@@ -23,14 +24,14 @@ pub(super) struct WheelHorizon {
 impl WheelHorizon {
     /// On internal timers, which are refused only after their system has ended: nothing rings any more then, and nobody is left
     /// to hear it.
-    pub(super) fn new(timers: Timers, actor: &Addr<DurableTimerActor>) -> Self {
+    pub(super) fn new(timers: InternalTimers, actor: &Addr<DurableTimerActor>) -> Self {
         Self { timers, due: Target::from(actor), look_again: Target::from(actor), at: None, after: None }
     }
 
     fn cancel(&self, timer: Option<TimerId>) {
         if let Some(timer) = timer {
             // It may have rung.
-            let _ = self.timers.service().cancel(timer);
+            let _ = self.timers.cancel(timer);
         }
     }
 }

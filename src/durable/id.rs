@@ -9,8 +9,7 @@ use std::str::FromStr;
 use uuid::Uuid;
 
 use super::due_time::DueTime;
-use crate::actor::secret::unguessable;
-use crate::shown::Shown;
+use crate::integration::{Shown, unguessable};
 
 /// Names one durable timer, in all processes and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
 ///
@@ -174,6 +173,12 @@ mod tests {
         let elsewhere = std::thread::spawn(make).join().unwrap();
         let all: HashSet<_> = make().into_iter().chain(elsewhere).collect();
         assert_eq!(all.len(), 100_000);
+    }
+
+    #[test]
+    fn an_error_about_an_id_shows_none_of_its_characters_as_they_are() {
+        let error = "\u{1b}23e4567-e89b-12d3-a456-426614174000".parse::<DurableId>().unwrap_err().to_string();
+        assert!(error.contains(r"`\u{1b}`"), "{error}");
     }
 
     #[test]

@@ -29,15 +29,18 @@ mod ledger;
 mod lines;
 mod message;
 mod messages;
+pub mod metrics;
 mod options;
 mod record;
 mod request;
 mod routes;
 mod scheduling;
+mod shown;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod simulated;
 pub mod store;
+mod sync;
 mod timers;
 mod trace;
 mod view;
@@ -49,7 +52,6 @@ pub use due_time::{DueTime, OutOfRange};
 pub use envelope::{Durable, HandlerError};
 pub use error::{DurableBuildError, DurableError, NotScheduled};
 pub use id::{DurableId, ParseDurableIdError};
-pub(crate) use journal::publish_all;
 pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};
 pub use options::DurableOptions;

@@ -96,7 +96,7 @@ pub enum Rhythm {
 }
 
 /// What happens to repetitions that were missed.
-pub type Missed = crate::engine::MissedTickBehavior;
+pub type Missed = crate::MissedTickBehavior;
 
 /// What happens when a handler fails: how often, and after what time, its message is delivered again.
 ///

@@ -102,7 +102,7 @@ impl When {
             Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
             Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
             Self::FixedRate { every, requested } => {
-                let Every { period, first_after, times, until, missed } = every;
+                let Every { period, first_after, times, until, missed, .. } = every;
                 if period < Duration::from_millis(1) {
                     return Err(DurableError::PeriodTooShort(period));
                 }
@@ -120,7 +120,8 @@ impl When {
             }
             #[cfg(feature = "cron")]
             Self::Cron(cron) => {
-                let (expression, zone) = cron.to_kept().ok_or(DurableError::NamelessTimeZone)?;
+                let zone = cron.time_zone().ok_or(DurableError::NamelessTimeZone)?.to_owned();
+                let expression = cron.expression().to_owned();
                 let first = cron.next_after(clock.wall()).ok_or(DurableError::NeverDue)?;
                 let repeat = Repeat { rhythm: Rhythm::Cron { expression, zone }, times: None, until: None };
                 Ok((DueTime::at_or_after(first)?, Some(repeat)))

@@ -20,10 +20,10 @@ use super::ledger::{Ledger, LedgerConfig, Reading};
 use super::routes::{RouteOptions, Routes};
 use super::store::{Kept, MemoryDisk};
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
-use crate::actor::service::simulated_service;
 use crate::simulation::arbiter::{Arbiter, Task, block_on};
+use crate::simulation::internal::internal_timers;
 use crate::simulation::{self, Simulation, random, seeds};
-use crate::{CancelOutcome, Every, MissedTickBehavior, RescheduleOutcome, Timers};
+use crate::{CancelOutcome, Every, MissedTickBehavior, RescheduleOutcome};
 
 const MILLISECOND: u64 = 1_000_000;
 /// All timers are due within this time. (The ledger has always something to do later: it renews its lease.)
@@ -199,8 +199,7 @@ type Shared = Rc<RefCell<Option<DurableTimers>>>;
 
 /// What the arbiter runs.
 fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
-    let (service, timer) = simulated_service();
-    let timers = Timers::new(service, timer.address());
+    let (timers, timer) = internal_timers();
     let office = Context::<Office>::new();
     let mut routes = Routes::default();
     let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
@@ -226,11 +225,10 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let durable = DurableTimers::new(journal, routes, timers.clone(), addr.clone());
     addr.do_send(Begin(durable.clone()));
     shared.replace(Some(durable));
-    let timer = timer.into_future(crate::TimerActor::new(Arc::clone(timers.service())));
     // Deliveries are spawned.
     let local = LocalSet::new();
     local.spawn_local(dispatcher.into_future(actor));
-    vec![Box::pin(timer), Box::pin(local), Box::pin(office.into_future(Office { records, disk: faults.clone() }))]
+    vec![timer, Box::pin(local), Box::pin(office.into_future(Office(records)))]
 }
 
 /// What a client does. Each timer has a due time of its own: the order of those that are due at once depends on their ids.

@@ -27,7 +27,8 @@ use super::store::{Counts, OnKey, Part, StoreError};
 use super::view::{DurableFilter, DurableInfo, DurablePage, PageEnd};
 #[cfg(feature = "cron")]
 use crate::Cron;
-use crate::{CancelOutcome, Every, RescheduleOutcome, Timers};
+use crate::integration::InternalTimers;
+use crate::{CancelOutcome, Every, RescheduleOutcome};
 
 /// So long a [stop](DurableTimers::stop) waits for what is under way.
 const GRACE: Duration = Duration::from_secs(30);
@@ -93,12 +94,17 @@ struct Parts {
     journal: Journal,
     routes: Arc<Routes>,
     /// Internal ones, not to be handed out.
-    timers: Timers,
+    timers: InternalTimers,
     actor: Addr<DurableTimerActor>,
 }
 
 impl DurableTimers {
-    pub(super) fn new(journal: Journal, routes: Arc<Routes>, timers: Timers, actor: Addr<DurableTimerActor>) -> Self {
+    pub(super) fn new(
+        journal: Journal,
+        routes: Arc<Routes>,
+        timers: InternalTimers,
+        actor: Addr<DurableTimerActor>,
+    ) -> Self {
         Self(Arc::new(Parts { journal, routes, timers, actor }))
     }
 
@@ -183,7 +189,7 @@ impl DurableTimers {
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> Scheduling<M> {
         let Schedule { route, when, options, message } = request;
-        let clock = &*self.0.timers.service().clock;
+        let clock = &**self.0.timers.clock();
         let (due, repeat) = match when.resolve(clock) {
             Ok(resolved) => resolved,
             Err(reason) => return Scheduling::refused(DurableId::fresh(0, DueTime::MAX), message, reason),
@@ -286,7 +292,7 @@ impl DurableTimers {
         id: DurableId,
         delay: Duration,
     ) -> impl Future<Output = Result<RescheduleOutcome, DurableError>> + Send + use<> {
-        let due = due_after(&*self.0.timers.service().clock, delay, Duration::ZERO);
+        let due = due_after(&**self.0.timers.clock(), delay, Duration::ZERO);
         let timers = self.clone();
         async move { timers.reschedule(id, due?).await }
     }

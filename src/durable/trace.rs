@@ -3,7 +3,7 @@
 use super::message::DecodeError;
 use super::record::Record;
 #[cfg(feature = "tracing")]
-use crate::shown::Shown;
+use crate::integration::Shown;
 
 #[cfg(feature = "tracing")]
 pub(super) fn undecodable(record: &Record, error: &DecodeError) {

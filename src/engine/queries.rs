@@ -15,7 +15,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// The pending timers whose names begin with `beginning`, the rest being `hidden` bits, at most 64.
-    #[cfg(feature = "inspector")]
+    #[cfg(feature = "actix")]
     pub(crate) fn names_beginning_with(&self, beginning: u128, hidden: u32) -> impl Iterator<Item = Key> {
         let named = self.names.beginning_with(beginning, hidden);
         named.filter(|(name, key)| self.name_of(*key) == Some(*name)).map(|(_, key)| key)

@@ -9,8 +9,8 @@
 //! 5. `wheel` and `timers`: what is answered, as it stands in the JSON.
 //! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors are no more load than one.
 //!
-//! All it knows comes from `actor/service/survey.rs` and `selection.rs`, which never hold the lock for more than some
-//! hundred buckets or timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
+//! All it knows comes from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets or
+//! timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
 
 mod error;
 mod hosts;
@@ -29,6 +29,7 @@ use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
 use self::turns::Turns;
 use crate::Timers;
+use crate::integration::Survey;
 
 /// A live page of one or several timer actors, to be served by an actix-web application under a path of its choice.
 ///
@@ -79,7 +80,7 @@ pub struct Inspector {
 #[derive(Debug, Clone)]
 struct Inspected {
     name: String,
-    timers: Timers,
+    survey: Survey,
 }
 
 impl Inspector {
@@ -94,7 +95,7 @@ impl Inspector {
         let is_taken = |name: &str| self.inspected.iter().any(|other| other.name == name);
         let numbered = (2..).map(|number| format!("{} ({number})", timers.name()));
         let name = std::iter::once(timers.name().to_owned()).chain(numbered).find(|name| !is_taken(name));
-        self.inspected.push(Inspected { name: name.unwrap_or_default(), timers: timers.clone() });
+        self.inspected.push(Inspected { name: name.unwrap_or_default(), survey: Survey::of(timers) });
         self
     }
 

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use actix_web::HttpResponse;
 
-use crate::actor::secret::unguessable;
+use crate::integration::unguessable;
 
 /// Style and script are allowed by this word, which is another one in each answer.
 const NONCE: &str = "{{nonce}}";

@@ -19,7 +19,7 @@ use super::query::{MOST, Query};
 use super::timers::{Ids, MOST_OF_A_BUCKET};
 use super::turns::Kind;
 use super::{Inspected, Inspector};
-use crate::actor::ShortId;
+use crate::integration::ShortId;
 use crate::{CancelOutcome, TimerId};
 
 /// What a cancel has to bring along. A form cannot, and a script of another site has to ask first.
@@ -191,7 +191,7 @@ async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     }
     Query::parse(request.query_string(), &[])?;
     let id = parsed(id_in(&request))?;
-    let outcomes = inspector.inspected.iter().map(|inspected| inspected.timers.service().cancel(id));
+    let outcomes = inspector.inspected.iter().map(|inspected| inspected.survey.cancel(id));
     let known = outcomes.into_iter().find(|outcome| *outcome != CancelOutcome::NotFound);
     match known {
         None => Err(Refusal::UnknownTimer(id.to_string())),

@@ -9,8 +9,7 @@ use super::error::Refusal;
 use super::query::name_of;
 use super::turns::Look;
 use super::wheel::unix_seconds;
-use crate::actor::ShortId;
-use crate::actor::service::{TIMERS_OF_A_BUCKET, TimerWalk};
+use crate::integration::{ShortId, TIMERS_OF_A_BUCKET, TimerWalk};
 use crate::timing::Tick;
 use crate::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerPlace};
 
@@ -159,10 +158,10 @@ impl Inspected {
         limit: usize,
         ids: Ids,
     ) -> Result<Part, Refusal> {
-        let service = self.timers.service();
-        let mut listing = look.step(|| service.begin_part_of(filter, cursor, limit)).await?;
+        let survey = &self.survey;
+        let mut listing = look.step(|| survey.begin_list(filter, cursor, limit)).await?;
         let mut steps = 0;
-        while look.step(|| service.continue_list(&mut listing)).await? && !listing.is_full() {
+        while look.step(|| survey.continue_list(&mut listing)).await? && !listing.is_full() {
             steps += 1;
             if steps >= look.max_steps() {
                 break;
@@ -191,17 +190,17 @@ impl Inspected {
     }
 
     async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Refusal> {
-        while look.step(|| self.timers.service().continue_walk(&mut walk)).await? {}
+        while look.step(|| self.survey.continue_walk(&mut walk)).await? {}
         let sampled = walk.sampled;
         Ok(Sample { timers: rows(walk.finish(), ids), sampled })
     }
 
     pub(super) fn find(&self, id: TimerId, ids: Ids) -> Option<Found> {
-        Some(self.found(self.timers.service().get(id)?, ids))
+        Some(self.found(self.survey.get(id)?, ids))
     }
 
     pub(super) fn find_short(&self, id: ShortId, ids: Ids) -> Option<Found> {
-        Some(self.found(self.timers.service().get_short(id)?, ids))
+        Some(self.found(self.survey.get_short(id)?, ids))
     }
 
     fn found(&self, info: TimerInfo, ids: Ids) -> Found {

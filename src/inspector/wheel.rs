@@ -108,7 +108,7 @@ const fn state_of(is_closed: bool, is_stopped: bool, pending: u64) -> &'static s
 
 impl Inspected {
     pub(super) fn summary(&self) -> Summary {
-        let outline = self.timers.service().outline();
+        let outline = self.survey.outline();
         let pending = outline.accounts.pending;
         let state = state_of(outline.is_closed, outline.is_stopped, pending);
         Summary { timer: self.name.clone(), state, pending }
@@ -116,40 +116,40 @@ impl Inspected {
 
     /// Looks at the wheel, a few hundred buckets at a time.
     pub(super) async fn wheel(&self, look: &Look) -> Result<Wheel, Refusal> {
-        let service = self.timers.service();
-        let outline = look.step(|| service.outline()).await?;
+        let survey = &self.survey;
+        let outline = look.step(|| survey.outline()).await?;
         let now = outline.now;
-        let until = |tick| service.tick.time_of(tick).saturating_sub(now);
+        let until = |tick| survey.time_of(tick).saturating_sub(now);
         let (mut levels, mut delay_queue) = (Vec::new(), Vec::new());
         for number in 0..outline.depth {
-            let Some(stats) = look.step(|| service.level(number)).await? else { break };
+            let Some(stats) = look.step(|| survey.level(number)).await? else { break };
             let mut ring = Ring::new(&stats);
             let mut from = Some(0);
             while let Some(start) = from {
-                let (buckets, next) = look.step(|| service.buckets(number, start)).await?;
+                let (buckets, next) = look.step(|| survey.buckets(number, start)).await?;
                 delay_queue.extend(buckets.iter().take(HEAD - delay_queue.len()).map(|bucket| Head {
                     level: number,
                     start_tick: bucket.start,
                     expires_in_seconds: until(bucket.start).as_secs_f64(),
-                    width_seconds: service.tick.time_of(stats.bucket_ticks).as_secs_f64(),
+                    width_seconds: survey.time_of(stats.bucket_ticks).as_secs_f64(),
                     entries: bucket.entries,
                 }));
                 buckets.into_iter().for_each(|bucket| ring.add(bucket, until(bucket.start)));
                 from = next;
             }
-            levels.push(ring.into_level(stats, |ticks| service.tick.time_of(ticks)));
+            levels.push(ring.into_level(stats, |ticks| survey.time_of(ticks)));
         }
         let in_wheel = levels.iter().map(|level| level.entries as u64).sum();
         let pending = outline.accounts.pending;
-        let next = outline.next_expiration.map(|tick| service.tick.time_of(tick));
+        let next = outline.next_expiration.map(|tick| survey.time_of(tick));
         Ok(Wheel {
             timer: self.name.clone(),
             state: state_of(outline.is_closed, outline.is_stopped, pending),
             now_seconds: now.as_secs_f64(),
             wall_seconds: unix_seconds(outline.wall),
-            tick_seconds: service.tick.length().as_secs_f64(),
-            wheel_size: service.settings.engine.wheel_size.get(),
-            capacity: service.settings.engine.capacity,
+            tick_seconds: outline.tick.as_secs_f64(),
+            wheel_size: outline.wheel_size,
+            capacity: outline.capacity,
             pending,
             in_wheel,
             due: pending.saturating_sub(in_wheel),

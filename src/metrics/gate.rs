@@ -15,12 +15,12 @@ thread_local! {
 }
 
 /// The right to publish.
-pub(crate) struct Pass(
+pub struct Pass(
     #[allow(dead_code, reason = "held until the publication is over")] Option<RwLockReadGuard<'static, ()>>,
 );
 
 /// The right to publish, unless a scrape is going on or about to.
-pub(crate) fn try_enter() -> Option<Pass> {
+pub fn try_enter() -> Option<Pass> {
     match GATE.try_read() {
         Ok(guard) => Some(Pass(Some(guard))),
         Err(TryLockError::Poisoned(guard)) => Some(Pass(Some(guard.into_inner()))),

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-use super::catalogue::{self as names, Part};
+use super::catalogue::{self as names, CATALOGUE};
 use super::tally::{Level, Tally};
 use crate::engine::{Accounts, DeadLetterReason, EngineConfig};
 use crate::timing::LevelStats;
 
-/// The least time between two publications.
-pub(crate) const PUBLISH_EVERY: Duration = Duration::from_millis(250);
+/// The least time between two publications that are no scrapes.
+pub const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
 /// Why the driver runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,7 @@ struct LevelMeters {
 impl Meters {
     /// Registers everything for the timer actor `timer`, so that all of it is there, as zero, from the first scrape.
     pub(crate) fn register(timer: &Arc<str>, config: &EngineConfig) -> Self {
-        names::describe(Part::Timers);
+        names::describe(CATALOGUE);
         let timer_label = || ("timer", timer.to_string());
         let plain_counter = |name: &'static str| counter!(name, &[timer_label()]);
         let tally = |name: &'static str| Tally::new(plain_counter(name));

@@ -2,8 +2,8 @@
 //!
 //! 1. `catalogue`: every metric with kind, unit, labels and help. The only place that spells a name.
 //! 2. `meters`: the handles of one timer actor, made once, and how they are fed; `tally`: counters that keep the books.
-//! 3. `durable`: the same for durable timers.
-//! 4. `gate`: keeps scrapes and publications apart; see [`scrape`](crate::scrape).
+//! 3. `gate`: keeps scrapes and publications apart; `publishers`: others that publish at a scrape; see
+//!    [`scrape`](crate::scrape).
 //!
 //! The crate calls only the `metrics` facade: the application installs a recorder, **before** the first timer actor
 //! starts, or the handles stay silent. Histograms need their buckets from the application, too; here is how with
@@ -21,19 +21,13 @@
 //! # Ok::<(), metrics_exporter_prometheus::BuildError>(())
 //! ```
 
-mod catalogue;
-#[cfg(feature = "durable")]
-mod durable;
+pub(crate) mod catalogue;
 pub(crate) mod gate;
-mod meters;
-mod tally;
+pub(crate) mod meters;
+pub(crate) mod publishers;
+pub(crate) mod tally;
 
 pub use catalogue::{
-    CATALOGUE, DURABLE_LAG_BUCKETS, DURATION_BUCKETS, GROUP_BUCKETS, Kind, LAG_BUCKETS, Metric, Part,
-    SCHEDULE_DELAY_BUCKETS, WRITE_BUCKETS, histogram_buckets,
+    CATALOGUE, DURATION_BUCKETS, Kind, LAG_BUCKETS, Metric, SCHEDULE_DELAY_BUCKETS, histogram_buckets,
 };
-#[cfg(feature = "durable")]
-pub(crate) use durable::{DurableBooks, DurableMeters, DurableReport, Ending, StoreOp};
-#[cfg(feature = "durable")]
-pub(crate) use meters::PUBLISH_EVERY;
 pub(crate) use meters::{Meters, Published, Report, Wakeup};

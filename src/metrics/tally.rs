@@ -3,7 +3,7 @@
 use metrics::{Counter, Gauge};
 
 /// One counter of the books.
-pub(super) struct Tally {
+pub struct Tally {
     counter: Counter,
     shown: u64,
     /// By how much it was ahead of the engine in all, whenever something that it showed was taken back.
@@ -11,7 +11,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) const fn new(counter: Counter) -> Self {
+    /// Counts nothing yet.
+    pub const fn new(counter: Counter) -> Self {
         Self { counter, shown: 0, ahead: 0 }
     }
 
@@ -19,7 +20,7 @@ impl Tally {
     /// before it is ahead of what was counted.
     ///
     /// It is counted up rather than set, so that a timer actor of the same name before this one, or beside it, is not lost.
-    pub(super) fn show(&mut self, counted: u64) -> u64 {
+    pub fn show(&mut self, counted: u64) -> u64 {
         let value = counted + self.ahead;
         let taken_back = self.shown.saturating_sub(value);
         self.ahead += taken_back;
@@ -30,17 +31,19 @@ impl Tally {
 }
 
 /// A gauge of the books: several timer actors of one name add up.
-pub(super) struct Level {
+pub struct Level {
     gauge: Gauge,
     shown: u64,
 }
 
 impl Level {
-    pub(super) const fn new(gauge: Gauge) -> Self {
+    /// Shows 0.
+    pub const fn new(gauge: Gauge) -> Self {
         Self { gauge, shown: 0 }
     }
 
-    pub(super) fn show(&mut self, value: u64) {
+    /// Changes the gauge by what the value has changed since the last call.
+    pub fn show(&mut self, value: u64) {
         match value.checked_sub(self.shown) {
             Some(more) => self.gauge.increment(more as f64),
             None => self.gauge.decrement((self.shown - value) as f64),

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use super::scheduler::{self, Nanos};
 use crate::{Alarm, Clock};
 
-pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// A thread that runs actors until it is stopped.
 #[derive(Clone)]
-pub(crate) struct Arbiter(Arc<Shared>);
+pub struct Arbiter(Arc<Shared>);
 
 struct Shared {
     thread: AtomicUsize,
@@ -56,7 +56,7 @@ impl Shared {
 
 impl Arbiter {
     /// Starts a thread that runs what `tasks` makes there.
-    pub(crate) fn start(name: &'static str, tasks: impl FnOnce() -> Vec<Task> + 'static) -> Self {
+    pub fn start(name: &'static str, tasks: impl FnOnce() -> Vec<Task> + 'static) -> Self {
         let shared =
             Shared { thread: AtomicUsize::new(usize::MAX), ready: Mutex::default(), stops: AtomicBool::new(false) };
         let arbiter = Self(Arc::new(shared));
@@ -67,7 +67,7 @@ impl Arbiter {
     }
 
     /// Its actors are dropped as soon as nothing is left to do.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.0.stops.store(true, Ordering::Relaxed);
         self.0.call();
     }
@@ -98,8 +98,7 @@ fn run(shared: &Arc<Shared>, tasks: Vec<Task>) {
 }
 
 /// Runs a future on a thread of a simulation.
-#[cfg(feature = "durable")]
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(usize);
 
     impl Wake for Unpark {
@@ -120,7 +119,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// A clock that shows the time of the simulation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct VirtualClock;
+pub struct VirtualClock;
 
 impl Clock for VirtualClock {
     fn now(&self) -> Duration {

@@ -8,13 +8,16 @@
 //! 1. `scheduler`: the threads, time, and the choice between them.
 //! 2. `sync`: the operations at which it is made.
 //! 3. `arbiter`: a thread that runs actors, and a clock.
-//! 4. `seeds`: which seeds a test runs, and how a failure is reported.
-//! 5. `model`: loom's model checker in place of the scheduler, for what is small enough to try all interleavings.
+//! 4. `internal`: internal timers of a companion crate.
+//! 5. `seeds`: which seeds a test runs, and how a failure is reported.
+//! 6. `model`: loom's model checker in place of the scheduler, for what is small enough to try all interleavings.
 
-pub(crate) mod arbiter;
-pub(crate) mod model;
+pub mod arbiter;
+pub mod internal;
+pub mod model;
 mod scheduler;
-pub(crate) mod seeds;
-pub(crate) mod sync;
+pub mod seeds;
+pub mod sync;
 
-pub(crate) use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall, unguessable};
+pub use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall};
+pub(crate) use scheduler::unguessable;

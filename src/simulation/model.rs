@@ -14,7 +14,7 @@ pub(super) fn is_modelled() -> bool {
 }
 
 /// Runs `body` in every interleaving, or in those with at most so many preemptions.
-pub(crate) fn check(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
+pub fn check(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions.or(model.preemption_bound);
     IS_MODELLED.set(true);

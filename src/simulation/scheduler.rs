@@ -11,7 +11,7 @@ use generator::{Generator, Gn};
 use crate::actor::service::places::{self, Places};
 
 /// Nanoseconds of virtual time.
-pub(crate) type Nanos = u64;
+pub(super) type Nanos = u64;
 
 const MILLISECOND: Nanos = 1_000_000;
 
@@ -194,7 +194,7 @@ impl World {
 
 /// How still it is when no thread can run before time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stillness {
+pub enum Stillness {
     /// All threads wait for something to do.
     Rest,
     /// Some are kept busy, but hold no lock.
@@ -258,7 +258,6 @@ pub(super) fn wait(lock: usize) {
 }
 
 /// Waits for a call on `condition`, or until a time. True if that has come.
-#[cfg(feature = "durable")]
 pub(super) fn listen(condition: usize, until: Option<Nanos>) -> bool {
     suspend(State::Listens(condition, until))
 }
@@ -273,7 +272,6 @@ pub(super) fn release(lock: usize) {
 }
 
 /// Calls one of those that wait on `condition`.
-#[cfg(feature = "durable")]
 pub(super) fn call(condition: usize) {
     with(|world| {
         let listens = |thread: &&mut Thread| matches!(thread.state, State::Listens(at, _) if at == condition);
@@ -316,12 +314,12 @@ pub(super) fn current() -> usize {
 }
 
 /// Virtual time.
-pub(crate) fn now() -> Nanos {
+pub fn now() -> Nanos {
     with(|world| world.now).unwrap_or(0)
 }
 
 /// A random number below `bound`, made from the seed.
-pub(crate) fn random(bound: u64) -> u64 {
+pub fn random(bound: u64) -> u64 {
     with(|world| world.below(bound)).unwrap_or(0)
 }
 
@@ -334,7 +332,7 @@ pub(crate) fn unguessable() -> Option<u64> {
 }
 
 /// The thread has nothing to do for so long.
-pub(crate) fn rest(time: Nanos) {
+pub fn rest(time: Nanos) {
     let until = now() + time;
     while now() < until {
         suspend(State::Rests(Some(until)));
@@ -342,7 +340,7 @@ pub(crate) fn rest(time: Nanos) {
 }
 
 /// The thread is kept busy for so long.
-pub(crate) fn stall(time: Nanos) {
+pub fn stall(time: Nanos) {
     let until = now() + time;
     suspend(State::Busy(until));
 }
@@ -364,7 +362,7 @@ pub(super) fn drop_alarm(time: Nanos, number: u64) {
 }
 
 /// Starts a thread.
-pub(crate) fn spawn(name: &'static str, run: impl FnOnce() + 'static) -> usize {
+pub fn spawn(name: &'static str, run: impl FnOnce() + 'static) -> usize {
     with(|world| {
         let priority = (1 << 32) + world.random();
         world.threads.push(Thread {
@@ -383,10 +381,10 @@ pub(crate) fn spawn(name: &'static str, run: impl FnOnce() + 'static) -> usize {
 }
 
 /// A simulation: there is one at a time on a thread.
-pub(crate) struct Simulation(());
+pub struct Simulation(());
 
 impl Simulation {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         // splitmix64, so that seeds that follow one another have nothing in common.
         let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -414,14 +412,14 @@ impl Simulation {
     }
 
     /// It has failed: what its threads have on their stacks is left there, since it may be in any state.
-    pub(crate) fn abandon(&self) {
+    pub fn abandon(&self) {
         if let Some(world) = WORLD.take() {
             world.threads.into_iter().filter_map(|thread| thread.coroutine).for_each(std::mem::forget);
         }
     }
 
     /// Steps taken so far, and a digest of which thread took them.
-    pub(crate) fn digest(&self) -> (u64, u64) {
+    pub fn digest(&self) -> (u64, u64) {
         with(|world| (world.steps, world.digest)).unwrap_or_default()
     }
 
@@ -430,7 +428,7 @@ impl Simulation {
     ///
     /// # Errors
     /// A thread panicked, some wait for each other, or they never come to rest.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         end: Nanos,
         mut still: impl FnMut(Stillness, Option<Nanos>) -> Result<(), String>,

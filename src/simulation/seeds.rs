@@ -14,13 +14,13 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 /// Whether one seed is replayed: then everything that happens is printed.
-pub(crate) fn is_replay() -> bool {
+pub fn is_replay() -> bool {
     static IS_REPLAY: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| variable("ACTIX_TIMERS_SEED").is_some());
     *IS_REPLAY
 }
 
 /// Runs the simulation that `one` makes of a seed for `count` seeds, and panics with the first seed that fails.
-pub(crate) fn run(test: &str, count: u64, one: impl Fn(u64) -> Result<(), String>) {
+pub fn run(test: &str, count: u64, one: impl Fn(u64) -> Result<(), String>) {
     let (first, count) = match variable("ACTIX_TIMERS_SEED") {
         Some(seed) => (seed, 1),
         None => (variable("ACTIX_TIMERS_FIRST_SEED").unwrap_or(0), variable("ACTIX_TIMERS_SEEDS").unwrap_or(count)),

@@ -12,13 +12,13 @@ use super::model::is_modelled;
 use super::scheduler::{self, Nanos, is_inside, point};
 
 #[derive(Debug)]
-pub(crate) struct Mutex<T> {
+pub struct Mutex<T> {
     inner: std::sync::Mutex<T>,
     /// Taken before `inner`.
     modelled: Option<loom::sync::Mutex<()>>,
 }
 
-pub(crate) struct MutexGuard<'a, T> {
+pub struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
     inner: Option<std::sync::MutexGuard<'a, T>>,
     modelled: Option<loom::sync::MutexGuard<'a, ()>>,
@@ -31,7 +31,7 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    pub const fn new(value: T) -> Self {
         Self { inner: std::sync::Mutex::new(value), modelled: None }
     }
 
@@ -43,7 +43,7 @@ impl<T> Mutex<T> {
         MutexGuard { lock: self, inner: Some(inner), modelled: None }
     }
 
-    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if !is_inside() {
             let modelled =
                 self.modelled.as_ref().map(|modelled| modelled.lock().unwrap_or_else(PoisonError::into_inner));
@@ -69,7 +69,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    pub(crate) fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         point();
         let modelled = match &self.modelled {
             None => None,
@@ -124,28 +124,26 @@ impl<T> Drop for MutexGuard<'_, T> {
     }
 }
 
-#[cfg(feature = "durable")]
-pub(crate) use self::condition::Condvar;
+pub use self::condition::Condvar;
 
-#[cfg(feature = "durable")]
 mod condition {
     use super::*;
 
     #[derive(Debug, Default)]
-    pub(crate) struct Condvar {
+    pub struct Condvar {
         inner: std::sync::Condvar,
     }
 
-    pub(crate) struct WaitTimeoutResult(bool);
+    pub struct WaitTimeoutResult(bool);
 
     impl WaitTimeoutResult {
-        pub(crate) const fn timed_out(&self) -> bool {
+        pub const fn timed_out(&self) -> bool {
             self.0
         }
     }
 
     impl Condvar {
-        pub(crate) const fn new() -> Self {
+        pub const fn new() -> Self {
             Self { inner: std::sync::Condvar::new() }
         }
 
@@ -153,7 +151,7 @@ mod condition {
             std::ptr::from_ref(&self.inner) as usize
         }
 
-        pub(crate) fn notify_one(&self) {
+        pub fn notify_one(&self) {
             if is_inside() {
                 point();
                 scheduler::call(self.place());
@@ -161,7 +159,7 @@ mod condition {
             self.inner.notify_one();
         }
 
-        pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
+        pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
             let lock = guard.lock;
             if is_inside() {
                 self.wait_inside(guard, None);
@@ -172,7 +170,7 @@ mod condition {
             Ok(lock.guard(inner))
         }
 
-        pub(crate) fn wait_timeout<'a, T>(
+        pub fn wait_timeout<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
             time: Duration,
@@ -201,7 +199,7 @@ mod condition {
 macro_rules! atomic {
     ($name:ident, $inner:ty, $value:ty, $($method:ident($($argument:ident),*) -> $result:ty;)*) => {
         #[derive(Debug)]
-        pub(crate) enum $name {
+        pub enum $name {
             Real($inner),
             Modelled(loom::sync::atomic::$name),
         }
@@ -214,7 +212,7 @@ macro_rules! atomic {
 
         #[allow(dead_code, reason = "as the standard library's")]
         impl $name {
-            pub(crate) fn new(value: $value) -> Self {
+            pub fn new(value: $value) -> Self {
                 if is_modelled() {
                     Self::Modelled(loom::sync::atomic::$name::new(value))
                 } else {
@@ -222,7 +220,7 @@ macro_rules! atomic {
                 }
             }
 
-            pub(crate) fn load(&self, ordering: Ordering) -> $value {
+            pub fn load(&self, ordering: Ordering) -> $value {
                 point();
                 match self {
                     Self::Real(inner) => inner.load(ordering),
@@ -230,7 +228,7 @@ macro_rules! atomic {
                 }
             }
 
-            $(pub(crate) fn $method(&self, $($argument: $value,)* ordering: Ordering) -> $result {
+            $(pub fn $method(&self, $($argument: $value,)* ordering: Ordering) -> $result {
                 point();
                 match self {
                     Self::Real(inner) => inner.$method($($argument,)* ordering),
@@ -249,7 +247,7 @@ atomic!(AtomicUsize, std::sync::atomic::AtomicUsize, usize,
 
 /// The waker that others call; each operation is one step.
 #[derive(Debug)]
-pub(crate) enum AtomicWaker {
+pub enum AtomicWaker {
     Real(futures_util::task::AtomicWaker),
     /// As if it had a lock.
     Modelled(loom::sync::Mutex<Option<Waker>>),
@@ -262,7 +260,7 @@ impl Default for AtomicWaker {
 }
 
 impl AtomicWaker {
-    pub(crate) fn register(&self, waker: &Waker) {
+    pub fn register(&self, waker: &Waker) {
         point();
         match self {
             Self::Real(inner) => inner.register(waker),
@@ -270,7 +268,7 @@ impl AtomicWaker {
         }
     }
 
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         point();
         match self {
             Self::Real(inner) => inner.wake(),
@@ -287,13 +285,13 @@ impl AtomicWaker {
 
 /// A thread that can be called.
 #[derive(Debug, Clone)]
-pub(crate) enum Thread {
+pub enum Thread {
     Real(std::thread::Thread),
     Simulated(usize),
 }
 
 impl Thread {
-    pub(crate) fn unpark(&self) {
+    pub fn unpark(&self) {
         match self {
             Self::Real(thread) => thread.unpark(),
             Self::Simulated(index) => {
@@ -308,26 +306,26 @@ fn until(time: Duration) -> Nanos {
     scheduler::now().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(Nanos::MAX))
 }
 
-pub(crate) fn park() {
+pub fn park() {
     if is_inside() { scheduler::park(None) } else { std::thread::park() }
 }
 
-pub(crate) fn park_timeout(time: Duration) {
+pub fn park_timeout(time: Duration) {
     if is_inside() { scheduler::park(Some(until(time))) } else { std::thread::park_timeout(time) }
 }
 
-pub(crate) fn yield_now() {
+pub fn yield_now() {
     if is_inside() { scheduler::give_way() } else { std::thread::yield_now() }
 }
 
 /// Time since some moment in the past: virtual within a simulation.
-pub(crate) fn elapsed() -> Duration {
+pub fn elapsed() -> Duration {
     static EPOCH: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
     if is_inside() { Duration::from_nanos(scheduler::now()) } else { EPOCH.elapsed() }
 }
 
 /// Starts a thread.
-pub(crate) fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
+pub fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> std::io::Result<Thread> {
     if is_inside() {
         return Ok(Thread::Simulated(scheduler::spawn("thread", run)));
     }

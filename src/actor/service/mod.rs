@@ -63,7 +63,6 @@ mod spare;
 mod store;
 mod strays;
 pub(crate) mod subscribers;
-#[cfg(feature = "inspector")]
 mod survey;
 mod sync;
 mod turns;
@@ -89,10 +88,8 @@ pub(crate) use self::moment::When;
 #[cfg(feature = "cron")]
 pub(crate) use self::repeating::Calendar;
 pub(crate) use self::repeating::Course;
-#[cfg(all(test, feature = "durable"))]
-pub(crate) use self::simulated::simulated_service;
-#[cfg(feature = "inspector")]
-pub(crate) use self::survey::{TIMERS_OF_A_BUCKET, TimerWalk};
+pub use self::selection::Listing;
+pub use self::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 
 use self::escort::Escort;
 use self::inbox::OwnerCard;
@@ -142,7 +139,7 @@ pub(crate) struct Settings {
 
 pub(crate) struct Service {
     pub(crate) name: Arc<str>,
-    /// Shared with the durable timers that were given this timer actor.
+    /// Shared with internal timer actors on the same clock.
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tick: TickLength,
     pub(crate) meters: Meters,

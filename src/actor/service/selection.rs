@@ -31,7 +31,7 @@ struct Subject {
 }
 
 /// A list that is being made.
-pub(crate) struct Listing {
+pub struct Listing {
     filter: TimerFilter,
     now: Duration,
     source: Source,
@@ -98,7 +98,8 @@ impl Listing {
         self.found.truncate(self.filter.limit.unwrap_or(usize::MAX));
     }
 
-    pub(crate) fn finish(mut self) -> Vec<TimerInfo> {
+    /// The timers found, by deadline.
+    pub fn finish(mut self) -> Vec<TimerInfo> {
         self.sort();
         self.found.into_iter().map(|(_, info)| info).collect()
     }
@@ -114,10 +115,9 @@ impl Listing {
 }
 
 /// For those who look at one part of a list after the other.
-#[cfg(feature = "inspector")]
 impl Listing {
     /// Where the next part begins, and where the last one ends.
-    pub(crate) fn cursor(&self) -> (u64, u64) {
+    pub fn cursor(&self) -> (u64, u64) {
         match &self.source {
             Source::Slots(numbers) | Source::Group(_, numbers) => (numbers.start, numbers.end),
             Source::Timers(_) => (0, 0),
@@ -125,7 +125,7 @@ impl Listing {
     }
 
     /// Whether enough has been found.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.found.len() >= self.enough
     }
 }
@@ -250,7 +250,6 @@ impl Service {
     }
 
     /// Begins a part of a list, of at most so many timers.
-    #[cfg(feature = "inspector")]
     pub(crate) fn begin_part_of(&self, filter: TimerFilter, from: u64, most: usize) -> Listing {
         let mut listing = self.begin_part(filter, from);
         listing.enough = most;

@@ -1,4 +1,4 @@
-//! A look at a whole timer actor in small steps, each with the lock of its own: what an inspector shows.
+//! A look at a whole timer actor in small steps, each with the lock of its own.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,32 +13,52 @@ use crate::timing::{BucketSnapshot, LevelStats, Tick};
 const BUCKETS: usize = 512;
 
 /// Timers looked at while the lock is held: some microseconds' worth.
-pub(crate) const TIMERS_OF_A_BUCKET: usize = 256;
+pub const TIMERS_OF_A_BUCKET: usize = 256;
 
 /// A timer actor in numbers.
-pub(crate) struct Outline {
-    pub(crate) now: Duration,
-    pub(crate) wall: SystemTime,
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Outline {
+    /// The time of its clock.
+    pub now: Duration,
+    /// The time of day.
+    pub wall: SystemTime,
+    /// The length of a tick.
+    pub tick: Duration,
+    /// Buckets in one turn of a level.
+    pub wheel_size: usize,
+    /// Timers that may be pending at a time.
+    pub capacity: usize,
     /// No timer is accepted any more.
-    pub(crate) is_closed: bool,
+    pub is_closed: bool,
     /// Nothing will ever be delivered again.
-    pub(crate) is_stopped: bool,
-    pub(crate) accounts: Accounts,
-    pub(crate) actors: usize,
-    pub(crate) in_inboxes: usize,
-    pub(crate) repeating: usize,
-    pub(crate) wall_clock: usize,
-    pub(crate) labelled: usize,
-    pub(crate) depth: usize,
-    pub(crate) horizon: Duration,
-    pub(crate) queued_buckets: usize,
-    pub(crate) next_expiration: Option<Tick>,
+    pub is_stopped: bool,
+    /// The accounts of all timers.
+    pub accounts: Accounts,
+    /// Actors with timers of their own.
+    pub actors: usize,
+    /// Timers that are due and wait in the inboxes of their actors.
+    pub in_inboxes: usize,
+    /// Timers that repeat.
+    pub repeating: usize,
+    /// Timers set to a time of day.
+    pub wall_clock: usize,
+    /// Timers with a key or a group.
+    pub labelled: usize,
+    /// Levels of the wheel.
+    pub depth: usize,
+    /// The time that one turn of the topmost level covers.
+    pub horizon: Duration,
+    /// Buckets that wait for their expiration.
+    pub queued_buckets: usize,
+    /// The tick at which the next bucket expires.
+    pub next_expiration: Option<Tick>,
     /// The tick up to which everything has expired.
-    pub(crate) clock: Tick,
+    pub clock: Tick,
 }
 
 /// A way through the wheel in the order in which its buckets expire.
-pub(crate) struct TimerWalk {
+pub struct TimerWalk {
     level: usize,
     from: Tick,
     /// That bucket, and no other.
@@ -46,22 +66,22 @@ pub(crate) struct TimerWalk {
     limit: usize,
     found: Vec<(Tick, TimerInfo)>,
     /// Not all timers of a bucket were looked at that may have been wanted.
-    pub(crate) sampled: bool,
+    pub sampled: bool,
 }
 
 impl TimerWalk {
-    /// To those that come next.
-    pub(crate) const fn to_the_next(limit: usize) -> Self {
+    /// A way to those that come next.
+    pub const fn to_the_next(limit: usize) -> Self {
         Self { level: 0, from: 0, alone: false, limit, found: Vec::new(), sampled: false }
     }
 
-    /// To those in one bucket.
-    pub(crate) const fn to_bucket(level: usize, start: Tick, limit: usize) -> Self {
+    /// A way to those in one bucket.
+    pub const fn to_bucket(level: usize, start: Tick, limit: usize) -> Self {
         Self { level, from: start, alone: true, limit, found: Vec::new(), sampled: false }
     }
 
-    /// By deadline.
-    pub(crate) fn finish(mut self) -> Vec<TimerInfo> {
+    /// The timers found, by deadline.
+    pub fn finish(mut self) -> Vec<TimerInfo> {
         self.found.sort_by_key(|(deadline, _)| *deadline);
         self.found.truncate(self.limit);
         self.found.into_iter().map(|(_, info)| info).collect()
@@ -76,6 +96,9 @@ impl Service {
         Outline {
             now,
             wall,
+            tick: self.tick.length(),
+            wheel_size: self.settings.engine.wheel_size.get(),
+            capacity: self.settings.engine.capacity,
             is_closed: engine.is_closed(),
             is_stopped: self.is_stopped(),
             accounts: engine.accounts(),

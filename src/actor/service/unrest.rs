@@ -1,6 +1,5 @@
 //! What a service has left to do at one moment; see `settling`.
 
-#[cfg(feature = "durable")]
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -58,10 +57,8 @@ pub(crate) struct Outside {
 }
 
 /// As long as this lives, something is under way on another thread.
-#[cfg(feature = "durable")]
 pub(crate) struct Working(Arc<Service>);
 
-#[cfg(feature = "durable")]
 impl Drop for Working {
     fn drop(&mut self) {
         self.0.stir();
@@ -127,13 +124,11 @@ impl Service {
     }
 
     /// Something was done outside.
-    #[cfg(feature = "durable")]
     pub(crate) fn stir(&self) {
         self.outside.steps.fetch_add(1, Ordering::Release);
     }
 
     /// Something goes on on another thread until what this returns is dropped.
-    #[cfg(feature = "durable")]
     pub(crate) fn working(self: &Arc<Self>) -> Working {
         self.outside.working.fetch_add(1, Ordering::Release);
         Working(Arc::clone(self))

@@ -23,7 +23,7 @@ mod warnings;
 pub(crate) use off::{Delivering, Obituaries, Panics, Trails, Warnings, dead_letter, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub(crate) use on::{Delivering, Trails, dead_letter, reads_dead_letters};
-#[cfg(all(feature = "tracing", feature = "durable"))]
-pub(crate) use warnings::Limit;
+#[cfg(feature = "tracing")]
+pub use warnings::Limit;
 #[cfg(feature = "tracing")]
 pub(crate) use warnings::{Obituaries, Panics, Warnings};

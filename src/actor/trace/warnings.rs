@@ -51,9 +51,9 @@ enum Warning {
 #[derive(Debug, Default)]
 pub(crate) struct Warned(Vec<Warning>);
 
-/// Lets one pass in [`EVERY`], and counts the others.
+/// Lets one warning pass in ten seconds, and counts the others.
 #[derive(Debug, Default)]
-pub(crate) struct Limit {
+pub struct Limit {
     next: Duration,
     withheld: u64,
 }
@@ -64,7 +64,7 @@ impl Limit {
     }
 
     /// How many were withheld since the last, if this one may pass.
-    pub(crate) fn pass(&mut self, now: Duration) -> Option<u64> {
+    pub fn pass(&mut self, now: Duration) -> Option<u64> {
         if !self.is_open(now) {
             self.withheld += 1;
             return None;

@@ -1,29 +1,12 @@
 //! What operators see of a journal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Host;
 use crate::durable::ledger::Outbox;
-use crate::metrics::{DurableMeters, DurableReport, PUBLISH_EVERY, StoreOp, gate};
-
-/// All journals of this process.
-static JOURNALS: Mutex<Vec<Weak<Host>>> = Mutex::new(Vec::new());
-
-/// A scrape will see it.
-pub(super) fn enlist(host: &Arc<Host>) {
-    let mut journals = JOURNALS.lock().unwrap_or_else(PoisonError::into_inner);
-    journals.retain(|journal| journal.strong_count() > 0);
-    journals.push(Arc::downgrade(host));
-}
-
-/// Brings the metrics of all journals up to date, for a scrape.
-pub(crate) fn publish_all() {
-    // Collected, so that the list is not locked while they publish.
-    let journals = JOURNALS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    journals.iter().filter_map(Weak::upgrade).for_each(|host| host.publish(&gate::enter()));
-}
+use crate::durable::metrics::{DurableMeters, DurableReport, StoreOp};
+use crate::integration::{PUBLISH_EVERY, PublishPass, try_publish};
 
 /// The metrics of one journal.
 pub(super) struct Gauges {
@@ -70,7 +53,7 @@ impl Gauges {
     /// A report of now, which is published unless a scrape goes on: a turn does not wait for that. Says whether it was.
     pub(super) fn report(&self, report: DurableReport, lag: Duration) -> bool {
         self.take(report);
-        let pass = gate::try_enter();
+        let pass = try_publish();
         if let Some(pass) = &pass {
             self.publish(lag, pass);
         }
@@ -86,7 +69,7 @@ impl Gauges {
     }
 
     /// Publishes the last report, and how long requests have been waiting now.
-    pub(super) fn publish(&self, lag: Duration, _: &gate::Pass) {
+    pub(super) fn publish(&self, lag: Duration, _: &PublishPass) {
         self.meters.publish(&DurableReport { lag, ..self.published().report });
     }
 

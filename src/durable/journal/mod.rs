@@ -13,16 +13,15 @@ mod thread;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::ledger::{Answer, Answered, Horizon, Ledger, Note, Outbox, Reading, Request};
 use super::store::StoreError;
-use crate::metrics::{DurableMeters, DurableReport, gate};
+use crate::durable::metrics::{DurableMeters, DurableReport};
+use crate::integration::{PublishPass, Publisher, register_publisher, try_publish};
 use gauges::Gauges;
 use queue::Shared;
-
-pub(crate) use gauges::publish_all;
 
 /// What shows the time to a journal.
 pub(crate) type JournalClock = Arc<dyn Fn() -> Reading + Send + Sync>;
@@ -99,7 +98,8 @@ impl Journal {
 
     fn of(host: Host) -> Self {
         let host = Arc::new(host);
-        gauges::enlist(&host);
+        let publisher: Weak<Host> = Arc::downgrade(&host);
+        register_publisher(publisher);
         Self { host }
     }
 
@@ -117,7 +117,7 @@ impl Journal {
     /// calls it now and then lets it be seen in between how long a store already takes for a commit that does not end.
     pub(crate) fn publish(&self) {
         // A scrape that goes on has done it.
-        if let Some(pass) = gate::try_enter() {
+        if let Some(pass) = try_publish() {
             self.host.publish(&pass);
         }
     }
@@ -173,7 +173,13 @@ impl Host {
         }
     }
 
-    fn publish(&self, pass: &gate::Pass) {
+    fn lock<'a>(ledger: &'a Mutex<Box<dyn Turn>>) -> MutexGuard<'a, Box<dyn Turn>> {
+        ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Publisher for Host {
+    fn publish(&self, pass: &PublishPass) {
         let now = (self.clock)();
         match &self.place {
             Place::Thread(shared) => self.gauges.publish(shared.lag(now.time), pass),
@@ -183,10 +189,6 @@ impl Host {
                 self.gauges.publish(Duration::ZERO, pass);
             }
         }
-    }
-
-    fn lock<'a>(ledger: &'a Mutex<Box<dyn Turn>>) -> MutexGuard<'a, Box<dyn Turn>> {
-        ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

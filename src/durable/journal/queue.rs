@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::durable::ledger::Request;
 use crate::durable::store::StoreError;
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::durable::sync::{Condvar, Mutex, MutexGuard};
 
 /// Requests of callers that may be under way at a time; more wait.
 pub(super) const PLACES: usize = 16_384;

@@ -10,8 +10,8 @@ use super::gauges::Gauges;
 use super::queue::{Shared, Taken};
 use crate::durable::ledger::{Horizon, Ledger, Outbox};
 use crate::durable::store::StoreError;
-use crate::metrics::PUBLISH_EVERY;
-use crate::sync::spawn;
+use crate::durable::sync::spawn;
+use crate::integration::PUBLISH_EVERY;
 
 pub(super) fn start<H: Horizon>(
     ledger: Ledger<H>,

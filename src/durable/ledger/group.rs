@@ -15,9 +15,9 @@ use super::table::State;
 use super::{Horizon, Ledger, Outbox, Reading};
 use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
+use crate::durable::metrics::StoreOp;
 use crate::durable::record::Record;
 use crate::durable::store::{Change, Outcome, StoreError};
-use crate::metrics::StoreOp;
 
 /// Changes of the ledger's own in one commit.
 const OWN: usize = 8192;

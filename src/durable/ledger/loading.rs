@@ -12,9 +12,9 @@ use super::table::{State, Turn};
 use super::{Horizon, Ledger, Reading};
 use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
+use crate::durable::metrics::StoreOp;
 use crate::durable::record::Record;
 use crate::durable::store::{Change, Page, Part, Position};
-use crate::metrics::StoreOp;
 
 /// Records of a page, which is loaded at a time: at most so many, and fewer where they are large.
 const PAGE: usize = 256;

@@ -59,7 +59,7 @@ use std::time::Duration;
 use super::due_time::DueTime;
 use super::record::{Record, RetryPolicy};
 use super::store::{Fence, StoreError, TimerStore};
-use crate::metrics::{DurableBooks, DurableReport};
+use crate::durable::metrics::{DurableBooks, DurableReport};
 use frontier::Frontier;
 use group::Group;
 use health::{Health, Trouble};

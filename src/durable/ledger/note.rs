@@ -6,11 +6,11 @@ use std::time::Duration;
 #[cfg(feature = "tracing")]
 use rustc_hash::FxHashMap;
 
-#[cfg(feature = "tracing")]
-use crate::actor::Limit;
 use crate::durable::id::DurableId;
 use crate::durable::record::Record;
 use crate::durable::store::StoreError;
+#[cfg(feature = "tracing")]
+use crate::integration::LogLimit;
 
 /// Something worth a line in the log.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ impl Note {
     pub(crate) fn say(&self, timer: &str) {
         use tracing::{debug, error, info, warn};
 
-        use crate::shown::Shown;
+        use crate::integration::Shown;
 
         const TARGET: &str = "actix_timers";
         match self {
@@ -117,7 +117,7 @@ impl Note {
 
 /// Limits warnings about dead letters, by route and message type. Only known routes have dead letters, so it is bounded.
 #[derive(Debug, Default)]
-pub(super) struct DeadLetterLimits(#[cfg(feature = "tracing")] FxHashMap<(Arc<str>, Arc<str>), Limit>);
+pub(super) struct DeadLetterLimits(#[cfg(feature = "tracing")] FxHashMap<(Arc<str>, Arc<str>), LogLimit>);
 
 impl DeadLetterLimits {
     /// A record becomes a dead letter at this time of the monotonic clock.

@@ -13,9 +13,9 @@ use super::table::State;
 use super::{Horizon, Ledger, Outbox, Reading};
 use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
+use crate::durable::metrics::{Ending, StoreOp};
 use crate::durable::record::{Progress, Record};
 use crate::durable::store::{Change, Claim, OnKey, Part, StoreError};
-use crate::metrics::{Ending, StoreOp};
 
 /// Bytes of payload in one commit.
 const GROUP_BYTES: usize = 4 << 20;

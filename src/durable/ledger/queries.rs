@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::request::{Answer, Listed, Query, Request, Seen};
 use super::{Horizon, Ledger, Outbox, frontier};
 use crate::durable::id::DurableId;
+use crate::durable::metrics::StoreOp;
 use crate::durable::store::{Found, Part, Position, StoreError};
-use crate::metrics::StoreOp;
 
 /// Records that one request looks at, at most, and bytes of payload in them: it holds up all others.
 const LOOKED_AT: usize = 4096;

@@ -10,9 +10,9 @@ use super::settling::Settlement;
 use super::{Horizon, Ledger, Reading, repeat, suspects};
 use crate::durable::due_time::DueTime;
 use crate::durable::id::DurableId;
+use crate::durable::metrics::{Ending, StoreOp};
 use crate::durable::record::{Progress, Record};
 use crate::durable::store::{Change, Claim, Part, Position};
-use crate::metrics::{Ending, StoreOp};
 
 /// A long recovery says how far it is after so many.
 const SAY_EVERY: u64 = 100_000;

@@ -8,7 +8,7 @@ use crate::durable::calendar;
 use crate::durable::due_time::DueTime;
 use crate::durable::record::{Progress, Record, Rhythm};
 use crate::durable::store::Change;
-use crate::engine::next_on_grid;
+use crate::integration::next_on_grid;
 
 /// Bytes of a reason that are kept. It is the text of somebody's error.
 const LONGEST_REASON: usize = 1024;

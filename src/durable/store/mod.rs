@@ -21,7 +21,7 @@ use std::sync::Arc;
 use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::{Progress, Record, Repeat, Rhythm};
-use crate::shown::shown;
+use crate::durable::shown::shown;
 
 pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
 /// For the fuzz target.

@@ -1,6 +1,6 @@
 //! Every metric and every label that a dashboard or a rule names is there.
 
-use actix_timers::metrics::{CATALOGUE, Kind};
+use actix_timers::metrics::{CATALOGUE, Kind, Metric};
 use promql_parser::label::Matchers;
 use promql_parser::parser::{self, Expr, VectorSelector};
 
@@ -11,6 +11,11 @@ const NOT_OURS: [&str; 1] = ["up"];
 const OF_THE_SCRAPE: [&str; 2] = ["job", "instance"];
 /// Most of it is counted before the first scrape of a process, where no rate sees it: it is shown as it is.
 const SINCE_THE_START: [&str; 1] = ["actix_timers_recovered_total"];
+
+/// All metrics: of timer actors and of durable timers.
+fn catalogue() -> impl Iterator<Item = &'static Metric> {
+    CATALOGUE.iter().chain(actix_timers::durable::metrics::CATALOGUE)
+}
 
 /// All selectors of an expression, and whether each is looked at as a rate.
 fn selectors<'a>(expression: &'a Expr, as_rate: bool, found: &mut Vec<(&'a VectorSelector, bool)>) {
@@ -64,7 +69,7 @@ fn check_selector(place: &str, name: &str, labels: &Matchers, as_rate: bool) {
         Kind::Histogram(_) => ["bucket", "sum", "count"].map(|part| format!("{name}_{part}")).to_vec(),
         Kind::Gauge | Kind::Counter => vec![name.to_owned()],
     };
-    let metric = CATALOGUE.iter().find(|metric| series(metric.name, metric.kind).iter().any(|series| series == name));
+    let metric = catalogue().find(|metric| series(metric.name, metric.kind).iter().any(|series| series == name));
     let metric = metric.unwrap_or_else(|| panic!("{place}: {name} is not in the catalogue"));
     let shows = as_rate || metric.kind == Kind::Gauge || SINCE_THE_START.contains(&name);
     assert!(shows, "{place}: {name} is a counter, and not in a rate");
@@ -103,7 +108,7 @@ fn every_rule_is_of_the_catalogue() {
 #[test]
 fn the_catalogue_and_the_docs_agree() {
     let operations = files::read("docs/guide/operations.md");
-    for metric in CATALOGUE {
+    for metric in catalogue() {
         let short = metric.name.strip_prefix("actix_timers_").unwrap();
         assert!(operations.contains(&format!("`{short}`")), "docs/guide/operations.md does not explain {short}");
     }
@@ -111,7 +116,7 @@ fn the_catalogue_and_the_docs_agree() {
         let text = files::read(file);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
         for word in text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_")) {
-            assert!(CATALOGUE.iter().any(|metric| word == metric.name), "{file} names {word}");
+            assert!(catalogue().any(|metric| word == metric.name), "{file} names {word}");
         }
     }
 }

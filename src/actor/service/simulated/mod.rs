@@ -176,15 +176,6 @@ fn simulate(
     records.check()
 }
 
-/// An internal service on the clock of a simulation, as durable timers have it, and the context of its timer actor.
-#[cfg(feature = "durable")]
-pub(crate) fn simulated_service() -> (Arc<Service>, Context<TimerActor>) {
-    let settings = Settings { internal: true, ..settings(false) };
-    let service = directory::enter(|number| Service::new(number, settings, Arc::new(VirtualClock)));
-    super::places::move_in(&service);
-    (service, Context::new())
-}
-
 /// What an arbiter runs.
 fn start(
     (service, ctx): (Arc<Service>, Context<TimerActor>),

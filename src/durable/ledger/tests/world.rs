@@ -11,9 +11,9 @@ use crate::durable::ledger::{
     Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Note, Outbox, Reading, Request, Rescheduling,
     Scheduled, Verdict,
 };
+use crate::durable::metrics::DurableBooks;
 use crate::durable::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
 use crate::durable::{DueTime, DurableId, Progress, Record, RetryPolicy};
-use crate::metrics::DurableBooks;
 
 pub(crate) fn at(millis: u64) -> DueTime {
     DueTime::from_millis(millis).unwrap()

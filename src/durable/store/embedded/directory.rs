@@ -16,8 +16,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::holders::{self, Holder};
 use super::layout::{FORMAT, Space};
 use super::modes;
+use crate::durable::shown::shown;
 use crate::durable::store::StoreError;
-use crate::shown::shown;
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";

@@ -52,8 +52,8 @@ use super::{
     BackUp, Change, Counts, Fence, Found, LONGEST_KEY, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
     admit,
 };
+use crate::durable::shown::shown;
 use crate::durable::{DueTime, DurableId, Record};
-use crate::shown::shown;
 
 /// Keeps durable timers in a directory, for one process at a time.
 ///

@@ -25,8 +25,8 @@ pub use examine::{State, examine};
 use examine::{State, examine};
 
 use super::layout::PIECE;
+use crate::durable::shown::shown;
 use crate::durable::store::LONGEST_KEY;
-use crate::shown::shown;
 
 // With room for what stands in front of keys and values.
 const _: () = assert!(PIECE + LONGEST_KEY + 1024 < LONGEST_ENTRY);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-use super::catalogue::{self as names, Part};
-use super::tally::{Level, Tally};
+use super::catalogue::{self as names, CATALOGUE};
+use crate::integration::{Level, Tally, describe};
 
 /// What a store can fail to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +156,7 @@ struct Board {
 impl DurableMeters {
     /// Registers everything for the durable timers with this name, so that all of it is there, as zero, from the first scrape.
     pub(crate) fn register(timer: &str) -> Self {
-        names::describe(Part::Durable);
+        describe(CATALOGUE);
         let timer = || ("timer", timer.to_owned());
         let plain = |name: &'static str| Tally::new(counter!(name, &[timer()]));
         let labelled = |name: &'static str, label: &'static str, value: &'static str| -> Counter {
@@ -237,7 +237,6 @@ impl Board {
 mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
-    use super::super::catalogue::CATALOGUE;
     use super::*;
 
     /// The value of the series that has this name and these labels beside that of the timer.
@@ -251,7 +250,7 @@ mod tests {
         let recorder = PrometheusBuilder::new().build_recorder();
         let _meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
         let page = recorder.handle().render();
-        for metric in CATALOGUE.iter().filter(|metric| metric.part == Part::Durable) {
+        for metric in CATALOGUE {
             assert!(page.contains(&format!("# TYPE {} ", metric.name)), "{}", metric.name);
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
@@ -297,7 +296,8 @@ mod tests {
         meters.wrote(4, Duration::from_secs(2));
         meters.delivered(Duration::from_secs(3));
         let page = recorder.handle().render();
-        let labelled = |metric: names::Metric, label: &str, value: &str| (metric, format!(",{label}=\"{value}\""));
+        let labelled =
+            |metric: crate::metrics::Metric, label: &str, value: &str| (metric, format!(",{label}=\"{value}\""));
         let outcome = |value| labelled(names::DURABLE_DELIVERIES, "outcome", value);
         let op = |value| labelled(names::STORE_ERRORS, "op", value);
         let expected = [

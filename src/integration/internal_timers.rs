@@ -1,0 +1,89 @@
+//! A timer actor for timers of a companion crate's own.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::actor::service::Service;
+use crate::actor::service::unrest::Working;
+use crate::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
+
+/// A timer actor that applications neither see nor reach: no id finds its timers, no trace shows them, and none becomes a
+/// dead letter when it stops.
+///
+/// Dereferences to its [`Timers`], which must not be handed out.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{CancelOutcome, TimerActor, cancel};
+/// use actix_timers::integration::InternalTimers;
+/// # #[derive(Message)]
+/// # #[rtype(result = "()")]
+/// # struct Renew;
+/// # struct Keeper;
+/// # impl Actor for Keeper { type Context = Context<Self>; }
+/// # impl Handler<Renew> for Keeper { type Result = (); fn handle(&mut self, _: Renew, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let timers = InternalTimers::start(TimerActor::builder().name("leases"))?;
+/// let id = timers.schedule_after(&Keeper.start(), Duration::from_secs(60), Renew).unwrap();
+/// assert_eq!(cancel(id), CancelOutcome::NotFound);
+/// assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
+/// # Ok::<(), actix_timers::BuildError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct InternalTimers(Timers);
+
+impl InternalTimers {
+    /// Starts an internal timer actor on the arbiter of this thread.
+    ///
+    /// # Errors
+    /// As [`TimerActorBuilder::start`].
+    pub fn start(builder: TimerActorBuilder) -> Result<Self, BuildError> {
+        builder.internal().start().map(Self)
+    }
+
+    /// Of an internal timer actor that runs in a simulation.
+    #[cfg(test)]
+    pub(crate) const fn of(timers: Timers) -> Self {
+        Self(timers)
+    }
+
+    /// The clock of the timer actor.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.service().clock
+    }
+
+    /// Notes that something was done with what was delivered. A test in virtual time that waits for all that is due goes on
+    /// waiting then.
+    pub fn note_progress(&self) {
+        self.service().stir();
+    }
+
+    /// Notes that work goes on on another thread. A test in virtual time that waits for all that is due waits for its end.
+    pub fn begin_work(&self) -> ExternalWork {
+        ExternalWork(self.service().working())
+    }
+
+    fn service(&self) -> &Arc<Service> {
+        self.0.service()
+    }
+}
+
+impl Deref for InternalTimers {
+    type Target = Timers;
+
+    fn deref(&self) -> &Timers {
+        &self.0
+    }
+}
+
+/// Work on another thread, until it is dropped; begun by [`InternalTimers::begin_work`].
+#[must_use = "the work ends when this is dropped"]
+pub struct ExternalWork(#[allow(dead_code, reason = "held until the work is done")] Working);
+
+/// The builder of a timer actor on the clock of another one. Nothing else is taken from that.
+pub fn builder_on_clock_of(timers: &Timers) -> TimerActorBuilder {
+    TimerActor::builder().clock_of(timers)
+}

@@ -1,0 +1,57 @@
+//! What publishes metrics of its own beside timer actors, as companion crates do.
+
+use std::sync::{Mutex, PoisonError, Weak};
+
+use super::gate::{self, Pass};
+
+static PUBLISHERS: Mutex<Vec<Weak<dyn Publisher>>> = Mutex::new(Vec::new());
+
+/// A publisher of metrics, for [`scrape`](crate::scrape).
+pub trait Publisher: Send + Sync {
+    /// Brings its metrics up to date. Is called within a scrape, on its thread.
+    fn publish(&self, pass: &Pass);
+}
+
+/// Adds a publisher to all later scrapes, until it is dropped.
+pub fn register_publisher(publisher: Weak<dyn Publisher>) {
+    let mut publishers = PUBLISHERS.lock().unwrap_or_else(PoisonError::into_inner);
+    publishers.retain(|known| known.strong_count() > 0);
+    publishers.push(publisher);
+}
+
+/// Brings the metrics of all publishers up to date, for a scrape.
+pub(crate) fn publish_all() {
+    // Collected, so that the list is not locked while they publish.
+    let publishers = PUBLISHERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    publishers.iter().filter_map(Weak::upgrade).for_each(|publisher| publisher.publish(&gate::enter()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Publisher for Counting {
+        fn publish(&self, _: &Pass) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_publisher_publishes_at_each_scrape_before_the_page_is_rendered() {
+        let publisher = Arc::new(Counting::default());
+        let weak: Weak<Counting> = Arc::downgrade(&publisher);
+        register_publisher(weak);
+        let seen = || publisher.0.load(Ordering::Relaxed);
+        // Other tests of this process may scrape, too.
+        let before = seen();
+        assert!(crate::scrape(seen) > before);
+        let between = seen();
+        assert!(crate::scrape(seen) > between);
+    }
+}

@@ -1,0 +1,37 @@
+//! Internal timers in a simulation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{AsyncContext, Context};
+
+use super::arbiter::{Task, VirtualClock};
+use super::random;
+use crate::actor::service::places;
+use crate::integration::InternalTimers;
+use crate::{TimerActor, Timers};
+
+/// Internal timers on the clock of the simulation, and their timer actor, to be run by the arbiter on which this is called.
+///
+/// # Panics
+/// If the operating system has no random numbers.
+pub fn internal_timers() -> (InternalTimers, Task) {
+    let builder = TimerActor::builder()
+        .clock(VirtualClock)
+        .name("")
+        .wheel_size([2, 8, 64][random(3) as usize])
+        .expiry_budget([1, 2, 5, 256][random(4) as usize])
+        .wall_clock_check(Duration::MAX)
+        .stuck_after(Duration::MAX)
+        .jitter_seed(1)
+        .internal();
+    let actor = match builder.build() {
+        Ok(actor) => actor,
+        Err(error) => panic!("{error}"),
+    };
+    let service = Arc::clone(actor.service());
+    places::move_in(&service);
+    let ctx = Context::new();
+    let timers = InternalTimers::of(Timers::new(service, ctx.address()));
+    (timers, Box::pin(ctx.into_future(actor)))
+}
