@@ -6,18 +6,14 @@
 
 #[cfg(feature = "actix")]
 mod actor;
-#[cfg(feature = "durable")]
-pub mod durable;
 pub mod engine;
-#[cfg(feature = "inspector")]
-pub mod inspector;
 #[cfg(feature = "actix")]
 pub mod integration;
 #[cfg(feature = "actix")]
 pub mod metrics;
 #[cfg(feature = "actix")]
 mod shown;
-#[cfg(all(test, feature = "actix"))]
+#[cfg(all(any(test, actix_timers_simulation), feature = "actix"))]
 #[doc(hidden)]
 pub mod simulation;
 #[cfg(feature = "actix")]
@@ -43,11 +39,6 @@ struct Operations;
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../docs/guide/migration.md")]
 struct Migration;
-
-/// The code in the guide to durable timers is compiled and run.
-#[cfg(all(doctest, feature = "durable"))]
-#[doc = include_str!("../docs/guide/durability.md")]
-struct Durability;
 
 /// For [`accept_tracked!`], which must not depend on what its user has imported.
 #[cfg(feature = "actix")]

@@ -1,13 +1,13 @@
 //! Locks, atomics and threads behind everything that several threads share, in one place: those of the standard library.
-//! In the crate's own tests they are wrapped, so that the scheduler of the [simulation](crate::simulation) can run another
+//! In the crate's own tests, and in those of companion crates with `--cfg actix_timers_simulation`, they are wrapped, so that the scheduler of the [simulation](crate::simulation) can run another
 //! thread at each of their operations.
 
-#[cfg(not(test))]
+#[cfg(not(any(test, actix_timers_simulation)))]
 pub(crate) use self::real::*;
-#[cfg(test)]
+#[cfg(any(test, actix_timers_simulation))]
 pub(crate) use crate::simulation::sync::*;
 
-#[cfg(not(test))]
+#[cfg(not(any(test, actix_timers_simulation)))]
 mod real {
     use std::sync::LazyLock;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};

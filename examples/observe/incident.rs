@@ -4,9 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use actix::prelude::*;
-#[cfg(feature = "durable")]
-use actix_timers::durable::DurableTimers;
 use actix_timers::{Target, Timers};
+#[cfg(feature = "durable")]
+use actix_timers_durable::DurableTimers;
 use actix_web::rt::time::{interval, sleep};
 
 use crate::clerk::{Clerk, Ship};

@@ -70,7 +70,7 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
     let pages = Pages { recorder: recorder.clone(), timers: timers.clone(), counted: Mutex::default() };
     let pages = web::Data::new(pages);
     #[cfg(feature = "inspector")]
-    let inspector = actix_timers::inspector::Inspector::new(&timers);
+    let inspector = actix_timers_inspector::Inspector::new(&timers);
     let routes = move || {
         let app = App::new().app_data(pages.clone());
         #[cfg(feature = "inspector")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::durable::{
+use actix_timers_durable::{
     Durable, DurableBuildError, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableTimers,
     EmbeddedStore, HandlerError, RetryPolicy, RouteOptions, Schedule, TimerStore,
 };

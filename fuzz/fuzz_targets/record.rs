@@ -6,8 +6,8 @@
 
 #![no_main]
 
-use actix_timers::durable::store::codec;
-use actix_timers::durable::{DueTime, DurableId};
+use actix_timers_durable::store::codec;
+use actix_timers_durable::{DueTime, DurableId};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -45,7 +45,7 @@ impl InternalTimers {
     }
 
     /// Of an internal timer actor that runs in a simulation.
-    #[cfg(test)]
+    #[cfg(any(test, actix_timers_simulation))]
     pub(crate) const fn of(timers: Timers) -> Self {
         Self(timers)
     }

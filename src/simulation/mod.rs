@@ -1,4 +1,5 @@
-//! A deterministic simulation of threads, for the crate's own tests.
+//! A deterministic simulation of threads, for the crate's own tests, and with `--cfg actix_timers_simulation` for those of
+//! companion crates.
 //!
 //! The threads of a simulation are coroutines on one thread of the operating system. Exactly one runs at a time, and at each
 //! operation on a lock, an atomic, a waker or the parking of a thread (`sync`, in place of the standard library's) the

@@ -9,6 +9,13 @@
 /// The seeds after which a long run says how far it is.
 const PROGRESS: u64 = 100_000;
 
+/// Runs the tests of the package under simulation.
+const COMMAND: &str = if cfg!(test) {
+    "cargo test -p actix-timers --all-features --lib"
+} else {
+    "RUSTFLAGS=\"--cfg actix_timers_simulation\" cargo test -p actix-timers-durable --lib"
+};
+
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -29,7 +36,7 @@ pub fn run(test: &str, count: u64, one: impl Fn(u64) -> Result<(), String>) {
     for done in 0..count {
         let seed = first + done;
         if let Err(failure) = one(seed) {
-            panic!("seed {seed}: {failure}\nreplay: ACTIX_TIMERS_SEED={seed} cargo test --all-features --lib {test}");
+            panic!("seed {seed}: {failure}\nreplay: ACTIX_TIMERS_SEED={seed} {COMMAND} {test}");
         }
         if (done + 1) % PROGRESS == 0 {
             println!("{test}: {} seeds from {first}, {} s", done + 1, began.elapsed().as_secs());

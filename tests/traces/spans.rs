@@ -398,7 +398,7 @@ fn internal_timers_of_durable_timers_leave_no_span_and_no_event_and_are_no_dead_
     let _guard = tracing::subscriber::set_default(Registry::default().with(witness.clone().with_filter(all())));
     life(0, async |clock| {
         let diary = Diary::default();
-        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let disk = actix_timers_durable::store::MemoryDisk::new();
         let timers = diary.timers(&disk, &clock);
         diary.script(0, [Act::Hang]);
         for note in 0..10 {
@@ -412,7 +412,7 @@ fn internal_timers_of_durable_timers_leave_no_span_and_no_event_and_are_no_dead_
     let story = witness.story();
     let of_timers = |name: &str| ["timer", "deliver"].contains(&name);
     assert_eq!(story.spans.iter().filter(|span| of_timers(span.name)).count(), 0);
-    let told: Vec<_> = story.events.iter().filter(|(text, _)| text.contains("actix_timers::durable")).collect();
+    let told: Vec<_> = story.events.iter().filter(|(text, _)| text.contains("actix_timers_durable")).collect();
     assert!(told.is_empty(), "{told:?}");
     assert!(!story.events.iter().any(|(text, _)| text.contains("message=scheduled ")), "{:?}", story.events);
 }

@@ -467,7 +467,7 @@ fn of_durable_messages_that_became_dead_letters() {
     let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
     life(0, async |clock| {
         let diary = Diary::default();
-        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let disk = actix_timers_durable::store::MemoryDisk::new();
         let timers = diary.builder(&disk, &clock).name("post").start().unwrap();
         let mut ids = Vec::new();
         for (note, due) in [(1, 100), (2, 200), (3, 300), (4, 10_100)] {
@@ -507,7 +507,7 @@ fn of_no_dead_letter_for_a_durable_message_cancelled_while_its_handler_ran() {
     let _guard = tracing::subscriber::set_default(Registry::default().with(layer));
     life(0, async |clock| {
         let diary = Diary::default();
-        let disk = actix_timers::durable::store::MemoryDisk::new();
+        let disk = actix_timers_durable::store::MemoryDisk::new();
         let timers = diary.builder(&disk, &clock).start().unwrap();
         diary.script(1, [Act::Fail, Act::Fail, Act::Hang]);
         let id = timers.schedule_after(ROUTE, ms(100), support::durable::Note(1)).await.unwrap().id();

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::durable::store::MemoryDisk;
-use actix_timers::durable::{
+use actix_timers::{Clock, ManualClock, scrape};
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{
     Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError, RetryPolicy,
     RouteOptions, TimerStore,
 };
-use actix_timers::{Clock, ManualClock, scrape};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ pub trait Medium {
 }
 
 impl Medium for MemoryDisk {
-    type Store = actix_timers::durable::MemoryStore;
+    type Store = actix_timers_durable::MemoryStore;
 
     fn open(&self) -> Self::Store {
         Self::open(self)

@@ -109,7 +109,7 @@ fn an_overload_is_refused() {
 fn letters_are_delivered_and_only_those_with_a_wrong_address_are_buried() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
-        let letters = post::start(actix_timers::durable::MemoryStore::new()).unwrap();
+        let letters = post::start(actix_timers_durable::MemoryStore::new()).unwrap();
         let writing = actix::spawn(post::write(letters.clone()));
         tokio::time::sleep(Duration::from_secs(60)).await;
         writing.abort();

@@ -86,7 +86,7 @@ pub(crate) fn leave_mailbox(mailbox: u64, service: u32, owner: OwnerId) {
 }
 
 /// Exchanges what this thread knows for what another knows, which is simulated.
-#[cfg(test)]
+#[cfg(any(test, actix_timers_simulation))]
 pub(crate) fn swap(places: &mut Places) {
     PLACES.with_borrow_mut(|here| std::mem::swap(here, places));
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::durable::store::EmbeddedStore;
+use actix_timers_durable::store::EmbeddedStore;
 
 use crate::office;
 use crate::settings::Settings;

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::durable::DueTime;
-use actix_timers::durable::store::{EmbeddedStore, TimerStore};
+use actix_timers_durable::DueTime;
+use actix_timers_durable::store::{EmbeddedStore, TimerStore};
 
 use crate::office::{self, Delivered};
 use crate::settings::Settings;

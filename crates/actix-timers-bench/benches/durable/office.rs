@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore};
-use actix_timers::durable::{
+use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore};
+use actix_timers_durable::{
     DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, Progress, Record,
 };
 use serde::{Deserialize, Serialize};

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use actix_timers::durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore, codec};
-use actix_timers::durable::{DueTime, DurableId, Progress, Record};
+use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore, codec};
+use actix_timers_durable::{DueTime, DurableId, Progress, Record};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
 /// A timer as the bench knows it: told by its number, due so many milliseconds later.

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use actix_timers::durable::store::{
+use actix_timers_durable::store::{
     BackUp, Change, Counts, EmbeddedStore, Fence, Found, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
 };
-use actix_timers::durable::{DueTime, DurableId, Record};
+use actix_timers_durable::{DueTime, DurableId, Record};
 
 /// How long commits took, for one who looks from outside.
 pub(crate) type Commits = Arc<Mutex<Vec<Duration>>>;

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::inspector::Inspector;
 use actix_timers::{TimerActor, TimerContext, TimerOptions, Timers};
+use actix_timers_inspector::Inspector;
 use actix_web::{App, HttpServer};
 
 /// One timer in so many has a key and is in a group.

@@ -14,7 +14,7 @@ const SINCE_THE_START: [&str; 1] = ["actix_timers_recovered_total"];
 
 /// All metrics: of timer actors and of durable timers.
 fn catalogue() -> impl Iterator<Item = &'static Metric> {
-    CATALOGUE.iter().chain(actix_timers::durable::metrics::CATALOGUE)
+    CATALOGUE.iter().chain(actix_timers_durable::metrics::CATALOGUE)
 }
 
 /// All selectors of an expression, and whether each is looked at as a rate.

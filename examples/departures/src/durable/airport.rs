@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::prelude::*;
-use actix_timers::durable::{Durable, DurableError, DurableTimers, HandlerError};
+use actix_timers_durable::{Durable, DurableError, DurableTimers, HandlerError};
 use jiff::Timestamp;
 
 use super::clock::StepClock;

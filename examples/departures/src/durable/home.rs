@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use actix_timers::durable::EmbeddedStore;
+use actix_timers_durable::EmbeddedStore;
 
 use super::logbook::{Line, Logbook};
 use crate::flight::Flight;

@@ -4,7 +4,7 @@
 
 use std::time::SystemTime;
 
-use actix_timers::durable::{DurableId, DurableMessage};
+use actix_timers_durable::{DurableId, DurableMessage};
 use serde::{Deserialize, Serialize};
 
 /// Passengers may board.

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::durable::store::Counts;
-use actix_timers::durable::{DurableTimers, EmbeddedStore};
+use actix_timers_durable::store::Counts;
+use actix_timers_durable::{DurableTimers, EmbeddedStore};
 use jiff::Timestamp;
 
 use crate::check::Tally;

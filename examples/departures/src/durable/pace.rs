@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_timers::durable::{DueTime, DurableFilter, DurableId, DurableTimers};
+use actix_timers_durable::{DueTime, DurableFilter, DurableId, DurableTimers};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix_timers::durable::{DurableId, DurableMessage, DurableOptions, DurableTimers, Schedule};
+use actix_timers_durable::{DurableId, DurableMessage, DurableOptions, DurableTimers, Schedule};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 

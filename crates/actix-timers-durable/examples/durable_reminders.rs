@@ -1,0 +1,173 @@
+//! Reminders that survive a crash: a process is killed in the middle of its work, and the next one carries on.
+//!
+//! The program runs itself a second time, as the service that will die. That schedules reminders for invoices, waits until they
+//! are on disk, and sends those that fall due. After some of them it is killed with SIGKILL, as if the power had gone. Then the
+//! program opens the same store itself and goes on. At the end it checks that every reminder was sent exactly once, and none
+//! before its time.
+//!
+//! A message may come twice when a process died between its handler and the note that it has ended. It comes with the same id and
+//! a higher attempt number then, and the handler sees that it has done the work already.
+//!
+//! ```sh
+//! cargo run --features durable --example durable_reminders
+//! ```
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers_durable::{
+    Durable, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, RetryPolicy, RouteOptions,
+};
+use serde::{Deserialize, Serialize};
+
+const REMINDERS: u32 = 60;
+/// The service is killed when it has sent so many.
+const SENT_BEFORE_CRASH: usize = 15;
+/// From one reminder to the next.
+const STEP: Duration = Duration::from_millis(20);
+
+#[derive(Serialize, Deserialize)]
+struct Remind {
+    invoice: u32,
+}
+
+impl DurableMessage for Remind {
+    const NAME: &'static str = "remind";
+}
+
+/// Sends reminders, and keeps a list of those that were sent. In a service of your own: a table with the id as its key.
+struct Office {
+    list: PathBuf,
+}
+
+impl Office {
+    fn has_sent(&self, reminder: &Durable<Remind>) -> std::io::Result<bool> {
+        Ok(self.list.exists() && sent(&self.list)?.iter().any(|line| line.id == reminder.id.to_string()))
+    }
+}
+
+impl Actor for Office {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Remind>> for Office {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, reminder: Durable<Remind>, _: &mut Self::Context) -> Self::Result {
+        if reminder.attempt > 1 && self.has_sent(&reminder)? {
+            println!("invoice {}: was sent, by an attempt whose end is not known", reminder.invoice);
+            return Ok(());
+        }
+        // The first attempt for every tenth invoice fails, as networks do.
+        if reminder.attempt == 1 && reminder.invoice % 10 == 5 {
+            return Err(HandlerError::new("no connection"));
+        }
+        let early = SystemTime::now() < reminder.due.to_system_time();
+        let mut list = OpenOptions::new().append(true).create(true).open(&self.list)?;
+        // One write, which is all there or not at all when the process is killed.
+        list.write_all(format!("{} {} {early}\n", reminder.invoice, reminder.id).as_bytes())?;
+        println!("invoice {}: sent, attempt {}", reminder.invoice, reminder.attempt);
+        Ok(())
+    }
+}
+
+/// One line of the list.
+struct Sent {
+    invoice: u32,
+    id: String,
+    early: bool,
+}
+
+fn sent(list: &Path) -> std::io::Result<Vec<Sent>> {
+    let mut sent = Vec::new();
+    for line in BufReader::new(File::open(list)?).lines() {
+        let line = line?;
+        let mut words = line.split(' ');
+        if let (Some(Ok(invoice)), Some(id), Some(early)) = (words.next().map(str::parse), words.next(), words.next()) {
+            sent.push(Sent { invoice, id: id.to_owned(), early: early == "true" });
+        }
+    }
+    Ok(sent)
+}
+
+/// The same in each life of the service.
+fn start(directory: &Path) -> Result<DurableTimers, Box<dyn Error>> {
+    let office = Office { list: directory.join("sent") }.start();
+    let options = RouteOptions::new().retry(RetryPolicy::default().first_delay(Duration::from_millis(50)));
+    let store = EmbeddedStore::open(directory.join("store"))?;
+    Ok(DurableTimers::builder(store).name("reminders").route_with::<Remind>("office", office, options).start()?)
+}
+
+/// The life that ends by SIGKILL.
+async fn schedule_and_send(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let timers = start(directory)?;
+    let soon = SystemTime::now() + Duration::from_millis(200);
+    for invoice in 0..REMINDERS {
+        // Answered when it is on disk.
+        let _ = timers.schedule_at("office", soon + STEP * invoice, Remind { invoice }).await?;
+    }
+    println!("all scheduled");
+    std::future::pending().await
+}
+
+/// The life after that.
+async fn carry_on(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let timers = start(directory)?;
+    println!("{} reminders are left", timers.counts().await?.pending);
+    while timers.counts().await?.pending > 0 {
+        tokio::time::sleep(STEP).await;
+    }
+    Ok(timers.stop().await?)
+}
+
+fn crash_and_carry_on(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let mut child = Command::new(std::env::current_exe()?).arg(directory).stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().ok_or("the other process has no output")?;
+    let mut output = BufReader::new(output).lines();
+    let mut seen = 0;
+    for line in output.by_ref() {
+        let line = line?;
+        println!("  {line}");
+        seen += usize::from(line.contains(": sent"));
+        if seen == SENT_BEFORE_CRASH {
+            break;
+        }
+    }
+    child.kill()?;
+    child.wait()?;
+    println!("killed");
+    if seen < SENT_BEFORE_CRASH {
+        return Err("the other process ended by itself".into());
+    }
+    System::new().block_on(carry_on(directory))?;
+
+    let mut times = BTreeMap::new();
+    for Sent { invoice, early, .. } in sent(&directory.join("sent"))? {
+        *times.entry(invoice).or_insert(0) += 1;
+        if early {
+            return Err(format!("invoice {invoice} was early").into());
+        }
+    }
+    if times.len() != REMINDERS as usize || times.values().any(|times| *times != 1) {
+        return Err(format!("not all were sent exactly once: {times:?}").into());
+    }
+    println!("all {REMINDERS} reminders were sent exactly once");
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(directory) = std::env::args_os().nth(1) {
+        return System::new().block_on(schedule_and_send(Path::new(&directory)));
+    }
+    let directory = std::env::temp_dir().join(format!("durable-reminders-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    let result = crash_and_carry_on(&directory);
+    std::fs::remove_dir_all(&directory)?;
+    result
+}

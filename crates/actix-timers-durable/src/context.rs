@@ -1,0 +1,79 @@
+//! Durable timers scheduled by an actor that wants to know what became of them.
+
+use actix::fut::{ActorFutureExt, wrap_future};
+use actix::{Actor, AsyncContext};
+
+use super::error::NotScheduled;
+use super::id::DurableId;
+use super::message::DurableMessage;
+use super::scheduling::{Scheduled, Scheduling};
+
+/// Lets an actor schedule durable timers without waiting for the disk. Implemented for every async context.
+///
+/// A durable timer names its target by a route, not by an address: it outlives the actor that scheduled it, and does not end
+/// with it as timers of a context do ([`TimerContext`](actix_timers::TimerContext)).
+pub trait DurableContext<A>: AsyncContext<A>
+where
+    A: Actor<Context = Self>,
+{
+    /// Schedules, and goes on with other messages meanwhile. When it is on disk, or was refused, `done` runs in this actor.
+    ///
+    /// If the actor stops before that, the timer may come to exist or not; see [`Scheduling`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers_durable::{DurableContext, DurableMessage, DurableTimers, MemoryStore};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Remind(u32);
+    /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+    /// struct Orders {
+    ///     timers: DurableTimers,
+    ///     reminders: u32,
+    /// }
+    ///
+    /// impl Actor for Orders {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let reminder = self.timers.schedule_after("reminders", Duration::from_secs(60), Remind(7));
+    ///         ctx.schedule_durably(reminder, |orders, result, _| match result {
+    ///             Ok(_) => orders.reminders += 1,
+    ///             Err(error) => eprintln!("not scheduled: {error}"),
+    ///         });
+    ///     }
+    /// }
+    /// # System::new().block_on(async {
+    /// # let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start().unwrap();
+    /// # Orders { timers, reminders: 0 }.start();
+    /// # });
+    /// ```
+    fn schedule_durably<M, F>(&mut self, scheduling: Scheduling<M>, done: F) -> DurableId
+    where
+        M: DurableMessage,
+        F: FnOnce(&mut A, Result<Scheduled, NotScheduled<M>>, &mut Self) + 'static,
+    {
+        let id = scheduling.id();
+        self.spawn(wrap_future::<_, A>(scheduling).map(|result, actor, ctx| done(actor, result, ctx)));
+        id
+    }
+
+    /// Schedules, and handles no other message before `done` has run: nobody sees the actor before it knows whether the timer
+    /// is on disk.
+    fn wait_durably<M, F>(&mut self, scheduling: Scheduling<M>, done: F) -> DurableId
+    where
+        M: DurableMessage,
+        F: FnOnce(&mut A, Result<Scheduled, NotScheduled<M>>, &mut Self) + 'static,
+    {
+        let id = scheduling.id();
+        self.wait(wrap_future::<_, A>(scheduling).map(|result, actor, ctx| done(actor, result, ctx)));
+        id
+    }
+}
+
+impl<A, C> DurableContext<A> for C
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A>,
+{
+}

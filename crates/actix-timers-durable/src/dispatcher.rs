@@ -1,0 +1,638 @@
+//! The actor of durable timers: from a record that is due to a handler that has ended.
+//!
+//! It decides nothing about timers; the ledger does. The way of one message:
+//!
+//! 1. The internal timer actor reports that a record is [`Due`]. It joins the line of its route (`lines`).
+//! 2. [`DurableTimerActor::pump`] takes what may go out of all lines, and asks the ledger to clear it: in one group, so that all
+//!    share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
+//! 3. What is [`Cleared`] is read, and goes into the mailbox of its recipient as a request. It is read under its claim: a decoder
+//!    that ends the process uses up an attempt, as a handler does.
+//! 4. Its [answer](Answered) is the handler's. The ledger is told what came of it, and a place in the window is free.
+//!
+//! All that time passes on the clock of the internal timer actor: a delivery that takes too long is found by one alarm for all.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::TimerId;
+use actix_timers::integration::InternalTimers;
+use tokio::sync::oneshot;
+
+use super::due_time::DueTime;
+use super::id::DurableId;
+use super::journal::Journal;
+use super::ledger::{Answer, Request, Verdict};
+use super::lines::Line;
+use super::record::{Progress, Record, RetryPolicy};
+use super::routes::{Answer as HandlerAnswer, Route, Routes, Withdrawal, withdrawable};
+use super::store::StoreError;
+use super::timers::DurableTimers;
+use super::trace;
+
+/// So many deliveries at most are claimed in one commit.
+const GROUP: usize = 1024;
+
+/// How long after a recipient was found to have stopped it is looked for again.
+const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
+
+/// How often it is shown for how long the store has been busy with a commit.
+const SHOW_LAG: Duration = Duration::from_secs(1);
+
+/// The end of a system waits so long for the store if a suspect is with its handler: until the store has noted that nobody is to
+/// blame, a process that ends looks like one that has died.
+const NOTING: Duration = Duration::from_secs(1);
+
+/// What came of closing the store.
+pub(super) type Closed = Result<(), Arc<StoreError>>;
+
+/// The store is open.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Begin(pub(super) DurableTimers);
+
+/// A record is due.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Due(pub(super) Arc<Record>);
+
+/// The ledger wanted to be called at this time.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct LookAgain;
+
+/// A route has another recipient.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Connected(pub(super) usize);
+
+/// Deliver nothing more; wait this long for what is under way, and then close the store.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Stop {
+    pub(super) grace: Duration,
+    pub(super) done: oneshot::Sender<Closed>,
+}
+
+/// The ledger has looked at a group.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Cleared {
+    asked: Vec<DurableId>,
+    /// Nothing if it is closed.
+    cleared: Vec<Arc<Record>>,
+}
+
+/// A handler has answered, or never will.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Answered {
+    id: DurableId,
+    answer: HandlerAnswer,
+}
+
+/// What may go is to go, after all that is in the mailbox.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Pump;
+
+/// Some delivery may have taken too long.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct CheckTimeouts;
+
+/// Lines that stand still may go on.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct LookForRecipients;
+
+/// What was under way has had its time.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct GraceIsOver;
+
+/// The store is closed.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct StoreClosed(Closed);
+
+/// A message that is being claimed.
+struct Claiming {
+    route: usize,
+    is_alone: bool,
+}
+
+/// A message that is with its handler.
+struct Delivery {
+    route: usize,
+    is_alone: bool,
+    progress: Progress,
+    retry: RetryPolicy,
+    /// On the clock of the internal timer actor.
+    deadline: Option<Duration>,
+    withdrawal: Withdrawal,
+}
+
+/// What a stop waits for.
+struct Stopping {
+    done: Vec<oneshot::Sender<Closed>>,
+    grace: Option<TimerId>,
+    closes: bool,
+}
+
+/// The actor behind [`DurableTimers`]: delivers what is due, and takes requests as messages.
+///
+/// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and goes on until the durable timers
+/// are [stopped](DurableTimers::stop) or its system is.
+pub struct DurableTimerActor {
+    routes: Arc<Routes>,
+    /// Internal ones.
+    timers: InternalTimers,
+    /// Set as soon as the store is open.
+    journal: Arc<OnceLock<Journal>>,
+    /// From when it begins to when it stops. There is the actor's own address in it, which keeps it alive.
+    handle: Option<DurableTimers>,
+    lines: Vec<Line>,
+    /// Records of all routes whose deliveries have ended with their process too often. Each is delivered alone.
+    suspects: Line,
+    /// The line to begin with, so that none is always the last.
+    first_line: usize,
+    claiming: HashMap<DurableId, Claiming>,
+    /// Groups that the ledger looks at.
+    claims: usize,
+    in_flight: HashMap<DurableId, Delivery>,
+    timeouts: BTreeSet<(Duration, DurableId)>,
+    next_check: Option<Duration>,
+    looks_for_recipients: bool,
+    /// Is called when the mailbox is empty.
+    is_pumping: bool,
+    stopping: Option<Stopping>,
+}
+
+impl DurableTimerActor {
+    pub(super) fn new(routes: Arc<Routes>, timers: InternalTimers, journal: Arc<OnceLock<Journal>>) -> Self {
+        let lines = routes.all().iter().map(|route| Line::new(route.options.window)).collect();
+        Self {
+            routes,
+            timers,
+            journal,
+            handle: None,
+            lines,
+            suspects: Line::new(1),
+            first_line: 0,
+            claiming: HashMap::new(),
+            claims: 0,
+            in_flight: HashMap::new(),
+            timeouts: BTreeSet::new(),
+            next_check: None,
+            looks_for_recipients: false,
+            is_pumping: false,
+            stopping: None,
+        }
+    }
+
+    fn submit(&self, request: Request) {
+        if let Some(journal) = self.journal.get() {
+            journal.submit(request);
+        }
+    }
+
+    /// The durable timers; none before the store is open and after it is closed.
+    pub(super) const fn durable(&self) -> Option<&DurableTimers> {
+        self.handle.as_ref()
+    }
+
+    fn now(&self) -> DueTime {
+        DueTime::reached_at(self.timers.clock().wall())
+    }
+
+    fn pump_later(&mut self, ctx: &mut Context<Self>) {
+        self.timers.note_progress();
+        if !std::mem::replace(&mut self.is_pumping, true) {
+            ctx.notify(Pump);
+        }
+    }
+
+    /// Lets go what may go.
+    fn pump(&mut self, ctx: &mut Context<Self>) {
+        if self.stopping.is_some() || self.handle.is_none() {
+            return;
+        }
+        let mut asked = self.next_suspect(ctx);
+        if !self.suspects.is_idle() {
+            return self.claim(asked, ctx);
+        }
+        let lines = self.lines.len();
+        for step in 0..lines {
+            let route = (self.first_line + step) % lines;
+            while asked.len() < GROUP && self.lines[route].may_go() {
+                let Some(record) = self.lines[route].next() else { break };
+                if self.begin_claim(route, record.id, false, ctx) {
+                    asked.push(record.id);
+                }
+            }
+        }
+        self.first_line = if lines == 0 { 0 } else { (self.first_line + 1) % lines };
+        if asked.len() == GROUP {
+            self.pump_later(ctx);
+        }
+        self.claim(asked, ctx);
+    }
+
+    /// The next suspect that goes, if one may: when nothing is under way any more.
+    fn next_suspect(&mut self, ctx: &mut Context<Self>) -> Vec<DurableId> {
+        while self.in_flight.is_empty() && self.claims == 0 {
+            let Some(record) = self.suspects.next() else { break };
+            let route = self.routes.place(&record.route, &record.message_type);
+            match route.filter(|route| !self.lines[*route].is_stalled()) {
+                Some(route) if self.begin_claim(route, record.id, true, ctx) => return vec![record.id],
+                Some(_) => {}
+                None => self.suspects.return_place(),
+            }
+        }
+        Vec::new()
+    }
+
+    /// Asks the ledger to clear a group.
+    fn claim(&mut self, asked: Vec<DurableId>, ctx: &Context<Self>) {
+        if asked.is_empty() {
+            return;
+        }
+        self.claims += 1;
+        let dispatcher = ctx.address();
+        let working = self.timers.begin_work();
+        let ids = asked.clone();
+        let answer = Answer::to(move |cleared: Result<Vec<Arc<Record>>, _>| {
+            dispatcher.do_send(Cleared { asked, cleared: cleared.unwrap_or_default() });
+            drop(working);
+        });
+        self.submit(Request::Claim { ids, answer });
+    }
+
+    /// A message is to be claimed. Whether it can go: its recipient is there.
+    fn begin_claim(&mut self, route: usize, id: DurableId, is_alone: bool, ctx: &mut Context<Self>) -> bool {
+        // It may have rung twice: moved, and back.
+        if self.claiming.contains_key(&id) || self.in_flight.contains_key(&id) {
+            self.return_place(route, is_alone);
+            return false;
+        }
+        if !self.routes.all()[route].is_connected() {
+            self.return_place(route, is_alone);
+            self.stall(route);
+            trace::route_without_recipient(&self.routes.all()[route].name);
+            self.look_for_recipients_later(ctx);
+            return false;
+        }
+        self.claiming.insert(id, Claiming { route, is_alone });
+        true
+    }
+
+    /// A record that went is over, or has joined its line again.
+    fn return_place(&mut self, route: usize, is_alone: bool) {
+        if is_alone { self.suspects.return_place() } else { self.lines[route].return_place() }
+    }
+
+    /// Nobody gets the messages of a route: they leave the memory until somebody does.
+    fn stall(&mut self, route: usize) {
+        if self.lines[route].stall() {
+            let Route { name, message_type, .. } = &self.routes.all()[route];
+            let (route, message_type) = (Arc::clone(name), Arc::clone(message_type));
+            self.submit(Request::Stall { route, message_type });
+        }
+    }
+
+    /// Somebody gets them, perhaps again.
+    fn go_on(&mut self, route: usize) {
+        if self.lines[route].go_on() {
+            let Route { name, message_type, .. } = &self.routes.all()[route];
+            let (route, message_type) = (Arc::clone(name), Arc::clone(message_type));
+            self.submit(Request::GoOn { route, message_type });
+        }
+    }
+
+    fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
+        let Claiming { route, is_alone } = claiming;
+        let parcel = match self.routes.all()[route].unpack(record) {
+            Ok(Some(parcel)) => parcel,
+            Ok(None) => return self.not_delivered(route, is_alone, record),
+            Err(error) => {
+                trace::undecodable(record, &error);
+                self.return_place(route, is_alone);
+                let verdict = Verdict::Park;
+                return self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
+            }
+        };
+        let retry = record.retry_policy(self.routes.all()[route].options.retry);
+        let deadline = self.timers.clock().now().checked_add(retry.timeout);
+        let Some(answering) = parcel.send() else { return self.not_delivered(route, is_alone, record) };
+        if let Some(journal) = self.journal.get() {
+            journal.meters().delivered(self.now().saturating_since(record.progress.due));
+        }
+        let (dispatcher, id) = (ctx.address(), record.id);
+        let (answering, withdrawal) = withdrawable(answering);
+        actix::spawn(async move {
+            if let Some(answer) = answering.await {
+                dispatcher.do_send(Answered { id, answer });
+            }
+        });
+        let progress = record.progress;
+        self.in_flight.insert(id, Delivery { route, is_alone, progress, retry, deadline, withdrawal });
+        if let Some(deadline) = deadline {
+            self.timeouts.insert((deadline, id));
+        }
+    }
+
+    /// The recipient has stopped between the look at it and the delivery. No attempt was used.
+    fn not_delivered(&mut self, route: usize, is_alone: bool, record: &Arc<Record>) {
+        self.return_place(route, is_alone);
+        let again = self.now().saturating_add(LOOK_FOR_RECIPIENT);
+        let verdict = Verdict::Undelivered { again };
+        self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
+    }
+
+    /// A delivery has ended: the ledger is told what that leads to.
+    fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
+        let Some(Delivery { route, is_alone, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id)
+        else {
+            return;
+        };
+        if let Some(deadline) = deadline {
+            self.timeouts.remove(&(deadline, id));
+        }
+        withdrawal.withdraw();
+        self.return_place(route, is_alone);
+        if answer.is_err() {
+            self.submit(Request::Overrun);
+        }
+        let verdict = verdict(&progress, &retry, answer, id, self.now());
+        self.submit(Request::Ended { id, progress, verdict });
+    }
+
+    /// A message to itself after a delay.
+    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> Option<TimerId>
+    where
+        M: Message<Result = ()> + Send + 'static,
+        Self: Handler<M>,
+    {
+        // Refused only when its system has ended.
+        self.timers.schedule_after(ctx.address(), delay, message).ok()
+    }
+
+    fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
+        let Some((first, _)) = self.timeouts.first().copied() else { return };
+        // One that is set earlier looks again. Deliveries are short as a rule, so it seldom has to.
+        if self.next_check.is_some_and(|next| next <= first) {
+            return;
+        }
+        let delay = first.saturating_sub(self.timers.clock().now());
+        self.next_check = Some(first);
+        self.alarm(ctx, delay, CheckTimeouts);
+    }
+
+    fn look_for_recipients_later(&mut self, ctx: &Context<Self>) {
+        if !std::mem::replace(&mut self.looks_for_recipients, true) {
+            self.alarm(ctx, LOOK_FOR_RECIPIENT, LookForRecipients);
+        }
+    }
+
+    /// Closes the store once nothing is under way any more.
+    fn stop_if_done(&mut self, ctx: &Context<Self>) {
+        let is_idle = self.in_flight.is_empty() && self.claims == 0;
+        let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
+        stopping.closes = true;
+        if let Some(grace) = stopping.grace.take() {
+            let _ = self.timers.cancel(grace);
+        }
+        let dispatcher = ctx.address();
+        let working = self.timers.begin_work();
+        let answer = Answer::to(move |closed| {
+            dispatcher.do_send(StoreClosed(closed));
+            drop(working);
+        });
+        self.submit(Request::Close { answer });
+    }
+}
+
+impl Actor for DurableTimerActor {
+    type Context = Context<Self>;
+}
+
+/// Its system or arbiter was stopped without the durable timers being stopped: what was accepted is still written.
+impl Drop for DurableTimerActor {
+    fn drop(&mut self) {
+        if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
+            return;
+        }
+        let has_suspect = self.in_flight.values().any(|delivery| delivery.is_alone)
+            || self.claiming.values().any(|claiming| claiming.is_alone);
+        if !has_suspect {
+            return self.submit(Request::Close { answer: Answer::Nobody });
+        }
+        let (held, released) = mpsc::channel::<()>();
+        self.submit(Request::Close { answer: Answer::to(move |_| drop(held)) });
+        let _ = released.recv_timeout(NOTING);
+    }
+}
+
+impl Handler<Begin> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Begin(handle): Begin, ctx: &mut Context<Self>) {
+        self.handle = Some(handle);
+        if self.journal.get().is_some_and(Journal::has_a_thread) {
+            ctx.run_interval(SHOW_LAG, |actor, _| actor.journal.get().into_iter().for_each(Journal::publish));
+        }
+        self.pump_later(ctx);
+    }
+}
+
+impl Handler<Due> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Due(record): Due, ctx: &mut Context<Self>) {
+        match self.routes.place(&record.route, &record.message_type) {
+            // What is due while nobody is there comes again.
+            Some(route) if self.lines[route].is_stalled() => {}
+            Some(route) if record.is_suspect(self.routes.all()[route].options.retry) => self.suspects.join(record),
+            Some(route) => self.lines[route].join(record),
+            None => {
+                let (id, progress, verdict) = (record.id, record.progress, Verdict::Park);
+                self.submit(Request::Ended { id, progress, verdict });
+            }
+        }
+        self.pump_later(ctx);
+    }
+}
+
+impl Handler<LookAgain> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LookAgain, _: &mut Context<Self>) {
+        self.timers.note_progress();
+        self.submit(Request::LookAgain);
+    }
+}
+
+impl Handler<Pump> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Pump, ctx: &mut Context<Self>) {
+        self.is_pumping = false;
+        self.pump(ctx);
+    }
+}
+
+impl Handler<Cleared> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Cleared { asked, cleared }: Cleared, ctx: &mut Context<Self>) {
+        self.claims -= 1;
+        for record in &cleared {
+            let Some(claiming) = self.claiming.remove(&record.id) else { continue };
+            if self.stopping.is_none() {
+                self.deliver(record, claiming, ctx);
+                continue;
+            }
+            self.return_place(claiming.route, claiming.is_alone);
+            let (id, progress) = (record.id, record.progress);
+            let verdict = Verdict::Undelivered { again: progress.due };
+            self.submit(Request::Ended { id, progress, verdict });
+        }
+        for id in asked {
+            // What was not cleared.
+            if let Some(Claiming { route, is_alone, .. }) = self.claiming.remove(&id) {
+                self.return_place(route, is_alone);
+            }
+        }
+        self.set_timeout_alarm(ctx);
+        self.pump_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<Answered> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Answered { id, answer }: Answered, ctx: &mut Context<Self>) {
+        self.end(id, Ok(answer));
+        self.pump_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<CheckTimeouts> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: CheckTimeouts, ctx: &mut Context<Self>) {
+        self.next_check = None;
+        let now = self.timers.clock().now();
+        while let Some((_, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
+            self.end(id, Err(Overdue));
+        }
+        self.set_timeout_alarm(ctx);
+        self.pump_later(ctx);
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<Connected> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Connected(route): Connected, ctx: &mut Context<Self>) {
+        self.go_on(route);
+        self.pump_later(ctx);
+    }
+}
+
+impl Handler<LookForRecipients> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LookForRecipients, ctx: &mut Context<Self>) {
+        self.looks_for_recipients = false;
+        for route in 0..self.lines.len() {
+            if self.lines[route].is_stalled() && self.routes.all()[route].is_connected() {
+                self.go_on(route);
+            }
+        }
+        if self.lines.iter().any(Line::is_stalled) {
+            self.look_for_recipients_later(ctx);
+        }
+        self.pump_later(ctx);
+    }
+}
+
+impl Handler<Stop> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
+        let over = self.alarm(ctx, grace, GraceIsOver);
+        match &mut self.stopping {
+            // The shorter time counts.
+            Some(stopping) => stopping.done.push(done),
+            none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
+        }
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<GraceIsOver> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: GraceIsOver, ctx: &mut Context<Self>) {
+        // Their claims stay in the store: the next start delivers them as the next attempt.
+        for (_, delivery) in self.in_flight.drain() {
+            delivery.withdrawal.withdraw();
+        }
+        self.timeouts.clear();
+        self.stop_if_done(ctx);
+    }
+}
+
+impl Handler<StoreClosed> for DurableTimerActor {
+    type Result = ();
+
+    fn handle(&mut self, StoreClosed(closed): StoreClosed, ctx: &mut Context<Self>) {
+        self.timers.cancel_for(&ctx.address());
+        self.handle = None;
+        for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
+            // Who has gone needs no answer.
+            let _ = done.send(closed.clone());
+        }
+        ctx.stop();
+    }
+}
+
+/// A handler has not ended in time.
+#[derive(Debug, Clone, Copy)]
+struct Overdue;
+
+/// What a delivery leads to.
+fn verdict(
+    progress: &Progress,
+    retry: &RetryPolicy,
+    answer: Result<HandlerAnswer, Overdue>,
+    id: DurableId,
+    now: DueTime,
+) -> Verdict {
+    let (reason, permanent) = match answer {
+        Ok(Ok(Ok(()))) => return Verdict::Complete,
+        Ok(Ok(Err(error))) => (error.to_string(), error.is_permanent()),
+        Ok(Err(_)) => ("the recipient panicked or stopped before it had answered".to_owned(), false),
+        Err(Overdue) => (format!("the handler had not ended after {:?}", retry.timeout), false),
+    };
+    if permanent || progress.attempt >= retry.attempts {
+        return Verdict::Bury { reason: reason.into() };
+    }
+    let random = mixed(id.random() ^ u64::from(progress.attempt) ^ progress.repetition << 32);
+    Verdict::Retry { due: now.saturating_add(retry.delay_after(progress.attempt, random)) }
+}
+
+/// Each bit of the outcome depends on all of `bits` (the finalizer of SplitMix64): jitter that differs from timer to timer and
+/// from attempt to attempt, and needs no state.
+const fn mixed(bits: u64) -> u64 {
+    let bits = bits.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ bits >> 31
+}

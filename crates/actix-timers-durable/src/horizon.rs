@@ -1,0 +1,59 @@
+//! The near future of the ledger, in a wheel of its own: that of the internal timer actor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use actix_timers::integration::InternalTimers;
+use actix_timers::{Target, TimerId};
+
+use super::dispatcher::{Due, DurableTimerActor, LookAgain};
+use super::due_time::DueTime;
+use super::ledger::Horizon;
+use super::record::Record;
+
+/// Tells a [`DurableTimerActor`] about due records, by timers set to times of day.
+pub(super) struct WheelHorizon {
+    timers: InternalTimers,
+    due: Target<Due>,
+    look_again: Target<LookAgain>,
+    at: Option<TimerId>,
+    after: Option<TimerId>,
+}
+
+impl WheelHorizon {
+    /// On internal timers, which are refused only after their system has ended: nothing rings any more then, and nobody is left
+    /// to hear it.
+    pub(super) fn new(timers: InternalTimers, actor: &Addr<DurableTimerActor>) -> Self {
+        Self { timers, due: Target::from(actor), look_again: Target::from(actor), at: None, after: None }
+    }
+
+    fn cancel(&self, timer: Option<TimerId>) {
+        if let Some(timer) = timer {
+            // It may have rung.
+            let _ = self.timers.cancel(timer);
+        }
+    }
+}
+
+impl Horizon for WheelHorizon {
+    type Handle = Option<TimerId>;
+
+    fn arm(&mut self, record: &Arc<Record>) -> Self::Handle {
+        self.timers.schedule_at(&self.due, record.progress.due, Due(Arc::clone(record))).ok()
+    }
+
+    fn disarm(&mut self, handle: Self::Handle) {
+        self.cancel(handle);
+    }
+
+    fn look_again_at(&mut self, due: DueTime) {
+        self.cancel(self.at);
+        self.at = self.timers.schedule_at(&self.look_again, due, LookAgain).ok();
+    }
+
+    fn look_again_after(&mut self, delay: Duration) {
+        self.cancel(self.after);
+        self.after = self.timers.schedule_after(&self.look_again, delay, LookAgain).ok();
+    }
+}

@@ -1,0 +1,191 @@
+//! Ids of durable timers: UUIDs that say where the record lies, and that nobody can guess.
+//!
+//! An id is an RFC 9562 UUID of version 8, with 122 bits of its own: 12 for the shard, 46 for the time at which the timer
+//! was first to be due, and 64 random ones. So the record of a timer that was never moved is found without a second index.
+
+use std::fmt;
+use std::str::FromStr;
+
+use actix_timers::integration::{Shown, unguessable};
+use uuid::Uuid;
+
+use super::due_time::DueTime;
+
+/// Names one durable timer, in all processes and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
+///
+/// It stays the same over retries, reschedules and repetitions, and over restarts.
+///
+/// ```
+/// use actix_timers_durable::{DueTime, DurableId};
+///
+/// let id = DurableId::fresh(0, DueTime::from_millis(1_700_000_000_000)?);
+/// assert_eq!(id.to_string().parse::<DurableId>()?, id);
+/// assert_eq!(id.first_due().as_millis(), 1_700_000_000_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DurableId(Uuid);
+
+/// The text is not the id of a durable timer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseDurableIdError {
+    /// Not a UUID at all.
+    #[error("not the id of a durable timer: {}", Shown(.0))]
+    NotAUuid(#[from] uuid::Error),
+    /// A UUID of another kind, so certainly not made by this crate.
+    #[error("not the id of a durable timer: {0} is a UUID of another version, such ids are of version 8")]
+    OtherVersion(Uuid),
+}
+
+const VERSION_8: u64 = 8 << 12;
+const VARIANT: u64 = 0b10 << 62;
+const LOW: u64 = u64::MAX >> 2;
+
+impl DurableId {
+    /// Bits for the shard.
+    const SHARD_BITS: u32 = 12;
+    /// The largest shard.
+    pub const MAX_SHARD: u16 = (1 << Self::SHARD_BITS) - 1;
+
+    /// A new id for a timer that is to be due at `due`. Shards above [`MAX_SHARD`](Self::MAX_SHARD) wrap around.
+    pub fn fresh(shard: u16, due: DueTime) -> Self {
+        Self::from_parts(shard, due, unguessable())
+    }
+
+    /// The id with these parts.
+    pub fn from_parts(shard: u16, due: DueTime, random: u64) -> Self {
+        let place = u64::from(shard & Self::MAX_SHARD) << DueTime::BITS | due.as_millis();
+        let high = place << 2 | random >> 62;
+        Self(Uuid::from_u64_pair((high >> 12) << 16 | VERSION_8 | high & 0xFFF, VARIANT | random & LOW))
+    }
+
+    /// The shard that the timer belongs to.
+    pub fn shard(self) -> u16 {
+        (self.high() >> (2 + DueTime::BITS)) as u16
+    }
+
+    /// When the timer was to be due when it was scheduled. One that repeats, was retried or moved is due at another time.
+    pub fn first_due(self) -> DueTime {
+        let millis = self.high() >> 2 & DueTime::MAX.as_millis();
+        DueTime::from_millis(millis).unwrap_or(DueTime::MAX)
+    }
+
+    /// The random bits.
+    pub fn random(self) -> u64 {
+        self.high() << 62 | self.0.as_u64_pair().1 & LOW
+    }
+
+    /// The id as a UUID.
+    pub const fn as_uuid(&self) -> &Uuid {
+        &self.0
+    }
+
+    /// Takes a UUID for an id.
+    ///
+    /// # Errors
+    /// [`ParseDurableIdError::OtherVersion`] if it is not of version 8.
+    pub fn from_uuid(uuid: Uuid) -> Result<Self, ParseDurableIdError> {
+        let is_ours = uuid.get_version_num() == 8 && uuid.get_variant() == uuid::Variant::RFC4122;
+        if is_ours { Ok(Self(uuid)) } else { Err(ParseDurableIdError::OtherVersion(uuid)) }
+    }
+
+    /// The 60 bits of the first half that are not the version.
+    fn high(self) -> u64 {
+        let high = self.0.as_u64_pair().0;
+        (high >> 16) << 12 | high & 0xFFF
+    }
+}
+
+impl fmt::Display for DurableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for DurableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DurableId({})", self.0)
+    }
+}
+
+impl FromStr for DurableId {
+    type Err = ParseDurableIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::from_uuid(Uuid::parse_str(text)?)
+    }
+}
+
+impl TryFrom<Uuid> for DurableId {
+    type Error = ParseDurableIdError;
+
+    fn try_from(uuid: Uuid) -> Result<Self, Self::Error> {
+        Self::from_uuid(uuid)
+    }
+}
+
+impl From<DurableId> for Uuid {
+    fn from(id: DurableId) -> Self {
+        id.0
+    }
+}
+
+/// As text in formats that people read, as 16 bytes in others.
+impl serde::Serialize for DurableId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for DurableId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_uuid(Uuid::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_valid_uuid_and_carries_its_parts() {
+        for shard in [0, 1, 63, DurableId::MAX_SHARD] {
+            for millis in [0, 1, 1_700_000_000_123, DueTime::MAX.as_millis()] {
+                for random in [0, 1, LOW, 1 << 62, u64::MAX] {
+                    let due = DueTime::from_millis(millis).unwrap();
+                    let id = DurableId::from_parts(shard, due, random);
+                    assert_eq!((id.shard(), id.first_due(), id.random()), (shard, due, random));
+                    assert_eq!(id.as_uuid().get_version_num(), 8);
+                    assert_eq!(id.as_uuid().get_variant(), uuid::Variant::RFC4122);
+                    assert_eq!(id.to_string().parse(), Ok(id));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ids_do_not_repeat_on_one_thread_or_several() {
+        let make = || (0..50_000).map(|_| DurableId::fresh(0, DueTime::MIN)).collect::<Vec<_>>();
+        let elsewhere = std::thread::spawn(make).join().unwrap();
+        let all: HashSet<_> = make().into_iter().chain(elsewhere).collect();
+        assert_eq!(all.len(), 100_000);
+    }
+
+    #[test]
+    fn an_error_about_an_id_shows_none_of_its_characters_as_they_are() {
+        let error = "\u{1b}23e4567-e89b-12d3-a456-426614174000".parse::<DurableId>().unwrap_err().to_string();
+        assert!(error.contains(r"`\u{1b}`"), "{error}");
+    }
+
+    #[test]
+    fn only_uuids_of_version_8_are_taken() {
+        assert!(matches!("x".parse::<DurableId>(), Err(ParseDurableIdError::NotAUuid(_))));
+        let version_1 = "123e4567-e89b-12d3-a456-426614174000";
+        assert!(matches!(version_1.parse::<DurableId>(), Err(ParseDurableIdError::OtherVersion(_))));
+        assert!(matches!(DurableId::from_uuid(Uuid::max()), Err(ParseDurableIdError::OtherVersion(_))));
+    }
+}

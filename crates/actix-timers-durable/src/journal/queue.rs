@@ -1,0 +1,153 @@
+//! What callers and the journal's thread share: the queue of requests.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::ledger::Request;
+use crate::store::StoreError;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+
+/// Requests of callers that may be under way at a time; more wait.
+pub(super) const PLACES: usize = 16_384;
+
+pub(super) struct Shared {
+    queue: Mutex<Queue>,
+    called: Condvar,
+    places: Semaphore,
+}
+
+#[derive(Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    /// Nobody asks any more.
+    is_left: bool,
+    /// Why nobody answers any more.
+    closed: Option<Arc<StoreError>>,
+    work: Work,
+}
+
+/// How long requests have been waiting, as far as that is known without looking at a clock for each.
+#[derive(Debug, Clone, Copy, Default)]
+struct Work {
+    /// The thread waits for requests.
+    is_idle: bool,
+    /// When the requests that it works at may have been made, at the earliest.
+    under_way: Option<Duration>,
+    /// When it took requests last: what is in the queue was made later.
+    taken: Duration,
+}
+
+/// What the thread found when it looked for requests.
+pub(super) enum Taken {
+    /// There may be some.
+    Requests,
+    /// Nothing happened for this long.
+    Nothing,
+    /// Nobody will ask any more.
+    Left,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { queue: Mutex::default(), called: Condvar::new(), places: Semaphore::new(PLACES) }
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place for a request. It is given back when the request was committed.
+    pub(super) async fn wait_for_a_place(&self) {
+        // None is left after the end, and none is needed.
+        if let Ok(place) = self.places.acquire().await {
+            place.forget();
+        }
+    }
+
+    pub(super) fn push(&self, request: Request) {
+        let mut queue = self.queue();
+        if let Some(error) = queue.closed.clone() {
+            drop(queue);
+            return request.refuse(&error);
+        }
+        let was_empty = queue.requests.is_empty();
+        queue.requests.push_back(request);
+        drop(queue);
+        if was_empty {
+            self.called.notify_one();
+        }
+    }
+
+    /// Nobody asks any more.
+    pub(super) fn leave(&self) {
+        self.queue().is_left = true;
+        self.called.notify_one();
+    }
+
+    /// Takes all requests at once, into an empty queue. Waits for one, unless there is something to do without, but not longer
+    /// than `pause`.
+    pub(super) fn take(&self, into: &mut VecDeque<Request>, has_more: bool, pause: Option<Duration>) -> Taken {
+        let mut queue = self.queue();
+        while queue.requests.is_empty() && !has_more {
+            if queue.is_left {
+                return Taken::Left;
+            }
+            queue.work.is_idle = true;
+            queue = match pause {
+                None => self.called.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(pause) => {
+                    let (queue, timeout) =
+                        self.called.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
+                    if timeout.timed_out() && queue.requests.is_empty() && !queue.is_left {
+                        return Taken::Nothing;
+                    }
+                    queue
+                }
+            };
+        }
+        std::mem::swap(&mut queue.requests, into);
+        Taken::Requests
+    }
+
+    /// The thread begins to work at what it took.
+    pub(super) fn begin(&self, now: Duration) {
+        let work = &mut self.queue().work;
+        let since = if work.is_idle { now } else { work.taken };
+        *work = Work { is_idle: false, under_way: Some(since), taken: now };
+    }
+
+    /// A group of what it took is written; so many requests of callers were in it.
+    pub(super) fn done(&self, places: usize) {
+        self.queue().work.under_way = None;
+        self.places.add_permits(places);
+    }
+
+    /// How long the oldest request has been waiting to be on disk, at most.
+    pub(super) fn lag(&self, now: Duration) -> Duration {
+        let queue = self.queue();
+        let work = queue.work;
+        let waiting = (!work.is_idle && !queue.requests.is_empty()).then_some(work.taken);
+        work.under_way.or(waiting).map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
+
+    /// Refuses everything, from now on.
+    pub(super) fn close(&self, error: &Arc<StoreError>) {
+        let mut queue = self.queue();
+        queue.closed = Some(Arc::clone(error));
+        queue.work = Work { is_idle: true, ..Work::default() };
+        let left = std::mem::take(&mut queue.requests);
+        drop(queue);
+        self.places.close();
+        left.into_iter().for_each(|request| request.refuse(error));
+    }
+
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.places.available_permits()
+    }
+}

@@ -1,0 +1,338 @@
+//! A group of requests: the commit of what they change, and what came of each.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+
+use super::closed::Closed;
+use super::health::{Health, Trouble};
+use super::note::Note;
+use super::request::{Answer, Answered, Cancellation, Request, Rescheduling, Scheduled};
+use super::settling::Settlement;
+use super::table::State;
+use super::{Horizon, Ledger, Outbox, Reading};
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+use crate::metrics::StoreOp;
+use crate::record::Record;
+use crate::store::{Change, Outcome, StoreError};
+
+/// Changes of the ledger's own in one commit.
+const OWN: usize = 8192;
+/// The same, while the store refuses to write: they go along to see whether it still does.
+const OWN_ON_TRIAL: usize = 256;
+/// The promise about what is due first is renewed when it is so many milliseconds behind.
+const ADVANCE_MILLIS: u64 = 1000;
+
+/// What was taken from the queue at a time.
+#[derive(Default)]
+pub(super) struct Group {
+    /// What callers want to change, in the order of their requests.
+    pub(super) wanted: Vec<(Change, Step)>,
+    /// Timers in flight whose cancel is among them.
+    pub(super) cancelled_in_flight: FxHashSet<DurableId>,
+    /// Answered when the changes are written.
+    pub(super) queries: Vec<Request>,
+    pub(super) closing: Option<Answer<()>>,
+    /// What is given to the store: of the ledger's own first, then of callers.
+    changes: Vec<Change>,
+    own: Vec<Settlement>,
+    steps: Vec<Step>,
+}
+
+impl Group {
+    /// Whether somebody wants to know whether the store writes.
+    const fn is_waited_for(&self) -> bool {
+        !self.wanted.is_empty() || self.closing.is_some()
+    }
+}
+
+/// Who waits for a change.
+pub(super) enum Step {
+    /// Nobody: another change, which comes after it, needs it.
+    Aside,
+    Schedule {
+        record: Arc<Record>,
+        answer: Answer<Scheduled>,
+    },
+    Cancel {
+        id: DurableId,
+        /// It was being delivered when the cancel was planned.
+        is_in_flight: bool,
+        answer: Answer<Cancellation>,
+    },
+    Reschedule {
+        id: DurableId,
+        answer: Answer<Rescheduling>,
+    },
+    Revive {
+        answer: Answer<bool>,
+    },
+    Discard {
+        answer: Answer<bool>,
+    },
+}
+
+impl<H: Horizon> Ledger<H> {
+    /// Takes a group of requests from the front of the queue, commits what they change together with what is still to be
+    /// settled, and puts the answers into `outbox`.
+    ///
+    /// `clock` is read before and after a commit. Returns how many of the requests were those of callers.
+    pub(crate) fn commit(
+        &mut self,
+        clock: &dyn Fn() -> Reading,
+        requests: &mut VecDeque<Request>,
+        outbox: &mut Outbox,
+    ) -> usize {
+        let now = clock();
+        self.renumber_interrupted(now);
+        let mut group = std::mem::take(&mut self.group);
+        let of_callers = self.plan(now, requests, &mut group, outbox);
+        if group.closing.is_some() {
+            self.exonerate_at_close();
+        }
+        self.write(now, clock, &mut group, outbox);
+        for query in group.queries.drain(..) {
+            self.look_up(query, outbox);
+        }
+        if let Some(answer) = group.closing.take() {
+            while self.settling.len() > 0 && matches!(self.health, Health::Well) {
+                self.write(now, clock, &mut group, outbox);
+            }
+            let closed = self.close();
+            outbox.put(answer, closed);
+        }
+        self.group = group;
+        of_callers
+    }
+
+    /// Commits what callers want to change, and what is to be settled.
+    fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, outbox: &mut Outbox) {
+        let own = match &self.health {
+            Health::Well => OWN,
+            Health::Refusing(trouble) if now.time >= trouble.again || group.is_waited_for() => OWN_ON_TRIAL,
+            Health::Refusing(_) | Health::Failed(_) | Health::Lost(_) => 0,
+        };
+        if group.wanted.is_empty() && (own == 0 || self.settling.len() == 0) {
+            return;
+        }
+        let advance = self.advance();
+        group.changes.extend(advance.map(|to| Change::Advance { to }));
+        for (change, settlement) in self.settling.take(own) {
+            group.changes.push(change);
+            group.own.push(settlement);
+        }
+        for (change, step) in group.wanted.drain(..) {
+            group.changes.push(change);
+            group.steps.push(step);
+        }
+        let before = clock().time;
+        let written = self.store.commit(self.fence, &group.changes);
+        let bookkeeping = |change: &&Change| matches!(change, Change::Advance { .. } | Change::EndClaim { .. });
+        let requests = group.changes.len() - group.changes.iter().filter(bookkeeping).count();
+        outbox.wrote(requests, clock().time.saturating_sub(before));
+        let written = written.and_then(|outcomes| {
+            let is_whole = outcomes.len() == group.changes.len();
+            let broken = || StoreError::Failed(io::Error::other("it did not say what came of each change"));
+            if is_whole { Ok(outcomes) } else { Err(broken()) }
+        });
+        match written {
+            Ok(outcomes) => {
+                self.cursor = advance.unwrap_or(self.cursor);
+                self.written(group, outcomes.into_iter().skip(advance.iter().len()), outbox);
+            }
+            Err(error) => self.not_written(now, group, advance.iter().len(), Arc::new(error), outbox),
+        }
+        group.changes.clear();
+    }
+
+    /// What can be promised about what is due first, if it is worth it.
+    fn advance(&self) -> Option<DueTime> {
+        if !self.settling.leaving().is_empty() {
+            return None;
+        }
+        let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound()).min(self.first_left());
+        (first.as_millis() >= self.cursor.as_millis().saturating_add(ADVANCE_MILLIS)).then_some(first)
+    }
+
+    fn written(&mut self, group: &mut Group, mut outcomes: impl Iterator<Item = Outcome>, outbox: &mut Outbox) {
+        if self.health.trouble().is_some() {
+            self.health = Health::Well;
+            self.note(Note::WritesAgain);
+        }
+        for (settlement, outcome) in group.own.drain(..).zip(outcomes.by_ref()) {
+            self.settle(settlement, outcome, outbox);
+        }
+        for (step, outcome) in group.steps.drain(..).zip(outcomes) {
+            self.step(step, outcome, outbox);
+        }
+        self.end_claims();
+    }
+
+    fn settle(&mut self, settlement: Settlement, outcome: Outcome, outbox: &mut Outbox) {
+        self.settling.written(&settlement);
+        match settlement {
+            Settlement::Claim { cleared, answer } => return outbox.put(answer, Ok(cleared)),
+            Settlement::Bookkeeping => return,
+            // It is in memory with its new number, or will be when it is loaded.
+            Settlement::Renumbered(id) => return self.recovery.is_renumbered(id),
+            // Unless a caller has moved it before this was written.
+            Settlement::Ended(id) if self.table.is_ending(id) => self.forget(id),
+            Settlement::Ended(_) | Settlement::Left(_) | Settlement::Unparked => {}
+        }
+        if let Outcome::Moved(record) = outcome {
+            self.admit(record);
+        }
+    }
+
+    fn step(&mut self, step: Step, outcome: Outcome, outbox: &mut Outbox) {
+        match (step, outcome) {
+            (Step::Schedule { answer, .. }, Outcome::Exists(id)) => {
+                self.books.duplicates += 1;
+                outbox.schedule(answer, Ok(Scheduled::Exists(id)));
+            }
+            (Step::Schedule { record, answer }, outcome) => {
+                let mut scheduled = Scheduled::Created;
+                if let Outcome::Replaced(id) = outcome {
+                    let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
+                    self.books.cancelled += 1;
+                    self.removed(id);
+                    scheduled = Scheduled::Replaced { id, in_progress };
+                }
+                self.books.scheduled += 1;
+                self.admit(record);
+                outbox.schedule(answer, Ok(scheduled));
+            }
+            (Step::Cancel { id, is_in_flight, answer }, outcome) => {
+                self.removed(id);
+                let is_removed = outcome == Outcome::Removed;
+                self.books.cancelled += u64::from(is_removed);
+                let cancellation = match (is_in_flight, is_removed) {
+                    (true, _) => Cancellation::InProgress,
+                    (false, true) => Cancellation::Cancelled,
+                    (false, false) => Cancellation::NotFound,
+                };
+                outbox.cancel(answer, Ok(cancellation));
+            }
+            (Step::Reschedule { id, answer }, outcome) => {
+                self.forget(id);
+                let mut rescheduled = Rescheduling::NotFound;
+                if let Outcome::Moved(record) = outcome {
+                    self.books.rescheduled += 1;
+                    self.admit(record);
+                    rescheduled = Rescheduling::Rescheduled;
+                }
+                outbox.put(answer, Ok(rescheduled));
+            }
+            (Step::Aside, _) => {}
+            (Step::Revive { answer }, Outcome::Moved(record)) => {
+                self.admit(record);
+                outbox.put(answer, Ok(true));
+            }
+            (Step::Revive { answer }, _) => outbox.put(answer, Ok(false)),
+            (Step::Discard { answer }, outcome) => outbox.put(answer, Ok(outcome == Outcome::Removed)),
+        }
+    }
+
+    fn not_written(
+        &mut self,
+        now: Reading,
+        group: &mut Group,
+        before: usize,
+        error: Arc<StoreError>,
+        outbox: &mut Outbox,
+    ) {
+        self.books.failed(StoreOp::Commit);
+        self.sicken(now, &error);
+        let is_over = self.health.end().is_some();
+        for (settlement, change) in group.own.drain(..).zip(group.changes.drain(before..)).rev() {
+            let settlement = match settlement {
+                Settlement::Claim { cleared, answer } => {
+                    // At least once is promised whatever happens; the number of an attempt is not.
+                    let is_lost = self.health.lost().is_some();
+                    let is_of_suspect = cleared.iter().any(|record| self.used_up(record).is_some());
+                    outbox.put(answer, if is_lost { Err(Arc::clone(&error)) } else { Ok(cleared) });
+                    if is_of_suspect {
+                        // Written later it could be left alone in the store though its delivery has ended.
+                        continue;
+                    }
+                    Settlement::Claim { cleared: Vec::new(), answer: Answer::Nobody }
+                }
+                other => other,
+            };
+            if !is_over {
+                self.settling.put_back(change, settlement);
+            }
+        }
+        for step in group.steps.drain(..) {
+            self.fail(step, &error, outbox);
+        }
+    }
+
+    fn fail(&mut self, step: Step, error: &Arc<StoreError>, outbox: &mut Outbox) {
+        let error = Arc::clone(error);
+        match step {
+            Step::Schedule { answer, .. } => outbox.schedule(answer, Err(error)),
+            Step::Cancel { id, answer, .. } => {
+                self.arm_again(id);
+                outbox.cancel(answer, Err(error));
+            }
+            Step::Reschedule { id, answer } => {
+                self.arm_again(id);
+                outbox.put(answer, Err(error));
+            }
+            Step::Aside => {}
+            Step::Revive { answer } | Step::Discard { answer } => outbox.put(answer, Err(error)),
+        }
+    }
+
+    /// The store did not write.
+    fn sicken(&mut self, now: Reading, error: &Arc<StoreError>) {
+        match **error {
+            StoreError::Failed(_) => {
+                self.health = Health::Failed(Arc::clone(error));
+                self.note(Note::Ended(Arc::clone(error)));
+            }
+            StoreError::Fenced { .. } | StoreError::Closed => {
+                self.note(Note::Ended(Arc::clone(error)));
+                self.give_up(Arc::clone(error));
+            }
+            _ => {
+                let before = self.health.trouble();
+                let trouble = Trouble::after(before, Arc::clone(error), now.time);
+                if before.is_none() {
+                    self.note(Note::Refused(Arc::clone(error)));
+                }
+                self.health = Health::Refusing(trouble);
+            }
+        }
+    }
+
+    /// Delivers nothing any more.
+    fn give_up(&mut self, why: Arc<StoreError>) {
+        for entry in self.table.drain() {
+            if let State::Pending { handle: Some(handle), .. } = entry.state {
+                self.horizon.disarm(handle);
+            }
+        }
+        self.health = Health::Lost(why);
+    }
+
+    /// Gives the shard up, and lets go of the store.
+    fn close(&mut self) -> Answered<()> {
+        let unsettled = match &self.health {
+            _ if self.settling.len() == 0 => None,
+            Health::Refusing(trouble) => Some(Arc::clone(&trouble.error)),
+            health => health.end().cloned(),
+        };
+        let released = self.store.release(self.fence).map_err(Arc::new);
+        if released.is_err() {
+            self.books.failed(StoreOp::Lease);
+        }
+        self.store = Box::new(Closed);
+        self.give_up(Arc::new(StoreError::Closed));
+        unsettled.map_or(released, Err)
+    }
+}

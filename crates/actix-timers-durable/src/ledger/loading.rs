@@ -1,0 +1,258 @@
+//! Which records are in memory: those of the near future, as many as are allowed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::frontier::Frontier;
+use super::health::{Health, Trouble};
+use super::note::Note;
+use super::repeat;
+use super::settling::Settlement;
+use super::table::{State, Turn};
+use super::{Horizon, Ledger, Reading};
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+use crate::metrics::StoreOp;
+use crate::record::Record;
+use crate::store::{Change, Page, Part, Position};
+
+/// Records of a page, which is loaded at a time: at most so many, and fewer where they are large.
+const PAGE: usize = 256;
+/// Bytes of payload that a page should not exceed.
+const PAGE_BYTES: usize = 1 << 20;
+/// Records that are loaded in one turn: in between requests are served.
+const TURN: usize = 4096;
+/// While so much waits to be written nothing is loaded, since that may add to it.
+const UNSETTLED: usize = 16_384;
+
+impl<H: Horizon> Ledger<H> {
+    /// Arms what is new in the near future, loads what comes next, and goes on with the recovery. Says whether there is more
+    /// to do at once: a [`commit`](Self::commit), perhaps without requests, and then this again.
+    pub(crate) fn tend(&mut self, now: Reading) -> bool {
+        if self.health.lost().is_some() {
+            return false;
+        }
+        let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
+        // After the end of the store what is loaded is delivered, and no more, since none of it can be ended on disk.
+        let may_load = self.health.end().is_none() && self.settling.len() < UNSETTLED;
+        if may_read && may_load {
+            self.take_back(now);
+            self.load(now);
+        }
+        self.evict();
+        self.arm();
+        self.look_again(now);
+        let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
+        has_more || matches!(self.health, Health::Well) && self.settling.len() > 0
+    }
+
+    /// A record was kept or moved: it is taken into memory if it belongs there.
+    pub(super) fn admit(&mut self, record: Arc<Record>) {
+        self.cursor = self.cursor.min(record.progress.due);
+        if self.frontier.covers(record.progress.due) {
+            self.take_in(record);
+        }
+    }
+
+    /// Takes a record into memory, if this build knows what to do with it and somebody gets it. Says whether it did.
+    fn take_in(&mut self, record: Arc<Record>) -> bool {
+        if self.is_left(&record) {
+            return false;
+        }
+        let (id, at) = (record.id, Some(record.progress.due));
+        if !self.is_known(&record) {
+            self.note_parked(&record);
+            self.settle_later(Change::Park { id, at }, Settlement::Left(id));
+            return false;
+        }
+        self.sequence = self.sequence.max(record.sequence);
+        self.to_arm.push(Turn::of(&record));
+        self.table.insert(record);
+        true
+    }
+
+    pub(super) fn is_known(&self, record: &Record) -> bool {
+        (self.policy_of)(&record.route, &record.message_type).is_some() && repeat::can_follow(record)
+    }
+
+    /// Takes a record out of memory.
+    pub(super) fn forget(&mut self, id: DurableId) {
+        if let Some(entry) = self.table.remove(id)
+            && let State::Pending { handle: Some(handle), .. } = entry.state
+        {
+            self.horizon.disarm(handle);
+        }
+    }
+
+    /// A record was removed from the store. It leaves the memory, too: now, or when its delivery has ended.
+    pub(super) fn removed(&mut self, id: DurableId) {
+        if !self.table.outlives_removal(id) {
+            self.forget(id);
+        }
+    }
+
+    /// A pending record may have rung in vain: it is armed once more. Or left on disk, if its route stands still by now.
+    pub(super) fn arm_again(&mut self, id: DurableId) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        let State::Pending { handle, is_changing } = &mut entry.state else { return };
+        *is_changing = false;
+        if let Some(handle) = handle.take() {
+            self.horizon.disarm(handle);
+        }
+        let record = Arc::clone(&entry.record);
+        if self.is_left(&record) {
+            self.forget(id);
+        } else {
+            self.to_arm.push(Turn::of(&record));
+        }
+    }
+
+    fn load(&mut self, now: Reading) {
+        let until = now.wall.saturating_add(self.config.horizon);
+        if !self.is_filling {
+            let half = self.config.horizon / 2 + Duration::from_millis(1);
+            let is_near = !self.frontier.covers(now.wall.saturating_add(half));
+            self.is_filling = is_near && self.make_room();
+        }
+        let mut loaded = 0;
+        while self.is_filling && loaded < TURN {
+            let room = self.config.loaded.max(1).saturating_sub(self.table.len());
+            if room == 0 || self.table.bytes() >= self.config.loaded_bytes {
+                self.is_filling = false;
+                return self.leave_incomplete();
+            }
+            let until = until.max(self.frontier.bound());
+            let position = self.frontier.position();
+            let Some(page) = self.read(now, Part::Pending, position, until, room.min(self.page)) else { return };
+            loaded += page.found.len().max(1);
+            self.frontier = page.next.map_or(Frontier::at(until), Frontier::within);
+            self.is_filling = page.next.is_some();
+            for found in page.found {
+                self.take_loaded(found.record);
+            }
+            self.recovery_goes_on();
+        }
+    }
+
+    /// Whether there is room for what comes next, once what is due later has gone: it may have been loaded before something
+    /// earlier was left on disk.
+    fn make_room(&mut self) -> bool {
+        loop {
+            if self.table.len() <= self.config.loaded / 2 && self.table.bytes() <= self.config.loaded_bytes / 2 {
+                return true;
+            }
+            if self.table.last_due().is_none_or(|due| due <= self.frontier.bound()) {
+                return false;
+            }
+            match self.table.last().filter(|last| last.due > self.frontier.bound()) {
+                Some(last) => self.leave_on_disk(last.id, last.due),
+                None => return false,
+            }
+        }
+    }
+
+    /// There is no room for the rest of a millisecond. If little of what is in memory is of it, it is left to the next time, so
+    /// that all of it comes in the order of the requests.
+    fn leave_incomplete(&mut self) {
+        let Some(due) = self.frontier.incomplete() else { return };
+        let of_it: Vec<_> = self.to_arm.iter().filter(|turn| turn.due == due).map(|turn| turn.id).collect();
+        if of_it.len() < self.table.len() / 2 {
+            of_it.into_iter().for_each(|id| self.leave_on_disk(id, due));
+        }
+    }
+
+    fn take_loaded(&mut self, record: Arc<Record>) {
+        if !self.table.contains(record.id) && !self.settling.leaving().contains(&record.id) {
+            let record = self.recovery.renumbered(record);
+            let due = record.progress.due;
+            if self.take_in(record) {
+                self.count_recovered(due);
+            }
+        }
+    }
+
+    /// Loads a page; none if that cannot be done now.
+    pub(super) fn read(
+        &mut self,
+        now: Reading,
+        part: Part,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Option<Page> {
+        match self.store.load(part, self.config.shard, after, until, limit) {
+            Ok(page) => {
+                self.load_trouble = None;
+                let bytes: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+                self.page = if bytes > PAGE_BYTES { self.page / 2 } else { self.page * 2 }.clamp(1, PAGE);
+                for damaged in &page.damaged {
+                    self.books.failed(StoreOp::Decode);
+                    self.note(Note::Damaged(*damaged));
+                }
+                Some(page)
+            }
+            Err(error) => {
+                self.books.failed(StoreOp::Load);
+                let error = Arc::new(error);
+                if self.load_trouble.is_none() {
+                    self.note(Note::CannotRead(Arc::clone(&error)));
+                }
+                self.load_trouble = Some(Trouble::after(self.load_trouble.as_ref(), error, now.time));
+                None
+            }
+        }
+    }
+
+    /// Takes out what is due last while there is too much. One is always left, however large it is: else nothing would go on.
+    fn evict(&mut self) {
+        let (most, most_bytes) = (self.config.loaded, self.config.loaded_bytes);
+        while self.table.len() > 1 && (self.table.len() > most || self.table.bytes() > most_bytes) {
+            let Some(last) = self.table.last() else { return };
+            self.leave_on_disk(last.id, last.due);
+        }
+    }
+
+    /// Takes a pending record out of memory that is to be loaded again.
+    fn leave_on_disk(&mut self, id: DurableId, due: DueTime) {
+        self.forget(id);
+        self.frontier.draw_back(due);
+        self.uncount_recovered(due);
+    }
+
+    /// Arms what is new, in order. Of a millisecond that is not completely loaded yet nothing is armed before the rest is
+    /// there.
+    fn arm(&mut self) {
+        if self.to_arm.is_empty() {
+            return;
+        }
+        self.to_arm.sort_unstable();
+        self.to_arm.dedup();
+        let mut later = Vec::new();
+        for turn in self.to_arm.drain(..) {
+            let Some(entry) = self.table.get_mut(turn.id).filter(|entry| entry.record.progress.due == turn.due) else {
+                continue;
+            };
+            let State::Pending { handle: handle @ None, .. } = &mut entry.state else { continue };
+            if self.is_filling && self.load_trouble.is_none() && self.frontier.incomplete() == Some(turn.due) {
+                later.push(turn);
+                continue;
+            }
+            *handle = Some(self.horizon.arm(&entry.record));
+        }
+        self.to_arm = later;
+    }
+
+    /// Asks to be called when there will be something to do without a request.
+    fn look_again(&mut self, now: Reading) {
+        let tries = self.health.trouble().filter(|_| self.settling.len() > 0).into_iter().chain(&self.load_trouble);
+        if let Some(pause) = tries.map(|trouble| trouble.again.saturating_sub(now.time)).min() {
+            self.horizon.look_again_after(pause);
+        }
+        // Half of the horizon before it is used up.
+        let at = self.frontier.bound().saturating_sub(self.config.horizon / 2);
+        if !self.is_filling && at > now.wall && self.looks_again_at != Some(at) {
+            self.looks_again_at = Some(at);
+            self.horizon.look_again_at(at);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The ledger: the one place that decides about durable timers.
+//!
+//! A state machine on one thread. It owns the store, and holds no clock. A turn has two halves:
+//!
+//! 1. [`Ledger::commit`] takes a group of [requests](Request), writes what they change in one commit, and says what is to be
+//!    answered.
+//! 2. [`Ledger::tend`] arms what is new in the near future, and loads what comes next.
+//!
+//! # The life of a timer
+//!
+//! ```text
+//!              put, loaded             claim                         complete
+//!   (on disk) ------------> Pending ----------> InFlight -> Ending -----------> (gone)
+//!       ^                     |  ^                            |
+//!       |       evicted       |  |   retry, repetition: soon  |
+//!       +---------------------+  +----------------------------+
+//!       |              retry, repetition: later               |
+//!       +-----------------------------------------------------+
+//! ```
+//!
+//! A cancel removes a timer from the disk, whatever its state. One that is InFlight stays in memory until its delivery has ended,
+//! and nothing follows. A timer that is Ending is still on disk as it was until the next step is written: a request that comes
+//! after the end is written after it.
+//!
+//! # Where to read on
+//!
+//! - `request`: what it is asked, and what it answers; `horizon`: who rings.
+//! - `plan`: what a request changes; `group`: the commit, and what came of each; `settling`: changes of its own, kept until they
+//!   are written; `health`: what if they cannot be. `repeat`: what comes after a delivery.
+//! - `table`: what is in memory; `frontier`: up to where; `loading`: what is loaded, armed and evicted; `recovery`: what the
+//!   last life left; `suspects`: who is to blame if a process has died; `stalled`: what is left on disk since nobody gets it.
+//! - `queries`, `outbox`, `note`: what is answered and told.
+
+mod closed;
+mod frontier;
+mod group;
+mod health;
+mod horizon;
+mod loading;
+mod note;
+mod outbox;
+mod plan;
+mod queries;
+mod recovery;
+mod repeat;
+mod request;
+mod settling;
+mod stalled;
+mod suspects;
+mod table;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+pub(crate) mod tests;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::due_time::DueTime;
+use super::record::{Record, RetryPolicy};
+use super::store::{Fence, StoreError, TimerStore};
+use crate::metrics::{DurableBooks, DurableReport};
+use frontier::Frontier;
+use group::Group;
+use health::{Health, Trouble};
+use note::DeadLetterLimits;
+use recovery::Recovery;
+use settling::Settling;
+use stalled::Stalled;
+use table::{Table, Turn};
+
+pub(crate) use horizon::Horizon;
+pub(crate) use note::Note;
+pub(crate) use outbox::Outbox;
+pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request, Rescheduling, Scheduled, Verdict};
+
+/// How a ledger works.
+#[derive(Debug, Clone)]
+pub(crate) struct LedgerConfig {
+    /// Which shard is kept.
+    pub(crate) shard: u16,
+    /// Records that are due within this time are in memory.
+    pub(crate) horizon: Duration,
+    /// At most so many, at least one. What is being delivered counts.
+    pub(crate) loaded: usize,
+    /// At most so many bytes of payload in all of them; what is being delivered may be more.
+    pub(crate) loaded_bytes: usize,
+    /// At most so many requests are written in one commit.
+    pub(crate) group: usize,
+}
+
+impl Default for LedgerConfig {
+    /// Shard 0, a minute, 262 144 records, 256 MiB of payload, 4096 requests.
+    fn default() -> Self {
+        Self { shard: 0, horizon: Duration::from_secs(60), loaded: 262_144, loaded_bytes: 256 << 20, group: 4096 }
+    }
+}
+
+/// The clocks at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The wall clock.
+    pub(crate) wall: DueTime,
+    /// The monotonic clock, from any origin.
+    pub(crate) time: Duration,
+}
+
+/// The retry policy of a route and message type; none if this build does not know them.
+pub(crate) type PolicyOf = Box<dyn Fn(&str, &str) -> Option<RetryPolicy> + Send>;
+
+/// See the [module](self).
+pub(crate) struct Ledger<H: Horizon> {
+    store: Box<dyn TimerStore>,
+    fence: Fence,
+    config: LedgerConfig,
+    policy_of: PolicyOf,
+    horizon: H,
+    health: Health,
+    /// The last new timer was refused: for now the store takes other changes alone.
+    has_no_room: bool,
+    /// Nothing pending is due before this, says the store.
+    cursor: DueTime,
+    /// The number of the last request, or of one that was loaded.
+    sequence: u64,
+    settling: Settling,
+    table: Table<H::Handle>,
+    frontier: Frontier,
+    /// Loading goes on until the horizon is reached, or there is no room.
+    is_filling: bool,
+    /// Records of the next page.
+    page: usize,
+    load_trouble: Option<Trouble>,
+    /// What is in the table, and not armed.
+    to_arm: Vec<Turn>,
+    looks_again_at: Option<DueTime>,
+    recovery: Recovery,
+    /// The number of a claim without members, once the end of this process proves nothing about a delivery that is alone.
+    exoneration: Option<u64>,
+    stalled: Vec<Stalled>,
+    books: DurableBooks,
+    notes: Vec<Note>,
+    dead_letter_limits: DeadLetterLimits,
+    /// Routes and types that were told to be unknown.
+    unknown: HashSet<(Arc<str>, Arc<str>)>,
+    /// Its memory is used again.
+    group: Group,
+}
+
+impl<H: Horizon> Ledger<H> {
+    /// Becomes the owner of the shard. Nothing is loaded or armed before the first [`tend`](Self::tend).
+    ///
+    /// # Errors
+    /// If the store cannot be had or read.
+    pub(crate) fn open(
+        mut store: Box<dyn TimerStore>,
+        config: LedgerConfig,
+        policy_of: PolicyOf,
+        horizon: H,
+    ) -> Result<Self, StoreError> {
+        let lease = store.acquire(config.shard)?;
+        let next_claim = lease.claims.iter().map(|claim| claim.number.saturating_add(1)).max().unwrap_or(0);
+        Ok(Self {
+            store,
+            fence: lease.fence,
+            config,
+            policy_of,
+            horizon,
+            health: Health::Well,
+            has_no_room: false,
+            cursor: lease.cursor,
+            sequence: 0,
+            settling: Settling::default(),
+            table: Table::new(next_claim),
+            frontier: Frontier::before(lease.cursor),
+            is_filling: false,
+            page: 32,
+            load_trouble: None,
+            to_arm: Vec::new(),
+            looks_again_at: None,
+            recovery: Recovery::from(lease.claims),
+            exoneration: None,
+            stalled: Vec::new(),
+            books: DurableBooks::default(),
+            notes: Vec::new(),
+            dead_letter_limits: DeadLetterLimits::default(),
+            unknown: HashSet::new(),
+            group: Group::default(),
+        })
+    }
+
+    /// Why everything that is asked from now on is refused: it was closed, or the shard belongs to somebody else.
+    pub(crate) const fn why_over(&self) -> Option<&Arc<StoreError>> {
+        self.health.lost()
+    }
+
+    /// What was counted, and how things are now. How long requests have been waiting is known to others.
+    pub(crate) fn report(&mut self, now: Reading) -> DurableReport {
+        let counts = self.store.counts(self.config.shard).unwrap_or_default();
+        DurableReport {
+            books: self.books,
+            pending: counts.pending,
+            parked: counts.parked,
+            dead_letters: counts.dead,
+            loaded: self.table.len() as u64,
+            in_flight: self.table.in_flight() as u64,
+            loaded_ahead: self.frontier.bound().saturating_since(now.wall),
+            lag: Duration::ZERO,
+            overdue: now.wall.saturating_since(self.table.first_due().unwrap_or(DueTime::MAX).min(self.first_left())),
+            has_failed: self.health.end().is_some_and(|why| !matches!(**why, StoreError::Closed)),
+        }
+    }
+
+    /// What is to be told since this was asked last.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn note(&mut self, note: Note) {
+        if cfg!(feature = "tracing") {
+            self.notes.push(note);
+        }
+    }
+
+    fn note_buried(&mut self, now: Reading, record: &Arc<Record>, reason: &Arc<str>) {
+        let note = self.dead_letter_limits.note(now.time, record, reason);
+        self.note(note);
+    }
+
+    fn note_parked(&mut self, record: &Record) {
+        let name = (Arc::clone(&record.route), Arc::clone(&record.message_type));
+        // So many that somebody must have read it.
+        if self.unknown.len() < 1024 && self.unknown.insert(name.clone()) {
+            self.note(Note::Parked { route: name.0, message_type: name.1 });
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What somebody who reads the log should know. Said outside of all locks, with the feature `tracing`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(feature = "tracing")]
+use actix_timers::integration::LogLimit;
+#[cfg(feature = "tracing")]
+use rustc_hash::FxHashMap;
+
+use crate::id::DurableId;
+use crate::record::Record;
+use crate::store::StoreError;
+
+/// Something worth a line in the log.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "read by the log"))]
+pub(crate) enum Note {
+    /// It begins with what the last life left.
+    Recovering {
+        /// Timers that are pending, in the near future or not.
+        pending: u64,
+        /// Deliveries that had begun.
+        interrupted: u64,
+    },
+    /// So many overdue timers are loaded, and there are more.
+    RecoveringStill {
+        /// So many.
+        overdue: u64,
+    },
+    /// All overdue timers are loaded.
+    Recovered {
+        /// So many.
+        overdue: u64,
+    },
+    /// The store refuses to write.
+    Refused(Arc<StoreError>),
+    /// It writes again.
+    WritesAgain,
+    /// It cannot be read.
+    CannotRead(Arc<StoreError>),
+    /// It will not write any more.
+    Ended(Arc<StoreError>),
+    /// Timers of this route and type are set aside. Said once for each.
+    Parked {
+        /// The route.
+        route: Arc<str>,
+        /// The type of the message.
+        message_type: Arc<str>,
+    },
+    /// This record becomes a dead letter.
+    Buried {
+        /// The record.
+        record: Arc<Record>,
+        /// Why it is a dead letter.
+        reason: Arc<str>,
+        /// Warnings about dead letters of its route that were withheld before; `None` if this one is, too.
+        suppressed: Option<u64>,
+    },
+    /// This record cannot be read, and is passed over.
+    Damaged(Option<DurableId>),
+}
+
+impl Note {
+    /// Logs it. `timer` is the name of the durable timers.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn say(&self, timer: &str) {
+        use tracing::{debug, error, info, warn};
+
+        use actix_timers::integration::Shown;
+
+        const TARGET: &str = "actix_timers";
+        match self {
+            Self::Recovering { pending, interrupted } => {
+                info!(target: TARGET, pending, interrupted, "recovering durable timers");
+            }
+            Self::RecoveringStill { overdue } => {
+                info!(target: TARGET, overdue, "recovering durable timers: loading what is overdue");
+            }
+            Self::Recovered { overdue } => info!(target: TARGET, overdue, "durable timers have recovered"),
+            Self::Refused(error) => warn!(target: TARGET, %error, "the store of durable timers refuses to write"),
+            Self::WritesAgain => info!(target: TARGET, "the store of durable timers writes again"),
+            Self::CannotRead(error) => warn!(target: TARGET, %error, "durable timers cannot be loaded"),
+            Self::Ended(error) => error!(target: TARGET, %error, "nothing more is kept of durable timers"),
+            Self::Parked { route, message_type } => {
+                let [route, message_type] = [Shown(route), Shown(message_type)];
+                warn!(target: TARGET, %route, %message_type, "durable timers are set aside: this build does not know their route or type");
+            }
+            Self::Buried { record, reason, suppressed } => {
+                let id = tracing::field::display(record.id);
+                let (route, attempt, reason) = (&*record.route, record.progress.attempt, &**reason);
+                debug!(target: TARGET, timer, id, route, attempt, reason, "durable dead letter");
+                if let Some(suppressed) = suppressed {
+                    warn!(
+                        target: TARGET,
+                        timer,
+                        id,
+                        route,
+                        attempt,
+                        reason,
+                        suppressed,
+                        "a durable message became a dead letter"
+                    );
+                }
+            }
+            Self::Damaged(id) => {
+                let id = id.map(|id| id.to_string());
+                error!(target: TARGET, id, "the record of a durable timer is damaged");
+            }
+        }
+    }
+
+    /// Nobody reads it.
+    #[cfg(not(feature = "tracing"))]
+    pub(crate) const fn say(&self, _: &str) {}
+}
+
+/// Limits warnings about dead letters, by route and message type. Only known routes have dead letters, so it is bounded.
+#[derive(Debug, Default)]
+pub(super) struct DeadLetterLimits(#[cfg(feature = "tracing")] FxHashMap<(Arc<str>, Arc<str>), LogLimit>);
+
+impl DeadLetterLimits {
+    /// A record becomes a dead letter at this time of the monotonic clock.
+    #[cfg(feature = "tracing")]
+    pub(super) fn note(&mut self, now: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
+        let route = (Arc::clone(&record.route), Arc::clone(&record.message_type));
+        let suppressed = self.0.entry(route).or_default().pass(now);
+        Note::Buried { record: Arc::clone(record), reason: Arc::clone(reason), suppressed }
+    }
+
+    /// Nobody reads it.
+    #[cfg(not(feature = "tracing"))]
+    pub(super) fn note(&mut self, _: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
+        let Self() = self;
+        Note::Buried { record: Arc::clone(record), reason: Arc::clone(reason), suppressed: None }
+    }
+}

@@ -1,0 +1,100 @@
+//! Requests that change nothing: answered from the store, after the group that they came with is written.
+
+use std::sync::Arc;
+
+use super::request::{Answer, Listed, Query, Request, Seen};
+use super::{Horizon, Ledger, Outbox, frontier};
+use crate::id::DurableId;
+use crate::metrics::StoreOp;
+use crate::store::{Found, Part, Position, StoreError};
+
+/// Records that one request looks at, at most, and bytes of payload in them: it holds up all others.
+const LOOKED_AT: usize = 4096;
+const BYTES: usize = 8 << 20;
+/// Records that are read at a time. The first page is a small one, since nobody knows how large they are.
+const FIRST_PAGE: usize = 8;
+const PAGE: usize = 64;
+
+impl<H: Horizon> Ledger<H> {
+    pub(super) fn look_up(&mut self, request: Request, outbox: &mut Outbox) {
+        let shard = self.config.shard;
+        match request {
+            Request::Get { id, answer } => {
+                let seen = self.see(id);
+                self.answer(answer, seen, outbox);
+            }
+            Request::FindKey { key, answer } => {
+                let found = self.store.find_key(shard, &key);
+                self.answer(answer, found, outbox);
+            }
+            Request::List { query, answer } => {
+                let page = self.list(&query);
+                self.answer(answer, page, outbox);
+            }
+            Request::Counts { answer } => {
+                let counts = self.store.counts(shard);
+                self.answer(answer, counts, outbox);
+            }
+            Request::BackUp { directory, answer } => match self.store.back_up(&directory) {
+                Ok(copy) => outbox.copy(answer, copy),
+                Err(error) => {
+                    self.books.failed(StoreOp::BackUp);
+                    outbox.put(answer, Err(Arc::new(error)));
+                }
+            },
+            _ => debug_assert!(false, "not a query"),
+        }
+    }
+
+    fn answer<T: Send + 'static>(&mut self, answer: Answer<T>, found: Result<T, StoreError>, outbox: &mut Outbox) {
+        if found.is_err() {
+            self.books.failed(StoreOp::Read);
+        }
+        outbox.put(answer, found.map_err(Arc::new));
+    }
+
+    fn see(&mut self, id: DurableId) -> Result<Option<Seen>, StoreError> {
+        if let Some(entry) = self.table.get(id).filter(|entry| entry.state.is_removed()) {
+            let found = Found { record: Arc::clone(&entry.record), part: Part::Pending, grave: None };
+            return Ok(Some(Seen { found, in_progress: true }));
+        }
+        let found = self.store.get(id)?;
+        Ok(found.map(|found| Seen { in_progress: self.is_in_progress(&found), found }))
+    }
+
+    fn is_in_progress(&self, found: &Found) -> bool {
+        found.part == Part::Pending && self.table.get(found.record.id).is_some_and(|entry| !entry.state.is_pending())
+    }
+
+    fn list(&mut self, query: &Query) -> Result<Listed, StoreError> {
+        let limit = query.limit.max(1);
+        let mut listed = Listed { next: query.after.max(frontier::start_of(query.from)), ..Listed::default() };
+        let (mut looked_at, mut bytes, mut page_size) = (0, 0, FIRST_PAGE);
+        while listed.seen.len() < limit && looked_at < LOOKED_AT && bytes < BYTES {
+            let page = self.store.load(query.part, self.config.shard, listed.next, query.until, page_size)?;
+            looked_at += page_size;
+            let size: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
+            bytes += size;
+            if size * 2 <= BYTES {
+                page_size = (page_size * 2).min(PAGE);
+            }
+            page.damaged.iter().for_each(|_| self.books.failed(StoreOp::Decode));
+            listed.damaged += page.damaged.len();
+            listed.next = page.next;
+            for found in page.found {
+                if listed.seen.len() == limit {
+                    listed.next = listed.seen.last().map(|last| Position::of(&last.found.record));
+                    return Ok(listed);
+                }
+                if query.route.as_ref().is_none_or(|route| *route == found.record.route) {
+                    let in_progress = self.is_in_progress(&found);
+                    listed.seen.push(Seen { found, in_progress });
+                }
+            }
+            if listed.next.is_none() {
+                break;
+            }
+        }
+        Ok(listed)
+    }
+}

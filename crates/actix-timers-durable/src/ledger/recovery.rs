@@ -1,0 +1,179 @@
+//! What the last life left: deliveries that had begun, what is overdue, and what was set aside and is known by now.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::note::Note;
+use super::request::Verdict;
+use super::settling::Settlement;
+use super::{Horizon, Ledger, Reading, repeat, suspects};
+use crate::due_time::DueTime;
+use crate::id::DurableId;
+use crate::metrics::{Ending, StoreOp};
+use crate::record::{Progress, Record};
+use crate::store::{Change, Claim, Part, Position};
+
+/// A long recovery says how far it is after so many.
+const SAY_EVERY: u64 = 100_000;
+
+pub(super) struct Recovery {
+    stage: Stage,
+    /// What was interrupted, with its next number, as long as that is not written.
+    renumbered: FxHashMap<DurableId, Progress>,
+    /// Where to look for what was set aside and is known by now. None: everywhere was looked.
+    aside: Option<Aside>,
+    overdue: u64,
+}
+
+enum Stage {
+    /// Nothing was done yet.
+    Begun(Vec<Claim>),
+    /// What is overdue at this time is being loaded.
+    Loading(DueTime),
+    /// It is in memory.
+    Done,
+}
+
+#[derive(Clone, Copy)]
+enum Aside {
+    FromStart,
+    After(Position),
+}
+
+impl Recovery {
+    pub(super) fn from(interrupted: Vec<Claim>) -> Self {
+        let stage = Stage::Begun(interrupted);
+        Self { stage, renumbered: FxHashMap::default(), aside: Some(Aside::FromStart), overdue: 0 }
+    }
+
+    /// Whether there is something to do for it besides loading.
+    pub(super) const fn is_under_way(&self) -> bool {
+        self.aside.is_some()
+    }
+
+    pub(super) fn is_renumbered(&mut self, id: DurableId) {
+        self.renumbered.remove(&id);
+    }
+
+    /// The record with the number of its next attempt, if that could not be written yet.
+    pub(super) fn renumbered(&self, record: Arc<Record>) -> Arc<Record> {
+        match self.renumbered.get(&record.id) {
+            Some(&progress) if is_next(record.progress, progress) => Arc::new(Record { progress, ..(*record).clone() }),
+            _ => record,
+        }
+    }
+}
+
+fn is_next(progress: Progress, next: Progress) -> bool {
+    Progress { attempt: next.attempt, ..progress } == next && next.attempt == progress.attempt.saturating_add(1)
+}
+
+impl<H: Horizon> Ledger<H> {
+    /// What was interrupted gets its next number, before any request: one that was moved would not be found any more.
+    pub(super) fn renumber_interrupted(&mut self, now: Reading) {
+        let Stage::Begun(claims) = &mut self.recovery.stage else { return };
+        let claims = std::mem::take(claims);
+        self.recovery.stage = Stage::Loading(now.wall);
+        let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();
+        let pending = self.store.counts(self.config.shard).map_or(0, |counts| counts.pending);
+        if pending > 0 {
+            self.note(Note::Recovering { pending, interrupted });
+        }
+        let is_of_one = suspects::is_of_one_delivery(&claims);
+        claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
+    }
+
+    /// Whatever of this claim is still pending has been tried once, perhaps. A suspect that was alone is buried.
+    fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
+        let mut is_whole = true;
+        for (id, due, attempt) in claim.members {
+            let found = match self.store.get(id) {
+                Ok(found) => found.filter(|found| found.part == Part::Pending),
+                Err(error) => {
+                    self.books.failed(StoreOp::Read);
+                    self.note(Note::CannotRead(Arc::new(error)));
+                    is_whole = false;
+                    continue;
+                }
+            };
+            let is_it = |record: &Record| (record.progress.due, record.progress.attempt) == (due, attempt);
+            let Some(record) = found.map(|found| found.record).filter(|record| is_it(record)) else { continue };
+            if is_alone && self.bury_suspect(now, &record) {
+                continue;
+            }
+            let progress = record.progress;
+            let to = Progress { attempt: attempt.saturating_add(1), ..progress };
+            self.books.interrupted += 1;
+            self.recovery.renumbered.insert(id, to);
+            self.settle_later(Change::Move { id, at: Some(due), to }, Settlement::Renumbered(id));
+        }
+        // Else the next life looks again.
+        if is_whole {
+            self.settle_later(Change::EndClaim { number: claim.number }, Settlement::Bookkeeping);
+        }
+    }
+
+    /// The process has died during the delivery of this record alone. Returns whether it is buried for that.
+    fn bury_suspect(&mut self, now: Reading, record: &Arc<Record>) -> bool {
+        let Some(policy) = self.used_up(record).filter(|_| self.is_known(record)) else { return false };
+        let reason = suspects::reason(record, policy);
+        self.books.interrupted += 1;
+        self.books.ended(Ending::DeadLetter);
+        self.note_buried(now, record, &reason);
+        let change = repeat::change_after(record, Verdict::Bury { reason }, now.wall);
+        self.settle_later(change, Settlement::Left(record.id));
+        true
+    }
+
+    /// Looks at a page of what was set aside.
+    pub(super) fn take_back(&mut self, now: Reading) {
+        let after = match self.recovery.aside {
+            None => return,
+            Some(Aside::FromStart) => None,
+            Some(Aside::After(position)) => Some(position),
+        };
+        let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, self.page) else { return };
+        for found in page.found {
+            if self.is_known(&found.record) {
+                self.settle_later(Change::Unpark { id: found.record.id }, Settlement::Unparked);
+            }
+        }
+        self.recovery.aside = page.next.map(Aside::After);
+    }
+
+    /// A record that is due then was loaded.
+    pub(super) fn count_recovered(&mut self, due: DueTime) {
+        if let Stage::Loading(since) = self.recovery.stage
+            && due <= since
+        {
+            self.recovery.overdue += 1;
+            self.books.recovered += 1;
+            if self.recovery.overdue.is_multiple_of(SAY_EVERY) {
+                self.note(Note::RecoveringStill { overdue: self.recovery.overdue });
+            }
+        }
+    }
+
+    /// One was taken out of memory that is to be loaded again.
+    pub(super) fn uncount_recovered(&mut self, due: DueTime) {
+        if let Stage::Loading(since) = self.recovery.stage
+            && due <= since
+        {
+            self.recovery.overdue = self.recovery.overdue.saturating_sub(1);
+            self.books.recovered = self.books.recovered.saturating_sub(1);
+        }
+    }
+
+    /// A page was loaded.
+    pub(super) fn recovery_goes_on(&mut self) {
+        if let Stage::Loading(since) = self.recovery.stage
+            && self.frontier.is_complete_at(since)
+        {
+            self.recovery.stage = Stage::Done;
+            if self.recovery.overdue > 0 {
+                self.note(Note::Recovered { overdue: self.recovery.overdue });
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! A store that refuses, fails, cannot be read, or belongs to somebody else.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::world::{World, coming, complete};
+use crate::ledger::{Cancellation, Ledger, Request, Rescheduling, Scheduled, Verdict};
+use crate::store::{
+    Change, Counts, Fence, Found, Kept, Lease, MemoryStore, OnKey, Outcome, Page, Part, Position, StoreError,
+    TimerStore,
+};
+use crate::{DueTime, DurableId, Record};
+
+#[test]
+fn what_is_refused_is_answered_so_changes_nothing_and_is_delivered_all_the_same() {
+    let mut world = World::new();
+    let [first, second] = [10, 20].map(|due| world.schedule(due));
+    world.pass(10);
+    assert_eq!(world.rung().len(), 1);
+    world.disk.refuse_commits(1);
+    let record = Arc::new(world.record(5));
+    let never = record.id;
+    let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
+    let (cancel, cancelled) = coming(|answer| Request::Cancel { id: first, answer });
+    let (mov, moved) = coming(|answer| Request::Reschedule { id: second, due: super::world::at(1000), answer });
+    // It waits for what becomes of the cancel.
+    let (claim, claimed) = coming(|answer| Request::Claim { ids: vec![first], answer });
+    world.turn(vec![schedule, cancel, mov, claim]);
+    let is_refused = |error: Arc<StoreError>| matches!(*error, StoreError::Refused(_));
+    assert!(is_refused(scheduled.get().unwrap_err()));
+    assert!(is_refused(cancelled.get().unwrap_err()));
+    assert!(is_refused(moved.get().unwrap_err()));
+    assert!(claimed.get().unwrap().is_empty());
+    assert_eq!(world.run_to(1000), [(10, first, 1), (20, second, 1)]);
+    assert_eq!(world.cancel(never).unwrap(), Cancellation::NotFound);
+}
+
+#[test]
+fn with_a_full_disk_what_is_due_is_delivered_and_its_end_is_written_later() {
+    let mut world = World::new();
+    let ids: Vec<_> = (0..20).map(|due| world.schedule(due)).collect();
+    world.disk.refuse_commits(u64::MAX);
+    let delivered: Vec<_> = world.run_to(100).into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(delivered, ids);
+    assert_eq!(world.counts().pending, 20);
+    let error = world.cancel(ids[0]).unwrap_err();
+    assert!(matches!(*error, StoreError::Refused(_)), "its end is not written, and it may come again");
+    let record = world.record(50);
+    assert!(matches!(*world.schedule_record(record, OnKey::Replace).unwrap_err(), StoreError::Refused(_)));
+    let pause = world.bell.get().look_after.unwrap();
+    assert!(pause > Duration::ZERO && pause <= Duration::from_secs(10));
+    world.disk.refuse_commits(0);
+    world.pass(10_000);
+    world.look();
+    assert_eq!(world.counts().pending, 0);
+    world.crash();
+    assert_eq!(world.run_to(100_000), [], "nothing comes twice");
+}
+
+#[test]
+fn pauses_between_attempts_are_counted_by_the_clock_that_does_not_go_back() {
+    let mut world = World::new();
+    world.pass(3_600_000);
+    let id = world.schedule(0);
+    let cleared = world.claim(&[id]);
+    world.disk.refuse_commits(1);
+    world.turn(vec![complete(&cleared[0])]);
+    world.set_wall(0);
+    assert_eq!(world.counts().pending, 1);
+    world.time += Duration::from_millis(100);
+    world.look();
+    assert_eq!(world.counts().pending, 0);
+}
+
+#[test]
+fn a_close_tries_once_more_to_write_what_could_not_be_written() {
+    let mut world = World::new();
+    let ids = [world.schedule(0), world.schedule(0)];
+    let cleared = world.claim(&ids);
+    world.disk.refuse_commits(1);
+    world.turn(cleared.iter().map(|record| complete(record)).collect());
+    world.ask(|answer| Request::Close { answer }).unwrap();
+    world.reopen();
+    assert_eq!(world.counts().pending, 0);
+}
+
+#[test]
+fn a_close_that_could_not_write_everything_says_so() {
+    let mut world = World::new();
+    let id = world.schedule(0);
+    let cleared = world.claim(&[id]);
+    world.disk.refuse_commits(u64::MAX);
+    world.turn(vec![complete(&cleared[0])]);
+    let error = world.ask(|answer| Request::Close { answer }).unwrap_err();
+    assert!(matches!(*error, StoreError::Refused(_)));
+}
+
+#[test]
+fn a_retry_that_could_not_be_written_comes_when_it_could() {
+    let mut world = World::new();
+    let id = world.schedule(0);
+    let cleared = world.claim(&[id]);
+    world.disk.refuse_commits(3);
+    world.end(&cleared[0], Verdict::Retry { due: super::world::at(50) });
+    assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)), "that nothing follows cannot be kept");
+    world.pass(10_000);
+    for _ in 0..3 {
+        world.look();
+        world.pass(10_000);
+    }
+    let due = world.wall.as_millis();
+    assert_eq!(world.run_to(due), [(due, id, 2)]);
+}
+
+#[test]
+fn at_start_with_a_full_disk_what_was_interrupted_still_has_its_number() {
+    let mut world = World::new();
+    let ids = [world.schedule(0), world.schedule(0)];
+    assert_eq!(world.claim(&ids).len(), 2);
+    world.disk.refuse_commits(u64::MAX);
+    world.crash();
+    let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
+    let cleared = world.claim(&rung);
+    assert_eq!(cleared.iter().map(|record| record.progress.attempt).collect::<Vec<_>>(), [2, 2]);
+    world.turn(cleared.iter().map(|record| complete(record)).collect());
+    world.disk.refuse_commits(0);
+    world.pass(10_000);
+    world.look();
+    assert_eq!(world.counts().pending, 0);
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered() {
+    for kept in [Kept::All, Kept::Nothing] {
+        let mut world = World::new();
+        let [now, soon] = [10, 20].map(|due| world.schedule(due));
+        let far = world.schedule(100_000);
+        assert_eq!(world.loaded(), 2);
+        world.disk.fail_next_fsync(kept);
+        let record = world.record(30);
+        let unknown = record.id;
+        let failed = |error: Arc<StoreError>| matches!(*error, StoreError::Failed(_));
+        assert!(failed(world.schedule_record(record, OnKey::KeepExisting).unwrap_err()));
+        let record = world.record(30);
+        assert!(failed(world.schedule_record(record, OnKey::KeepExisting).unwrap_err()));
+        assert!(failed(world.cancel(soon).unwrap_err()));
+        assert!(failed(world.ask(|answer| Request::Revive { id: soon, answer }).unwrap_err()));
+        assert_eq!(world.run_to(200_000), [(10, now, 1), (20, soon, 1)], "no more, since none could be ended");
+        assert!(world.ask(|answer| Request::Close { answer }).is_ok());
+        world.reopen();
+        let mut again: Vec<_> = world.run_to(300_000).into_iter().map(|(_, id, _)| id).collect();
+        assert_eq!(again.pop(), Some(far));
+        let expected = if kept == Kept::All { vec![now, soon, unknown] } else { vec![now, soon] };
+        assert_eq!(again, expected, "at least once");
+    }
+}
+
+#[test]
+fn who_has_lost_the_shard_delivers_nothing_any_more() {
+    let mut world = World::new();
+    let [first, second] = [10, 20].map(|due| world.schedule(due));
+    world.pass(30);
+    assert_eq!(world.rung().len(), 2);
+    world.disk.fence_off(0);
+    let error = world.ask(|answer| Request::Claim { ids: vec![first], answer }).unwrap_err();
+    assert!(matches!(*error, StoreError::Fenced { shard: 0 }));
+    assert!(world.ledger.why_over().is_some());
+    assert!(world.ask(|answer| Request::Claim { ids: vec![second], answer }).is_err());
+    assert_eq!(world.loaded(), 0);
+    world.reopen();
+    let delivered: Vec<_> = world.run_to(30).into_iter().map(|(_, id, _)| id).collect();
+    assert_eq!(delivered, [first, second]);
+}
+
+#[test]
+fn a_store_that_cannot_be_read_is_tried_again_and_what_is_loaded_is_delivered() {
+    let mut world = World::new();
+    let id = world.schedule(10);
+    world.disk.cut_off();
+    world.pass(100_000);
+    world.look();
+    assert!(world.bell.get().look_after.is_some());
+    assert_eq!(world.rung().iter().map(|record| record.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(world.claim(&[id]).len(), 1);
+}
+
+#[test]
+fn answers_of_a_commit_come_with_it_or_not_at_all() {
+    let mut world = World::new();
+    let id = world.schedule(1000);
+    for refused in [true, false] {
+        world.disk.refuse_commits(u64::from(refused));
+        let (cancel, cancelled) = coming(|answer| Request::Cancel { id, answer });
+        let (mov, moved) = coming(|answer| Request::Reschedule { id, due: super::world::at(2000), answer });
+        world.turn(vec![mov, cancel]);
+        assert_eq!(moved.get().ok(), (!refused).then_some(Rescheduling::Rescheduled));
+        assert_eq!(cancelled.get().ok(), (!refused).then_some(Cancellation::Cancelled));
+    }
+    let record = world.record(5);
+    assert_eq!(world.schedule_record(record, OnKey::Replace).unwrap(), Scheduled::Created);
+}
+
+#[test]
+fn what_was_interrupted_has_its_next_number_though_it_is_moved_before_that_is_on_disk() {
+    for is_refused in [false, true] {
+        let mut world = World::new();
+        let id = world.schedule(0);
+        assert_eq!(world.claim(&[id]).len(), 1);
+        world.disk.cut_off();
+        world.reopen_quietly();
+        if is_refused {
+            // It is left on disk, with the number that it had.
+            world.disk.refuse_commits(u64::MAX);
+            world.turn(vec![Request::Stall { route: "route".into(), message_type: "type".into() }]);
+            world.disk.refuse_commits(0);
+        }
+        // The very first request of the new life.
+        assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
+        world.turn(vec![Request::GoOn { route: "route".into(), message_type: "type".into() }]);
+        assert_eq!(world.run_to(50), [(50, id, 2)], "refused: {is_refused}");
+    }
+}
+
+/// A disk that does not give one of the records, or has no room for new ones.
+struct Worn {
+    store: MemoryStore,
+    scratched: Option<DurableId>,
+    is_nearly_full: bool,
+}
+
+impl Worn {
+    /// Another ledger on the disk of the world.
+    fn take_over(world: &mut World, scratched: Option<DurableId>, is_nearly_full: bool) {
+        world.disk.cut_off();
+        world.reopen_quietly();
+        let store = Box::new(Self { store: world.disk.open(), scratched, is_nearly_full });
+        let (config, bell) = (world.config.clone(), world.bell.clone());
+        world.ledger = Ledger::open(store, config, Box::new(|_, _| Some(Default::default())), bell).unwrap();
+        world.look();
+    }
+}
+
+impl TimerStore for Worn {
+    fn admits(&self, _: &Record) -> Result<(), StoreError> {
+        if self.is_nearly_full { Err(StoreError::Refused(ErrorKind::StorageFull.into())) } else { Ok(()) }
+    }
+
+    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
+        self.store.acquire(shard)
+    }
+
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+        self.store.commit(fence, changes)
+    }
+
+    fn load(
+        &mut self,
+        part: Part,
+        shard: u16,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.store.load(part, shard, after, until, limit)
+    }
+
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        if self.scratched == Some(id) {
+            return Err(StoreError::Unreadable { path: "memory".into(), reason: "a scratch".to_owned() });
+        }
+        self.store.get(id)
+    }
+
+    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.store.find_key(shard, key)
+    }
+
+    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
+        self.store.counts(shard)
+    }
+}
+
+#[test]
+fn one_record_that_cannot_be_read_does_not_cost_others_of_its_claim_their_numbers() {
+    let mut world = World::new();
+    let ids = [world.schedule(1), world.schedule(2), world.schedule(3)];
+    world.pass(10);
+    assert_eq!(world.claim(&ids).len(), 3);
+    Worn::take_over(&mut world, Some(ids[1]), false);
+    let mut delivered = world.run_to(10);
+    delivered.retain(|(_, id, _)| *id != ids[1]);
+    assert_eq!(delivered, [(10, ids[0], 2), (10, ids[2], 2)]);
+    assert_eq!(world.disk.open().acquire(0).unwrap().claims.len(), 1, "the next life looks again");
+}
+
+#[test]
+fn new_timers_that_there_is_no_room_for_do_not_keep_others_from_being_completed() {
+    let mut world = World::new();
+    let [done, cancelled] = [0, 1000].map(|due| world.schedule(due));
+    Worn::take_over(&mut world, None, true);
+    let cleared = world.claim(&[done]);
+    // There is one in every group.
+    let record = Arc::new(world.record(5));
+    let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
+    let (cancel, gone) = coming(|answer| Request::Cancel { id: cancelled, answer });
+    world.turn(vec![schedule, complete(&cleared[0]), cancel]);
+    assert!(matches!(*scheduled.get().unwrap_err(), StoreError::Refused(_)));
+    assert_eq!(gone.get().unwrap(), Cancellation::Cancelled);
+    assert_eq!(world.counts().pending, 0);
+}

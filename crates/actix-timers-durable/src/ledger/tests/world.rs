@@ -1,0 +1,403 @@
+//! A ledger on a disk in memory, or on a real one, a clock that the test moves, and a bell that rings when the test says so.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::ledger::closed::Closed;
+use crate::ledger::health::{Health, Trouble};
+use crate::ledger::settling::Settlement;
+use crate::ledger::{
+    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Note, Outbox, Reading, Request, Rescheduling,
+    Scheduled, Verdict,
+};
+use crate::metrics::DurableBooks;
+use crate::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
+use crate::{DueTime, DurableId, Progress, Record, RetryPolicy};
+
+pub(crate) fn at(millis: u64) -> DueTime {
+    DueTime::from_millis(millis).unwrap()
+}
+
+/// SplitMix64: the same numbers for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True once in so many times.
+    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
+        if from.is_empty() { None } else { Some(from[self.below(from.len() as u64) as usize]) }
+    }
+}
+
+/// Rings in the order of the due times; what was overdue when it was armed rings in the order of arming.
+#[derive(Clone, Default)]
+pub(crate) struct Bell(Arc<Mutex<Armed>>);
+
+#[derive(Default)]
+pub(crate) struct Armed {
+    now: DueTime,
+    count: u64,
+    armed: BTreeMap<(DueTime, u64), Arc<Record>>,
+    pub(crate) look_at: Option<DueTime>,
+    pub(crate) look_after: Option<Duration>,
+}
+
+impl Bell {
+    pub(crate) fn get(&self) -> MutexGuard<'_, Armed> {
+        self.0.lock().unwrap()
+    }
+}
+
+impl Horizon for Bell {
+    type Handle = (DueTime, u64);
+
+    fn arm(&mut self, record: &Arc<Record>) -> Self::Handle {
+        let mut bell = self.get();
+        bell.count += 1;
+        let handle = (record.progress.due.max(bell.now), bell.count);
+        bell.armed.insert(handle, Arc::clone(record));
+        handle
+    }
+
+    fn disarm(&mut self, handle: Self::Handle) {
+        self.get().armed.remove(&handle);
+    }
+
+    fn look_again_at(&mut self, due: DueTime) {
+        self.get().look_at = Some(due);
+    }
+
+    fn look_again_after(&mut self, delay: Duration) {
+        self.get().look_after = Some(delay);
+    }
+}
+
+/// An answer that may have come.
+pub(crate) struct Coming<T>(tokio::sync::oneshot::Receiver<Answered<T>>);
+
+impl<T> Coming<T> {
+    pub(crate) fn get(mut self) -> Answered<T> {
+        self.0.try_recv().expect("it is answered in the turn")
+    }
+}
+
+pub(crate) struct World {
+    /// Where the timers are, unless they are in files.
+    pub(crate) disk: MemoryDisk,
+    files: Option<tempfile::TempDir>,
+    pub(crate) config: LedgerConfig,
+    pub(crate) ledger: Ledger<Bell>,
+    pub(crate) bell: Bell,
+    pub(crate) wall: DueTime,
+    pub(crate) time: Duration,
+    /// Routes that are unknown.
+    pub(crate) unknown: &'static [&'static str],
+    /// Of all routes.
+    pub(crate) retry: RetryPolicy,
+    /// Asked before what the next group is asked.
+    ahead: Vec<Request>,
+    names: u64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(LedgerConfig::default())
+    }
+
+    pub(crate) fn holding(loaded: usize) -> Self {
+        Self::with(LedgerConfig { loaded, ..LedgerConfig::default() })
+    }
+
+    /// The same in an embedded store.
+    pub(crate) fn in_files(loaded: usize) -> Self {
+        Self::on(Some(tempfile::tempdir().unwrap()), LedgerConfig { loaded, ..LedgerConfig::default() })
+    }
+
+    fn with(config: LedgerConfig) -> Self {
+        Self::on(None, config)
+    }
+
+    fn on(files: Option<tempfile::TempDir>, config: LedgerConfig) -> Self {
+        let disk = MemoryDisk::new();
+        let bell = Bell::default();
+        let ledger = open(store(&disk, files.as_ref()), &config, &bell, &[], RetryPolicy::default());
+        let (wall, time) = (DueTime::MIN, Duration::ZERO);
+        let mut world = Self {
+            disk,
+            files,
+            config,
+            ledger,
+            bell,
+            wall,
+            time,
+            unknown: &[],
+            retry: RetryPolicy::default(),
+            ahead: vec![],
+            names: 0,
+        };
+        world.look();
+        world
+    }
+
+    /// The process dies, and another one starts on the same disk.
+    pub(crate) fn crash(&mut self) {
+        self.disk.cut_off();
+        self.reopen();
+    }
+
+    /// It ends well, and another one starts on the same disk.
+    pub(crate) fn restart(&mut self) {
+        self.ask(|answer| Request::Close { answer }).unwrap();
+        self.reopen();
+    }
+
+    /// Another one starts; the test says when the ledger looks.
+    pub(crate) fn reopen_quietly(&mut self) {
+        self.bell = Bell::default();
+        self.bell.get().now = self.wall;
+        // Files are open once at a time.
+        self.ledger.store = Box::new(Closed);
+        self.ledger = open(store(&self.disk, self.files.as_ref()), &self.config, &self.bell, self.unknown, self.retry);
+    }
+
+    pub(crate) fn reopen(&mut self) {
+        self.reopen_quietly();
+        self.look();
+    }
+
+    pub(crate) fn now(&self) -> Reading {
+        Reading { wall: self.wall, time: self.time }
+    }
+
+    /// The clocks go on.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        self.time += Duration::from_millis(millis);
+        self.set_wall(self.wall.as_millis() + millis);
+    }
+
+    pub(crate) fn set_wall(&mut self, millis: u64) {
+        self.wall = at(millis);
+        self.bell.get().now = self.wall;
+    }
+
+    pub(crate) fn look(&mut self) {
+        self.turn(vec![Request::LookAgain]);
+    }
+
+    /// Takes all these in one group, or as few as it can, and does what there is to do.
+    pub(crate) fn turn(&mut self, requests: Vec<Request>) {
+        let ahead = std::mem::take(&mut self.ahead);
+        let mut requests: VecDeque<_> = ahead.into_iter().chain(requests).collect();
+        let (now, mut outbox) = (self.now(), Outbox::default());
+        loop {
+            self.ledger.commit(&|| now, &mut requests, &mut outbox);
+            outbox.send(|copy| copy());
+            let has_more = self.ledger.tend(now);
+            let most = self.config.loaded.max(self.in_flight());
+            assert!(self.ledger.table.len() <= most, "{} in memory", self.ledger.table.len());
+            if !has_more && requests.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// These come first in the next group.
+    pub(crate) fn before_the_next_group(&mut self, requests: Vec<Request>) {
+        self.ahead = requests;
+    }
+
+    /// The ledger loads, and does not write.
+    pub(crate) fn tend(&mut self) {
+        let now = self.now();
+        self.ledger.tend(now);
+    }
+
+    /// The store has refused so much that the next group is written before what is to be settled now.
+    pub(crate) fn settle_late(&mut self) {
+        let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
+        self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
+        for number in 0..1000 {
+            self.ledger.settling.put_back(Change::EndClaim { number: u64::MAX - number }, Settlement::Bookkeeping);
+        }
+    }
+
+    /// Claims in the store that have not ended.
+    pub(crate) fn open_claims(&mut self) -> usize {
+        let lease = self.ledger.store.acquire(0).unwrap();
+        self.ledger.fence = lease.fence;
+        lease.claims.len()
+    }
+
+    /// Records that cannot be taken out of memory.
+    fn in_flight(&self) -> usize {
+        self.ledger.table.busy()
+    }
+
+    pub(crate) fn ask<T: Send + 'static>(&mut self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
+        let (request, coming) = coming(request);
+        self.turn(vec![request]);
+        coming.get()
+    }
+
+    pub(crate) fn record(&mut self, due: u64) -> Record {
+        self.names += 1;
+        Record {
+            id: DurableId::from_parts(0, at(due), self.names.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            progress: Progress::first(at(due)),
+            sequence: 0,
+            route: "route".into(),
+            message_type: "type".into(),
+            message_version: 1,
+            key: None,
+            repeat: None,
+            retry: None,
+            payload: self.names.to_be_bytes().into(),
+        }
+    }
+
+    pub(crate) fn schedule_record(&mut self, record: Record, on_key: OnKey) -> Answered<Scheduled> {
+        self.ask(|answer| Request::Schedule { record: Arc::new(record), on_key, answer })
+    }
+
+    pub(crate) fn schedule(&mut self, due: u64) -> DurableId {
+        let record = self.record(due);
+        let id = record.id;
+        assert_eq!(self.schedule_record(record, OnKey::KeepExisting).unwrap(), Scheduled::Created);
+        id
+    }
+
+    /// The store refuses it.
+    pub(crate) fn schedule_record_refused(&mut self, due: u64) -> DurableId {
+        let record = self.record(due);
+        let id = record.id;
+        assert!(self.schedule_record(record, OnKey::KeepExisting).is_err());
+        id
+    }
+
+    /// The notes since the last call.
+    pub(crate) fn notes(&mut self) -> Vec<Note> {
+        self.ledger.take_notes()
+    }
+
+    pub(crate) fn cancel(&mut self, id: DurableId) -> Answered<Cancellation> {
+        self.ask(|answer| Request::Cancel { id, answer })
+    }
+
+    pub(crate) fn reschedule(&mut self, id: DurableId, due: u64) -> Answered<Rescheduling> {
+        self.ask(|answer| Request::Reschedule { id, due: at(due), answer })
+    }
+
+    pub(crate) fn claim(&mut self, ids: &[DurableId]) -> Vec<Arc<Record>> {
+        self.ask(|answer| Request::Claim { ids: ids.to_vec(), answer }).unwrap()
+    }
+
+    pub(crate) fn end(&mut self, record: &Record, verdict: Verdict) {
+        self.turn(vec![Request::Ended { id: record.id, progress: record.progress, verdict }]);
+    }
+
+    /// What has rung by now, in order.
+    pub(crate) fn rung(&mut self) -> Vec<Arc<Record>> {
+        let is_time = self.bell.get().look_at.is_some_and(|look| look <= self.wall);
+        if is_time {
+            self.bell.get().look_at = None;
+            self.look();
+        }
+        let mut bell = self.bell.get();
+        let now = bell.now;
+        let later = bell.armed.split_off(&(now.saturating_add(Duration::from_millis(1)), 0));
+        std::mem::replace(&mut bell.armed, later).into_values().collect()
+    }
+
+    /// Delivers what rings until nothing does, each well; says what was delivered.
+    pub(crate) fn deliver(&mut self) -> Vec<Arc<Record>> {
+        let mut delivered = vec![];
+        loop {
+            let ids: Vec<_> = self.rung().iter().map(|record| record.id).collect();
+            if ids.is_empty() {
+                return delivered;
+            }
+            let cleared = self.claim(&ids);
+            for record in &cleared {
+                assert!(record.progress.due <= self.wall, "never early");
+            }
+            self.turn(cleared.iter().map(|record| complete(record)).collect());
+            delivered.extend(cleared);
+        }
+    }
+
+    /// Time passes from one event to the next, up to this; says when what was delivered.
+    pub(crate) fn run_to(&mut self, millis: u64) -> Vec<(u64, DurableId, u32)> {
+        let mut log = vec![];
+        loop {
+            let delivered = self.deliver();
+            log.extend(delivered.iter().map(|record| (self.wall.as_millis(), record.id, record.progress.attempt)));
+            let next = self.next_event().filter(|next| *next <= at(millis));
+            match next {
+                Some(next) if next > self.wall => self.pass(next.as_millis() - self.wall.as_millis()),
+                _ if self.wall < at(millis) => self.pass(millis - self.wall.as_millis()),
+                _ => return log,
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<DueTime> {
+        let bell = self.bell.get();
+        bell.armed.keys().next().map(|(due, _)| *due).into_iter().chain(bell.look_at).min()
+    }
+
+    pub(crate) fn counts(&mut self) -> Counts {
+        self.ask(|answer| Request::Counts { answer }).unwrap()
+    }
+
+    pub(crate) fn books(&self) -> DurableBooks {
+        self.ledger.books
+    }
+
+    pub(crate) fn loaded(&self) -> usize {
+        self.ledger.table.len()
+    }
+}
+
+pub(crate) fn complete(record: &Record) -> Request {
+    Request::Ended { id: record.id, progress: record.progress, verdict: Verdict::Complete }
+}
+
+/// A request, and its answer when it comes.
+pub(crate) fn coming<T>(request: impl FnOnce(Answer<T>) -> Request) -> (Request, Coming<T>) {
+    let (answer, receiver) = Answer::awaited();
+    (request(answer), Coming(receiver))
+}
+
+fn store(disk: &MemoryDisk, files: Option<&tempfile::TempDir>) -> Box<dyn TimerStore> {
+    match files {
+        Some(files) => Box::new(EmbeddedStore::open(files.path()).unwrap()),
+        None => Box::new(disk.open()),
+    }
+}
+
+fn open(
+    store: Box<dyn TimerStore>,
+    config: &LedgerConfig,
+    bell: &Bell,
+    unknown: &'static [&'static str],
+    retry: RetryPolicy,
+) -> Ledger<Bell> {
+    let policy_of = move |route: &str, _: &str| (!unknown.contains(&route)).then_some(retry);
+    Ledger::open(store, config.clone(), Box::new(policy_of), bell.clone()).unwrap()
+}

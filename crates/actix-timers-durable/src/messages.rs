@@ -1,0 +1,100 @@
+//! Requests to durable timers as messages of actix, for who knows them as an address or a recipient.
+
+use actix::{Context, Handler, Message, ResponseFuture};
+use actix_timers::CancelOutcome;
+
+use super::dispatcher::DurableTimerActor;
+use super::error::{DurableError, NotScheduled};
+use super::id::DurableId;
+use super::message::DurableMessage;
+use super::request::Schedule;
+use super::scheduling::Scheduled;
+use super::timers::DurableTimers;
+use super::view::{DurableFilter, DurableInfo, DurablePage};
+
+/// Answers what became of it when it is on disk, or hands the message back.
+impl<M: DurableMessage> Message for Schedule<M> {
+    type Result = Result<Scheduled, NotScheduled<M>>;
+}
+
+impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
+    type Result = ResponseFuture<Result<Scheduled, NotScheduled<M>>>;
+
+    fn handle(&mut self, request: Schedule<M>, _: &mut Context<Self>) -> Self::Result {
+        match self.durable() {
+            Some(timers) => Box::pin(timers.schedule(request)),
+            None => {
+                let (message, reason) = (request.message, DurableError::Closed);
+                Box::pin(std::future::ready(Err(NotScheduled { message, reason })))
+            }
+        }
+    }
+}
+
+/// Cancel a durable timer; see [`DurableTimers::cancel`].
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_timers::CancelOutcome;
+/// use actix_timers_durable::{CancelDurable, DurableId, DueTime, DurableTimers, MemoryStore};
+///
+/// # System::new().block_on(async {
+/// let timers = DurableTimers::builder(MemoryStore::new()).start()?;
+/// let office: Recipient<CancelDurable> = timers.addr().clone().recipient();
+/// let unknown = DurableId::fresh(0, DueTime::MIN);
+/// assert_eq!(office.send(CancelDurable(unknown)).await??, CancelOutcome::NotFound);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "Result<CancelOutcome, DurableError>")]
+pub struct CancelDurable(pub DurableId);
+
+/// What is known of a durable timer; see [`DurableTimers::get`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "Result<Option<DurableInfo>, DurableError>")]
+pub struct GetDurable(pub DurableId);
+
+/// The durable timers that a filter lets through; see [`DurableTimers::list`].
+#[derive(Debug, Clone, PartialEq, Message)]
+#[rtype(result = "Result<DurablePage, DurableError>")]
+pub struct ListDurable(pub DurableFilter);
+
+/// Asks the durable timers of an actor, if it still has some.
+fn ask<T, F>(
+    actor: &DurableTimerActor,
+    question: impl FnOnce(DurableTimers) -> F + 'static,
+) -> ResponseFuture<Result<T, DurableError>>
+where
+    T: 'static,
+    F: Future<Output = Result<T, DurableError>> + 'static,
+{
+    match actor.durable() {
+        Some(timers) => Box::pin(question(timers.clone())),
+        None => Box::pin(std::future::ready(Err(DurableError::Closed))),
+    }
+}
+
+impl Handler<CancelDurable> for DurableTimerActor {
+    type Result = ResponseFuture<Result<CancelOutcome, DurableError>>;
+
+    fn handle(&mut self, CancelDurable(id): CancelDurable, _: &mut Context<Self>) -> Self::Result {
+        ask(self, move |timers| async move { timers.cancel(id).await })
+    }
+}
+
+impl Handler<GetDurable> for DurableTimerActor {
+    type Result = ResponseFuture<Result<Option<DurableInfo>, DurableError>>;
+
+    fn handle(&mut self, GetDurable(id): GetDurable, _: &mut Context<Self>) -> Self::Result {
+        ask(self, move |timers| async move { timers.get(id).await })
+    }
+}
+
+impl Handler<ListDurable> for DurableTimerActor {
+    type Result = ResponseFuture<Result<DurablePage, DurableError>>;
+
+    fn handle(&mut self, ListDurable(filter): ListDurable, _: &mut Context<Self>) -> Self::Result {
+        ask(self, move |timers| async move { timers.list(filter).await })
+    }
+}

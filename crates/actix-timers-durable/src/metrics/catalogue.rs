@@ -1,0 +1,96 @@
+//! Every metric of durable timers: the one place that spells their names.
+
+use actix_timers::metrics::{Kind, Metric};
+use metrics::Unit;
+
+/// Time of one commit of a store, until it is on disk, in seconds: from a fast fsync to a stall.
+pub const WRITE_BUCKETS: &[f64] =
+    &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// Requests written in one commit of a store.
+pub const GROUP_BUCKETS: &[f64] =
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0];
+
+/// Lateness of durable timers in seconds: as that of others, and up to a day, since they outlast a process that is down.
+pub const DURABLE_LAG_BUCKETS: &[f64] =
+    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0];
+
+const fn gauge(name: &'static str, unit: Unit, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Gauge, unit, labels, help }
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Counter, unit: Unit::Count, labels, help }
+}
+
+const fn histogram(name: &'static str, unit: Unit, buckets: &'static [f64], help: &'static str) -> Metric {
+    Metric { name, kind: Kind::Histogram(buckets), unit, labels: &[], help }
+}
+
+macro_rules! catalogue {
+    ($($name:ident = $metric:expr;)+) => {
+        $(pub(crate) const $name: Metric = $metric;)+
+
+        /// All metrics of durable timers. Those of timer actors are in the catalogue of the core.
+        pub const CATALOGUE: &[Metric] = &[$($name),+];
+    };
+}
+
+catalogue! {
+    STORE_PENDING = gauge("actix_timers_store_pending", Unit::Count, &[], "Durable timers on disk that have not ended");
+    STORE_LOADED = gauge("actix_timers_store_loaded", Unit::Count, &[], "Durable timers in memory: due soon, or being delivered");
+    STORE_LOADED_AHEAD = gauge("actix_timers_store_loaded_ahead_seconds", Unit::Seconds, &[], "Time from now up to which all durable timers are in memory; 0 if loading is behind");
+    STORE_IN_FLIGHT = gauge("actix_timers_store_in_flight", Unit::Count, &[], "Deliveries of durable timers under way");
+    STORE_PARKED = gauge("actix_timers_store_parked", Unit::Count, &[], "Durable timers set aside because this build knows no route or decoder for them");
+    STORE_DEAD_LETTERS = gauge("actix_timers_store_dead_letters", Unit::Count, &[], "Dead letters in the store");
+    STORE_INTERRUPTED = gauge("actix_timers_store_interrupted", Unit::Count, &[], "Deliveries that had begun when the last process ended and were repeated with the next attempt number");
+    STORE_LAG = gauge("actix_timers_store_lag_seconds", Unit::Seconds, &[], "Time that the oldest request not yet on disk has waited; 0 if none waits");
+    STORE_OVERDUE = gauge("actix_timers_store_overdue_seconds", Unit::Seconds, &[], "Time since the oldest unfinished durable timer fell due; 0 if none is due");
+    STORE_FAILED = gauge("actix_timers_store_failed", Unit::Count, &[], "1 if the store has failed and acknowledges no more requests, else 0");
+    STORE_ERRORS = counter("actix_timers_store_errors_total", &["op"], "Failed operations of the store: commit, load, read, decode, lease or back_up");
+    RECOVERED = counter("actix_timers_recovered_total", &[], "Durable timers that were overdue or being delivered when the process started, and have been loaded");
+    DUPLICATES_SUPPRESSED = counter("actix_timers_duplicates_suppressed_total", &[], "Requests answered with the id of the timer that already has their key");
+    DURABLE_SCHEDULED = counter("actix_timers_durable_scheduled_total", &[], "Durable timers acknowledged, which are on disk");
+    DURABLE_RESCHEDULED = counter("actix_timers_durable_rescheduled_total", &[], "Durable timers moved to another due time on request");
+    DURABLE_CANCELLED = counter("actix_timers_durable_cancelled_total", &[], "Durable timers cancelled, including timers replaced by another one with their key");
+    DURABLE_DELIVERIES = counter("actix_timers_durable_deliveries_total", &["outcome"], "Deliveries of durable timers that have ended: complete, retry, dead_letter, undelivered or parked");
+    STORE_WRITE = histogram("actix_timers_store_write_seconds", Unit::Seconds, WRITE_BUCKETS, "Duration of one commit, until it is on disk");
+    STORE_GROUP = histogram("actix_timers_store_group_requests", Unit::Count, GROUP_BUCKETS, "Requests written in one commit");
+    DURABLE_LAG = histogram("actix_timers_durable_lag_seconds", Unit::Seconds, DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, including the claim on disk");
+}
+
+/// The buckets of all histograms of durable timers, by name: to be given to the exporter beside those of timer actors, which
+/// would otherwise make summaries of them.
+pub fn histogram_buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
+    CATALOGUE.iter().filter_map(|metric| match metric.kind {
+        Kind::Histogram(buckets) => Some((metric.name, buckets)),
+        Kind::Gauge | Kind::Counter => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions_of_prometheus() {
+        let mut names: HashSet<_> = actix_timers::metrics::CATALOGUE.iter().map(|metric| metric.name).collect();
+        for metric in CATALOGUE {
+            assert!(names.insert(metric.name), "{} is there once", metric.name);
+            assert!(metric.name.starts_with("actix_timers_"));
+            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+            assert_eq!(metric.unit == Unit::Seconds, metric.name.ends_with("_seconds"), "{}", metric.name);
+            assert!(!metric.help.is_empty());
+        }
+    }
+
+    #[test]
+    fn buckets_ascend() {
+        assert_eq!(histogram_buckets().count(), 3);
+        for (name, buckets) in histogram_buckets() {
+            assert!(buckets.is_sorted_by(|a, b| a < b), "{name}");
+        }
+    }
+}

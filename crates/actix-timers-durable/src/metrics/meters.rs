@@ -1,0 +1,346 @@
+//! The handles of durable timers, and how they are fed.
+//!
+//! As with timer actors: histograms are recorded when something happens, and everything else is published together, from
+//! what was counted.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use actix_timers::integration::{Level, Tally, describe};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use super::catalogue::{self as names, CATALOGUE};
+
+/// What a store can fail to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreOp {
+    /// Keep a group of changes.
+    Commit,
+    /// Hand out a page of what is due next.
+    Load,
+    /// Answer a question.
+    Read,
+    /// Make sense of a record: it is damaged.
+    Decode,
+    /// Give the shard up.
+    Lease,
+    /// Copy itself.
+    BackUp,
+}
+
+impl StoreOp {
+    const ALL: [Self; 6] = [Self::Commit, Self::Load, Self::Read, Self::Decode, Self::Lease, Self::BackUp];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Load => "load",
+            Self::Read => "read",
+            Self::Decode => "decode",
+            Self::Lease => "lease",
+            Self::BackUp => "back_up",
+        }
+    }
+}
+
+/// How a delivery can end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its handler has ended well.
+    Complete,
+    /// It comes once more.
+    Retry,
+    /// It has failed for good.
+    DeadLetter,
+    /// Nobody was there.
+    Undelivered,
+    /// Its payload cannot be decoded.
+    Parked,
+}
+
+impl Ending {
+    const ALL: [Self; 5] = [Self::Complete, Self::Retry, Self::DeadLetter, Self::Undelivered, Self::Parked];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Retry => "retry",
+            Self::DeadLetter => "dead_letter",
+            Self::Undelivered => "undelivered",
+            Self::Parked => "parked",
+        }
+    }
+}
+
+/// What was counted since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DurableBooks {
+    /// Timers that were kept.
+    pub(crate) scheduled: u64,
+    /// Timers that were given another due time on request.
+    pub(crate) rescheduled: u64,
+    /// Timers that were cancelled, or replaced.
+    pub(crate) cancelled: u64,
+    /// Requests to schedule that found their key taken.
+    pub(crate) duplicates: u64,
+    /// Timers that were overdue or being delivered at start, and are loaded.
+    pub(crate) recovered: u64,
+    /// Deliveries of the last life that had begun.
+    pub(crate) interrupted: u64,
+    deliveries: [u64; Ending::ALL.len()],
+    errors: [u64; StoreOp::ALL.len()],
+}
+
+impl DurableBooks {
+    /// A delivery has ended.
+    pub(crate) const fn ended(&mut self, how: Ending) {
+        self.deliveries[how as usize] += 1;
+    }
+
+    /// The store has failed to do something.
+    pub(crate) const fn failed(&mut self, what: StoreOp) {
+        self.errors[what as usize] += 1;
+    }
+}
+
+/// What is published.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct DurableReport {
+    pub(crate) books: DurableBooks,
+    /// Timers on disk that have not ended.
+    pub(crate) pending: u64,
+    pub(crate) parked: u64,
+    pub(crate) dead_letters: u64,
+    /// Timers in memory.
+    pub(crate) loaded: u64,
+    /// Deliveries that have begun.
+    pub(crate) in_flight: u64,
+    /// How far ahead everything is in memory.
+    pub(crate) loaded_ahead: Duration,
+    /// How long the oldest request has been waiting to be on disk.
+    pub(crate) lag: Duration,
+    /// How long the first timer that is due and has not ended has been due.
+    pub(crate) overdue: Duration,
+    /// The store acknowledges nothing any more.
+    pub(crate) has_failed: bool,
+}
+
+/// The handles of one store of durable timers.
+pub(crate) struct DurableMeters {
+    lateness: Histogram,
+    write: Histogram,
+    group: Histogram,
+    board: Mutex<Board>,
+}
+
+struct Board {
+    scheduled: Tally,
+    rescheduled: Tally,
+    cancelled: Tally,
+    duplicates: Tally,
+    recovered: Tally,
+    deliveries: [Tally; Ending::ALL.len()],
+    errors: [Tally; StoreOp::ALL.len()],
+    pending: Level,
+    parked: Level,
+    dead_letters: Level,
+    interrupted: Level,
+    loaded: Level,
+    in_flight: Level,
+    loaded_ahead: Gauge,
+    lag: Gauge,
+    overdue: Gauge,
+    failed: Gauge,
+}
+
+impl DurableMeters {
+    /// Registers everything for the durable timers with this name, so that all of it is there, as zero, from the first scrape.
+    pub(crate) fn register(timer: &str) -> Self {
+        describe(CATALOGUE);
+        let timer = || ("timer", timer.to_owned());
+        let plain = |name: &'static str| Tally::new(counter!(name, &[timer()]));
+        let labelled = |name: &'static str, label: &'static str, value: &'static str| -> Counter {
+            counter!(name, &[timer(), (label, value.to_owned())])
+        };
+        let level = |name: &'static str| Level::new(gauge!(name, &[timer()]));
+        let plain_gauge = |name: &'static str| gauge!(name, &[timer()]);
+        let meters = Self {
+            lateness: histogram!(names::DURABLE_LAG.name, &[timer()]),
+            write: histogram!(names::STORE_WRITE.name, &[timer()]),
+            group: histogram!(names::STORE_GROUP.name, &[timer()]),
+            board: Mutex::new(Board {
+                scheduled: plain(names::DURABLE_SCHEDULED.name),
+                rescheduled: plain(names::DURABLE_RESCHEDULED.name),
+                cancelled: plain(names::DURABLE_CANCELLED.name),
+                duplicates: plain(names::DUPLICATES_SUPPRESSED.name),
+                recovered: plain(names::RECOVERED.name),
+                deliveries: Ending::ALL
+                    .map(|how| Tally::new(labelled(names::DURABLE_DELIVERIES.name, "outcome", how.name()))),
+                errors: StoreOp::ALL.map(|op| Tally::new(labelled(names::STORE_ERRORS.name, "op", op.name()))),
+                pending: level(names::STORE_PENDING.name),
+                parked: level(names::STORE_PARKED.name),
+                dead_letters: level(names::STORE_DEAD_LETTERS.name),
+                interrupted: level(names::STORE_INTERRUPTED.name),
+                loaded: level(names::STORE_LOADED.name),
+                in_flight: level(names::STORE_IN_FLIGHT.name),
+                loaded_ahead: plain_gauge(names::STORE_LOADED_AHEAD.name),
+                lag: plain_gauge(names::STORE_LAG.name),
+                overdue: plain_gauge(names::STORE_OVERDUE.name),
+                failed: plain_gauge(names::STORE_FAILED.name),
+            }),
+        };
+        meters.publish(&DurableReport::default());
+        meters
+    }
+
+    /// So many requests were written in one commit, which took so long.
+    pub(crate) fn wrote(&self, requests: usize, took: Duration) {
+        self.write.record(took.as_secs_f64());
+        self.group.record(requests as f64);
+    }
+
+    /// A timer is delivered this long after its due time.
+    pub(crate) fn delivered(&self, late: Duration) {
+        self.lateness.record(late.as_secs_f64());
+    }
+
+    /// Publishes a report.
+    pub(crate) fn publish(&self, report: &DurableReport) {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner).publish(report);
+    }
+}
+
+impl Board {
+    fn publish(&mut self, report: &DurableReport) {
+        let books = &report.books;
+        self.scheduled.show(books.scheduled);
+        self.rescheduled.show(books.rescheduled);
+        self.cancelled.show(books.cancelled);
+        self.duplicates.show(books.duplicates);
+        self.recovered.show(books.recovered);
+        self.interrupted.show(books.interrupted);
+        self.deliveries.iter_mut().zip(books.deliveries).for_each(|(tally, counted)| _ = tally.show(counted));
+        self.errors.iter_mut().zip(books.errors).for_each(|(tally, counted)| _ = tally.show(counted));
+        self.pending.show(report.pending);
+        self.parked.show(report.parked);
+        self.dead_letters.show(report.dead_letters);
+        self.loaded.show(report.loaded);
+        self.in_flight.show(report.in_flight);
+        self.loaded_ahead.set(report.loaded_ahead.as_secs_f64());
+        self.lag.set(report.lag.as_secs_f64());
+        self.overdue.set(report.overdue.as_secs_f64());
+        self.failed.set(f64::from(u8::from(report.has_failed)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+
+    /// The value of the series that has this name and these labels beside that of the timer.
+    fn value(page: &str, name: &str, label: &str) -> Option<f64> {
+        let start = format!("{name}{{timer=\"T\"{label}}} ");
+        page.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok())
+    }
+
+    #[test]
+    fn all_is_there_as_zero_from_the_first_scrape() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let _meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
+        let page = recorder.handle().render();
+        for metric in CATALOGUE {
+            assert!(page.contains(&format!("# TYPE {} ", metric.name)), "{}", metric.name);
+        }
+        let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
+        let plain = series.iter().filter(|line| !line.contains("quantile")).count();
+        assert_eq!(plain, 10 + 5 + StoreOp::ALL.len() + Ending::ALL.len() + 3 * 2, "{page}");
+        assert!(series.iter().all(|line| line.ends_with(" 0")), "{page}");
+    }
+
+    #[test]
+    fn everything_reported_is_published_under_its_name_and_labels() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
+        let mut books = DurableBooks {
+            scheduled: 1,
+            rescheduled: 2,
+            cancelled: 3,
+            duplicates: 4,
+            recovered: 5,
+            interrupted: 6,
+            ..DurableBooks::default()
+        };
+        for (times, how) in (7..).zip(Ending::ALL) {
+            (0..times).for_each(|_| books.ended(how));
+        }
+        for (times, op) in (12..).zip(StoreOp::ALL) {
+            (0..times).for_each(|_| books.failed(op));
+        }
+        let report = DurableReport {
+            books,
+            pending: 18,
+            parked: 19,
+            dead_letters: 20,
+            loaded: 21,
+            in_flight: 22,
+            loaded_ahead: Duration::from_secs(23),
+            lag: Duration::from_secs(24),
+            overdue: Duration::from_secs(25),
+            has_failed: true,
+        };
+        // Twice: what was counted once is shown once.
+        meters.publish(&report);
+        meters.publish(&report);
+        meters.wrote(4, Duration::from_secs(2));
+        meters.delivered(Duration::from_secs(3));
+        let page = recorder.handle().render();
+        let labelled =
+            |metric: actix_timers::metrics::Metric, label: &str, value: &str| (metric, format!(",{label}=\"{value}\""));
+        let outcome = |value| labelled(names::DURABLE_DELIVERIES, "outcome", value);
+        let op = |value| labelled(names::STORE_ERRORS, "op", value);
+        let expected = [
+            (names::DURABLE_SCHEDULED, String::new()),
+            (names::DURABLE_RESCHEDULED, String::new()),
+            (names::DURABLE_CANCELLED, String::new()),
+            (names::DUPLICATES_SUPPRESSED, String::new()),
+            (names::RECOVERED, String::new()),
+            (names::STORE_INTERRUPTED, String::new()),
+            outcome("complete"),
+            outcome("retry"),
+            outcome("dead_letter"),
+            outcome("undelivered"),
+            outcome("parked"),
+            op("commit"),
+            op("load"),
+            op("read"),
+            op("decode"),
+            op("lease"),
+            op("back_up"),
+            (names::STORE_PENDING, String::new()),
+            (names::STORE_PARKED, String::new()),
+            (names::STORE_DEAD_LETTERS, String::new()),
+            (names::STORE_LOADED, String::new()),
+            (names::STORE_IN_FLIGHT, String::new()),
+            (names::STORE_LOADED_AHEAD, String::new()),
+            (names::STORE_LAG, String::new()),
+            (names::STORE_OVERDUE, String::new()),
+        ];
+        for (number, (metric, label)) in (1u32..).zip(expected) {
+            assert_eq!(value(&page, metric.name, &label), Some(f64::from(number)), "{}{label}", metric.name);
+        }
+        assert_eq!(value(&page, names::STORE_FAILED.name, ""), Some(1.0));
+        for (metric, sum) in [(names::STORE_WRITE, 2.0), (names::STORE_GROUP, 4.0), (names::DURABLE_LAG, 3.0)] {
+            assert_eq!(value(&page, &format!("{}_sum", metric.name), ""), Some(sum), "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn the_catalogue_names_all_values_of_labels() {
+        let has =
+            |help: &str, word: &str| help.split(|c: char| !c.is_alphanumeric() && c != '_').any(|had| had == word);
+        assert!(StoreOp::ALL.iter().all(|op| has(names::STORE_ERRORS.help, op.name())));
+        assert!(Ending::ALL.iter().all(|how| has(names::DURABLE_DELIVERIES.help, how.name())));
+    }
+}

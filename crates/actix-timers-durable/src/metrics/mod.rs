@@ -1,0 +1,25 @@
+//! Metrics of durable timers: what operators see of a store and its deliveries.
+//!
+//! `catalogue`: every metric with kind, unit, labels and help; `meters`: the handles of one store, and how they are fed.
+//!
+//! As those of timer actors they are registered with the recorder that the application installs, and brought up to date by
+//! [`scrape`](actix_timers::scrape). Their histograms need buckets, too:
+//!
+//! ```
+//! use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+//!
+//! let mut builder = PrometheusBuilder::new();
+//! let of_timers = actix_timers::metrics::histogram_buckets();
+//! for (name, buckets) in of_timers.chain(actix_timers_durable::metrics::histogram_buckets()) {
+//!     builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
+//! }
+//! let recorder = builder.build_recorder();
+//! # drop(recorder);
+//! # Ok::<(), metrics_exporter_prometheus::BuildError>(())
+//! ```
+
+mod catalogue;
+mod meters;
+
+pub use catalogue::{CATALOGUE, DURABLE_LAG_BUCKETS, GROUP_BUCKETS, WRITE_BUCKETS, histogram_buckets};
+pub(crate) use meters::{DurableBooks, DurableMeters, DurableReport, Ending, StoreOp};

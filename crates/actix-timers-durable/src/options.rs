@@ -1,0 +1,52 @@
+//! What can be wanted of a durable timer besides its time and its message.
+
+use super::record::RetryPolicy;
+use super::store::OnKey;
+
+/// What is wanted of a durable timer besides its route, its time and its message.
+///
+/// ```
+/// use actix_timers_durable::{DurableOptions, RetryPolicy};
+///
+/// let once = DurableOptions::new().if_absent("order-7");
+/// let latest = DurableOptions::new().replace("order-7").retry(RetryPolicy::never());
+/// assert_ne!(once, latest);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "options do nothing until a timer is scheduled with them"]
+pub struct DurableOptions {
+    pub(crate) key: Option<(String, OnKey)>,
+    pub(crate) retry: Option<RetryPolicy>,
+}
+
+impl DurableOptions {
+    /// The longest key, in bytes.
+    pub const MAX_KEY: usize = 512;
+
+    /// No options.
+    pub const fn new() -> Self {
+        Self { key: None, retry: None }
+    }
+
+    /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one stays, nothing is scheduled,
+    /// and the answer is [`Scheduled::Exists`](super::Scheduled::Exists): a request whose answer was lost can be repeated safely.
+    ///
+    /// The key is free again when its timer is complete, cancelled or a dead letter.
+    pub fn if_absent(self, key: impl Into<String>) -> Self {
+        Self { key: Some((key.into(), OnKey::KeepExisting)), ..self }
+    }
+
+    /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one is cancelled in the same
+    /// step, and the answer is [`Scheduled::Replaced`](super::Scheduled::Replaced).
+    ///
+    /// A delivery of the old one that is under way is not stopped, but will not be repeated.
+    pub fn replace(self, key: impl Into<String>) -> Self {
+        Self { key: Some((key.into(), OnKey::Replace)), ..self }
+    }
+
+    /// What happens when the handler fails, in place of what the route says.
+    pub const fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Some(policy);
+        self
+    }
+}

@@ -1,0 +1,142 @@
+//! The request to schedule a durable timer, as a value.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+#[cfg(feature = "cron")]
+use actix_timers::Cron;
+use actix_timers::{Clock, Every, RequestTime};
+
+use super::due_time::{DueTime, OutOfRange};
+use super::error::DurableError;
+use super::options::DurableOptions;
+use super::record::{Repeat, Rhythm};
+
+/// Schedule a durable timer: a message for a route, and when.
+///
+/// Given to [`DurableTimers::schedule`](super::DurableTimers::schedule), or sent as a message to
+/// [`DurableTimers::addr`](super::DurableTimers::addr).
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::Every;
+/// use actix_timers_durable::{DurableMessage, DurableOptions, Schedule};
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Remind(u32);
+/// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+///
+/// let once = Schedule::after("reminders", Duration::from_secs(3600), Remind(7)).options(DurableOptions::new().if_absent("7"));
+/// let daily = Schedule::at_fixed_rate("reminders", Every::new(Duration::from_secs(86_400)).times(5), Remind(7));
+/// # let _ = (once, daily);
+/// ```
+#[must_use = "a request does nothing until it is given to durable timers"]
+pub struct Schedule<M> {
+    pub(super) route: String,
+    pub(super) when: When,
+    pub(super) options: DurableOptions,
+    pub(super) message: M,
+}
+
+/// When a durable timer is due.
+#[derive(Debug, Clone)]
+pub(super) enum When {
+    After {
+        delay: Duration,
+        requested: RequestTime,
+    },
+    At(SystemTime),
+    FixedRate {
+        every: Every,
+        requested: RequestTime,
+    },
+    #[cfg(feature = "cron")]
+    Cron(Box<Cron>),
+}
+
+impl<M> Schedule<M> {
+    fn new(route: impl Into<String>, when: When, message: M) -> Self {
+        Self { route: route.into(), when, options: DurableOptions::new(), message }
+    }
+
+    /// A message after `delay`, counted from this call.
+    pub fn after(route: impl Into<String>, delay: Duration, message: M) -> Self {
+        Self::new(route, When::After { delay, requested: RequestTime::now() }, message)
+    }
+
+    /// A message when the wall clock shows `at`; at once if that is past.
+    pub fn at(route: impl Into<String>, at: impl Into<SystemTime>, message: M) -> Self {
+        Self::new(route, When::At(at.into()), message)
+    }
+
+    /// Messages at a fixed rate, on a grid of times of day that begins one period after this call, or when `every` says.
+    /// What is missed, also while no process runs, is made up for as `every` says: by one delivery unless said otherwise.
+    pub fn at_fixed_rate(route: impl Into<String>, every: impl Into<Every>, message: M) -> Self {
+        Self::new(route, When::FixedRate { every: every.into(), requested: RequestTime::now() }, message)
+    }
+
+    /// Messages at the times that a cron expression names. One delivery stands for all that were missed.
+    #[cfg(feature = "cron")]
+    pub fn cron(route: impl Into<String>, cron: Cron, message: M) -> Self {
+        Self::new(route, When::Cron(Box::new(cron)), message)
+    }
+
+    /// Sets options, in place of those set before.
+    pub fn options(self, options: DurableOptions) -> Self {
+        Self { options, ..self }
+    }
+}
+
+impl<M> fmt::Debug for Schedule<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schedule")
+            .field("route", &self.route)
+            .field("when", &self.when)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl When {
+    /// When it is due for the first time, and how it comes again.
+    pub(super) fn resolve(self, clock: &dyn Clock) -> Result<(DueTime, Option<Repeat>), DurableError> {
+        match self {
+            Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
+            Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
+            Self::FixedRate { every, requested } => {
+                let Every { period, first_after, times, until, missed, .. } = every;
+                if period < Duration::from_millis(1) {
+                    return Err(DurableError::PeriodTooShort(period));
+                }
+                let waited = clock.since_request(requested);
+                let first = due_after(clock, first_after.unwrap_or(period), waited)?;
+                let repeat = Repeat {
+                    rhythm: Rhythm::FixedRate { period, missed },
+                    times,
+                    until: until.map(DueTime::reached_at),
+                };
+                if times == Some(0) || repeat.until.is_some_and(|until| first > until) {
+                    return Err(DurableError::NeverDue);
+                }
+                Ok((first, Some(repeat)))
+            }
+            #[cfg(feature = "cron")]
+            Self::Cron(cron) => {
+                let zone = cron.time_zone().ok_or(DurableError::NamelessTimeZone)?.to_owned();
+                let expression = cron.expression().to_owned();
+                let first = cron.next_after(clock.wall()).ok_or(DurableError::NeverDue)?;
+                let repeat = Repeat { rhythm: Rhythm::Cron { expression, zone }, times: None, until: None };
+                Ok((DueTime::at_or_after(first)?, Some(repeat)))
+            }
+        }
+    }
+}
+
+/// The time of day `delay` after a request that was made so long ago. It may be past: a grid begins there all the same.
+pub(super) fn due_after(clock: &dyn Clock, delay: Duration, waited: Duration) -> Result<DueTime, OutOfRange> {
+    let wall = clock.wall();
+    match waited.checked_sub(delay) {
+        // Times before 1970 count as that.
+        Some(overdue) => DueTime::at_or_after(wall.checked_sub(overdue).unwrap_or(SystemTime::UNIX_EPOCH)),
+        None => DueTime::at_or_after(wall.checked_add(delay.saturating_sub(waited)).ok_or(OutOfRange)?),
+    }
+}

@@ -1,0 +1,444 @@
+//! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the journal on its thread, a store
+//! in memory, the dispatcher, the wheel and clients on threads of their own, against what was promised. Handlers fail and are
+//! tried again, timers repeat, and the store refuses commits for a while or fails for good.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::simulation::arbiter::{Arbiter, Task, block_on};
+use actix_timers::simulation::internal::internal_timers;
+use actix_timers::simulation::{self, Simulation, random, seeds};
+use actix_timers::{CancelOutcome, Every, MissedTickBehavior, RescheduleOutcome};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+use super::dispatcher::{Begin, DurableTimerActor};
+use super::horizon::WheelHorizon;
+use super::journal::{Journal, JournalClock};
+use super::ledger::{Ledger, LedgerConfig, Reading};
+use super::routes::{RouteOptions, Routes};
+use super::store::{Kept, MemoryDisk};
+use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
+
+const MILLISECOND: u64 = 1_000_000;
+/// All timers are due within this time. (The ledger has always something to do later: it renews its lease.)
+const LONG: u64 = 10_000 * MILLISECOND;
+
+/// Tokio's own timers are made, and never ring: nobody drives this runtime.
+static RUNTIME: LazyLock<Runtime> =
+    LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap());
+
+#[derive(Serialize, Deserialize)]
+struct Note(u64);
+
+impl DurableMessage for Note {
+    const NAME: &'static str = "note";
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    id: Option<DurableId>,
+    /// The next delivery comes not before this.
+    least: u64,
+    /// When the repetition that it is of is due, at the earliest.
+    nominal: u64,
+    /// Its call has returned, and said that it is on disk.
+    kept: bool,
+    /// From one repetition to the next, and how many there are.
+    period: u64,
+    times: u64,
+    moves: bool,
+    /// Cancels under way.
+    cancels: u32,
+    cancelled: bool,
+    /// A cancel has said that a delivery is under way: so many may begin still.
+    ends_after: Option<u32>,
+    /// A call has failed whose effect nobody knows.
+    unsure: bool,
+    /// Deliveries in all.
+    deliveries: u32,
+    /// Repetitions that are complete or dead letters.
+    ended: u64,
+    /// The last delivery: its repetition and attempt, and whether that failed.
+    last: (u64, u32),
+    failed: bool,
+}
+
+impl Entry {
+    /// Whether it is to be delivered still.
+    fn is_open(&self) -> bool {
+        self.kept && !self.cancelled && !self.unsure && self.ends_after.is_none() && self.ended < self.times
+    }
+
+    /// A delivery begins. `lenient`: the end of the one before may be missing on disk.
+    fn begin(&mut self, (repetition, attempt): (u64, u32), lenient: bool) -> Option<&'static str> {
+        let (last, failed) = (std::mem::replace(&mut self.last, (repetition, attempt)), self.failed);
+        self.deliveries += 1;
+        let next = if self.deliveries == 1 || failed && last.1 < ATTEMPTS {
+            (last.0.max(1), last.1 + 1)
+        } else {
+            (last.0 + 1, 1)
+        };
+        let ends_after = self.ends_after.map(|more| more.checked_sub(1));
+        self.ends_after = ends_after.map(Option::unwrap_or_default);
+        if self.cancelled {
+            Some("handled, but it was cancelled")
+        } else if ends_after == Some(None) {
+            Some("handled, but a cancel had said that nothing follows")
+        } else if lenient {
+            (repetition > self.times).then_some("handled too often")
+        } else if self.ended >= self.times {
+            Some("handled, but it was complete")
+        } else if (repetition, attempt) != next {
+            Some("the repetition or the attempt is another one")
+        } else if simulation::now() < self.least / MILLISECOND * MILLISECOND {
+            // Due times are whole milliseconds.
+            Some("handled too early")
+        } else {
+            None
+        }
+    }
+
+    /// A delivery has ended.
+    fn end(&mut self, fails: bool) {
+        let (repetition, attempt) = self.last;
+        self.failed = fails;
+        if fails && attempt < ATTEMPTS {
+            let delay = FIRST_DELAY << (attempt - 1);
+            self.least = if self.moves { 0 } else { simulation::now() + delay - delay / 5 };
+        } else {
+            self.ended = self.ended.max(repetition);
+            self.nominal = if self.moves { 0 } else { self.nominal + self.period };
+            self.least = self.nominal;
+        }
+    }
+}
+
+/// The timers by number, and what went wrong first.
+type Log = (BTreeMap<u64, Entry>, Option<String>);
+
+/// Deliveries of a message, and the delay after the first.
+const ATTEMPTS: u32 = 3;
+const FIRST_DELAY: u64 = 40 * MILLISECOND;
+
+fn retries() -> RetryPolicy {
+    RetryPolicy::default().attempts(ATTEMPTS).first_delay(Duration::from_nanos(FIRST_DELAY))
+}
+
+#[derive(Clone, Default)]
+struct Records(Arc<Mutex<Log>>);
+
+impl Records {
+    fn with<R>(&self, change: impl FnOnce(&mut BTreeMap<u64, Entry>) -> R) -> R {
+        change(&mut self.0.lock().unwrap().0)
+    }
+
+    fn note(&self, number: u64, what: &str, change: impl FnOnce(&mut Entry) -> Option<&'static str>) {
+        let mut log = self.0.lock().unwrap();
+        let entry = log.0.entry(number).or_default();
+        let failure = change(entry).map(|failure| format!("{failure}: {number} {entry:?}"));
+        if seeds::is_replay() {
+            println!("{:>12} {what} {number} {}", simulation::now(), failure.as_deref().unwrap_or(""));
+        }
+        log.1 = log.1.take().or(failure);
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.0.lock().unwrap().1.clone().map_or(Ok(()), Err)
+    }
+
+    /// What is to be handled still.
+    fn open(&self) -> Vec<u64> {
+        self.with(|entries| entries.iter().filter(|(_, entry)| entry.is_open()).map(|(number, _)| *number).collect())
+    }
+}
+
+struct Office {
+    records: Records,
+    disk: Faults,
+}
+
+/// What went wrong with the disk.
+#[derive(Clone)]
+struct Faults {
+    disk: MemoryDisk,
+    /// It has refused commits, or failed: what a handler came to may be missing there.
+    any: Rc<Cell<bool>>,
+    /// It has failed for good.
+    failed: Rc<Cell<bool>>,
+}
+
+impl Actor for Office {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Office {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        let fails = random(6) == 0;
+        let (delivery, lenient) = ((note.repetition, note.attempt), self.disk.any.get());
+        self.records.note(note.message.0, "handled", |entry| entry.begin(delivery, lenient));
+        if random(8) == 0 {
+            simulation::stall(random(30) * MILLISECOND);
+        }
+        self.records.note(note.message.0, if fails { "failed" } else { "done" }, |entry| {
+            entry.end(fails);
+            None
+        });
+        if fails { Err(HandlerError::new("not yet")) } else { Ok(()) }
+    }
+}
+
+type Shared = Rc<RefCell<Option<DurableTimers>>>;
+
+/// What the arbiter runs.
+fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
+    let (timers, timer) = internal_timers();
+    let office = Context::<Office>::new();
+    let mut routes = Routes::default();
+    let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
+    routes.register::<Note>("office", options, Some(office.address().recipient())).unwrap();
+    let (routes, place) = (Arc::new(routes), Arc::new(OnceLock::new()));
+    let dispatcher = Context::<DurableTimerActor>::new();
+    let addr = dispatcher.address();
+    let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place));
+    let horizon = WheelHorizon::new(timers.clone(), &addr);
+    let config = LedgerConfig {
+        horizon: Duration::from_millis([20, 200, 60_000][random(3) as usize]),
+        loaded: [1, 2, 262_144][random(3) as usize],
+        group: [1, 3, 4096][random(3) as usize],
+        ..LedgerConfig::default()
+    };
+    let ledger = Ledger::open(Box::new(faults.disk.open()), config, Box::new(|_, _| Some(retries())), horizon).unwrap();
+    let clock: JournalClock = Arc::new(|| {
+        let time = Duration::from_nanos(simulation::now());
+        Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
+    });
+    let journal = Journal::start_thread(ledger, clock, "simulated").unwrap();
+    let _ = place.set(journal.clone());
+    let durable = DurableTimers::new(journal, routes, timers.clone(), addr.clone());
+    addr.do_send(Begin(durable.clone()));
+    shared.replace(Some(durable));
+    // Deliveries are spawned.
+    let local = LocalSet::new();
+    local.spawn_local(dispatcher.into_future(actor));
+    vec![timer, Box::pin(local), Box::pin(office.into_future(Office(records)))]
+}
+
+/// What a client does. Each timer has a due time of its own: the order of those that are due at once depends on their ids.
+fn client(name: u64, durable: &DurableTimers, records: &Records, faults: &Faults, stops: bool) {
+    for step in 0..3 + random(8) {
+        let number = name * 100 + step;
+        let delay = (random(60) * 40 + number % 40) * MILLISECOND;
+        match random(10) {
+            0..5 => schedule(number, delay, durable, records),
+            5..8 => cancel(durable, records, faults),
+            _ => reschedule(delay, durable, records),
+        }
+        if random(3) == 0 {
+            simulation::rest(random(40) * MILLISECOND);
+        }
+    }
+    if stops {
+        records.note(u64::MAX, "stop", |_| None);
+        let _ = block_on(durable.stop());
+        records.note(u64::MAX, "stopped", |_| None);
+    }
+}
+
+fn schedule(number: u64, delay: u64, durable: &DurableTimers, records: &Records) {
+    let least = simulation::now() + delay;
+    // Those at once meet with those that are under way.
+    let period = [0, 0, 2, 5, 40][random(5) as usize] * MILLISECOND;
+    let times = if period == 0 { 1 } else { 1 + random(4) };
+    records.note(number, "schedule", |entry| {
+        (entry.least, entry.nominal, entry.period, entry.times) = (least, least, period, times);
+        None
+    });
+    let (after, note) = (Duration::from_nanos(delay), Note(number));
+    let scheduled = if period == 0 {
+        block_on(durable.schedule_after("office", after, note))
+    } else {
+        let missed = [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay];
+        let every = Every::new(Duration::from_nanos(period)).first_after(after).times(times);
+        let every = every.missed_ticks(missed[random(3) as usize]);
+        block_on(durable.schedule_at_fixed_rate("office", every, note))
+    };
+    records.note(number, if scheduled.is_ok() { "scheduled" } else { "not scheduled" }, |entry| {
+        entry.id = scheduled.as_ref().ok().map(|scheduled| scheduled.id());
+        entry.kept = scheduled.is_ok();
+        None
+    });
+}
+
+fn cancel(durable: &DurableTimers, records: &Records, faults: &Faults) {
+    let Some((number, id)) = any(records) else { return };
+    records.note(number, "cancel", |entry| {
+        entry.cancels += 1;
+        None
+    });
+    let outcome = block_on(durable.cancel(id));
+    records.note(number, &format!("cancel {outcome:?}"), |entry| {
+        entry.cancels -= 1;
+        match outcome {
+            Ok(CancelOutcome::Cancelled) => {
+                let is_wrong = entry.cancelled || (entry.ended >= entry.times && !faults.any.get());
+                entry.cancelled = true;
+                is_wrong.then_some("cancelled, but it had ended before")
+            }
+            // The one under way may be in the mailbox still.
+            Ok(CancelOutcome::InProgress) => {
+                entry.ends_after.get_or_insert(1);
+                (entry.deliveries == 0 && entry.least > simulation::now()).then_some("in progress before it was due")
+            }
+            Ok(CancelOutcome::NotFound | CancelOutcome::AlreadyDelivered) => {
+                (entry.is_open() && entry.cancels == 0).then_some("not found, but it goes on")
+            }
+            Err(_) => {
+                // Nothing was kept of what was refused; what a disk keeps that fails nobody knows.
+                entry.unsure |= faults.failed.get();
+                None
+            }
+        }
+    });
+}
+
+fn reschedule(delay: u64, durable: &DurableTimers, records: &Records) {
+    let Some((number, id)) = any(records) else { return };
+    if records.with(|entries| entries.get(&number).is_none_or(|entry| entry.moves)) {
+        return;
+    }
+    let least = simulation::now() + delay;
+    let mut before = (0, 0, 0);
+    records.note(number, "move", |entry| {
+        before = (entry.least, entry.nominal, entry.deliveries);
+        entry.moves = true;
+        entry.least = entry.least.min(least);
+        None
+    });
+    let moved = block_on(durable.reschedule_after(id, Duration::from_nanos(delay)));
+    records.note(number, &format!("moved {moved:?}"), |entry| {
+        entry.moves = false;
+        let is_same = before.2 == entry.deliveries;
+        (entry.least, entry.nominal) = match moved {
+            Ok(RescheduleOutcome::Rescheduled) if is_same => (least, least),
+            Ok(RescheduleOutcome::NotFound | RescheduleOutcome::InProgress) if is_same => (before.0, before.1),
+            _ => (0, 0),
+        };
+        None
+    });
+}
+
+/// Makes the disk refuse some commits, or fail for good.
+fn disturb(faults: &Faults) {
+    simulation::rest(random(100) * MILLISECOND);
+    if random(4) == 0 {
+        faults.failed.set(true);
+        faults.disk.fail_next_fsync([Kept::All, Kept::Nothing][random(2) as usize]);
+    } else {
+        faults.disk.refuse_commits(1 + random(4));
+    }
+    faults.any.set(true);
+}
+
+/// A timer that can be cancelled or moved.
+fn any(records: &Records) -> Option<(u64, DurableId)> {
+    records.with(|entries| {
+        let known: Vec<_> = entries.iter().filter_map(|(number, entry)| Some((*number, entry.id?))).collect();
+        known.get(random(known.len() as u64) as usize).copied()
+    })
+}
+
+/// One life of the durable timers on a disk.
+fn live(simulation: &Simulation, faults: &Faults, records: &Records, clients: u64, stops: bool) -> Result<(), String> {
+    let shared = Shared::default();
+    let (place, known, there) = (Rc::clone(&shared), records.clone(), faults.clone());
+    let arbiter = Arbiter::start("arbiter", move || start(&there, known, &place));
+    let finished = Rc::new(Cell::new(0));
+    for name in 0..clients {
+        let (shared, records, finished) = (Rc::clone(&shared), records.clone(), Rc::clone(&finished));
+        let faults = faults.clone();
+        simulation::spawn("client", move || {
+            loop {
+                let durable = shared.borrow().clone();
+                match durable {
+                    Some(durable) => {
+                        client(name, &durable, &records, &faults, stops && name == 0);
+                        return finished.set(finished.get() + 1);
+                    }
+                    None => simulation::rest(MILLISECOND),
+                }
+            }
+        });
+    }
+    simulation.run(simulation::now() + LONG, |_, _| records.check())?;
+    if finished.get() < clients {
+        return Err(format!("calls never returned, of {} clients", clients - finished.get()));
+    }
+    let Some(durable) = shared.take() else { return Err("it did not start".to_owned()) };
+    let open = records.open();
+    let stopper = records.clone();
+    // After a failure nothing new is taken in, and what was on disk only is not loaded.
+    let is_whole = !stops && !faults.failed.get();
+    if is_whole && !open.is_empty() {
+        return Err(format!("never handled: {open:?} {:?}", records.with(|entries| format!("{entries:?}"))));
+    }
+    simulation::spawn("stopper", move || {
+        if is_whole {
+            let counts = block_on(durable.counts());
+            let is_right = counts.as_ref().is_ok_and(|counts| counts.pending == 0);
+            stopper.note(u64::MAX, "counted", |_| (!is_right).then_some("the store keeps what was handled"));
+        }
+        let _ = block_on(durable.stop());
+    });
+    simulation.run(simulation::now() + LONG, |_, _| records.check())?;
+    arbiter.stop();
+    simulation.run(simulation::now() + LONG, |_, _| Ok(()))?;
+    records.check()
+}
+
+fn run(seed: u64) -> Result<(u64, u64), String> {
+    let entered = RUNTIME.enter();
+    let simulation = Simulation::new(seed);
+    let records = Records::default();
+    let faults = Faults { disk: MemoryDisk::new(), any: Rc::default(), failed: Rc::default() };
+    let stops = random(2) == 0;
+    if random(3) == 0 {
+        let faults = faults.clone();
+        simulation::spawn("disk", move || disturb(&faults));
+    }
+    let lives = || {
+        live(&simulation, &faults, &records, 1 + random(3), stops)?;
+        // What was on disk when it was stopped is delivered in the next life, on a disk that is well.
+        if !stops && !faults.failed.replace(false) {
+            return Ok(());
+        }
+        live(&simulation, &faults, &records, 0, false)
+    };
+    let outcome = lives();
+    if outcome.is_err() {
+        simulation.abandon();
+        std::mem::forget(entered);
+    }
+    outcome.map(|()| simulation.digest())
+}
+
+const SEEDS: u64 = if cfg!(debug_assertions) { 200 } else { 10_000 };
+
+#[test]
+fn durable_timers_keep_their_promises_in_all_interleavings() {
+    seeds::run("durable_timers_keep_their_promises_in_all_interleavings", SEEDS, |seed| run(seed).map(drop));
+}
+
+#[test]
+fn a_seed_replays_the_same_run() {
+    for seed in 0..40 {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}

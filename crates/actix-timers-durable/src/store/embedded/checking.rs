@@ -1,0 +1,293 @@
+//! The check of a store: whether all can be read, and whether all that is kept twice is the same twice.
+
+use std::fmt;
+
+use fjall::Slice;
+
+use super::engine::{Engine, ReadError, join};
+use super::layout::{
+    Region, ShardState, Space, key_of_grave, key_of_holder, key_of_place, key_of_record, read_claim, read_first_piece,
+    read_id, read_key_of_claim, read_key_of_holder, read_key_of_state, read_place_value, read_tagged_id,
+};
+use super::{EmbeddedStore, scan};
+use crate::store::{Counts, Found, Part, Position, StoreError};
+use crate::{DueTime, DurableId};
+
+/// Something that is wrong in a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Finding {
+    /// Something cannot be read: a checksum does not fit, or a part is missing.
+    Damaged {
+        /// What is kept there.
+        what: &'static str,
+        /// The timer, if it is known which.
+        id: Option<DurableId>,
+    },
+    /// What leads to a timer by its id or key does not.
+    Lost {
+        /// What should lead there.
+        what: &'static str,
+        /// The timer.
+        id: DurableId,
+    },
+    /// Something leads to a timer that is not there.
+    Stale {
+        /// What leads there.
+        what: &'static str,
+        /// The timer.
+        id: DurableId,
+    },
+    /// A shard does not have as many timers as is written down.
+    Miscounted {
+        /// Which.
+        shard: u16,
+        /// What is written down.
+        kept: Counts,
+        /// What is there.
+        counted: Counts,
+    },
+    /// A pending timer is due before the time before which nothing is said to be: it would not be delivered.
+    Overlooked {
+        /// The timer.
+        id: DurableId,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged { id: Some(id), .. } => write!(f, "damaged: the timer {id} cannot be read"),
+            Self::Damaged { what, id: None } => write!(f, "damaged: some {what} cannot be read"),
+            Self::Lost { what, id } => write!(f, "lost: {what} does not lead to {id}"),
+            Self::Stale { what, id } => write!(f, "stale: {what} leads to {id}, which is not there or cannot be read"),
+            Self::Miscounted { shard, kept, counted } => write!(
+                f,
+                "miscounted: shard {shard} says {} pending, {} parked, {} dead, and has {}, {}, {}",
+                kept.pending, kept.parked, kept.dead, counted.pending, counted.parked, counted.dead
+            ),
+            Self::Overlooked { id } => {
+                write!(f, "overlooked: {id} is due before the cursor, and would not be delivered")
+            }
+        }
+    }
+}
+
+/// So many rows at a time.
+const STEP: usize = 1000;
+const RECORD: &str = "timers";
+const INDEX: &str = "the index";
+const KEY: &str = "its key";
+
+impl EmbeddedStore {
+    /// Reads everything and answers what is wrong. It takes time in proportion to what there is, and little memory.
+    ///
+    /// # Errors
+    /// If the disk does not give what is on it. What is damaged is no error.
+    pub fn check(&mut self) -> Result<Vec<Finding>, StoreError> {
+        let engine = self.engine()?.clone();
+        let mut findings = Vec::new();
+        self.check_all(&engine, &mut findings).map_err(|error| self.unreadable(error))?;
+        Ok(findings)
+    }
+
+    fn check_all(&mut self, engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), ReadError> {
+        let mut shards = Vec::new();
+        each_row(engine, Space::State, findings, |key, row, findings| {
+            if let Some(shard) = read_key_of_state(&key) {
+                match ShardState::read(&row) {
+                    Ok(state) => shards.push((shard, state)),
+                    Err(_) => findings.push(Finding::Damaged { what: "states of shards", id: None }),
+                }
+                return Ok(());
+            }
+            let claim = match read_key_of_claim(&key) {
+                Some((_, number)) => {
+                    whole(engine, Space::State, &key, row).and_then(|value| Ok(read_claim(number, &value)?))
+                }
+                None => Err(ReadError::Damaged),
+            };
+            match claim {
+                Ok(_) => Ok(()),
+                Err(ReadError::Damaged) => {
+                    findings.push(Finding::Damaged { what: "claims", id: None });
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
+        })?;
+        for (shard, state) in shards {
+            let mut counted = Counts::default();
+            for part in [Part::Pending, Part::Parked, Part::Dead] {
+                let count = self.check_part(engine, (part, shard), &state, findings)?;
+                match part {
+                    Part::Pending => counted.pending = count,
+                    Part::Parked => counted.parked = count,
+                    Part::Dead => counted.dead = count,
+                }
+            }
+            if counted != state.counts {
+                findings.push(Finding::Miscounted { shard, kept: state.counts, counted });
+            }
+        }
+        self.check_index(engine, findings)?;
+        check_pieces(engine, findings)
+    }
+
+    /// Records of a part, and what leads to them.
+    fn check_part(
+        &mut self,
+        engine: &Engine,
+        (part, shard): (Part, u16),
+        state: &ShardState,
+        findings: &mut Vec<Finding>,
+    ) -> Result<u64, ReadError> {
+        let region = Region::new(part, shard);
+        let mut lower = region.from(0);
+        let mut count = 0;
+        loop {
+            let page = scan::page(engine, &mut self.names, (part, shard), lower, DueTime::MAX, STEP)?;
+            findings.extend(page.damaged.iter().map(|id| Finding::Damaged { what: RECORD, id: *id }));
+            count += page.found.len() as u64;
+            for found in &page.found {
+                check_record(engine, found, state, findings)?;
+            }
+            match page.next {
+                Some(next) => lower = scan::successor(&region.key(next)),
+                None => return Ok(count),
+            }
+        }
+    }
+
+    /// Whether everything in the index leads to something.
+    fn check_index(&mut self, engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), ReadError> {
+        each_row(engine, Space::Index, findings, |key, row, findings| {
+            if let Some((_, text)) = read_key_of_holder(&key) {
+                let Some(id) = read_id(&row) else {
+                    findings.push(Finding::Damaged { what: "entries of the index", id: None });
+                    return Ok(());
+                };
+                match has_key(engine, id, text) {
+                    Ok(true) => {}
+                    Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
+                    _ => findings.push(Finding::Stale { what: "a key", id }),
+                }
+                return Ok(());
+            }
+            let (Some((tag, id)), Some((part, due))) = (read_tagged_id(&key), read_place_value(&row)) else {
+                findings.push(Finding::Damaged { what: "entries of the index", id: None });
+                return Ok(());
+            };
+            let part = if tag == b'G' { Part::Dead } else { part };
+            let region = Region::new(part, id.shard());
+            if !is_there(engine, region.space, &region.key(Position { due, id }))? {
+                findings.push(Finding::Stale { what: INDEX, id });
+            }
+            Ok(())
+        })
+    }
+}
+
+fn check_record(
+    engine: &Engine,
+    found: &Found,
+    state: &ShardState,
+    findings: &mut Vec<Finding>,
+) -> Result<(), ReadError> {
+    let record = &found.record;
+    let (id, due) = (record.id, record.progress.due);
+    let index = |key: Slice| -> Result<Option<Slice>, ReadError> {
+        match engine.space(Space::Index).get(key).map_err(ReadError::from) {
+            Err(ReadError::Io(error)) => Err(ReadError::Io(error)),
+            found => Ok(found.ok().flatten()),
+        }
+    };
+    let place = match found.part {
+        Part::Dead => index(key_of_grave(id))?.and_then(|row| read_place_value(&row)).map(|(_, due)| (Part::Dead, due)),
+        Part::Pending | Part::Parked => match index(key_of_place(id))? {
+            Some(row) => read_place_value(&row),
+            None => Some((Part::Pending, id.first_due())),
+        },
+    };
+    if place != Some((found.part, due)) {
+        findings.push(Finding::Lost { what: INDEX, id });
+    }
+    if let (Some(key), true) = (&record.key, found.part != Part::Dead)
+        && index(key_of_holder(id.shard(), key))?.and_then(|row| read_id(&row)) != Some(id)
+    {
+        findings.push(Finding::Lost { what: KEY, id });
+    }
+    if found.part == Part::Pending && due < state.cursor {
+        findings.push(Finding::Overlooked { id });
+    }
+    Ok(())
+}
+
+/// Whether a timer that is pending or parked has this key. Reads no more of it than that.
+fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError> {
+    let place = engine.space(Space::Index).get(key_of_place(id))?.and_then(|place| read_place_value(&place));
+    let (part, due) = place.unwrap_or((Part::Pending, id.first_due()));
+    let region = Region::new(part, id.shard());
+    let Some(row) = engine.space(region.space).get(region.key(Position { due, id }))? else { return Ok(false) };
+    let (_, head) = read_first_piece(&row)?;
+    Ok(key_of_record(head) == Some(key))
+}
+
+/// Whether each piece belongs to a value.
+fn check_pieces(engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), ReadError> {
+    each_row(engine, Space::Pieces, findings, |key, _, findings| {
+        let owner = key.split_first().and_then(|(space, rest)| {
+            let (owner, number) = rest.split_last_chunk()?;
+            let space = Space::ALL.get(usize::from(*space))?.0;
+            Some((space, Slice::new(owner), u16::from_be_bytes(*number)))
+        });
+        let is_owned = match owner {
+            Some((space, owner, number)) => match engine.space(space).get(owner).map_err(ReadError::from) {
+                Ok(Some(row)) => read_first_piece(&row).is_ok_and(|(pieces, _)| number < pieces),
+                Ok(None) => false,
+                // It was found before that it is damaged.
+                Err(ReadError::Damaged) => true,
+                Err(error) => return Err(error),
+            },
+            None => false,
+        };
+        if !is_owned {
+            findings.push(Finding::Damaged { what: "pieces of long values", id: None });
+        }
+        Ok(())
+    })
+}
+
+fn is_there(engine: &Engine, space: Space, key: &[u8]) -> Result<bool, ReadError> {
+    match engine.space(space).contains_key(key).map_err(ReadError::from) {
+        // It was found before that it is damaged.
+        Err(ReadError::Damaged) => Ok(true),
+        other => other,
+    }
+}
+
+fn whole(engine: &Engine, space: Space, key: &[u8], row: Slice) -> Result<Vec<u8>, ReadError> {
+    let value = join((space, key), row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
+    Ok(value.bytes.to_vec())
+}
+
+/// Calls `look` with each row of a space that can be read.
+fn each_row(
+    engine: &Engine,
+    space: Space,
+    findings: &mut Vec<Finding>,
+    mut look: impl FnMut(Slice, Slice, &mut Vec<Finding>) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    let mut lower = Vec::new();
+    loop {
+        let mut damaged = 0;
+        // No key begins with so many of these.
+        let rows = scan::rows(engine, space, lower, &[0xFF; 32], STEP, &mut damaged)?;
+        findings.extend((0..damaged).map(|_| Finding::Damaged { what: "rows", id: None }));
+        let Some((last, _)) = rows.last() else { return Ok(()) };
+        lower = scan::successor(last);
+        for (key, row) in rows {
+            look(key, row, findings)?;
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! The directory of a store: what is in it, whose it is, and who may open it.
+//!
+//! | | |
+//! |---|---|
+//! | `format` | says that this is a store, and in which format |
+//! | `lock` | locked while a store is open |
+//! | `data` | the database; made under the name `data.new`, which it keeps until there is a format file |
+//! | `unfinished-backup` | there is no format file because a backup has not ended |
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::holders::{self, Holder};
+use super::layout::{FORMAT, Space};
+use super::modes;
+use crate::shown::shown;
+use crate::store::StoreError;
+
+const FORMAT_FILE: &str = "format";
+const LOCK_FILE: &str = "lock";
+const DATA: &str = "data";
+const UNFINISHED_DATA: &str = "data.new";
+const UNFINISHED_FORMAT: &str = "format.new";
+const UNFINISHED_BACKUP: &str = "unfinished-backup";
+/// What a file system puts into a directory by itself.
+const NOT_OURS: &str = "lost+found";
+/// The first line of the format file.
+const TITLE: &str = "actix-timers store";
+
+/// A directory that is locked for this process, and holds a store in a format that is known.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    lock: File,
+    // Dropped when it is unlocked.
+    holder: Holder,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Files that the database made, where they did not inherit their modes. The next open does it again.
+        let _ = modes::tighten_all(&self.data());
+        // Not by closing it alone: a process that some thread is just starting has the file open, too, until it begins its
+        // own program, and the lock would last as long.
+        #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
+        let _ = self.lock.unlock();
+    }
+}
+
+impl Directory {
+    /// Locks an existing store, or makes a new one in an empty directory: `fill` is given where to make the database.
+    pub(super) fn open_or_create(
+        path: &Path,
+        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
+        modes::create_directory(path).map_err(|error| unreadable(path, &error))?;
+        refuse_exposed(path)?;
+        if read_format(path)?.is_none() {
+            refuse_unfinished_backup(path)?;
+            refuse_foreign(path)?;
+        }
+        let directory = Self::lock(path)?;
+        // Another process may have made one before it was locked.
+        if read_format(path)?.is_none() {
+            refuse_unfinished_backup(path)?;
+            directory.create(fill).map_err(|error| match error {
+                CreateError::Io(error) => unreadable(path, &error),
+                CreateError::Store(error) => error,
+            })?;
+        }
+        directory.check()
+    }
+
+    /// Makes a backup in an empty directory, or in that of one which was interrupted.
+    ///
+    /// Until it is whole a file says so: without it the directory would be taken for one in which a new store was begun.
+    pub(super) fn create_backup(
+        path: &Path,
+        fill: impl FnOnce(&Path) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        modes::create_directory(path).map_err(|error| not_written(path, error))?;
+        refuse_exposed(path)?;
+        refuse_store(path)?;
+        refuse_foreign(path)?;
+        mark_unfinished(path).map_err(|error| not_written(path, error))?;
+        let directory = Self::lock(path)?;
+        refuse_store(path)?;
+        directory.create(fill).map_err(|error| {
+            // A disk that is full has room again. The mark stays.
+            let _ = directory.remove_unfinished();
+            match error {
+                CreateError::Io(error) => not_written(path, error),
+                CreateError::Store(error) => error,
+            }
+        })?;
+        directory.check().map(drop)
+    }
+
+    /// Locks an existing store.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        if path.is_dir() {
+            refuse_exposed(path)?;
+        }
+        if read_format(path)?.is_none() {
+            refuse_unfinished_backup(path)?;
+            let reason = "there is no file named format".to_owned();
+            return Err(StoreError::Foreign { path: path.to_owned(), reason });
+        }
+        Self::lock(path)?.check()
+    }
+
+    /// Where the database is.
+    pub(super) fn data(&self) -> PathBuf {
+        self.path.join(DATA)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn lock(path: &Path) -> Result<Self, StoreError> {
+        // First the directory: a file that others can open they can lock, too.
+        let file = modes::tighten(path).and_then(|()| modes::open_or_create(&path.join(LOCK_FILE)));
+        let file = file.map_err(|error| unreadable(path, &error))?;
+        #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
+        let try_lock = || file.try_lock();
+        let mut result = try_lock();
+        let place = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+        if matches!(result, Err(TryLockError::WouldBlock)) && holders::wait(&place) {
+            result = try_lock();
+        }
+        match result {
+            Ok(()) => Ok(Self { path: path.to_owned(), lock: file, holder: Holder::new(place) }),
+            Err(TryLockError::WouldBlock) => Err(StoreError::InUse(path.to_owned())),
+            Err(TryLockError::Error(error)) => Err(unreadable(path, &error)),
+        }
+    }
+
+    /// Its store is not used any more: another open waits until the database is closed.
+    pub(super) fn is_closing(&self) {
+        self.holder.is_closing();
+    }
+
+    /// Makes the database under another name, and writes the format file when it is whole.
+    fn create(&self, fill: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), CreateError> {
+        self.remove_unfinished()?;
+        let unfinished = self.path.join(UNFINISHED_DATA);
+        modes::create_directory(&unfinished)?;
+        modes::tighten_all(&unfinished)?;
+        fill(&unfinished).map_err(CreateError::Store)?;
+        modes::tighten_all(&unfinished)?;
+        let draft = self.path.join(UNFINISHED_FORMAT);
+        let mut file = modes::open_or_create(&draft)?;
+        writeln!(file, "{TITLE}\nformat {FORMAT}")?;
+        file.sync_all()?;
+        sync_directory(&self.path)?;
+        fs::rename(draft, self.path.join(FORMAT_FILE))?;
+        sync_directory(&self.path)?;
+        sync_directory_above(&self.path)?;
+        Ok(())
+    }
+
+    /// Removes what is there of a database that was not finished.
+    fn remove_unfinished(&self) -> io::Result<()> {
+        let unfinished = self.path.join(UNFINISHED_DATA);
+        if unfinished.exists() {
+            fs::remove_dir_all(unfinished)?;
+        }
+        remove_file(&self.path.join(UNFINISHED_FORMAT))
+    }
+
+    /// With a format file the database is whole: it is given its name, if that was not done.
+    fn finish(&self) -> io::Result<()> {
+        let unfinished = self.path.join(UNFINISHED_DATA);
+        if unfinished.exists() && !self.data().exists() {
+            fs::rename(unfinished, self.data())?;
+            sync_directory(&self.path)?;
+        }
+        remove_file(&self.path.join(UNFINISHED_BACKUP))
+    }
+
+    fn check(self) -> Result<Self, StoreError> {
+        self.finish()
+            .and_then(|()| modes::tighten_all(&self.data()))
+            .and_then(|()| modes::open_or_create(&self.path.join(FORMAT_FILE)).map(drop))
+            .map_err(|error| unreadable(&self.path, &error))?;
+        check_database(&self.data()).map_err(|reason| StoreError::Unreadable { path: self.path.clone(), reason })?;
+        Ok(self)
+    }
+}
+
+/// The format of the store in a directory; none if there is no format file.
+fn read_format(path: &Path) -> Result<Option<u32>, StoreError> {
+    let foreign = |reason: &str| StoreError::Foreign { path: path.to_owned(), reason: reason.to_owned() };
+    let file = path.join(FORMAT_FILE);
+    if !file.exists() {
+        return Ok(None);
+    }
+    // Anything else may keep its reader waiting for ever.
+    if !file.is_file() {
+        return Err(foreign("its file named format is not a file"));
+    }
+    let mut text = String::new();
+    File::open(file).and_then(|file| file.take(1024).read_to_string(&mut text)).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::InvalidData => foreign("its file named format is not a text"),
+            _ => unreadable(path, &error),
+        }
+    })?;
+    let mut lines = text.lines();
+    if lines.next() != Some(TITLE) {
+        return Err(foreign("its file named format is of something else"));
+    }
+    let format = lines.next().and_then(|line| line.strip_prefix("format ")?.parse().ok());
+    match format {
+        Some(found) if found > FORMAT => Err(StoreError::NewerFormat { path: path.to_owned(), found, known: FORMAT }),
+        Some(found) => Ok(Some(found)),
+        None => Err(foreign("its file named format names no format")),
+    }
+}
+
+/// Refuses a directory to which other users may have written.
+fn refuse_exposed(path: &Path) -> Result<(), StoreError> {
+    match modes::writable_by_others(path).map_err(|error| unreadable(path, &error))? {
+        Some(mode) => Err(StoreError::Exposed { path: path.to_owned(), mode }),
+        None => Ok(()),
+    }
+}
+
+fn refuse_store(path: &Path) -> Result<(), StoreError> {
+    if !path.join(FORMAT_FILE).exists() {
+        return Ok(());
+    }
+    Err(StoreError::Foreign { path: path.to_owned(), reason: "it holds a store already".to_owned() })
+}
+
+fn refuse_unfinished_backup(path: &Path) -> Result<(), StoreError> {
+    if path.join(UNFINISHED_BACKUP).exists() {
+        return Err(StoreError::UnfinishedBackup(path.to_owned()));
+    }
+    Ok(())
+}
+
+/// Says, before anything else is there, that a backup begins.
+fn mark_unfinished(path: &Path) -> io::Result<()> {
+    let mut file = modes::open_or_create(&path.join(UNFINISHED_BACKUP))?;
+    writeln!(file, "{TITLE}\nA backup into this directory has not ended: make it again, or remove the directory.")?;
+    file.sync_all()?;
+    sync_directory(path)?;
+    sync_directory_above(path)
+}
+
+/// Removes a file that may be there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+enum CreateError {
+    Io(io::Error),
+    Store(StoreError),
+}
+
+impl From<io::Error> for CreateError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Unreadable { path: path.to_owned(), reason: error.to_string() }
+}
+
+/// A backup was not made, and can be made again.
+pub(super) fn not_written(path: &Path, error: io::Error) -> StoreError {
+    StoreError::Refused(io::Error::new(error.kind(), format!("the backup {}: {error}", shown(path))))
+}
+
+/// Without a format file only what a store or backup leaves that was not finished may be there.
+fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+    for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
+        let name = entry.map_err(|error| unreadable(path, &error))?.file_name();
+        if ![LOCK_FILE, UNFINISHED_DATA, UNFINISHED_FORMAT, UNFINISHED_BACKUP, NOT_OURS]
+            .iter()
+            .any(|ours| name == *ours)
+        {
+            let reason = format!("it holds {}", shown(Path::new(&name)));
+            return Err(StoreError::Foreign { path: path.to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// What the database panics over, or would take for an empty database.
+fn check_database(data: &Path) -> Result<(), String> {
+    let entries = |path: &Path| fs::read_dir(path).map_err(|error| format!("{}: {error}", shown(path)));
+    for needed in ["version", "lock"] {
+        let needed = data.join(needed);
+        if !needed.is_file() {
+            return Err(format!("{} is missing", shown(&needed)));
+        }
+    }
+    for entry in entries(data)?.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "jnl") {
+            let number = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse::<u64>().ok());
+            if number.is_none() || !path.is_file() {
+                return Err(format!("{} is not a journal", shown(&path)));
+            }
+        }
+    }
+    let keyspaces = data.join("keyspaces");
+    for entry in entries(&keyspaces)?.flatten() {
+        let is_number = entry.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok());
+        if !is_number {
+            return Err(format!("{} does not belong there", shown(&entry.path())));
+        }
+    }
+    // One for names, which has the first number, and ours. Those that are not whole would be removed without a word.
+    (0..=Space::ALL.len()).try_for_each(|number| check_tables(&keyspaces.join(number.to_string())))
+}
+
+/// Whether the file `current` of a key space leads to the list of its tables: the database does not look at the checksum in
+/// it, and where an older list is still there it would take that, and remove all newer tables.
+fn check_tables(keyspace: &Path) -> Result<(), String> {
+    // The number of the list, its checksum, and that it is one of XXH3.
+    const LENGTH: usize = 8 + 16 + 1;
+    let current = keyspace.join("current");
+    let mut bytes = Vec::with_capacity(LENGTH + 1);
+    if current.is_file() {
+        // One byte more than belongs there is enough to know, however many there are.
+        let read = File::open(&current).and_then(|file| file.take(LENGTH as u64 + 1).read_to_end(&mut bytes));
+        read.map_err(|error| format!("{}: {error}", shown(&current)))?;
+    }
+    if bytes.is_empty() {
+        return Err(format!("{} is missing or empty", shown(&current)));
+    }
+    let damaged = || format!("{} is damaged", shown(&current));
+    let (number, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+    let (checksum, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
+    let list = keyspace.join(format!("v{}", u64::from_le_bytes(*number)));
+    let found = checksum_of(&list).map_err(|error| format!("{}: {error}", shown(&list)))?;
+    if rest != [0] || found != u128::from_le_bytes(*checksum) {
+        return Err(format!("{} or {} is damaged", shown(&current), shown(&list)));
+    }
+    Ok(())
+}
+
+/// The checksum of a file, which is never in memory as a whole.
+fn checksum_of(path: &Path) -> io::Result<u128> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
+    }
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path)?);
+    let mut checksum = Xxh3::new();
+    loop {
+        let available = file.fill_buf()?;
+        let length = available.len();
+        if length == 0 {
+            return Ok(checksum.digest128());
+        }
+        checksum.update(available);
+        file.consume(length);
+    }
+}
+
+/// What was created or renamed next to a directory is there after a power failure.
+fn sync_directory_above(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => sync_directory(above),
+        _ => Ok(()),
+    }
+}
+
+/// What was created or renamed in a directory is there after a power failure.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    // Elsewhere directories cannot be opened, and need not be.
+    if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_unlocked_while_a_process_that_is_being_started_still_has_its_files() {
+        let there = tempfile::tempdir().unwrap();
+        let directory = Directory::lock(there.path()).unwrap();
+        // As a fork leaves it.
+        let inherited = directory.lock.try_clone().unwrap();
+        assert!(matches!(Directory::lock(there.path()), Err(StoreError::InUse(_))));
+        drop(directory);
+        Directory::lock(there.path()).unwrap();
+        drop(inherited);
+    }
+}

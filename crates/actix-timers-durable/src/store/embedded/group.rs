@@ -1,0 +1,321 @@
+//! What the changes of one commit do to the rows of a shard, each change seeing those before it.
+//!
+//! Nothing is written here: a [`Group`] gathers what will lie under each key, and the store writes that at once.
+
+use std::sync::Arc;
+
+use fjall::Slice;
+
+use super::engine::{Engine, ReadError, Rows, Value, join};
+use super::layout::{
+    PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_grave, key_of_holder, key_of_piece,
+    key_of_place, key_of_record, key_of_state, place_value, put_claim, put_grave, read_id, read_place_value,
+    read_record,
+};
+use super::names::Names;
+use crate::store::{Change, OnKey, Outcome, Part, Position, codec};
+use crate::{DueTime, DurableId, Progress, Record};
+
+/// The rows that a commit leaves, as far as it has come.
+pub(super) struct Group<'a> {
+    engine: &'a Engine,
+    names: &'a mut Names,
+    shard: u16,
+    pub(super) state: ShardState,
+    pub(super) rows: Rows,
+    /// The earliest due time of what was made pending.
+    lowest: DueTime,
+    /// Values are put together in here.
+    scratch: Vec<u8>,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(engine: &'a Engine, names: &'a mut Names, shard: u16, state: ShardState, size: usize) -> Self {
+        let rows = Rows::with_capacity_and_hasher(size + 1, Default::default());
+        Self { engine, names, shard, state, rows, lowest: DueTime::MAX, scratch: Vec::new() }
+    }
+
+    /// Applies all changes, and counts the commit.
+    ///
+    /// # Errors
+    /// If the disk cannot be read. Records that are damaged are no error: to changes they are missing.
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, ReadError> {
+        let outcomes = changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
+        self.state.cursor = self.state.cursor.min(self.lowest);
+        self.state.commits += 1;
+        self.rows.insert((Space::State, key_of_state(self.shard)), Some(self.state.value()));
+        Ok(outcomes)
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Outcome, ReadError> {
+        Ok(match change {
+            Change::Put { record, on_key } => self.put(record, *on_key)?,
+            Change::Remove { id, at } => match self.find(*id, *at)? {
+                Some(found) => {
+                    self.remove(*id, &found)?;
+                    Outcome::Removed
+                }
+                None => Outcome::Missing,
+            },
+            Change::Move { id, at, to } => match self.take_pending(*id, *at)? {
+                Some(record) => self.go_on(record, *to),
+                None => Outcome::Missing,
+            },
+            Change::Claim(claim) => {
+                self.scratch.clear();
+                put_claim(claim, &mut self.scratch);
+                self.write(Space::State, key_of_claim(self.shard, claim.number));
+                Outcome::Done
+            }
+            Change::EndClaim { number } => {
+                let key = key_of_claim(self.shard, *number);
+                if let Some(value) = self.read(Space::State, &key)? {
+                    self.erase(Space::State, key, value.pieces);
+                }
+                Outcome::Done
+            }
+            Change::Bury { id, at, reason, buried_at, then } => match self.take_pending(*id, *at)? {
+                Some(record) => {
+                    self.bury(&record, reason, *buried_at)?;
+                    match then {
+                        Some(to) => self.go_on(record, *to),
+                        None => Outcome::Removed,
+                    }
+                }
+                None => Outcome::Missing,
+            },
+            Change::Revive { id, due } => self.revive(*id, *due)?,
+            Change::Discard { id } => match self.exhume(*id)? {
+                Some(_) => Outcome::Removed,
+                None => Outcome::Missing,
+            },
+            Change::Park { id, at } => match self.take_pending(*id, *at)? {
+                Some(record) => {
+                    self.insert(Part::Parked, &record);
+                    Outcome::Removed
+                }
+                None => Outcome::Missing,
+            },
+            Change::Unpark { id } => match self.find(*id, None)? {
+                Some(found) if found.part == Part::Parked => {
+                    let Some(record) = self.record(*id, &found) else { return Ok(Outcome::Missing) };
+                    self.remove(*id, &found)?;
+                    self.insert(Part::Pending, &record);
+                    Outcome::Moved(Arc::new(record))
+                }
+                _ => Outcome::Missing,
+            },
+            Change::Advance { to } => {
+                self.state.cursor = self.state.cursor.max(*to);
+                Outcome::Done
+            }
+        })
+    }
+
+    fn put(&mut self, record: &Record, on_key: OnKey) -> Result<Outcome, ReadError> {
+        let mut replaced = None;
+        if let Some(key) = &record.key
+            && let Some(holder) = self.holder(key)?
+        {
+            let found = self.find(holder, None)?;
+            match (on_key, found) {
+                (OnKey::Replace, found) => {
+                    if let Some(found) = found {
+                        self.remove(holder, &found)?;
+                    }
+                    replaced = Some(holder);
+                }
+                (OnKey::KeepExisting, Some(found)) if self.record(holder, &found).is_some() => {
+                    return Ok(Outcome::Exists(holder));
+                }
+                // It is damaged and will never be delivered: it does not stand in the way of one that will.
+                (OnKey::KeepExisting, _) => {}
+            }
+        }
+        self.insert(Part::Pending, record);
+        Ok(replaced.map_or(Outcome::Created, Outcome::Replaced))
+    }
+
+    fn revive(&mut self, id: DurableId, due: DueTime) -> Result<Outcome, ReadError> {
+        if self.find(id, None)?.is_some() {
+            return Ok(Outcome::Missing);
+        }
+        let Some(dead) = self.exhume(id)? else { return Ok(Outcome::Missing) };
+        let key = match dead.key {
+            Some(key) if self.holder(&key)?.is_none() => Some(key),
+            _ => None,
+        };
+        let progress = Progress { due, attempt: 1, ..dead.progress };
+        let record = Record { progress, repeat: None, key, ..dead };
+        self.insert(Part::Pending, &record);
+        Ok(Outcome::Moved(Arc::new(record)))
+    }
+
+    fn go_on(&mut self, record: Record, progress: Progress) -> Outcome {
+        let record = Record { progress, ..record };
+        self.insert(Part::Pending, &record);
+        Outcome::Moved(Arc::new(record))
+    }
+
+    /// Takes a pending timer out.
+    fn take_pending(&mut self, id: DurableId, at: Option<DueTime>) -> Result<Option<Record>, ReadError> {
+        let Some(found) = self.find(id, at)? else { return Ok(None) };
+        let Some(record) = (found.part == Part::Pending).then(|| self.record(id, &found)).flatten() else {
+            return Ok(None);
+        };
+        self.remove(id, &found)?;
+        Ok(Some(record))
+    }
+
+    /// Looks for a timer that is pending or, with no `at`, parked.
+    fn find(&self, id: DurableId, at: Option<DueTime>) -> Result<Option<Living>, ReadError> {
+        if id.shard() != self.shard {
+            return Ok(None);
+        }
+        let (part, due) = match at {
+            Some(due) => (Part::Pending, due),
+            None => match self.row(Space::Index, &key_of_place(id))? {
+                Some(place) => read_place_value(&place).unwrap_or((Part::Pending, id.first_due())),
+                None => (Part::Pending, id.first_due()),
+            },
+        };
+        let region = Region::new(part, self.shard);
+        let key = region.key(Position { due, id });
+        Ok(self.read(region.space, &key)?.map(|value| Living { part, due, key, value }))
+    }
+
+    /// The record that was found; none if it cannot be read.
+    fn record(&mut self, id: DurableId, found: &Living) -> Option<Record> {
+        let at = Position { due: found.due, id };
+        let found = read_record(found.part, at, &found.value.bytes, &mut |name| self.names.get(name)).ok()?;
+        Some(Arc::unwrap_or_clone(found.record))
+    }
+
+    /// Removes a timer that was found, with everything that leads to it.
+    fn remove(&mut self, id: DurableId, found: &Living) -> Result<(), ReadError> {
+        // Another one has the key where this one is damaged.
+        if let Some(key) = key_of_record(&found.value.bytes)
+            && self.holder(key)? == Some(id)
+        {
+            self.rows.insert((Space::Index, key_of_holder(self.shard, key)), None);
+        }
+        if found.part == Part::Parked || found.due != id.first_due() {
+            self.rows.insert((Space::Index, key_of_place(id)), None);
+        }
+        let count = self.count(found.part);
+        *count = count.saturating_sub(1);
+        self.erase(Region::new(found.part, self.shard).space, found.key.clone(), found.value.pieces);
+        Ok(())
+    }
+
+    /// Writes a timer, with everything that leads to it.
+    fn insert(&mut self, part: Part, record: &Record) {
+        let due = record.progress.due;
+        if part == Part::Pending {
+            self.lowest = self.lowest.min(due);
+        }
+        if let Some(key) = &record.key {
+            self.rows.insert((Space::Index, key_of_holder(self.shard, key)), Some(id_value(record.id)));
+        }
+        if part == Part::Parked || due != record.id.first_due() {
+            self.rows.insert((Space::Index, key_of_place(record.id)), Some(place_value(part, due)));
+        }
+        *self.count(part) += 1;
+        self.scratch.clear();
+        codec::encode(record, &mut self.scratch);
+        let region = Region::new(part, self.shard);
+        self.write(region.space, region.key(Position { due, id: record.id }));
+    }
+
+    fn bury(&mut self, record: &Record, reason: &str, buried_at: DueTime) -> Result<(), ReadError> {
+        self.exhume(record.id)?;
+        let due = record.progress.due;
+        self.rows.insert((Space::Index, key_of_grave(record.id)), Some(place_value(Part::Dead, due)));
+        self.state.counts.dead += 1;
+        self.scratch.clear();
+        put_grave(reason, buried_at, &mut self.scratch);
+        codec::encode(record, &mut self.scratch);
+        self.write(Space::Aside, Region::new(Part::Dead, self.shard).key(Position { due, id: record.id }));
+        Ok(())
+    }
+
+    /// Takes a dead letter out, if there is one that can be read.
+    fn exhume(&mut self, id: DurableId) -> Result<Option<Record>, ReadError> {
+        if id.shard() != self.shard {
+            return Ok(None);
+        }
+        let grave = key_of_grave(id);
+        let Some(place) = self.row(Space::Index, &grave)? else { return Ok(None) };
+        let Some((_, due)) = read_place_value(&place) else { return Ok(None) };
+        let key = Region::new(Part::Dead, self.shard).key(Position { due, id });
+        let Some(value) = self.read(Space::Aside, &key)? else { return Ok(None) };
+        let names = &mut *self.names;
+        let Ok(found) = read_record(Part::Dead, Position { due, id }, &value.bytes, &mut |name| names.get(name)) else {
+            return Ok(None);
+        };
+        self.rows.insert((Space::Index, grave), None);
+        self.state.counts.dead = self.state.counts.dead.saturating_sub(1);
+        self.erase(Space::Aside, key, value.pieces);
+        Ok(Some(Arc::unwrap_or_clone(found.record)))
+    }
+
+    /// Which timer has a key.
+    fn holder(&self, key: &str) -> Result<Option<DurableId>, ReadError> {
+        Ok(self.row(Space::Index, &key_of_holder(self.shard, key))?.and_then(|id| read_id(&id)))
+    }
+
+    fn count(&mut self, part: Part) -> &mut u64 {
+        match part {
+            Part::Pending => &mut self.state.counts.pending,
+            Part::Parked => &mut self.state.counts.parked,
+            Part::Dead => &mut self.state.counts.dead,
+        }
+    }
+
+    /// What lies under a key by now. What is damaged is not there.
+    fn row(&self, space: Space, key: &Slice) -> Result<Option<Slice>, ReadError> {
+        match self.rows.get(&(space, key.clone())) {
+            Some(row) => Ok(row.clone()),
+            None => self.engine.space(space).get(key).map_err(ReadError::from).or_else(damaged(None)),
+        }
+    }
+
+    /// The whole value under a key.
+    fn read(&self, space: Space, key: &Slice) -> Result<Option<Value>, ReadError> {
+        let Some(row) = self.row(space, key)? else { return Ok(None) };
+        join((space, key), row, |piece| self.row(Space::Pieces, &piece)).map(Some).or_else(damaged(None))
+    }
+
+    /// Writes the value that was put together in `scratch`.
+    fn write(&mut self, space: Space, key: Slice) {
+        let rest = self.scratch.get(PIECE..).unwrap_or_default();
+        for (number, piece) in rest.chunks(PIECE).enumerate() {
+            let piece_key = key_of_piece(space, &key, number as u16);
+            self.rows.insert((Space::Pieces, piece_key), Some(Slice::new(piece)));
+        }
+        self.rows.insert((space, key), Some(first_piece(&self.scratch)));
+    }
+
+    fn erase(&mut self, space: Space, key: Slice, pieces: u16) {
+        for piece in 0..pieces {
+            self.rows.insert((Space::Pieces, key_of_piece(space, &key, piece)), None);
+        }
+        self.rows.insert((space, key), None);
+    }
+}
+
+/// A timer that was found.
+struct Living {
+    part: Part,
+    due: DueTime,
+    key: Slice,
+    value: Value,
+}
+
+/// Takes what is damaged for `instead`; other errors stay.
+fn damaged<T>(instead: T) -> impl FnOnce(ReadError) -> Result<T, ReadError> {
+    move |error| match error {
+        ReadError::Damaged => Ok(instead),
+        ReadError::Io(_) => Err(error),
+    }
+}

@@ -1,0 +1,106 @@
+//! The journals of the database, looked at before it opens them.
+//!
+//! The group that was written last may be torn: it was not answered, and may go. But the database cuts a journal off at
+//! whatever it cannot read, with all that comes after, and without a word; and where a checksum does not fit it refuses to
+//! open, even if that is the torn end. So we look first. If whole groups follow what cannot be read, not the end is torn, but
+//! the middle is damaged, and something that was acknowledged would be lost: the store is refused. Else the torn end is cut
+//! off here, whatever it looks like.
+//!
+//! A journal is a row of groups, and then zeros. A group: `1`, number of entries (4 bytes), sequence number (8); the entries:
+//! `2`, kind, compression, key space (8), length of the key (2), length of the value (4), length on disk (4), key, value, or
+//! `4`, key space (8); and then `3`, the checksum of all entries (XXH3, 8 bytes), `FJL` and `3`. Integers are little-endian.
+
+#[allow(unreachable_pub, reason = "public for the fuzz target alone")]
+mod examine;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use examine::LONGEST_ENTRY;
+pub(super) use examine::group;
+#[cfg(fuzzing)]
+pub use examine::{State, examine};
+#[cfg(not(fuzzing))]
+use examine::{State, examine};
+
+use super::layout::PIECE;
+use crate::shown::shown;
+use crate::store::LONGEST_KEY;
+
+// With room for what stands in front of keys and values.
+const _: () = assert!(PIECE + LONGEST_KEY + 1024 < LONGEST_ENTRY);
+
+/// Refuses journals of which a part would be lost, and says why. Cuts off what is torn.
+pub(super) fn prepare(data: &Path) -> Result<(), String> {
+    let mut journals = journals(data).map_err(|error| format!("{}: {error}", shown(data)))?;
+    journals.sort_unstable();
+    // One may be empty, but there always is one.
+    if journals.is_empty() {
+        return Err(format!("there is no journal in {}", shown(data)));
+    }
+    let active = journals.pop();
+    let sealed = journals.iter().map(|journal| (journal, true)).chain(active.iter().map(|journal| (journal, false)));
+    for ((_, path), is_sealed) in sealed {
+        let done = File::open(path).and_then(examine).and_then(|state| match state {
+            State::Whole => Ok(None),
+            State::Torn { from } if !is_sealed => cut(path, from).map(|()| None),
+            State::Torn { from } | State::Damaged { from } => Ok(Some(from)),
+        });
+        match done {
+            Ok(None) => {}
+            Ok(Some(from)) => {
+                return Err(format!(
+                    "the journal {} is damaged at byte {from}, and what was committed after that would be lost",
+                    shown(path)
+                ));
+            }
+            Err(error) => return Err(format!("{}: {error}", shown(path))),
+        }
+    }
+    Ok(())
+}
+
+fn cut(path: &Path, from: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_len(from)?;
+    file.sync_all()
+}
+
+pub(super) fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut journals = Vec::new();
+    for entry in fs::read_dir(data)? {
+        let path = entry?.path();
+        let is_journal = path.extension().is_some_and(|extension| extension == "jnl");
+        let number = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+        if let (true, Some(number)) = (is_journal, number) {
+            journals.push((number, path));
+        }
+    }
+    Ok(journals)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::examine::tests::group_of;
+    use super::*;
+
+    #[test]
+    fn only_the_last_journal_may_have_a_torn_end() {
+        let data = tempfile::tempdir().unwrap();
+        let [whole, torn] = [group_of(7, &[b"one"]), group_of(8, &[b"two"])[..20].to_vec()];
+        let write = |number: u64, groups: &[&[u8]]| {
+            // Numbers, not names, say which is the last.
+            fs::write(data.path().join(format!("{number}.jnl")), groups.concat()).unwrap();
+        };
+        write(9, &[&whole]);
+        write(10, &[&whole, &torn]);
+        prepare(data.path()).unwrap();
+        assert_eq!(fs::read(data.path().join("10.jnl")).unwrap(), whole, "the torn end is cut off");
+        write(9, &[&whole, &torn]);
+        let refused = prepare(data.path()).unwrap_err();
+        assert!(refused.contains("9.jnl is damaged at byte"), "{refused}");
+        assert_eq!(fs::read(data.path().join("9.jnl")).unwrap(), [whole, torn].concat());
+    }
+}

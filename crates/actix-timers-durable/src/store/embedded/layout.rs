@@ -1,0 +1,403 @@
+//! The format of the embedded store: what is kept under which key. `docs/internals/store-format.md` describes it for people.
+//!
+//! Five key spaces, each in the order of its keys:
+//!
+//! | space | key | value |
+//! |---|---|---|
+//! | `pending` | shard, [place](push_place) | the record ([`codec`]) |
+//! | `aside` | `P` (parked) or `D` (dead letter), shard, place | the record; before that of a dead letter: when it was buried, and why |
+//! | `index` | `K`, shard, idempotency key | id of the timer that has it |
+//! | `index` | `M`, id | part and due time of a timer that is not pending at the time its id says |
+//! | `index` | `G`, id | due time of its dead letter |
+//! | `state` | `S`, shard | epoch, cursor, counts and number of the last commit |
+//! | `state` | `C`, shard, number of a claim | its members |
+//! | `pieces` | number of the space, key there, number of the piece | the next bytes of a value longer than 2 KiB |
+//!
+//! Numbers in keys are big-endian, so that the order of keys is that of positions.
+
+use std::sync::Arc;
+
+use fjall::Slice;
+
+use crate::store::codec::{self, DecodeError, Input, put_number, put_text};
+use crate::store::{Claim, Counts, Found, LONGEST_KEY, Part, Position};
+use crate::{DueTime, DurableId};
+
+/// The format that this version writes, and the newest it reads.
+pub(super) const FORMAT: u32 = 1;
+
+/// A value is cut into pieces of so many bytes. fjall recovers from a torn group if each page of the journal (4 KiB) holds
+/// the beginning of an entry; with larger entries it refuses to open.
+pub(super) const PIECE: usize = 2048;
+
+/// The key spaces, by the numbers that `pieces` knows them by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Space {
+    Pending = 0,
+    Aside = 1,
+    Index = 2,
+    State = 3,
+    Pieces = 4,
+}
+
+impl Space {
+    pub(super) const ALL: [(Self, &'static str); 5] = [
+        (Self::Pending, "pending"),
+        (Self::Aside, "aside"),
+        (Self::Index, "index"),
+        (Self::State, "state"),
+        (Self::Pieces, "pieces"),
+    ];
+}
+
+/// The range of records of a part, and where each lies in it.
+pub(super) struct Region {
+    pub(super) space: Space,
+    /// In front of each key: what tells the part from others in its space, and the shard.
+    prefix: Vec<u8>,
+}
+
+impl Region {
+    pub(super) fn new(part: Part, shard: u16) -> Self {
+        let (space, tag) = match part {
+            Part::Pending => (Space::Pending, None),
+            Part::Parked => (Space::Aside, Some(PARKED)),
+            Part::Dead => (Space::Aside, Some(DEAD)),
+        };
+        Self { space, prefix: tag.into_iter().chain(shard.to_be_bytes()).collect() }
+    }
+
+    /// The key of the record at a position.
+    pub(super) fn key(&self, at: Position) -> Slice {
+        let mut key = Vec::with_capacity(24);
+        key.extend_from_slice(&self.prefix);
+        push_place(at, &mut key);
+        key.into()
+    }
+
+    /// The first key that a record due at `due` or later can have.
+    pub(super) fn from(&self, due: u64) -> Vec<u8> {
+        let mut key = self.prefix.clone();
+        key.extend_from_slice(&due.to_be_bytes()[2..]);
+        key
+    }
+
+    /// The position of the record with this key, if it is one of this region.
+    pub(super) fn position(&self, key: &[u8]) -> Option<Position> {
+        let shard = u16::from_be_bytes(*self.prefix.last_chunk()?);
+        read_place(shard, key.strip_prefix(&*self.prefix)?)
+    }
+}
+
+const PARKED: u8 = b'P';
+const DEAD: u8 = b'D';
+
+/// Appends a position without its shard: due time (6 bytes), how the time of the id differs from it, random bits (8 bytes).
+///
+/// The difference is one byte, `0x80`, for timers that were never moved. Else that byte is so many more or fewer as the
+/// number of bytes that follow, which are the difference, complemented if the id's time is the earlier one: so keys are in
+/// the order of positions.
+fn push_place(Position { due, id }: Position, key: &mut Vec<u8>) {
+    key.extend_from_slice(&due.as_millis().to_be_bytes()[2..]);
+    let first = id.first_due().as_millis();
+    let magnitude = first.abs_diff(due.as_millis());
+    let length = (71 - magnitude.leading_zeros()) as usize / 8;
+    let bytes = &magnitude.to_be_bytes()[8 - length..];
+    if first >= due.as_millis() {
+        key.push(0x80 + length as u8);
+        key.extend_from_slice(bytes);
+    } else {
+        key.push(0x80 - length as u8);
+        key.extend(bytes.iter().map(|byte| !byte));
+    }
+    key.extend_from_slice(&id.random().to_be_bytes());
+}
+
+fn read_place(shard: u16, place: &[u8]) -> Option<Position> {
+    let (due, place) = place.split_at_checked(6)?;
+    let (&tag, place) = place.split_first()?;
+    let (difference, random) = place.split_at_checked(place.len().checked_sub(8)?)?;
+    if difference.len() != usize::from(tag.abs_diff(0x80)) || difference.len() > 6 {
+        return None;
+    }
+    let due = number(due);
+    let first = if tag >= 0x80 {
+        due.checked_add(number(difference))?
+    } else {
+        let complement = difference.iter().fold(0, |sum, byte| sum << 8 | u64::from(!byte));
+        due.checked_sub(complement)?
+    };
+    let random = u64::from_be_bytes(*random.first_chunk()?);
+    let id = DurableId::from_parts(shard, DueTime::from_millis(first).ok()?, random);
+    Some(Position { due: DueTime::from_millis(due).ok()?, id })
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// The key under which the holder of an idempotency key is found.
+pub(super) fn key_of_holder(shard: u16, key: &str) -> Slice {
+    [b"K", &shard.to_be_bytes()[..], key.as_bytes()].concat().into()
+}
+
+/// The shard and idempotency key of such a key.
+pub(super) fn read_key_of_holder(key: &[u8]) -> Option<(u16, &str)> {
+    let (shard, key) = key.strip_prefix(b"K")?.split_first_chunk()?;
+    Some((u16::from_be_bytes(*shard), str::from_utf8(key).ok()?))
+}
+
+/// The key under which is written where a timer lies, unless it is pending at the time its id says.
+pub(super) fn key_of_place(id: DurableId) -> Slice {
+    tagged_id(b'M', id)
+}
+
+/// The key under which is written where the dead letter of a timer lies.
+pub(super) fn key_of_grave(id: DurableId) -> Slice {
+    tagged_id(b'G', id)
+}
+
+fn tagged_id(tag: u8, id: DurableId) -> Slice {
+    let mut key = [tag; 17];
+    key[1..].copy_from_slice(id.as_uuid().as_bytes());
+    Slice::new(&key)
+}
+
+/// The id of a key of [`key_of_place`] or [`key_of_grave`], with its tag.
+pub(super) fn read_tagged_id(key: &[u8]) -> Option<(u8, DurableId)> {
+    let (&tag, id) = key.split_first()?;
+    Some((tag, read_id(id)?))
+}
+
+pub(super) fn id_value(id: DurableId) -> Slice {
+    Slice::new(id.as_uuid().as_bytes())
+}
+
+pub(super) fn read_id(bytes: &[u8]) -> Option<DurableId> {
+    DurableId::from_uuid(uuid::Uuid::from_slice(bytes).ok()?).ok()
+}
+
+pub(super) fn place_value(part: Part, due: DueTime) -> Slice {
+    let mut value = due.as_millis().to_be_bytes();
+    // A due time leaves the first two bytes empty.
+    value[0] = if part == Part::Parked { PARKED } else { 0 };
+    Slice::new(&value)
+}
+
+pub(super) fn read_place_value(value: &[u8]) -> Option<(Part, DueTime)> {
+    let (&tag, due) = value.split_first()?;
+    let part = if tag == PARKED { Part::Parked } else { Part::Pending };
+    if due.len() == 7 { Some((part, DueTime::from_millis(number(due)).ok()?)) } else { None }
+}
+
+pub(super) fn key_of_claim(shard: u16, claim: u64) -> Slice {
+    [b"C", &shard.to_be_bytes()[..], &claim.to_be_bytes()].concat().into()
+}
+
+/// In front of the keys of all claims of a shard.
+pub(super) fn claims_of(shard: u16) -> Vec<u8> {
+    [b"C", &shard.to_be_bytes()[..]].concat()
+}
+
+pub(super) fn read_key_of_claim(key: &[u8]) -> Option<(u16, u64)> {
+    let (shard, claim) = key.strip_prefix(b"C")?.split_first_chunk()?;
+    Some((u16::from_be_bytes(*shard), u64::from_be_bytes(claim.try_into().ok()?)))
+}
+
+/// Each member: id (16 bytes), due time, attempt.
+pub(super) fn put_claim(claim: &Claim, out: &mut Vec<u8>) {
+    for (id, due, attempt) in &claim.members {
+        out.extend_from_slice(id.as_uuid().as_bytes());
+        put_number(due.as_millis(), out);
+        put_number((*attempt).into(), out);
+    }
+}
+
+pub(super) fn read_claim(number: u64, value: &[u8]) -> Result<Claim, DecodeError> {
+    let mut input = Input(value);
+    let mut members = Vec::new();
+    while !input.0.is_empty() {
+        let id = read_id(input.bytes(16)?).ok_or(DecodeError::Impossible("id"))?;
+        members.push((id, input.time()?, input.number_32("attempt")?));
+    }
+    Ok(Claim { number, members })
+}
+
+pub(super) fn key_of_state(shard: u16) -> Slice {
+    [b"S", &shard.to_be_bytes()[..]].concat().into()
+}
+
+pub(super) fn read_key_of_state(key: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(key.strip_prefix(b"S")?.try_into().ok()?))
+}
+
+/// What is known of a shard as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct ShardState {
+    /// Of the present owner.
+    pub(super) epoch: u64,
+    /// Nothing pending is due before it.
+    pub(super) cursor: DueTime,
+    pub(super) counts: Counts,
+    /// Commits so far: tells whether the last one is there.
+    pub(super) commits: u64,
+}
+
+impl ShardState {
+    pub(super) fn value(&self) -> Slice {
+        let mut value = Vec::with_capacity(32);
+        let Counts { pending, parked, dead } = self.counts;
+        for number in [self.epoch, self.cursor.as_millis(), pending, parked, dead, self.commits] {
+            put_number(number, &mut value);
+        }
+        value.into()
+    }
+
+    pub(super) fn read(value: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Input(value);
+        Ok(Self {
+            epoch: input.number()?,
+            cursor: input.time()?,
+            counts: Counts { pending: input.number()?, parked: input.number()?, dead: input.number()? },
+            commits: input.number()?,
+        })
+    }
+}
+
+/// In front of the record of a dead letter.
+pub(super) fn put_grave(reason: &str, buried_at: DueTime, out: &mut Vec<u8>) {
+    put_number(buried_at.as_millis(), out);
+    put_text(reason, out);
+}
+
+/// Reads what [`put_grave`] wrote, and answers what comes after it, too.
+pub(super) fn read_grave(value: &[u8]) -> Result<(Arc<str>, DueTime, &[u8]), DecodeError> {
+    let mut input = Input(value);
+    let buried_at = input.time()?;
+    let reason = input.text()?.into();
+    Ok((reason, buried_at, input.0))
+}
+
+/// The record at a position of a part, from its value.
+pub(super) fn read_record(
+    part: Part,
+    at: Position,
+    value: &[u8],
+    name: &mut dyn FnMut(&str) -> Arc<str>,
+) -> Result<Found, DecodeError> {
+    let (grave, body) = if part == Part::Dead {
+        let (reason, buried_at, body) = read_grave(value)?;
+        (Some((reason, buried_at)), body)
+    } else {
+        (None, value)
+    };
+    let record = codec::decode_named(at.id, at.due, body, name)?;
+    // The index has no longer ones, and the database panics over one that is much longer.
+    if record.key.as_ref().is_some_and(|key| key.len() > LONGEST_KEY) {
+        return Err(DecodeError::Impossible("key"));
+    }
+    Ok(Found { record: record.into(), part, grave })
+}
+
+/// The idempotency key in the value, or its first piece, of a timer that is pending or parked.
+pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
+    codec::key_of(value).ok().flatten().filter(|key| key.len() <= LONGEST_KEY)
+}
+
+/// The key of a piece of a long value.
+pub(super) fn key_of_piece(space: Space, key: &[u8], piece: u16) -> Slice {
+    [&[space as u8], key, &piece.to_be_bytes()].concat().into()
+}
+
+/// The first bytes of a value, behind how many pieces follow.
+pub(super) fn first_piece(value: &[u8]) -> Slice {
+    let (head, rest) = value.split_at(value.len().min(PIECE));
+    let pieces = rest.len().div_ceil(PIECE) as u64;
+    let mut row = Vec::with_capacity(head.len() + 2);
+    put_number(pieces, &mut row);
+    row.extend_from_slice(head);
+    row.into()
+}
+
+/// How many pieces follow, and the first bytes.
+pub(super) fn read_first_piece(row: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
+    let mut input = Input(row);
+    let pieces = input.number()?.try_into().map_err(|_| DecodeError::Impossible("number of pieces"))?;
+    Ok((pieces, input.0))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn position(due: u64, first: u64, random: u64) -> Position {
+        let time = |millis| DueTime::from_millis(millis).unwrap();
+        Position { due: time(due), id: DurableId::from_parts(7, time(first), random) }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_positions_and_tell_them() {
+        let times = [0, 1, 255, 256, 257, 65_535, 65_536, 1_700_000_000_000, DueTime::MAX.as_millis()];
+        let mut positions = Vec::new();
+        for due in times {
+            for first in times {
+                for random in [0, 1, u64::MAX] {
+                    positions.push(position(due, first, random));
+                }
+            }
+        }
+        for part in [Part::Pending, Part::Parked, Part::Dead] {
+            let region = Region::new(part, 7);
+            let mut keys: Vec<_> = positions.iter().map(|at| (region.key(*at), *at)).collect();
+            keys.sort_by(|a, b| a.0.cmp(&b.0));
+            assert!(keys.is_sorted_by_key(|(_, at)| *at));
+            for (key, at) in keys {
+                assert_eq!(region.position(&key), Some(at));
+                assert!(*key >= *region.from(at.due.as_millis()) && *key < *region.from(at.due.as_millis() + 1));
+                for length in 0..key.len() {
+                    let _ = region.position(&key[..length]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_key_of_a_timer_that_was_never_moved_fits_into_a_slice_without_a_heap() {
+        let due = 1_700_000_000_000;
+        assert!(Region::new(Part::Pending, 1).key(position(due, due, u64::MAX)).len() <= 20);
+    }
+
+    #[test]
+    fn garbage_is_told_from_values() {
+        assert_eq!(read_place_value(&[0; 7]), None);
+        assert_eq!(read_place_value(&[0xFF; 8]), None);
+        assert!(ShardState::read(&[1, 2]).is_err());
+        assert!(read_claim(1, &[0; 17]).is_err());
+        assert!(read_first_piece(&[0xFF, 0xFF, 0xFF, 1]).is_err());
+        assert!(read_grave(&[1, 5, b'x']).is_err());
+        assert_eq!(Region::new(Part::Dead, 1).position(&[b'P'; 18]), None);
+    }
+
+    #[test]
+    fn values_come_back() {
+        let due = DueTime::from_millis(1_700_000_000_000).unwrap();
+        for part in [Part::Pending, Part::Parked] {
+            assert_eq!(read_place_value(&place_value(part, due)), Some((part, due)));
+        }
+        let state = ShardState {
+            epoch: 3,
+            cursor: due,
+            counts: Counts { pending: 1 << 40, parked: 2, dead: 3 },
+            commits: u64::MAX,
+        };
+        assert_eq!(ShardState::read(&state.value()), Ok(state));
+        let claim = Claim { number: 5, members: vec![(DurableId::from_parts(9, due, 1), DueTime::MAX, u32::MAX)] };
+        let mut value = Vec::new();
+        put_claim(&claim, &mut value);
+        assert_eq!(read_claim(5, &value), Ok(claim));
+        assert_eq!(read_key_of_claim(&key_of_claim(9, 77)), Some((9, 77)));
+        assert_eq!(read_key_of_holder(&key_of_holder(9, "ä")), Some((9, "ä")));
+        assert_eq!(read_key_of_state(&key_of_state(9)), Some(9));
+    }
+}

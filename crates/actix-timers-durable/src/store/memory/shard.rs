@@ -1,0 +1,208 @@
+//! One shard in memory, and what changes do to it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::store::{Change, Claim, Counts, Found, OnKey, Outcome, Page, Part, Position};
+use crate::{DueTime, DurableId, Progress, Record};
+
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    /// Of the present owner.
+    pub(super) epoch: u64,
+    /// Nothing pending is due before it.
+    pub(super) cursor: DueTime,
+    pending: BTreeMap<Position, Arc<Record>>,
+    parked: BTreeMap<Position, Arc<Record>>,
+    dead: BTreeMap<Position, (Arc<Record>, Arc<str>, DueTime)>,
+    /// Where pending and parked ones lie.
+    places: HashMap<DurableId, (Part, DueTime)>,
+    /// Where dead letters lie.
+    graves: HashMap<DurableId, DueTime>,
+    /// Which timer, pending or parked, has a key.
+    keys: HashMap<Arc<str>, DurableId>,
+    claims: BTreeMap<u64, Claim>,
+}
+
+impl Shard {
+    /// Deliveries that have begun, in the order of their numbers.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        self.claims.values().cloned().collect()
+    }
+
+    /// Which timer has a key.
+    pub(super) fn find_key(&self, key: &str) -> Option<DurableId> {
+        self.keys.get(key).copied()
+    }
+
+    /// Makes the changes, all of them.
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<Outcome> {
+        let mut lowest = DueTime::MAX;
+        let outcomes = changes.iter().map(|change| self.change(change, &mut lowest)).collect();
+        self.cursor = self.cursor.min(lowest);
+        outcomes
+    }
+
+    /// `lowest` becomes the earliest due time of what was made pending.
+    fn change(&mut self, change: &Change, lowest: &mut DueTime) -> Outcome {
+        match change {
+            Change::Put { record, on_key } => {
+                let holder = record.key.as_ref().and_then(|key| self.keys.get(key).copied());
+                match (holder, on_key) {
+                    (Some(holder), OnKey::KeepExisting) => return Outcome::Exists(holder),
+                    (Some(holder), OnKey::Replace) => drop(self.take(holder, None, &[Part::Pending, Part::Parked])),
+                    (None, _) => {}
+                }
+                self.add(record.clone(), lowest);
+                holder.map_or(Outcome::Created, Outcome::Replaced)
+            }
+            Change::Remove { id, at } => {
+                self.take(*id, *at, &[Part::Pending, Part::Parked]).map_or(Outcome::Missing, |_| Outcome::Removed)
+            }
+            Change::Move { id, at, to } => match self.take(*id, *at, &[Part::Pending]) {
+                Some(record) => Outcome::Moved(self.go_on(&record, *to, lowest)),
+                None => Outcome::Missing,
+            },
+            Change::Claim(claim) => {
+                self.claims.insert(claim.number, claim.clone());
+                Outcome::Done
+            }
+            Change::EndClaim { number } => {
+                self.claims.remove(number);
+                Outcome::Done
+            }
+            Change::Bury { id, at, reason, buried_at, then } => {
+                let Some(record) = self.take(*id, *at, &[Part::Pending]) else { return Outcome::Missing };
+                self.exhume(*id);
+                self.graves.insert(*id, record.progress.due);
+                self.dead.insert(position(&record), (record.clone(), reason.clone(), *buried_at));
+                then.map_or(Outcome::Removed, |to| Outcome::Moved(self.go_on(&record, to, lowest)))
+            }
+            Change::Revive { id, due } => {
+                if self.places.contains_key(id) {
+                    return Outcome::Missing;
+                }
+                let Some(record) = self.exhume(*id) else { return Outcome::Missing };
+                let key = record.key.clone().filter(|key| !self.keys.contains_key(key));
+                let progress = Progress { due: *due, attempt: 1, ..record.progress };
+                let record = Arc::new(Record { progress, repeat: None, key, ..(*record).clone() });
+                self.add(record.clone(), lowest);
+                Outcome::Moved(record)
+            }
+            Change::Discard { id } => self.exhume(*id).map_or(Outcome::Missing, |_| Outcome::Removed),
+            Change::Park { id, at } => {
+                let Some(record) = self.take(*id, *at, &[Part::Pending]) else { return Outcome::Missing };
+                self.insert(Part::Parked, record);
+                Outcome::Removed
+            }
+            Change::Unpark { id } => {
+                let Some(record) = self.take(*id, None, &[Part::Parked]) else { return Outcome::Missing };
+                self.add(record.clone(), lowest);
+                Outcome::Moved(record)
+            }
+            Change::Advance { to } => {
+                self.cursor = self.cursor.max(*to);
+                Outcome::Done
+            }
+        }
+    }
+
+    /// Makes it pending.
+    fn add(&mut self, record: Arc<Record>, lowest: &mut DueTime) {
+        *lowest = (*lowest).min(record.progress.due);
+        self.insert(Part::Pending, record);
+    }
+
+    /// Makes it pending again, with another progress.
+    fn go_on(&mut self, record: &Record, progress: Progress, lowest: &mut DueTime) -> Arc<Record> {
+        let record = Arc::new(Record { progress, ..record.clone() });
+        self.add(record.clone(), lowest);
+        record
+    }
+
+    fn insert(&mut self, part: Part, record: Arc<Record>) {
+        if let Some(key) = &record.key {
+            self.keys.insert(key.clone(), record.id);
+        }
+        self.places.insert(record.id, (part, record.progress.due));
+        self.living(part).insert(position(&record), record);
+    }
+
+    /// Takes a timer out of these parts, and its key from it, if it lies where it is said to lie.
+    fn take(&mut self, id: DurableId, at: Option<DueTime>, parts: &[Part]) -> Option<Arc<Record>> {
+        let (part, due) = *self.places.get(&id)?;
+        let is_there = at.is_none_or(|at| at == due && part == Part::Pending);
+        if !is_there || !parts.contains(&part) {
+            return None;
+        }
+        self.places.remove(&id);
+        let record = self.living(part).remove(&Position { due, id })?;
+        if let Some(key) = &record.key {
+            self.keys.remove(key);
+        }
+        Some(record)
+    }
+
+    fn exhume(&mut self, id: DurableId) -> Option<Arc<Record>> {
+        let due = self.graves.remove(&id)?;
+        self.dead.remove(&Position { due, id }).map(|(record, ..)| record)
+    }
+
+    fn living(&mut self, part: Part) -> &mut BTreeMap<Position, Arc<Record>> {
+        if part == Part::Parked { &mut self.parked } else { &mut self.pending }
+    }
+
+    pub(super) fn load(&self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Page {
+        let living = |records, limit| {
+            upto(records, after, until)
+                .take(limit)
+                .map(|record: &Arc<Record>| Found { record: record.clone(), part, grave: None })
+                .collect::<Vec<_>>()
+        };
+        // One more than asked for tells whether there is more.
+        let one_more = limit.saturating_add(1);
+        let mut found = match part {
+            Part::Pending => living(&self.pending, one_more),
+            Part::Parked => living(&self.parked, one_more),
+            Part::Dead => upto(&self.dead, after, until).take(one_more).map(dead).collect(),
+        };
+        let is_more = found.len() > limit;
+        found.truncate(limit);
+        let next = if is_more { found.last().map(|last| position(&last.record)).or(after) } else { None };
+        Page { found, next, damaged: Vec::new() }
+    }
+
+    pub(super) fn get(&self, id: DurableId) -> Option<Found> {
+        match self.places.get(&id) {
+            Some(&(part, due)) => {
+                let records = if part == Part::Parked { &self.parked } else { &self.pending };
+                let record = records.get(&Position { due, id })?.clone();
+                Some(Found { record, part, grave: None })
+            }
+            None => {
+                let due = *self.graves.get(&id)?;
+                self.dead.get(&Position { due, id }).map(dead)
+            }
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let count = |records: usize| records as u64;
+        Counts { pending: count(self.pending.len()), parked: count(self.parked.len()), dead: count(self.dead.len()) }
+    }
+}
+
+fn position(record: &Record) -> Position {
+    Position { due: record.progress.due, id: record.id }
+}
+
+fn dead((record, reason, buried_at): &(Arc<Record>, Arc<str>, DueTime)) -> Found {
+    Found { record: record.clone(), part: Part::Dead, grave: Some((reason.clone(), *buried_at)) }
+}
+
+/// What lies after a position, due up to `until`.
+fn upto<T>(records: &BTreeMap<Position, T>, after: Option<Position>, until: DueTime) -> impl Iterator<Item = &T> {
+    let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+    records.range(range).take_while(move |(position, _)| position.due <= until).map(|(_, found)| found)
+}

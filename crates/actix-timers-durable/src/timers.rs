@@ -1,0 +1,490 @@
+//! The handle to durable timers.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use actix::{Addr, Recipient};
+#[cfg(feature = "cron")]
+use actix_timers::Cron;
+use actix_timers::integration::InternalTimers;
+use actix_timers::{CancelOutcome, Every, RescheduleOutcome};
+use tokio::sync::oneshot;
+
+use super::dispatcher::{Connected, DurableTimerActor, Stop};
+use super::due_time::DueTime;
+use super::envelope::Durable;
+use super::error::DurableError;
+use super::id::DurableId;
+use super::journal::Journal;
+use super::key;
+use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Rescheduling};
+use super::message::DurableMessage;
+use super::options::DurableOptions;
+use super::record::{Progress, Record};
+use super::request::{Schedule, due_after};
+use super::routes::Routes;
+use super::scheduling::{Scheduled, Scheduling};
+use super::store::{Counts, OnKey, Part, StoreError};
+use super::view::{DurableFilter, DurableInfo, DurablePage, PageEnd};
+
+/// So long a [stop](DurableTimers::stop) waits for what is under way.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A handle to durable timers: schedules, cancels and looks, from any thread. Cheap to clone.
+///
+/// Everything that changes something answers when it is on disk: what was answered survives the process.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, MemoryStore};
+/// use actix_timers::{CancelOutcome, ManualClock};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Remind {
+///     customer: u64,
+/// }
+///
+/// impl DurableMessage for Remind {
+///     const NAME: &'static str = "remind";
+/// }
+///
+/// struct Office;
+///
+/// impl Actor for Office {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Durable<Remind>> for Office {
+///     type Result = Result<(), HandlerError>;
+///
+///     fn handle(&mut self, remind: Durable<Remind>, _: &mut Self::Context) -> Self::Result {
+///         println!("to customer {}: attempt {}", remind.customer, remind.attempt);
+///         Ok(())
+///     }
+/// }
+///
+/// # System::new().block_on(async {
+/// let office = Office.start();
+/// let clock = ManualClock::new();
+/// // In production: `EmbeddedStore::open("reminders")?`, and no clock.
+/// let timers = DurableTimers::builder(MemoryStore::new())
+///     .route::<Remind>("reminders", office.clone())
+///     .clock(clock.clone())
+///     .start()?;
+///
+/// timers.schedule_after("reminders", Duration::from_secs(3600), Remind { customer: 7 }).await?;
+/// let second = timers.schedule_after("reminders", Duration::from_secs(7200), Remind { customer: 8 }).await?;
+/// assert_eq!(timers.cancel(second.id()).await?, CancelOutcome::Cancelled);
+///
+/// clock.advance(Duration::from_secs(86_400)).await;
+/// assert_eq!(timers.counts().await?.pending, 0);
+/// timers.stop().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct DurableTimers(Arc<Parts>);
+
+struct Parts {
+    journal: Journal,
+    routes: Arc<Routes>,
+    /// Internal ones, not to be handed out.
+    timers: InternalTimers,
+    actor: Addr<DurableTimerActor>,
+}
+
+impl DurableTimers {
+    pub(super) fn new(
+        journal: Journal,
+        routes: Arc<Routes>,
+        timers: InternalTimers,
+        actor: Addr<DurableTimerActor>,
+    ) -> Self {
+        Self(Arc::new(Parts { journal, routes, timers, actor }))
+    }
+
+    /// The address of the actor behind it, to send it requests as messages: [`Schedule`],
+    /// [`CancelDurable`](super::CancelDurable) and so on.
+    pub fn addr(&self) -> &Addr<DurableTimerActor> {
+        &self.0.actor
+    }
+
+    /// Delivers `message` on a route after `delay`, counted from this call.
+    ///
+    /// # Errors
+    /// The future's: [`NotScheduled`](super::NotScheduled) hands the message back. The route or the message type is not
+    /// registered, the due time is out of range, the message has no written form or is too large, or the store does not take it.
+    pub fn schedule_after<M: DurableMessage>(
+        &self,
+        route: impl Into<String>,
+        delay: Duration,
+        message: M,
+    ) -> Scheduling<M> {
+        self.schedule(Schedule::after(route, delay, message))
+    }
+
+    /// Delivers `message` on a route when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after).
+    pub fn schedule_at<M: DurableMessage>(
+        &self,
+        route: impl Into<String>,
+        at: impl Into<SystemTime>,
+        message: M,
+    ) -> Scheduling<M> {
+        self.schedule(Schedule::at(route, at, message))
+    }
+
+    /// Delivers `message` on a route again and again, on a grid of times of day that begins one period from now. It is one
+    /// timer and keeps its id; the next repetition is set when the one before is complete or a dead letter. What was missed,
+    /// also while no process ran, is made up for as [`Every::missed_ticks`] says.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also a period below a millisecond is refused, and what would never be due.
+    pub fn schedule_at_fixed_rate<M: DurableMessage>(
+        &self,
+        route: impl Into<String>,
+        every: impl Into<Every>,
+        message: M,
+    ) -> Scheduling<M> {
+        self.schedule(Schedule::at_fixed_rate(route, every, message))
+    }
+
+    /// Delivers `message` on a route at the times that a cron expression names. One delivery stands for all that were missed.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more, or whose time
+    /// zone has no name.
+    #[cfg(feature = "cron")]
+    pub fn schedule_cron<M: DurableMessage>(&self, route: impl Into<String>, cron: Cron, message: M) -> Scheduling<M> {
+        self.schedule(Schedule::cron(route, cron, message))
+    }
+
+    /// Schedules what a request says; with [options](Schedule::options), if it has some.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix_timers_durable::{DurableMessage, DurableOptions, DurableTimers, MemoryStore, Schedule, Scheduled};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Remind(u32);
+    /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+    /// # actix::System::new().block_on(async {
+    /// let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
+    /// let request = |text| {
+    ///     Schedule::after("reminders", Duration::from_secs(60), Remind(text)).options(DurableOptions::new().if_absent("order-7"))
+    /// };
+    /// let first = timers.schedule(request(1)).await?;
+    /// assert_eq!(timers.schedule(request(2)).await?, Scheduled::Exists(first.id()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after).
+    pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> Scheduling<M> {
+        let Schedule { route, when, options, message } = request;
+        let clock = &**self.0.timers.clock();
+        let (due, repeat) = match when.resolve(clock) {
+            Ok(resolved) => resolved,
+            Err(reason) => return Scheduling::refused(DurableId::fresh(0, DueTime::MAX), message, reason),
+        };
+        let id = DurableId::fresh(0, due);
+        let blank = Record {
+            id,
+            progress: Progress::first(due),
+            sequence: 0,
+            route: "".into(),
+            message_type: "".into(),
+            message_version: M::VERSION,
+            key: None,
+            repeat,
+            retry: options.retry,
+            payload: [].into(),
+        };
+        match self.written(blank, &route, &options, &message) {
+            Err(reason) => Scheduling::refused(id, message, reason),
+            Ok((record, on_key)) => {
+                let journal = self.0.journal.clone();
+                let committing = async move {
+                    let ask = |answer| Request::Schedule { record: Arc::new(record), on_key, answer };
+                    Ok(match answered(journal.ask(ask).await)? {
+                        ledger::Scheduled::Created => Scheduled::Created(id),
+                        ledger::Scheduled::Exists(other) => Scheduled::Exists(other),
+                        ledger::Scheduled::Replaced { id: old, in_progress } => {
+                            Scheduled::Replaced { id, old, in_progress }
+                        }
+                    })
+                };
+                Scheduling::under_way(id, message, Box::pin(committing))
+            }
+        }
+    }
+
+    /// Fills in what route, options and message say.
+    fn written<M: DurableMessage>(
+        &self,
+        blank: Record,
+        route: &str,
+        options: &DurableOptions,
+        message: &M,
+    ) -> Result<(Record, OnKey), DurableError> {
+        let (_, route) = self.0.routes.of::<M>(route)?;
+        let (key, on_key) = match &options.key {
+            None => (None, OnKey::KeepExisting),
+            Some((key, _)) if key.len() > DurableOptions::MAX_KEY => {
+                return Err(DurableError::KeyTooLong { size: key.len() });
+            }
+            Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
+        };
+        let payload = message.encode().map_err(|error| DurableError::Encode { message_type: M::NAME, error })?;
+        let (route, message_type) = (Arc::clone(&route.name), Arc::clone(&route.message_type));
+        Ok((Record { route, message_type, key, payload: payload.into(), ..blank }, on_key))
+    }
+
+    /// Cancels a timer. When this answers [`Cancelled`](CancelOutcome::Cancelled) it is on disk, and the handler will not run
+    /// with that message (again). [`InProgress`](CancelOutcome::InProgress): the message is with its handler, and this delivery
+    /// is the last: no repetition, no retry and no dead letter follows, also if the process dies. [`NotFound`](CancelOutcome::NotFound): it is complete, a dead letter or cancelled, or never existed.
+    ///
+    /// # Errors
+    /// The store did not do it.
+    pub async fn cancel(&self, id: DurableId) -> Result<CancelOutcome, DurableError> {
+        let cancelled = self.0.journal.ask(|answer| Request::Cancel { id, answer }).await;
+        Ok(match answered(cancelled)? {
+            Cancellation::Cancelled => CancelOutcome::Cancelled,
+            Cancellation::InProgress => CancelOutcome::InProgress,
+            Cancellation::NotFound => CancelOutcome::NotFound,
+        })
+    }
+
+    /// Cancels the timer of a route that has this key.
+    ///
+    /// # Errors
+    /// The store did not do it.
+    pub async fn cancel_key(&self, route: &str, key: &str) -> Result<CancelOutcome, DurableError> {
+        match self.timer_of_key(route, key).await? {
+            Some(id) => self.cancel(id).await,
+            None => Ok(CancelOutcome::NotFound),
+        }
+    }
+
+    /// The timer of a route that has this key: pending, or set aside.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn timer_of_key(&self, route: &str, key: &str) -> Result<Option<DurableId>, DurableError> {
+        let key: Arc<str> = key::kept(route, key).into();
+        answered(self.0.journal.ask(|answer| Request::FindKey { key, answer }).await)
+    }
+
+    /// Lets a timer be due `delay` from now instead. One that repeats goes on from there.
+    /// [`InProgress`](RescheduleOutcome::InProgress): the message is with its handler, and nothing was changed.
+    ///
+    /// # Errors
+    /// The due time is out of range, or the store did not do it.
+    pub fn reschedule_after(
+        &self,
+        id: DurableId,
+        delay: Duration,
+    ) -> impl Future<Output = Result<RescheduleOutcome, DurableError>> + Send + use<> {
+        let due = due_after(&**self.0.timers.clock(), delay, Duration::ZERO);
+        let timers = self.clone();
+        async move { timers.reschedule(id, due?).await }
+    }
+
+    /// Lets a timer be due when the wall clock shows `at` instead. One that repeats goes on from there.
+    ///
+    /// # Errors
+    /// As [`reschedule_after`](Self::reschedule_after).
+    pub async fn reschedule_at(
+        &self,
+        id: DurableId,
+        at: impl Into<SystemTime> + Send,
+    ) -> Result<RescheduleOutcome, DurableError> {
+        self.reschedule(id, DueTime::at_or_after(at.into())?).await
+    }
+
+    async fn reschedule(&self, id: DurableId, due: DueTime) -> Result<RescheduleOutcome, DurableError> {
+        let moved = self.0.journal.ask(|answer| Request::Reschedule { id, due, answer }).await;
+        Ok(match answered(moved)? {
+            Rescheduling::Rescheduled => RescheduleOutcome::Rescheduled,
+            Rescheduling::InProgress => RescheduleOutcome::InProgress,
+            Rescheduling::NotFound => RescheduleOutcome::NotFound,
+        })
+    }
+
+    /// What is known of a timer: pending, in flight, set aside or a dead letter. Nothing if it is complete or cancelled.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
+        let seen = answered(self.0.journal.ask(|answer| Request::Get { id, answer }).await)?;
+        Ok(seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)))
+    }
+
+    /// The timers that a filter lets through, by due time, a page at a time.
+    ///
+    /// ```
+    /// # use actix_timers_durable::{DurableFilter, DurableMessage, DurableTimers, MemoryStore};
+    /// # use std::time::Duration;
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct Remind(u32);
+    /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
+    /// # actix::System::new().block_on(async {
+    /// # let timers = DurableTimers::builder(MemoryStore::new()).open_route::<Remind>("reminders").start()?;
+    /// # for n in 0..5 {
+    /// #     timers.schedule_after("reminders", Duration::from_secs(60), Remind(n)).await?;
+    /// # }
+    /// let mut filter = DurableFilter::new().route("reminders").limit(2);
+    /// let mut all = Vec::new();
+    /// loop {
+    ///     let page = timers.list(filter.clone()).await?;
+    ///     all.extend(page.timers);
+    ///     let Some(next) = page.next else { break };
+    ///     filter = filter.after(next);
+    /// }
+    /// assert_eq!(all.len(), 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
+        let Some(until) = filter.until.filter(|until| *until >= filter.from) else { return Ok(DurablePage::default()) };
+        if let (Part::Pending, Some(route), Some(key)) = (filter.part, &filter.route, &filter.key) {
+            return self.list_key(&filter, route, key, until).await;
+        }
+        let query = Query {
+            part: filter.part,
+            route: filter.route.as_deref().map(Arc::from),
+            from: filter.from,
+            until,
+            after: filter.after,
+            limit: filter.limit,
+        };
+        let page = answered(self.0.journal.ask(|answer| Request::List { query, answer }).await)?;
+        Ok(listed(&filter, &page))
+    }
+
+    /// At most one timer has a key.
+    async fn list_key(
+        &self,
+        filter: &DurableFilter,
+        route: &str,
+        key: &str,
+        until: DueTime,
+    ) -> Result<DurablePage, DurableError> {
+        let mut page = DurablePage::default();
+        if filter.after.is_none()
+            && let Some(id) = self.timer_of_key(route, key).await?
+            && let Some(seen) = answered(self.0.journal.ask(|answer| Request::Get { id, answer }).await)?
+            && seen.found.part == Part::Pending
+            && (filter.from..=until).contains(&seen.found.record.progress.due)
+        {
+            page.timers.push(DurableInfo::of_found(&seen.found, seen.in_progress));
+        }
+        Ok(page)
+    }
+
+    /// Makes a dead letter pending again: due now, with all its attempts before it. False if there is no such dead letter, or
+    /// if its timer is pending, as one that repeats may be.
+    ///
+    /// # Errors
+    /// The store did not do it.
+    pub async fn revive(&self, id: DurableId) -> Result<bool, DurableError> {
+        answered(self.0.journal.ask(|answer| Request::Revive { id, answer }).await)
+    }
+
+    /// Removes a dead letter. False if there is none.
+    ///
+    /// # Errors
+    /// The store did not do it.
+    pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
+        answered(self.0.journal.ask(|answer| Request::Discard { id, answer }).await)
+    }
+
+    /// The numbers of timers in the store: pending, parked, and dead letters. A timer that was cancelled while its handler runs is
+    /// none of them any more.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn counts(&self) -> Result<Counts, DurableError> {
+        answered(self.0.journal.ask(|answer| Request::Counts { answer }).await)
+    }
+
+    /// Copies all that is on disk into a new directory, which can be opened as a store itself. Others go on meanwhile; what
+    /// they do after the copy was begun is not in it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsupported`] if this store cannot do that; else it cannot be read or written.
+    pub async fn back_up(&self, directory: impl Into<PathBuf> + Send) -> Result<(), DurableError> {
+        let directory = directory.into();
+        answered(self.0.journal.ask(|answer| Request::BackUp { directory, answer }).await)
+    }
+
+    /// Gives a route another recipient for messages of this type, for all deliveries that have not begun: after its actor has
+    /// stopped, or because it comes later than the durable timers ([`open_route`](super::DurableTimersBuilder::open_route)).
+    ///
+    /// # Errors
+    /// There is no such route.
+    pub fn connect<M: DurableMessage>(
+        &self,
+        route: &str,
+        recipient: impl Into<Recipient<Durable<M>>>,
+    ) -> Result<(), DurableError> {
+        let place = self.0.routes.connect(route, recipient.into())?;
+        self.0.actor.do_send(Connected(place));
+        Ok(())
+    }
+
+    /// Stops: delivers nothing more, waits up to 30 seconds until the handlers of what is under way have ended, writes down
+    /// what came of them, and closes the store. From then on every request is answered with [`DurableError::Closed`], and
+    /// another one can open the files.
+    ///
+    /// # Errors
+    /// What came of the last deliveries could not be written: they will be repeated.
+    pub async fn stop(&self) -> Result<(), DurableError> {
+        self.stop_within(GRACE).await
+    }
+
+    /// Stops as [`stop`](Self::stop), but waits so long. What has not ended by then is delivered again by the next start, as
+    /// the next attempt.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub async fn stop_within(&self, grace: Duration) -> Result<(), DurableError> {
+        let (done, stopped) = oneshot::channel();
+        self.0.actor.do_send(Stop { grace, done });
+        // Who does not answer has stopped before.
+        stopped.await.unwrap_or(Ok(())).map_err(refused)
+    }
+}
+
+fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {
+    answered.map_err(refused)
+}
+
+fn refused(error: Arc<StoreError>) -> DurableError {
+    if matches!(*error, StoreError::Closed) { DurableError::Closed } else { DurableError::Store(error) }
+}
+
+fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
+    let seen = listed.seen.iter().filter(|seen| filter.matches(&seen.found.record));
+    DurablePage {
+        timers: seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)).collect(),
+        next: listed.next.map(PageEnd),
+        damaged: listed.damaged,
+    }
+}
+
+impl fmt::Debug for DurableTimers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DurableTimers").finish_non_exhaustive()
+    }
+}

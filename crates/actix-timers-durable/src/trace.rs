@@ -1,0 +1,31 @@
+//! What durable timers say to `tracing`, with that feature.
+
+#[cfg(feature = "tracing")]
+use actix_timers::integration::Shown;
+
+use super::message::DecodeError;
+use super::record::Record;
+
+#[cfg(feature = "tracing")]
+pub(super) fn undecodable(record: &Record, error: &DecodeError) {
+    tracing::warn!(
+        target: "actix_timers",
+        id = tracing::field::display(record.id),
+        route = &*record.route,
+        message_type = &*record.message_type,
+        version = record.message_version,
+        error = tracing::field::display(Shown(error)),
+        "set aside: the message of a durable timer cannot be read"
+    );
+}
+
+#[cfg(feature = "tracing")]
+pub(super) fn route_without_recipient(route: &str) {
+    tracing::warn!(target: "actix_timers", route, "nobody is there to get the messages of a route: they wait");
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) const fn undecodable(_: &Record, _: &DecodeError) {}
+
+#[cfg(not(feature = "tracing"))]
+pub(super) const fn route_without_recipient(_: &str) {}

@@ -1,0 +1,219 @@
+//! Durable timers as they are seen from outside.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::due_time::DueTime;
+use super::id::DurableId;
+use super::key;
+use super::message::{DecodeError, DurableMessage};
+use super::record::{Progress, Record, Repeat};
+use super::store::{Found, Part, Position};
+
+/// Where a durable timer stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DurableState {
+    /// It waits for its due time, for its turn or for another attempt.
+    Pending,
+    /// Its message is with its handler.
+    InFlight,
+    /// It is set aside: no route, message type or version of this build fits it. A build that knows it delivers it.
+    Parked,
+    /// It failed for good, and waits to be [revived](super::DurableTimers::revive) or
+    /// [discarded](super::DurableTimers::discard).
+    Dead {
+        /// What its handler said last.
+        reason: Arc<str>,
+        /// Since when.
+        since: DueTime,
+    },
+}
+
+/// What is known of a durable timer.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DurableInfo {
+    /// Which it is.
+    pub id: DurableId,
+    /// Where it stands.
+    pub state: DurableState,
+    /// The route its message takes.
+    pub route: Arc<str>,
+    /// The name of its message's type.
+    pub message_type: Arc<str>,
+    /// The version in which its message is written.
+    pub message_version: u32,
+    /// Its idempotency key.
+    pub key: Option<String>,
+    /// When it is due next, when it was to be due by itself, and the numbers of attempt and repetition.
+    pub progress: Progress,
+    /// How it comes again, if it does.
+    pub repeat: Option<Repeat>,
+    /// Its message as it is written.
+    pub payload: Arc<[u8]>,
+}
+
+impl DurableInfo {
+    pub(super) fn new(record: &Record, state: DurableState) -> Self {
+        Self {
+            id: record.id,
+            state,
+            route: Arc::clone(&record.route),
+            message_type: Arc::clone(&record.message_type),
+            message_version: record.message_version,
+            key: record.key.as_deref().map(|kept| key::of_user(kept).to_owned()),
+            progress: record.progress,
+            repeat: record.repeat.clone(),
+            payload: Arc::clone(&record.payload),
+        }
+    }
+
+    /// What was found in the store. Whether it is in flight is known elsewhere.
+    pub(super) fn of_found(found: &Found, in_flight: bool) -> Self {
+        let state = match (&found.grave, found.part) {
+            (Some((reason, since)), _) => DurableState::Dead { reason: Arc::clone(reason), since: *since },
+            (None, Part::Parked) => DurableState::Parked,
+            (None, _) if in_flight => DurableState::InFlight,
+            (None, _) => DurableState::Pending,
+        };
+        Self::new(&found.record, state)
+    }
+
+    /// When it is due next.
+    pub const fn due(&self) -> DueTime {
+        self.progress.due
+    }
+
+    /// Its message.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is not an `M` or cannot be read.
+    pub fn message<M: DurableMessage>(&self) -> Result<M, DecodeError> {
+        if *self.message_type != *M::NAME {
+            return Err(DecodeError::OtherType { found: self.message_type.to_string(), wanted: M::NAME });
+        }
+        M::decode(self.message_version, &self.payload)
+    }
+}
+
+/// Which durable timers are meant. An empty filter means all that are pending.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use actix_timers_durable::DurableFilter;
+///
+/// let now = SystemTime::now();
+/// let soon = DurableFilter::new().route("reminders").due(now..now + Duration::from_secs(3600)).limit(50);
+/// let failed = DurableFilter::dead().route("reminders");
+/// # let _ = (soon, failed);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use = "a filter does nothing by itself"]
+pub struct DurableFilter {
+    pub(super) part: Part,
+    pub(super) route: Option<String>,
+    pub(super) key: Option<String>,
+    pub(super) from: DueTime,
+    pub(super) until: Option<DueTime>,
+    pub(super) after: Option<Position>,
+    pub(super) limit: usize,
+}
+
+impl DurableFilter {
+    const fn of(part: Part) -> Self {
+        Self { part, route: None, key: None, from: DueTime::MIN, until: Some(DueTime::MAX), after: None, limit: 100 }
+    }
+
+    /// All that are pending or in flight.
+    pub const fn new() -> Self {
+        Self::of(Part::Pending)
+    }
+
+    /// Dead letters.
+    pub const fn dead() -> Self {
+        Self::of(Part::Dead)
+    }
+
+    /// Those that are set aside.
+    pub const fn parked() -> Self {
+        Self::of(Part::Parked)
+    }
+
+    /// Those of one route.
+    pub fn route(self, name: impl Into<String>) -> Self {
+        Self { route: Some(name.into()), ..self }
+    }
+
+    /// Those with this key; there is at most one pending in each route. (Dead letters keep the keys that they had.)
+    pub fn key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+
+    /// Those that are due in this range. For dead letters: that were due last.
+    pub fn due<T: Into<SystemTime> + Clone>(self, range: impl RangeBounds<T>) -> Self {
+        let at = |time: &T| DueTime::at_or_after(time.clone().into()).unwrap_or(DueTime::MAX);
+        let reached = |time: &T| DueTime::reached_at(time.clone().into());
+        let from = match range.start_bound() {
+            Bound::Included(time) => at(time),
+            Bound::Excluded(time) => reached(time).saturating_add(std::time::Duration::from_millis(1)),
+            Bound::Unbounded => DueTime::MIN,
+        };
+        let until = match range.end_bound() {
+            Bound::Included(time) => Some(reached(time)),
+            // The last millisecond before it; none if there is no such.
+            Bound::Excluded(time) => at(time).as_millis().checked_sub(1).and_then(|ms| DueTime::from_millis(ms).ok()),
+            Bound::Unbounded => Some(DueTime::MAX),
+        };
+        Self { from, until, ..self }
+    }
+
+    /// At most so many at a time; 100 unless said otherwise, 1 to 10 000.
+    pub fn limit(self, timers: usize) -> Self {
+        Self { limit: timers.clamp(1, 10_000), ..self }
+    }
+
+    /// Goes on after an earlier page: with its [`next`](DurablePage::next).
+    pub const fn after(mut self, page: PageEnd) -> Self {
+        self.after = Some(page.0);
+        self
+    }
+
+    pub(super) fn matches(&self, record: &Record) -> bool {
+        self.route.as_deref().is_none_or(|route| *record.route == *route)
+            && self.key.as_deref().is_none_or(|wanted| record.key.as_deref().map(key::of_user) == Some(wanted))
+    }
+}
+
+impl Default for DurableFilter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Where a page ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageEnd(pub(super) Position);
+
+/// Some of the timers that were asked for, by due time.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct DurablePage {
+    /// The timers. There may be fewer than the limit, or none, although more follow: a page looks at a bounded number of
+    /// timers, whether or not they match.
+    pub timers: Vec<DurableInfo>,
+    /// For [`DurableFilter::after`], to get the next page. There is none after the last.
+    pub next: Option<PageEnd>,
+    /// Timers that lie there and cannot be read, because the store is damaged in those places.
+    pub damaged: usize,
+}
+
+/// Shows the number of timers; they may be many.
+impl fmt::Display for DurablePage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.next.is_some() { ", and more" } else { "" };
+        write!(f, "{} timers{end}", self.timers.len())
+    }
+}

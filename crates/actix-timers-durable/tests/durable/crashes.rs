@@ -1,0 +1,595 @@
+//! Messages whose handlers end the process, among others whose handlers do not.
+//!
+//! A handler that ends the process cuts the power of the disk first: whatever the rest of this life still does is lost.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{Every, ManualClock};
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{
+    DecodeError, Durable, DurableFilter, DurableMessage, DurableOptions, DurableState, DurableTimers, HandlerError,
+    RetryPolicy, RouteOptions, Schedule,
+};
+use tokio::sync::Notify;
+
+use support::durable::{Note, ROUTE, at, life, ms, quick, run_to};
+
+/// What the handler of a note does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nature {
+    /// It answers at once.
+    Quick,
+    /// It answers when the test lets it.
+    Slow,
+    /// It fails, and says so.
+    Failing,
+    /// It never answers.
+    Hanging,
+    /// It ends the process.
+    Killing,
+    /// It ends the process when the test lets it, long after it has had its time.
+    KillingLate,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Delivery {
+    life: u32,
+    note: u32,
+    attempt: u32,
+    repetition: u64,
+    /// So many others were with their handlers.
+    others: usize,
+}
+
+#[derive(Clone)]
+struct Plant {
+    disk: MemoryDisk,
+    natures: Arc<Mutex<BTreeMap<u32, Nature>>>,
+    log: Arc<Mutex<Vec<Delivery>>>,
+    /// With their handlers in this life.
+    busy: Arc<Mutex<BTreeSet<u32>>>,
+    go: Arc<Notify>,
+    is_killed: Arc<AtomicBool>,
+    life: u32,
+}
+
+impl Plant {
+    fn new() -> Self {
+        Self {
+            disk: MemoryDisk::new(),
+            natures: Arc::default(),
+            log: Arc::default(),
+            busy: Arc::default(),
+            go: Arc::default(),
+            is_killed: Arc::default(),
+            life: 0,
+        }
+    }
+
+    fn is(&self, note: u32, nature: Nature) {
+        self.natures.lock().unwrap().insert(note, nature);
+    }
+
+    /// The next process.
+    fn start(&mut self, clock: &ManualClock, options: RouteOptions) -> DurableTimers {
+        self.builder(clock, options).start().unwrap()
+    }
+
+    fn builder(&mut self, clock: &ManualClock, options: RouteOptions) -> actix_timers_durable::DurableTimersBuilder {
+        self.life += 1;
+        self.busy.lock().unwrap().clear();
+        self.is_killed = Arc::default();
+        DurableTimers::builder(self.disk.open()).clock(clock.clone()).route_with::<Note>(
+            ROUTE,
+            self.clone().start_worker(),
+            options,
+        )
+    }
+
+    fn start_worker(self) -> Addr<Worker> {
+        Worker(self).start()
+    }
+
+    fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::Relaxed)
+    }
+
+    fn kill(&self) {
+        self.disk.cut_off();
+        self.is_killed.store(true, Ordering::Relaxed);
+    }
+
+    fn log(&self) -> Vec<Delivery> {
+        self.log.lock().unwrap().clone()
+    }
+
+    fn attempts(&self, note: u32) -> Vec<u32> {
+        self.log().iter().filter(|delivery| delivery.note == note).map(|delivery| delivery.attempt).collect()
+    }
+}
+
+struct Worker(Plant);
+
+impl Actor for Worker {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Worker {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, durable: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        let plant = self.0.clone();
+        if plant.is_killed() {
+            return Box::pin(std::future::pending());
+        }
+        let note = durable.message.0;
+        let others = plant.busy.lock().unwrap().len();
+        plant.busy.lock().unwrap().insert(note);
+        let Durable { attempt, repetition, .. } = durable;
+        plant.log.lock().unwrap().push(Delivery { life: plant.life, note, attempt, repetition, others });
+        let nature = plant.natures.lock().unwrap().get(&note).copied().unwrap_or(Nature::Quick);
+        Box::pin(async move {
+            match nature {
+                Nature::Quick | Nature::Failing => {}
+                Nature::Slow => plant.go.notified().await,
+                Nature::Hanging => std::future::pending().await,
+                Nature::Killing => {
+                    plant.kill();
+                    std::future::pending().await
+                }
+                Nature::KillingLate => {
+                    plant.go.notified().await;
+                    plant.kill();
+                    std::future::pending().await
+                }
+            }
+            plant.busy.lock().unwrap().remove(&note);
+            if nature == Nature::Failing { Err(HandlerError::new("not now")) } else { Ok(()) }
+        })
+    }
+}
+
+thread_local! {
+    /// The plant whose process ends when a fragile message is read.
+    static ENDS: RefCell<Option<Plant>> = const { RefCell::new(None) };
+}
+
+/// A message that ends the process when it is read: its decoder overflows the stack, or needs more memory than there is.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Fragile(u32);
+
+impl DurableMessage for Fragile {
+    const NAME: &'static str = "fragile";
+
+    fn decode(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
+        ENDS.with_borrow(|plant| plant.iter().for_each(Plant::kill));
+        Self::decode_json(version, payload)
+    }
+}
+
+impl Handler<Durable<Fragile>> for Worker {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, _: Durable<Fragile>, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(std::future::pending())
+    }
+}
+
+fn twice() -> RouteOptions {
+    RouteOptions::new().retry(quick().attempts(2))
+}
+
+/// Lives until the process is not killed any more, or so often. Each begins a second after the one before.
+fn live(plant: &mut Plant, start: u64, most: u32, options: RouteOptions) -> u32 {
+    for kills in 0..most {
+        let is_killed = life(start + u64::from(kills) * 1000, async |clock| {
+            let timers = plant.start(&clock, options);
+            clock.settle().await;
+            for _ in 0..20 {
+                plant.go.notify_waiters();
+                clock.advance(ms(20)).await;
+            }
+            if !plant.is_killed() {
+                timers.stop().await.unwrap();
+            }
+            plant.is_killed()
+        });
+        if !is_killed {
+            return kills;
+        }
+    }
+    most
+}
+
+async fn dead(timers: &DurableTimers) -> Vec<(u32, u32, String)> {
+    let mut dead = vec![];
+    for info in timers.list(DurableFilter::dead().limit(10_000)).await.unwrap().timers {
+        let DurableState::Dead { reason, .. } = &info.state else { panic!("it is dead") };
+        dead.push((info.message::<Note>().unwrap().0, info.progress.attempt, reason.to_string()));
+    }
+    dead.sort();
+    dead
+}
+
+fn buried(plant: &mut Plant, start: u64) -> Vec<(u32, u32, String)> {
+    life(start, async |clock| {
+        let timers = plant.start(&clock, twice());
+        clock.settle().await;
+        let dead = dead(&timers).await;
+        timers.stop().await.unwrap();
+        dead
+    })
+}
+
+#[test]
+fn a_message_that_kills_its_process_becomes_a_dead_letter_with_that_reason() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
+        clock.settle().await;
+        assert!(plant.is_killed());
+    });
+    assert_eq!(live(&mut plant, 1000, 10, twice()), 2);
+    assert_eq!(plant.attempts(1), [1, 2, 3], "twice as any other, and once alone");
+    let dead = buried(&mut plant, 20_000);
+    let [(1, 3, reason)] = &*dead else { panic!("{dead:?}") };
+    assert!(reason.contains("the process ended") && reason.contains("attempt 3"), "{reason}");
+}
+
+#[test]
+fn a_message_whose_decoder_kills_its_process_becomes_a_dead_letter_too() {
+    let mut plant = Plant::new();
+    let mut kills = 0;
+    for number in 0.. {
+        let is_killed = life(number * 1000, async |clock| {
+            let builder = plant.builder(&clock, twice());
+            let timers =
+                builder.route_with::<Fragile>("fragile", plant.clone().start_worker(), twice()).start().unwrap();
+            ENDS.set(Some(plant.clone()));
+            if number == 0 {
+                let _ = timers.schedule_at("fragile", at(0), Fragile(1)).await.unwrap();
+            }
+            clock.settle().await;
+            ENDS.set(None);
+            if !plant.is_killed() {
+                assert_eq!(timers.counts().await.unwrap().dead, 1);
+                timers.stop().await.unwrap();
+            }
+            plant.is_killed()
+        });
+        if !is_killed {
+            break;
+        }
+        kills += 1;
+        assert!(kills <= 3, "it would go on for ever");
+    }
+    assert_eq!(kills, 3, "twice as any other, and once alone");
+}
+
+#[test]
+fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_not_buried() {
+    let mut plant = Plant::new();
+    let killers = [3, 7, 11];
+    for note in 0..20 {
+        plant.is(note, if killers.contains(&note) { Nature::Killing } else { Nature::Slow });
+    }
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        for note in 0..20 {
+            let _ = timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 20).await;
+        assert!(plant.is_killed());
+    });
+    // One more for all, and then one for each of those that kill.
+    assert_eq!(live(&mut plant, 1000, 30, twice()), 1 + 3);
+    for delivery in plant.log() {
+        assert!(delivery.attempt <= 2 || delivery.others == 0, "{delivery:?} is alone");
+    }
+    let dead = buried(&mut plant, 100_000);
+    assert_eq!(dead.iter().map(|(note, ..)| *note).collect::<Vec<_>>(), killers);
+    assert_eq!(plant.log().iter().filter(|delivery| delivery.note == 19).count(), 3);
+}
+
+#[test]
+fn others_wait_while_a_suspect_is_delivered_at_most_for_its_time_out_and_go_on_then() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    let start = 10_000;
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
+        let _ = timers.schedule_at(ROUTE, at(start), Note(2)).await.unwrap();
+        clock.settle().await;
+    });
+    assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+    plant.is(1, Nature::Hanging);
+    life(start, async |clock| {
+        let timers = plant.start(&clock, twice());
+        clock.settle().await;
+        clock.advance(ms(999)).await;
+        assert_eq!(plant.log().last().map(|delivery| (delivery.note, delivery.attempt)), Some((1, 3)));
+        clock.advance(ms(1)).await;
+        assert_eq!(plant.log().last().map(|delivery| delivery.note), Some(2));
+        // It has failed like any other: its attempts were used up.
+        let dead = dead(&timers).await;
+        assert!(matches!(&*dead, [(1, 3, reason)] if reason.contains("had not ended")), "{dead:?}");
+        timers.stop().await.unwrap();
+    });
+}
+
+/// A handler that was too slow may still be running, and end the process while another one is alone.
+#[test]
+fn a_handler_that_was_given_up_may_end_the_process_and_nobody_else_is_blamed() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    plant.is(2, Nature::Slow);
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        for note in [1, 2] {
+            let _ = timers.schedule_at(ROUTE, at(0), Note(note)).await.unwrap();
+        }
+        clock.settle().await;
+    });
+    assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+    // Both are suspects. The first has had its time, and ends the process while the second is alone.
+    plant.is(1, Nature::KillingLate);
+    plant.is(2, Nature::Hanging);
+    life(10_000, async |clock| {
+        let _timers = plant.start(&clock, twice());
+        clock.settle().await;
+        clock.advance(ms(1500)).await;
+        assert_eq!(plant.log().last().map(|delivery| (delivery.note, delivery.attempt)), Some((2, 3)));
+        plant.go.notify_waiters();
+        clock.settle().await;
+        assert!(plant.is_killed());
+    });
+    plant.is(2, Nature::Quick);
+    let dead = buried(&mut plant, 20_000);
+    assert!(matches!(&*dead, [(1, 3, reason)] if reason.contains("had not ended")), "{dead:?}");
+    assert_eq!(plant.attempts(2), [1, 2, 3, 4]);
+}
+
+/// Cancelled or replaced in flight, a message is with its handler all the same.
+#[test]
+fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
+        clock.settle().await;
+    });
+    assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+    plant.is(2, Nature::Slow);
+    plant.is(3, Nature::Slow);
+    life(10_000, async |clock| {
+        let timers = plant.builder(&clock, twice()).open_route::<Note>("other").start().unwrap();
+        // It is moved before it is delivered.
+        let suspect = timers.list(DurableFilter::new()).await.unwrap().timers[0].id;
+        assert!(timers.reschedule_at(suspect, at(10_100)).await.unwrap().is_rescheduled());
+        let cancelled = timers.schedule_at(ROUTE, at(0), Note(2)).await.unwrap().id();
+        let keyed = |note| Schedule::at(ROUTE, at(0), Note(note)).options(DurableOptions::new().replace("key"));
+        let _ = timers.schedule(keyed(3)).await.unwrap();
+        clock.settle().await;
+        let _ = timers.cancel(cancelled).await.unwrap();
+        let _ = timers.schedule(keyed(4)).await.unwrap();
+        clock.advance(ms(500)).await;
+        assert_eq!(plant.attempts(1), [1, 2], "not alone yet");
+        plant.go.notify_waiters();
+        clock.settle().await;
+        assert_eq!(plant.log().last().map(|delivery| (delivery.note, delivery.attempt)), Some((1, 3)));
+        assert!(plant.is_killed());
+    });
+    assert_eq!(buried(&mut plant, 20_000).len(), 1);
+}
+
+#[test]
+fn a_stop_that_does_not_wait_for_a_suspect_buries_nobody() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
+        clock.settle().await;
+    });
+    assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+    plant.is(1, Nature::Hanging);
+    for start in 0..3 {
+        life(10_000 + start * 1000, async |clock| {
+            let timers = plant.start(&clock, twice());
+            clock.settle().await;
+            // A service that is restarted, well and in a hurry.
+            timers.stop_within(Duration::ZERO).await.unwrap();
+        });
+    }
+    plant.is(1, Nature::Quick);
+    assert_eq!(buried(&mut plant, 20_000), []);
+    assert_eq!(plant.attempts(1), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_repetition_that_kills_its_process_becomes_a_dead_letter_and_the_series_goes_on() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    let id = life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        let id = timers.schedule_at_fixed_rate(ROUTE, Every::new(ms(100_000)), Note(1)).await.unwrap().id();
+        run_to(&clock, 100_000).await;
+        assert!(plant.is_killed());
+        id
+    });
+    assert_eq!(live(&mut plant, 101_000, 10, twice()), 2);
+    plant.is(1, Nature::Quick);
+    life(150_000, async |clock| {
+        let timers = plant.start(&clock, twice());
+        run_to(&clock, 250_000).await;
+        let info = timers.get(id).await.unwrap().unwrap();
+        assert_eq!((info.state, info.progress.repetition), (DurableState::Pending, 3));
+        let dead = dead(&timers).await;
+        assert!(matches!(&*dead, [(1, 3, reason)] if reason.contains("the process ended")), "{dead:?}");
+        assert_eq!(plant.log().last().map(|last| (last.repetition, last.attempt)), Some((2, 1)));
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_suspect_whose_handler_answers_is_treated_like_any_other() {
+    for (nature, expected) in [(Nature::Quick, 0), (Nature::Failing, 1)] {
+        let mut plant = Plant::new();
+        plant.is(1, Nature::Killing);
+        life(0, async |clock| {
+            let timers = plant.start(&clock, twice());
+            let _ = timers.schedule_at(ROUTE, at(0), Note(1)).await.unwrap();
+            clock.settle().await;
+        });
+        assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
+        plant.is(1, nature);
+        assert_eq!(live(&mut plant, 10_000, 10, twice()), 0);
+        let dead = buried(&mut plant, 20_000);
+        assert_eq!(dead.len(), expected);
+        assert!(dead.iter().all(|(_, attempt, reason)| *attempt == 3 && reason == "not now"), "{dead:?}");
+    }
+}
+
+#[test]
+fn the_policy_of_a_timer_goes_before_that_of_its_route() {
+    let mut plant = Plant::new();
+    plant.is(1, Nature::Killing);
+    let once = RetryPolicy::never();
+    life(0, async |clock| {
+        let timers = plant.start(&clock, twice());
+        let request = Schedule::at(ROUTE, at(0), Note(1)).options(DurableOptions::new().retry(once));
+        let _ = timers.schedule(request).await.unwrap();
+        clock.settle().await;
+    });
+    assert_eq!(live(&mut plant, 1000, 10, twice()), 1);
+    assert_eq!(plant.attempts(1), [1, 2]);
+    assert_eq!(buried(&mut plant, 20_000).len(), 1);
+}
+
+/// SplitMix64: the same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// Messages of all natures in several windows, and kills from outside whenever no suspect is alone: all that kill are buried for
+/// it, after no more crashes than their attempts and one for each, and nobody else is.
+#[test]
+fn whatever_is_in_flight_those_that_kill_are_buried_and_no_others() {
+    let seeds = if cfg!(debug_assertions) { 0..60 } else { 0..1000 };
+    for seed in seeds {
+        let mut random = Random(seed);
+        let mut plant = Plant::new();
+        let attempts = 1 + random.below(3) as u32;
+        let window = 1 + random.below(8) as usize;
+        let options = RouteOptions::new().window(window).retry(quick().attempts(attempts));
+        let count = 1 + random.below(30) as u32;
+        for note in 0..count {
+            let nature = match random.below(10) {
+                0 | 1 => Nature::Killing,
+                2..5 => Nature::Slow,
+                5 => Nature::Failing,
+                _ => Nature::Quick,
+            };
+            plant.is(note, nature);
+        }
+        let killers: Vec<u32> = {
+            let natures = plant.natures.lock().unwrap();
+            natures.iter().filter(|(_, nature)| **nature == Nature::Killing).map(|(note, _)| *note).collect()
+        };
+        let (mut start, mut kills, mut from_outside) = (0, 0, 0);
+        life(start, async |clock| {
+            let timers = plant.start(&clock, options);
+            for note in 0..count {
+                let due = random.below(2) * random.below(4000);
+                let _ = timers.schedule_at(ROUTE, at(due), Note(note)).await.unwrap();
+                if plant.is_killed() {
+                    panic!("nothing is delivered before the test lets it");
+                }
+            }
+            // What was delivered until here is of the first life, and may have killed.
+            plant.kill();
+        });
+        for _ in 0..1000 {
+            start += 1 + random.below(1500);
+            let is_over = life(start, async |clock| {
+                let timers = plant.start(&clock, options);
+                clock.settle().await;
+                for _ in 0..random.below(40) {
+                    if plant.is_killed() {
+                        break;
+                    }
+                    if random.once_in(2) {
+                        plant.go.notify_waiters();
+                    }
+                    let step = random.below(200);
+                    clock.advance(ms(step)).await;
+                    start += step;
+                    let is_alone = plant.busy.lock().unwrap().len() == 1;
+                    if from_outside < 3 && !is_alone && random.once_in(20) && !plant.is_killed() {
+                        from_outside += 1;
+                        kills -= 1;
+                        plant.kill();
+                    }
+                }
+                if plant.is_killed() {
+                    kills += 1;
+                    return false;
+                }
+                plant.go.notify_waiters();
+                clock.settle().await;
+                let is_killed = plant.is_killed();
+                if is_killed {
+                    kills += 1;
+                    return false;
+                }
+                let pending = timers.counts().await.unwrap().pending;
+                // Handlers that are not done come again.
+                timers.stop_within(Duration::ZERO).await.unwrap();
+                pending == 0
+            });
+            if is_over {
+                break;
+            }
+        }
+        for delivery in plant.log() {
+            assert!(delivery.attempt <= attempts || delivery.others == 0, "seed {seed}: {delivery:?} is alone");
+        }
+        let dead = life(start + 100_000, async |clock| {
+            let timers = plant.start(&clock, options);
+            clock.settle().await;
+            assert_eq!(timers.counts().await.unwrap().pending, 0, "seed {seed}");
+            dead(&timers).await
+        });
+        let killed: Vec<_> =
+            dead.iter().filter(|(.., reason)| reason.contains("the process ended")).map(|(note, ..)| *note).collect();
+        assert_eq!(killed, killers, "seed {seed}");
+        let failing = plant.natures.lock().unwrap().values().filter(|nature| **nature == Nature::Failing).count();
+        assert_eq!(dead.len(), killers.len() + failing, "seed {seed}");
+        let most = killers.len() as i64 * i64::from(attempts + 1);
+        assert!(kills <= most, "seed {seed}: {kills} kills by {} with {attempts} attempts each", killers.len());
+        for note in 0..count {
+            assert!(plant.log().iter().any(|delivery| delivery.note == note), "seed {seed}: {note} was delivered");
+        }
+    }
+}

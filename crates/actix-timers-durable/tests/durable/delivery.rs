@@ -1,0 +1,769 @@
+//! How durable messages come to their handlers: attempts, windows, order, recipients that are not there, clocks that are set.
+
+use std::sync::{Arc, Mutex};
+
+use actix::prelude::*;
+use actix_timers::{TimerActor, testing};
+use actix_timers_durable::store::{
+    Change, Counts, Fence, Found, HeldCommits, Lease, MemoryDisk, Outcome, Page, Part, Position,
+};
+use actix_timers_durable::{
+    DecodeError, DueTime, Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState,
+    DurableTimers, HandlerError, RetryPolicy, RouteOptions, Schedule, StoreError, TimerStore,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use support::durable::{
+    Act, Diary, End, Files, Medium, Note, ROUTE, Writer, at, life, ms, on_every_store, one_by_one, quick, run_to,
+};
+
+on_every_store! {
+    what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter
+    a_dead_letter_can_be_discarded
+    the_policy_of_a_timer_comes_before_that_of_its_route
+    a_handler_that_does_not_end_in_time_has_failed
+    a_message_that_took_too_long_before_its_handler_began_is_withdrawn
+    a_message_whose_time_is_over_is_withdrawn_though_its_recipient_wakes_at_that_moment
+    a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
+    an_open_route_takes_timers_and_delivers_them_once_it_is_connected
+    a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
+    what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved
+    what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now
+    no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
+    a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
+    a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
+    what_this_build_has_no_route_for_is_kept_until_one_does
+    an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept
+    what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics
+}
+
+fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        diary.script(1, [Act::Fail, Act::Fail, Act::Fail, Act::Fail]);
+        let id = timers.schedule_at(ROUTE, at(1000), Note(1)).await.unwrap().id();
+        run_to(&clock, 10_000).await;
+        assert_eq!(diary.attempts(), [(1000, 1, 1), (1100, 1, 2), (1300, 1, 3)]);
+        assert!(diary.entries().iter().all(|entry| entry.due == 1000 && entry.id == id));
+
+        let dead = timers.list(DurableFilter::dead()).await.unwrap().timers;
+        assert_eq!(dead.len(), 1);
+        assert_eq!(dead[0].id, id);
+        let DurableState::Dead { reason, since } = &dead[0].state else { panic!("{:?}", dead[0].state) };
+        assert_eq!((&**reason, since.to_system_time()), ("not now", at(1300)));
+        let counts = timers.counts().await.unwrap();
+        assert_eq!((counts.pending, counts.dead), (0, 1));
+
+        // Revived, it has all its attempts before it.
+        assert!(timers.revive(id).await.unwrap());
+        assert!(!timers.revive(id).await.unwrap(), "it is pending");
+        run_to(&clock, 20_000).await;
+        assert_eq!(diary.attempts().split_off(3), [(10_000, 1, 1), (10_100, 1, 2)]);
+        assert_eq!(timers.get(id).await.unwrap(), None);
+    });
+}
+
+fn a_dead_letter_can_be_discarded(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        diary.script(1, [Act::FailForGood]);
+        let id = timers.schedule_after(ROUTE, ms(5), Note(1)).await.unwrap().id();
+        run_to(&clock, 1000).await;
+        assert_eq!(diary.attempts(), [(5, 1, 1)], "no other attempt after an error for good");
+        let info = timers.get(id).await.unwrap().unwrap();
+        assert!(matches!(&info.state, DurableState::Dead { reason, .. } if &**reason == "never"));
+        assert_eq!(info.message::<Note>(), Ok(Note(1)));
+        assert!(timers.discard(id).await.unwrap());
+        assert!(!timers.discard(id).await.unwrap());
+        assert_eq!(timers.get(id).await.unwrap(), None);
+    });
+}
+
+fn the_policy_of_a_timer_comes_before_that_of_its_route(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        diary.script(1, [Act::Fail]);
+        diary.script(2, [Act::Fail]);
+        let never = DurableOptions::new().retry(RetryPolicy::never());
+        let _ = timers.schedule(Schedule::at(ROUTE, at(10), Note(1)).options(never)).await.unwrap();
+        let slow = DurableOptions::new().retry(quick().first_delay(ms(5000)));
+        let _ = timers.schedule(Schedule::at(ROUTE, at(10), Note(2)).options(slow)).await.unwrap();
+        run_to(&clock, 20_000).await;
+        assert_eq!(diary.attempts(), [(10, 1, 1), (10, 2, 1), (5010, 2, 2)]);
+        assert_eq!(timers.counts().await.unwrap().dead, 1);
+    });
+}
+
+fn a_handler_that_does_not_end_in_time_has_failed(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        diary.script(1, [Act::Hang]);
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        let _ = timers.schedule_at(ROUTE, at(500), Note(2)).await.unwrap();
+        run_to(&clock, 20_000).await;
+        // A second for the handler, and 100 ms until the next attempt.
+        assert_eq!(diary.attempts(), [(10, 1, 1), (500, 2, 1), (1110, 1, 2)]);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+/// Handles nothing before it is told to.
+struct Busy {
+    diary: Diary,
+    clock: actix_timers::ManualClock,
+    told: Option<oneshot::Receiver<()>>,
+}
+
+impl Actor for Busy {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        if let Some(told) = self.told.take() {
+            ctx.wait(actix::fut::wrap_future(async move { drop(told.await) }));
+        }
+    }
+}
+
+impl Handler<Durable<Note>> for Busy {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, note: Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+        let writer = self.diary.writer(&self.clock);
+        Box::pin(async move { writer.send(note).await? })
+    }
+}
+
+fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let (tell, told) = oneshot::channel();
+        let busy = Busy { diary: diary.clone(), clock: clock.clone(), told: Some(told) }.start();
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .route_with::<Note>(ROUTE, busy, RouteOptions::new().retry(quick()))
+            .start()
+            .unwrap();
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        run_to(&clock, 1050).await;
+        tell.send(()).unwrap();
+        run_to(&clock, 20_000).await;
+        assert_eq!(diary.attempts(), [(1110, 1, 2)], "the first was never handled");
+    });
+}
+
+/// It takes no messages for a while after the first.
+struct Sleeper {
+    sleep: Option<oneshot::Receiver<()>>,
+    got: Arc<Mutex<Vec<(u32, u32)>>>,
+}
+
+impl Actor for Sleeper {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Note>> for Sleeper {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, note: Durable<Note>, ctx: &mut Context<Self>) -> Self::Result {
+        self.got.lock().unwrap().push((note.message.0, note.attempt));
+        if let Some(sleep) = self.sleep.take() {
+            ctx.wait(sleep.into_actor(self).map(|_, _, _| ()));
+        }
+        Ok(())
+    }
+}
+
+/// Wakes the sleeper when it writes that a message comes again.
+struct WakingStore<S>(S, Option<oneshot::Sender<()>>);
+
+impl<S: TimerStore> TimerStore for WakingStore<S> {
+    fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
+        self.0.acquire(shard)
+    }
+
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+        if changes.iter().any(|change| matches!(change, Change::Move { .. })) {
+            self.1.take().into_iter().for_each(|wake| _ = wake.send(()));
+        }
+        self.0.commit(fence, changes)
+    }
+
+    fn load(
+        &mut self,
+        part: Part,
+        shard: u16,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.0.load(part, shard, after, until, limit)
+    }
+
+    fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError> {
+        self.0.get(id)
+    }
+
+    fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
+        self.0.find_key(shard, key)
+    }
+
+    fn counts(&mut self, shard: u16) -> Result<Counts, StoreError> {
+        self.0.counts(shard)
+    }
+}
+
+fn a_message_whose_time_is_over_is_withdrawn_though_its_recipient_wakes_at_that_moment(medium: impl Medium) {
+    life(0, async |clock| {
+        let (wake, sleep) = oneshot::channel();
+        let got = Arc::default();
+        let sleeper = Sleeper { sleep: Some(sleep), got: Arc::clone(&got) }.start();
+        let options = RouteOptions::new().retry(quick());
+        let timers = DurableTimers::builder(WakingStore(medium.open(), Some(wake)))
+            .clock(clock.clone())
+            .route_with::<Note>(ROUTE, sleeper, options)
+            .start()
+            .unwrap();
+        for note in 1..=9 {
+            let _ = timers.schedule_at(ROUTE, at(0), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 1099).await;
+        assert_eq!(*got.lock().unwrap(), [(1, 1)]);
+        run_to(&clock, 1100).await;
+        assert_eq!(got.lock().unwrap()[1..], [2, 3, 4, 5, 6, 7, 8, 9].map(|note| (note, 2)));
+    });
+}
+
+fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        diary.script(1, [Act::Panic]);
+        let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
+        let _ = timers.schedule_at(ROUTE, at(20), Note(2)).await.unwrap();
+        run_to(&clock, 60_000).await;
+        // The actor has gone with its panic. What is due waits, and no attempt is used up.
+        assert_eq!(diary.attempts(), [(10, 1, 1)]);
+        let info = timers.get(id).await.unwrap().unwrap();
+        assert_eq!((info.state, info.progress.attempt), (DurableState::Pending, 2));
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.attempts(), [(10, 1, 1), (60_000, 1, 2), (60_000, 2, 1)]);
+    });
+}
+
+fn an_open_route_takes_timers_and_delivers_them_once_it_is_connected(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers =
+            DurableTimers::builder(medium.open()).clock(clock.clone()).open_route::<Note>(ROUTE).start().unwrap();
+        for note in 0..3 {
+            let _ = timers.schedule_at(ROUTE, at(30 - 10 * u64::from(note)), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 100_000).await;
+        assert_eq!(diary.len(), 0);
+        assert_eq!(timers.counts().await.unwrap().pending, 3);
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.attempts(), [(100_000, 2, 1), (100_000, 1, 1), (100_000, 0, 1)]);
+    });
+}
+
+fn a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .loaded(10)
+            .open_route::<Note>("nobody")
+            .route::<Note>(ROUTE, diary.writer(&clock))
+            .start()
+            .unwrap();
+        for note in 0..50 {
+            let _ = timers.schedule_at("nobody", at(10 + u64::from(note)), Note(note)).await.unwrap();
+        }
+        let _ = timers.schedule_at(ROUTE, at(200), Note(100)).await.unwrap();
+        run_to(&clock, 5000).await;
+        assert_eq!(diary.deliveries(), [(200, 100)]);
+        timers.connect::<Note>("nobody", diary.writer(&clock)).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.deliveries().split_off(1), (0..50).map(|note| (5000, note)).collect::<Vec<_>>());
+    });
+}
+
+fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .open_route_with::<Note>(ROUTE, one_by_one())
+            .start()
+            .unwrap();
+        let mut ids = Vec::new();
+        for note in 0..4 {
+            ids.push(timers.schedule_at(ROUTE, at(10), Note(note)).await.unwrap().id());
+        }
+        run_to(&clock, 5000).await;
+        assert!(timers.cancel(ids[0]).await.unwrap().is_cancelled());
+        assert!(timers.reschedule_at(ids[1], at(9000)).await.unwrap().is_rescheduled());
+        // There and back again: it must not come twice.
+        assert!(timers.reschedule_at(ids[2], at(9000)).await.unwrap().is_rescheduled());
+        assert!(timers.reschedule_at(ids[2], at(10)).await.unwrap().is_rescheduled());
+        clock.settle().await;
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        run_to(&clock, 20_000).await;
+        assert_eq!(diary.attempts(), [(5000, 2, 1), (5000, 3, 1), (9000, 1, 1)]);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+/// It stands in line twice then, and counts once.
+fn what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let two = RouteOptions::new().window(2).retry(quick());
+        let timers =
+            diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), two).start().unwrap();
+        let mut tell = Vec::new();
+        for note in 1..=2 {
+            tell.push(diary.hold(note));
+            let _ = timers.schedule_at("two", at(10), Note(note)).await.unwrap();
+        }
+        let id = timers.schedule_at("two", at(10), Note(3)).await.unwrap().id();
+        run_to(&clock, 1000).await;
+        assert!(timers.reschedule_at(id, at(20)).await.unwrap().is_rescheduled());
+        clock.settle().await;
+        assert_eq!(diary.len(), 2);
+        tell.into_iter().for_each(|sender| sender.send(()).unwrap());
+        clock.settle().await;
+        assert_eq!(diary.attempts()[2..], [(1000, 3, 1)]);
+        assert_eq!(diary.entries()[2].due, 20);
+        // Both places in the window are free.
+        for note in 4..=6 {
+            diary.script(note, [Act::Hang]);
+            let _ = timers.schedule_at("two", at(1000), Note(note)).await.unwrap();
+        }
+        clock.settle().await;
+        assert_eq!(diary.len(), 5);
+    });
+}
+
+fn no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .route_with::<Note>(ROUTE, diary.writer(&clock), RouteOptions::new().window(2).retry(quick()))
+            .start()
+            .unwrap();
+        let mut tell = Vec::new();
+        for note in 0..6 {
+            tell.push(diary.hold(note));
+            // Asked for in the opposite order.
+            let _ = timers.schedule_at(ROUTE, at(60 - 10 * u64::from(note)), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 100).await;
+        assert_eq!(diary.deliveries(), [(10, 5), (20, 4)]);
+        let mut tell: Vec<_> = tell.into_iter().map(Some).collect();
+        tell[4].take().unwrap().send(()).unwrap();
+        clock.settle().await;
+        assert_eq!(diary.deliveries().split_off(2), [(100, 3)]);
+        for note in [5, 3, 2, 1, 0] {
+            tell[note].take().unwrap().send(()).unwrap();
+            clock.settle().await;
+        }
+        assert_eq!(diary.deliveries().split_off(3), [(100, 2), (100, 1), (100, 0)]);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+#[test]
+fn a_route_that_does_not_get_on_holds_up_no_other() {
+    let (slow, quick_one) = (Diary::default(), Diary::default());
+    life(0, async |clock| {
+        let timers = DurableTimers::builder(MemoryDisk::new().open())
+            .clock(clock.clone())
+            .route_with::<Note>("slow", slow.writer(&clock), one_by_one())
+            .route_with::<Note>("quick", quick_one.writer(&clock), one_by_one())
+            .start()
+            .unwrap();
+        slow.script(0, [Act::Hang]);
+        for note in 0..2000 {
+            let _ = timers.schedule_at("slow", at(10), Note(note)).await.unwrap();
+        }
+        for note in 0..100 {
+            let _ = timers.schedule_at("quick", at(11), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 11).await;
+        assert_eq!(slow.len(), 1);
+        let expected: Vec<_> = (0..100).map(|note| (11, note)).collect();
+        assert_eq!(quick_one.deliveries(), expected);
+    });
+}
+
+#[test]
+fn thousands_at_one_time_come_once_each_in_order() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&MemoryDisk::new(), &clock);
+        for note in 0..5000 {
+            let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 1000).await;
+        let expected: Vec<_> = (0..5000).map(|note| (1000, note, 1)).collect();
+        assert_eq!(diary.attempts(), expected);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
+    });
+}
+
+fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice(medium: impl Medium) {
+    const HOUR: u64 = 3_600_000;
+    let diary = Diary::default();
+    life(10 * HOUR, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        for (note, due) in [(1, 10 * HOUR + 1000), (2, 10 * HOUR + 60_000), (3, 11 * HOUR + 30_000), (4, 12 * HOUR)] {
+            let _ = timers.schedule_at(ROUTE, at(due), Note(note)).await.unwrap();
+        }
+        run_to(&clock, 10 * HOUR + 1000).await;
+        // An hour forward: what is due by then comes at once, once.
+        clock.set_wall(at(11 * HOUR + 1000));
+        clock.settle().await;
+        assert_eq!(diary.deliveries(), [(10 * HOUR + 1000, 1), (11 * HOUR + 1000, 2)]);
+        // And back: nothing comes again, and nothing before its time.
+        clock.set_wall(at(10 * HOUR + 2000));
+        run_to(&clock, 11 * HOUR + 30_000 - 1).await;
+        assert_eq!(diary.len(), 2);
+        run_to(&clock, 13 * HOUR).await;
+        assert_eq!(diary.deliveries().split_off(2), [(11 * HOUR + 30_000, 3), (12 * HOUR, 4)]);
+    });
+}
+
+fn a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers =
+            DurableTimers::builder(medium.open()).clock(clock.clone()).open_route::<Note>(ROUTE).start().unwrap();
+        let _ = timers.schedule_at(ROUTE, at(10_000), Note(1)).await.unwrap();
+        run_to(&clock, 20_000).await;
+        clock.set_wall(at(5000));
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        run_to(&clock, 9999).await;
+        assert_eq!(diary.len(), 0);
+        run_to(&clock, 30_000).await;
+        assert_eq!(diary.deliveries(), [(10_000, 1)]);
+    });
+}
+
+fn what_this_build_has_no_route_for_is_kept_until_one_does(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        let _ = timers.schedule_at(ROUTE, at(500_000), Note(2)).await.unwrap();
+        timers.stop().await.unwrap();
+    });
+    let id = life(1000, async |clock| {
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .route::<Note>("another", diary.writer(&clock))
+            .start()
+            .unwrap();
+        run_to(&clock, 5000).await;
+        let parked = timers.list(DurableFilter::parked().route(ROUTE)).await.unwrap().timers;
+        assert_eq!(parked.len(), 1);
+        assert_eq!((parked[0].state.clone(), &*parked[0].route), (DurableState::Parked, ROUTE));
+        let counts = timers.counts().await.unwrap();
+        assert_eq!((counts.parked, counts.pending), (1, 1), "what is far away is not looked at yet");
+        timers.stop().await.unwrap();
+        parked[0].id
+    });
+    assert_eq!(diary.len(), 0);
+    life(6000, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        run_to(&clock, 7000).await;
+        assert_eq!(diary.attempts(), [(6000, 1, 1)]);
+        assert_eq!(diary.entries()[0].id, id);
+        assert_eq!(timers.counts().await.unwrap().parked, 0);
+        run_to(&clock, 500_000).await;
+        assert_eq!(diary.attempts().split_off(1), [(500_000, 2, 1)]);
+    });
+}
+
+/// The next version of [`Note`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct BetterNote {
+    number: u32,
+    text: String,
+}
+
+impl DurableMessage for BetterNote {
+    const NAME: &'static str = Note::NAME;
+    const VERSION: u32 = 2;
+
+    fn decode(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
+        if version == 1 {
+            let Note(number) = Note::decode(1, payload)?;
+            return Ok(Self { number, text: "of version 1".to_owned() });
+        }
+        Self::decode_json(version, payload)
+    }
+}
+
+#[derive(Default)]
+struct Reader(std::sync::Arc<std::sync::Mutex<Vec<BetterNote>>>);
+
+impl Actor for Reader {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<BetterNote>> for Reader {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, note: Durable<BetterNote>, _: &mut Context<Self>) -> Self::Result {
+        self.0.lock().unwrap().push(note.message);
+        Ok(())
+    }
+}
+
+fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept(medium: impl Medium) {
+    let diary = Diary::default();
+    let read = std::sync::Arc::default();
+    let newer_build = |clock: &actix_timers::ManualClock| {
+        DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .route::<BetterNote>(ROUTE, Reader(std::sync::Arc::clone(&read)).start())
+            .start()
+            .unwrap()
+    };
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        timers.stop().await.unwrap();
+    });
+    life(100, async |clock| {
+        let timers = newer_build(&clock);
+        clock.settle().await;
+        assert_eq!(*read.lock().unwrap(), [BetterNote { number: 1, text: "of version 1".to_owned() }]);
+        let note = BetterNote { number: 2, text: "new".to_owned() };
+        let _ = timers.schedule_at(ROUTE, at(200), note).await.unwrap();
+        timers.stop().await.unwrap();
+    });
+    // The old build again: it cannot read what the newer one wrote, and loses nothing.
+    life(300, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        run_to(&clock, 10_000).await;
+        assert_eq!(diary.len(), 0);
+        let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
+        let error = parked[0].message::<Note>().unwrap_err();
+        assert_eq!(error, DecodeError::NewerVersion { message_type: "note", found: 2, known: 1 });
+        timers.stop().await.unwrap();
+    });
+    life(20_000, async |clock| {
+        let timers = newer_build(&clock);
+        clock.settle().await;
+        assert_eq!(read.lock().unwrap().split_off(1), [BetterNote { number: 2, text: "new".to_owned() }]);
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+    });
+}
+
+/// Written as nothing that can be read.
+#[derive(Debug, Serialize, Deserialize)]
+struct Riddle(bool);
+
+impl DurableMessage for Riddle {
+    const NAME: &'static str = "riddle";
+
+    fn decode(_: u32, payload: &[u8]) -> Result<Self, DecodeError> {
+        assert!(payload != b"[true]" && payload != b"true", "this one cannot even be looked at");
+        Err(DecodeError::malformed("who knows"))
+    }
+}
+
+struct Sphinx;
+
+impl Actor for Sphinx {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Riddle>> for Sphinx {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, _: Durable<Riddle>, _: &mut Context<Self>) -> Self::Result {
+        unreachable!("it cannot be read")
+    }
+}
+
+fn what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics(medium: impl Medium) {
+    life(0, async |clock| {
+        let timers = DurableTimers::builder(medium.open())
+            .clock(clock.clone())
+            .route_with::<Riddle>("thebes", Sphinx.start(), RouteOptions::new().window(1))
+            .start()
+            .unwrap();
+        let first = timers.schedule_at("thebes", at(10), Riddle(true)).await.unwrap().id();
+        let second = timers.schedule_at("thebes", at(20), Riddle(false)).await.unwrap().id();
+        run_to(&clock, 1000).await;
+        let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
+        let found: Vec<_> = parked.iter().map(|info| (info.id, info.progress.attempt)).collect();
+        assert_eq!(found, [(first, 1), (second, 1)]);
+        // Set aside is not out of reach.
+        assert!(timers.cancel(first).await.unwrap().is_cancelled());
+        assert_eq!(timers.counts().await.unwrap().parked, 1);
+    });
+}
+
+#[test]
+fn on_the_paused_clock_of_tokio_all_is_the_same() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    System::with_tokio_rt(runtime).block_on(async {
+        let diary = Diary::default();
+        // Only for the times that the diary writes down.
+        let stopped = actix_timers::ManualClock::starting_at(at(0));
+        let timers = DurableTimers::builder(MemoryDisk::new().open())
+            .route_with::<Note>(ROUTE, diary.writer(&stopped), RouteOptions::new().retry(quick()))
+            .start()
+            .unwrap();
+        diary.script(1, [Act::Fail, Act::Hang]);
+        // The delay counts from here.
+        let request = Schedule::after(ROUTE, ms(3_600_000), Note(1));
+        testing::advance(ms(1_000_000)).await;
+        let _ = timers.schedule(request).await.unwrap();
+        testing::advance(ms(2_600_000 - 1)).await;
+        assert_eq!(diary.len(), 0);
+        testing::advance(ms(2)).await;
+        assert_eq!(diary.len(), 1);
+        testing::advance(ms(60_000)).await;
+        let attempts: Vec<_> = diary.entries().iter().map(|entry| entry.attempt).collect();
+        assert_eq!(attempts, [1, 2, 3]);
+        assert_eq!(timers.counts().await.unwrap().pending, 0);
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn on_the_real_clock_a_thread_of_its_own_writes() {
+    System::new().block_on(async {
+        let diary = Diary::default();
+        let clock = actix_timers::ManualClock::starting_at(at(0));
+        let timers = DurableTimers::builder(MemoryDisk::new().open())
+            .route_with::<Note>(ROUTE, diary.writer(&clock), RouteOptions::new().retry(quick()))
+            .start()
+            .unwrap();
+        diary.script(0, [Act::Fail]);
+        let tell = diary.hold(99);
+        for note in 0..100 {
+            let _ = timers.schedule_after(ROUTE, ms(1), Note(note)).await.unwrap();
+        }
+        let elsewhere = timers.clone();
+        let counted = std::thread::spawn(move || {
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async { elsewhere.counts().await })
+        });
+        while diary.len() < 101 || timers.counts().await.unwrap().pending > 1 {
+            // Real time has to pass until the second attempt.
+            tokio::time::sleep(ms(1)).await;
+        }
+        assert!(counted.join().unwrap().is_ok());
+        tell.send(()).unwrap();
+        timers.stop().await.unwrap();
+        assert!(matches!(timers.counts().await, Err(actix_timers_durable::DurableError::Closed)));
+        assert_eq!(diary.len(), 101);
+    });
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Nothing;
+
+struct Idler;
+
+impl Actor for Idler {
+    type Context = Context<Self>;
+}
+
+impl Handler<Nothing> for Idler {
+    type Result = ();
+
+    fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
+}
+
+#[test]
+fn a_full_wheel_of_a_given_timer_actor_holds_nothing_up() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let wheel = TimerActor::builder().clock(clock.clone()).capacity(3).start().unwrap();
+        let idler = Idler.start();
+        let _others = [(); 3].map(|()| wheel.schedule_after(&idler, ms(1_000_000), Nothing).unwrap());
+        let timers = diary.builder(&MemoryDisk::new(), &clock).timers(wheel.clone()).start().unwrap();
+        let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
+        run_to(&clock, 1000).await;
+        assert_eq!(diary.deliveries(), [(100, 1)]);
+        assert_eq!(wheel.inspect().pending(), 3);
+    });
+}
+
+/// Durable timers on the real clock, with a claim that is being written: the message of a timer that was due at once is about to
+/// be delivered, and cannot be before `HeldCommits` is dropped.
+async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, HeldCommits) {
+    let clock = actix_timers::ManualClock::starting_at(at(0));
+    let writer = diary.writer(&clock);
+    let timers = DurableTimers::builder(disk.open())
+        .open_route_with::<Note>(ROUTE, RouteOptions::new().retry(quick()))
+        .start()
+        .unwrap();
+    let _ = timers.schedule_after(ROUTE, ms(0), Note(1)).await.unwrap();
+    let held = disk.hold_commits();
+    timers.connect::<Note>(ROUTE, writer.clone()).unwrap();
+    while disk.held() == 0 {
+        tokio::task::yield_now().await;
+    }
+    (timers, writer, held)
+}
+
+#[test]
+fn a_recipient_that_stops_while_its_delivery_is_claimed_costs_no_attempt() {
+    System::new().block_on(async {
+        let (disk, diary) = (MemoryDisk::new(), Diary::default());
+        let (timers, writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
+        writer.send(End).await.unwrap();
+        drop(held);
+        while writer.connected()
+            || timers.list(DurableFilter::new()).await.unwrap().timers[0].state != DurableState::Pending
+        {
+            tokio::task::yield_now().await;
+        }
+        let clock = actix_timers::ManualClock::starting_at(at(0));
+        timers.connect::<Note>(ROUTE, diary.writer(&clock)).unwrap();
+        while timers.counts().await.unwrap().pending > 0 {
+            // Real time has to pass until it is due again.
+            tokio::time::sleep(ms(1)).await;
+        }
+        assert_eq!(diary.attempts(), [(0, 1, 1)]);
+    });
+}
+
+#[test]
+fn what_is_claimed_when_durable_timers_stop_is_left_to_the_next_start() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    System::new().block_on(async {
+        let (timers, _writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
+        let stopping = actix::spawn(async move { timers.stop().await });
+        // It is asked to stop before it hears that the claim is written: its mailbox is in order.
+        tokio::task::yield_now().await;
+        drop(held);
+        stopping.await.unwrap().unwrap();
+        assert_eq!(diary.len(), 0);
+    });
+    // The real clock is ahead of that of the tests.
+    System::new().block_on(async {
+        let clock = actix_timers::ManualClock::starting_at(at(0));
+        let timers = DurableTimers::builder(disk.open()).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
+        while timers.counts().await.unwrap().pending > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(diary.attempts(), [(0, 1, 1)]);
+    });
+}

@@ -1,0 +1,243 @@
+//! What is refused, and what a store that fails leads to: the message comes back, the error says what to do, nothing is lost.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{BuildError, Clock};
+use actix_timers_durable::store::{Kept, LARGEST_RECORD, MemoryDisk};
+use actix_timers_durable::{
+    DueTime, DurableBuildError, DurableError, DurableId, DurableMessage, DurableOptions, DurableTimers, EncodeError,
+    NotScheduled, Schedule, StoreError,
+};
+use serde::{Deserialize, Serialize};
+
+use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
+
+on_every_store! {
+    what_cannot_be_scheduled_comes_back_with_what_to_do_about_it
+    the_edges_of_the_range_are_taken
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Other;
+
+impl DurableMessage for Other {
+    const NAME: &'static str = "other";
+}
+
+/// Another type of the same name.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Impostor;
+
+impl DurableMessage for Impostor {
+    const NAME: &'static str = Note::NAME;
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Unwritable;
+
+impl DurableMessage for Unwritable {
+    const NAME: &'static str = "unwritable";
+
+    fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        Err(EncodeError::new("it is a secret"))
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Long(String);
+
+impl DurableMessage for Long {
+    const NAME: &'static str = "long";
+}
+
+fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers =
+            diary.builder(&medium, &clock).open_route::<Unwritable>(ROUTE).open_route::<Long>(ROUTE).start().unwrap();
+        let NotScheduled { message, reason, .. } = timers.schedule_after("x", ms(1), Note(1)).await.unwrap_err();
+        assert!(matches!(reason, DurableError::UnknownRoute { ref route } if route == "x"));
+        assert_eq!(message, Note(1));
+        assert_eq!(reason.to_string(), "there is no route \"x\": register it with `DurableTimersBuilder::route`");
+
+        let error = timers.schedule_after(ROUTE, ms(1), Other).await.unwrap_err();
+        assert!(matches!(error.reason, DurableError::UnknownMessage { message_type: "other", .. }), "{error}");
+        let error = timers.schedule_after(ROUTE, ms(1), Impostor).await.unwrap_err();
+        assert!(matches!(error.reason, DurableError::UnknownMessage { message_type: "note", .. }), "{error}");
+        assert_eq!(error.into_message(), Impostor);
+
+        let error = timers.schedule_after(ROUTE, ms(1), Unwritable).await.unwrap_err();
+        assert_eq!(error.to_string(), "a message of type \"unwritable\" cannot be encoded: it is a secret");
+
+        for delay in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 37)] {
+            let error = timers.schedule_after(ROUTE, delay, Note(2)).await.unwrap_err();
+            assert!(matches!(error.reason, DurableError::OutOfRange(_)), "{delay:?}: {error}");
+            assert_eq!(error.into_message(), Note(2));
+        }
+        let error = timers.schedule_at(ROUTE, at(0) + Duration::from_secs(1 << 37), Note(2)).await.unwrap_err();
+        assert!(matches!(error.reason, DurableError::OutOfRange(_)), "{error}");
+
+        let long = "k".repeat(DurableOptions::MAX_KEY + 1);
+        let request = Schedule::after(ROUTE, ms(1), Note(3)).options(DurableOptions::new().if_absent(long));
+        let error = timers.schedule(request).await.unwrap_err();
+        assert!(matches!(error.reason, DurableError::KeyTooLong { size } if size == DurableOptions::MAX_KEY + 1));
+
+        let error = timers.schedule_after(ROUTE, ms(1), Long("x".repeat(LARGEST_RECORD))).await.unwrap_err();
+        let DurableError::Store(store) = &error.reason else { panic!("{error}") };
+        assert!(matches!(**store, StoreError::TooLarge { limit: LARGEST_RECORD, .. }), "{error}");
+        assert_eq!(error.into_message().0.len(), LARGEST_RECORD);
+        assert_eq!(timers.counts().await.unwrap(), Default::default());
+    });
+}
+
+fn the_edges_of_the_range_are_taken(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let timers = diary.timers(&medium, &clock);
+        let _ = timers.schedule_at(ROUTE, std::time::SystemTime::UNIX_EPOCH, Note(1)).await.unwrap();
+        let _ = timers.schedule_at(ROUTE, DueTime::MAX, Note(2)).await.unwrap();
+        let _ = timers.schedule_after(ROUTE, Duration::ZERO, Note(3)).await.unwrap();
+        let key = "k".repeat(DurableOptions::MAX_KEY);
+        let request = Schedule::after(ROUTE, ms(0), Note(4)).options(DurableOptions::new().replace(key));
+        let _ = timers.schedule(request).await.unwrap();
+        clock.settle().await;
+        let mut notes: Vec<u32> = diary.deliveries().iter().map(|(_, note)| *note).collect();
+        notes.sort_unstable();
+        assert_eq!(notes, [1, 3, 4]);
+        assert_eq!(timers.counts().await.unwrap().pending, 1);
+    });
+}
+
+#[test]
+fn a_builder_that_cannot_be_right_says_why() {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let builder = || diary.builder(&MemoryDisk::new(), &clock);
+        let error = builder().open_route::<Note>(ROUTE).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::RouteTwice { message_type: "note", .. }), "{error}");
+        let error = builder().open_route::<Impostor>(ROUTE).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::RouteTwice { message_type: "note", .. }), "{error}");
+        for name in ["", "two\nlines", &"x".repeat(256)] {
+            let error = builder().open_route::<Other>(name).start().unwrap_err();
+            assert!(matches!(error, DurableBuildError::RouteName(_)), "{error}");
+        }
+        let error = builder().horizon(Duration::ZERO).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::Zero("horizon")), "{error}");
+        let error = builder().loaded(0).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::Zero("loaded")), "{error}");
+        let error = builder().loaded_bytes(0).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::Zero("loaded_bytes")), "{error}");
+        let error = builder().group(0).start().unwrap_err();
+        assert!(matches!(error, DurableBuildError::Zero("group")), "{error}");
+        // One name for two types of messages is fine, and so is one type on two routes.
+        builder().open_route::<Other>(ROUTE).open_route::<Note>("another").start().unwrap();
+    });
+}
+
+#[test]
+fn without_a_system_nothing_can_be_started() {
+    let error = DurableTimers::builder(MemoryDisk::new().open()).start().unwrap_err();
+    assert!(matches!(error, DurableBuildError::Timers(BuildError::NoSystem)), "{error}");
+}
+
+#[test]
+fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let timers = diary.timers(&disk, &clock);
+        let id = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap().id();
+        let error = {
+            disk.refuse_commits(1);
+            timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err()
+        };
+        let DurableError::Store(store) = &error.reason else { panic!("{error}") };
+        assert!(matches!(**store, StoreError::Refused(_)), "{error}");
+        assert_eq!(error.into_message(), Note(2));
+        disk.refuse_commits(1);
+        assert!(timers.cancel(id).await.is_err());
+        disk.refuse_commits(1);
+        assert!(timers.reschedule_at(id, at(500)).await.is_err());
+        // Nothing has changed, and what is loaded still comes.
+        assert_eq!(timers.get(id).await.unwrap().unwrap().due().to_system_time(), at(100));
+        run_to(&clock, 90).await;
+        disk.refuse_commits(u64::MAX);
+        run_to(&clock, 100).await;
+        assert_eq!(diary.attempts(), [(100, 1, 1)], "the books of a delivery can wait");
+        disk.refuse_commits(0);
+        let _ = timers.schedule_at(ROUTE, at(10_000), Note(3)).await.unwrap();
+        run_to(&clock, 60_000).await;
+        assert_eq!(diary.attempts().split_off(1), [(10_000, 3, 1)]);
+        assert_eq!(timers.counts().await.unwrap(), Default::default(), "they were written when there was room");
+    });
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_still_comes() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let timers = diary.timers(&disk, &clock);
+        let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
+        disk.fail_next_fsync(Kept::Nothing);
+        for note in 2..5 {
+            let error = timers.schedule_at(ROUTE, at(200), Note(note)).await.unwrap_err();
+            let DurableError::Store(store) = &error.reason else { panic!("{error}") };
+            assert!(matches!(**store, StoreError::Failed(_)), "{error}");
+            assert_eq!(error.into_message(), Note(note));
+        }
+        run_to(&clock, 10_000).await;
+        assert_eq!(diary.attempts(), [(100, 1, 1)]);
+        let _ = timers.stop().await;
+    });
+    // The restart repeats what could not be written down, and nothing is lost.
+    life(20_000, async |clock| {
+        let timers = diary.timers(&disk, &clock);
+        clock.settle().await;
+        assert_eq!(diary.len(), 2);
+        assert_eq!(diary.deliveries()[1], (20_000, 1));
+        let _ = timers.schedule_after(ROUTE, ms(1), Note(5)).await.unwrap();
+        assert_eq!(clock.wall(), at(20_000));
+    });
+}
+
+#[test]
+fn a_store_that_belongs_to_somebody_else_is_refused_at_the_start_or_when_it_is_lost() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let timers = diary.timers(&disk, &clock);
+        let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
+        // The other one has the shard from now on.
+        let others = diary.timers(&disk, &clock);
+        let error = timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err();
+        let DurableError::Store(store) = &error.reason else { panic!("{error}") };
+        assert!(matches!(**store, StoreError::Fenced { shard: 0 }), "{error}");
+        let _ = others.schedule_at(ROUTE, at(100), Note(3)).await.unwrap();
+        run_to(&clock, 1000).await;
+        let mut notes: Vec<u32> = diary.deliveries().iter().map(|(_, note)| *note).collect();
+        notes.sort_unstable();
+        assert_eq!(notes, [1, 3], "each by its owner");
+    });
+}
+
+#[test]
+fn nobody_is_left_without_an_answer_when_the_system_ends() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    let real = |test: &dyn Fn(DurableTimers)| {
+        let clock = actix_timers::ManualClock::starting_at(at(0));
+        System::new().block_on(async {
+            let builder = DurableTimers::builder(disk.open());
+            test(builder.route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap());
+        });
+    };
+    let kept = std::sync::Mutex::new(None);
+    real(&|timers| *kept.lock().unwrap() = Some(timers));
+    let timers = kept.into_inner().unwrap().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let error = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap_err();
+        assert!(matches!(error.reason, DurableError::Closed), "{error}");
+        let id = DurableId::fresh(0, DueTime::MIN);
+        assert!(matches!(timers.cancel(id).await, Err(DurableError::Closed)));
+        assert!(timers.stop().await.is_ok(), "it has stopped");
+    });
+}

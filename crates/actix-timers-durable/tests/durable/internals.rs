@@ -1,0 +1,364 @@
+//! Durable timers beside a timer actor of the user's: its settings, its end and its users do not reach their internal timers, and
+//! their internal timers are seen by none of its users.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{
+    Alarm, CancelOwner, Clock, DeadLetter, Drain, Every, ListTimers, MailboxPolicy, ManualClock, TimerActor,
+    TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, Timers, scrape,
+};
+use actix_timers_durable::store::{Counts, MemoryDisk};
+use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, run_to};
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Nothing;
+
+/// Gets timers of the user's own.
+struct Idler;
+
+impl Actor for Idler {
+    type Context = Context<Self>;
+}
+
+impl Handler<Nothing> for Idler {
+    type Result = ();
+
+    fn handle(&mut self, _: Nothing, _: &mut Context<Self>) {}
+}
+
+#[derive(Message)]
+#[rtype(result = "Result<(), String>")]
+struct Schedule;
+
+impl Handler<Schedule> for Idler {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
+        ctx.schedule_after(ms(1), Nothing).map(drop).map_err(|refused| refused.to_string())
+    }
+}
+
+/// A timer actor that has one timer of the user's, far away.
+fn with_one_timer(timers: Timers) -> Timers {
+    let idler = Idler.start();
+    timers.schedule_after(actix_timers::Target::strong(idler), ms(1_000_000_000), Nothing).unwrap();
+    timers
+}
+
+/// A timer actor on the clock of the test.
+type Given = Box<dyn Fn(TimerActorBuilder) -> Timers>;
+
+/// Every setting at its worst, and every end.
+fn given() -> Vec<(&'static str, Given)> {
+    fn set(set: impl Fn(TimerActorBuilder) -> TimerActorBuilder + 'static) -> Given {
+        Box::new(move |builder| set(builder).start().unwrap())
+    }
+    fn after(act: impl Fn(&Timers) + 'static) -> Given {
+        Box::new(move |builder| {
+            let timers = with_one_timer(builder.start().unwrap());
+            act(&timers);
+            timers
+        })
+    }
+    vec![
+        ("the defaults", set(|builder| builder)),
+        ("messages are dropped", set(|builder| builder.mailbox_policy(MailboxPolicy::Drop))),
+        ("one message at a time", set(|builder| builder.mailbox_policy(MailboxPolicy::Wait { window: 1 }))),
+        ("a full wheel", Box::new(|builder| with_one_timer(builder.capacity(1).start().unwrap()))),
+        ("one entry a turn", set(|builder| builder.expiry_budget(1))),
+        ("one request a turn", set(|builder| builder.intake_budget(1))),
+        ("the longest tick", set(|builder| builder.tick(Duration::from_secs(24 * 3600)))),
+        ("the shortest tick", set(|builder| builder.tick(Duration::from_micros(1)))),
+        ("the smallest wheel", set(|builder| builder.wheel_size(2))),
+        ("no look at the wall clock", set(|builder| builder.wall_clock_check(Duration::MAX))),
+        ("stuck at once", set(|builder| builder.stuck_after(Duration::from_nanos(1)))),
+        ("chosen jitter", set(|builder| builder.jitter_seed(0))),
+        ("the same name", set(|builder| builder.name("durable"))),
+        ("drained", after(|timers| drop(timers.drain()))),
+        (
+            "being drained",
+            after(|timers| {
+                let timers = timers.clone();
+                actix::spawn(async move { drop(timers.drain_within(ms(2_000_000_000)).await) });
+            }),
+        ),
+        ("drained by a message", after(|timers| timers.addr().do_send(Drain::within(ms(300))))),
+        (
+            "stopped",
+            Box::new(|builder| {
+                let arbiter = Arbiter::new();
+                let timers = builder.start_on(&arbiter.handle()).unwrap();
+                arbiter.stop();
+                arbiter.join().unwrap();
+                timers
+            }),
+        ),
+    ]
+}
+
+/// What came of a scenario.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    attempts: Vec<(u64, u32, u32)>,
+    before_the_stop: Counts,
+    stopped_at: Option<u64>,
+    in_the_next_life: Vec<(u64, u32, u32)>,
+}
+
+/// Many due at once, retries, a time-out, a repetition, one beyond the horizon, and a stop that does not wait for a handler which
+/// never ends. `meddle` is called now and then.
+fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> Outcome {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    let first_life = life(0, async |clock| {
+        let builder = diary.builder(&disk, &clock);
+        let given = given.map(|given| given(TimerActor::builder().clock(clock.clone())));
+        let builder = match &given {
+            Some(given) => builder.timers(given.clone()),
+            None => builder,
+        };
+        let timers = builder.start().unwrap();
+        let meddle = || given.iter().for_each(|given| meddle(given, &timers));
+        for note in 0..500 {
+            let _ = timers.schedule_at(ROUTE, at(100), Note(note)).await.unwrap();
+        }
+        (0..10).for_each(|note| diary.script(note, [Act::Fail]));
+        diary.script(600, [Act::Hang]);
+        let _ = timers.schedule_at(ROUTE, at(150), Note(600)).await.unwrap();
+        let every = Every::from(ms(10_000));
+        let _ = timers.schedule_at_fixed_rate(ROUTE, every, Note(700)).await.unwrap();
+        let _ = timers.schedule_at(ROUTE, at(90_000), Note(800)).await.unwrap();
+        diary.script(900, [Act::Hang]);
+        let _ = timers.schedule_at(ROUTE, at(94_900), Note(900)).await.unwrap();
+        meddle();
+        for time in [99, 100, 150, 1149, 1300, 15_000, 80_000, 95_000] {
+            run_to(&clock, time).await;
+            meddle();
+        }
+        let before_the_stop = timers.counts().await.unwrap();
+        let stopping = timers.clone();
+        let stopped = actix::spawn(async move { stopping.stop_within(ms(500)).await });
+        clock.settle().await;
+        meddle();
+        let mut stopped_at = None;
+        for time in [95_000, 95_499, 95_500] {
+            run_to(&clock, time).await;
+            stopped_at = stopped_at.or_else(|| stopped.is_finished().then_some(time));
+        }
+        (before_the_stop, stopped_at)
+    });
+    let mut attempts = diary.attempts();
+    let before = attempts.len();
+    let in_the_next_life = life(95_600, async |clock| {
+        let _timers = diary.timers(&disk, &clock);
+        run_to(&clock, 101_000).await;
+        diary.attempts()[before..].to_vec()
+    });
+    attempts.sort_unstable();
+    Outcome { attempts, before_the_stop: first_life.0, stopped_at: first_life.1, in_the_next_life }
+}
+
+fn in_peace(_: &Timers, _: &DurableTimers) {}
+
+#[test]
+fn durable_timers_are_delivered_whatever_the_settings_of_the_given_timer_actor_are() {
+    let expected = scenario(None, in_peace);
+    let of = |time: u64, from: u32, attempt: u32| {
+        expected.attempts.iter().filter(|(at, note, tried)| (*at, *tried) == (time, attempt) && *note >= from).count()
+    };
+    assert_eq!((of(100, 0, 1), of(200, 0, 2), of(150, 600, 1), of(1250, 600, 2)), (500, 10, 1, 1));
+    assert_eq!((of(10_000, 700, 1), of(90_000, 700, 1), of(90_000, 800, 1), of(94_900, 900, 1)), (1, 2, 1, 1));
+    assert_eq!(expected.in_the_next_life, [(95_600, 900, 2), (100_000, 700, 1)]);
+    assert_eq!((expected.before_the_stop.pending, expected.stopped_at), (2, Some(95_500)));
+    let differ: Vec<_> = given()
+        .iter()
+        .filter_map(|(name, given)| {
+            let outcome = scenario(Some(given), in_peace);
+            let delivered = outcome.attempts.len();
+            (outcome != expected).then(|| format!("{name}: {delivered} of {}", expected.attempts.len()))
+        })
+        .collect();
+    assert!(differ.is_empty(), "{differ:#?}");
+}
+
+#[test]
+fn users_of_the_given_timer_actor_cannot_cancel_move_or_drain_internal_timers() {
+    let all = TimerFilter::new();
+    let meddlers: [fn(&Timers, &DurableTimers, &TimerFilter); 5] = [
+        |given, _, all| given.list(all).iter().for_each(|timer| _ = given.cancel(timer.id)),
+        |given, _, all| given.list(all).iter().for_each(|timer| _ = given.reschedule_after(timer.id, Duration::MAX)),
+        |given, durable, _| _ = given.cancel_for(durable.addr()),
+        |given, durable, _| given.addr().do_send(CancelOwner::new(durable.addr())),
+        |given, _, _| drop(given.drain()),
+    ];
+    let expected = scenario(None, in_peace);
+    let plain: Given = Box::new(|builder| builder.start().unwrap());
+    for (number, meddler) in meddlers.iter().enumerate() {
+        let outcome = scenario(Some(&plain), |given, durable| meddler(given, durable, &all));
+        let (delivered, of) = (outcome.attempts.len(), expected.attempts.len());
+        assert!(outcome == expected, "meddler {number}: {delivered} of {of} deliveries");
+    }
+}
+
+/// Hears of dead letters.
+struct Mourner(Arc<Mutex<usize>>);
+
+impl Actor for Mourner {
+    type Context = Context<Self>;
+}
+
+impl Handler<DeadLetter> for Mourner {
+    type Result = ();
+
+    fn handle(&mut self, _: DeadLetter, _: &mut Context<Self>) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+#[test]
+fn no_list_no_owner_no_drain_and_no_counter_of_the_given_timer_actor_knows_of_internal_timers() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let given = TimerActor::builder().name("shop").clock(clock.clone());
+        let given = metrics::with_local_recorder(&recorder, || given.install()).unwrap();
+        let mourned = Arc::new(Mutex::new(0));
+        given.subscribe_dead_letters(Mourner(Arc::clone(&mourned)).start());
+        let builder = diary.builder(&disk, &clock).timers(given.clone());
+        let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
+        diary.script(1, [Act::Hang]);
+        for note in 0..100 {
+            let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
+            let _ = timers.schedule_at(ROUTE, at(2000), Note(note)).await.unwrap();
+        }
+        let is_empty = async || {
+            assert_eq!(given.list(&TimerFilter::new()).len(), 0);
+            assert_eq!(given.list(&TimerFilter::new().actor(timers.addr())), []);
+            assert_eq!(given.addr().send(ListTimers(TimerFilter::new())).await.unwrap(), []);
+            assert_eq!(TimerActor::from_registry().send(ListTimers(TimerFilter::new())).await.unwrap(), []);
+            assert_eq!(given.cancel_for(timers.addr()), 0);
+            assert_eq!(given.cancel_group(TimerGroup::from("durable")), 0);
+            let seen = given.inspect();
+            assert_eq!((seen.accounts, seen.owners), (Default::default(), 0));
+            let page = scrape(|| recorder.handle().render());
+            let counted: f64 = page
+                .lines()
+                .filter(|line| line.contains("timer=\"shop\"") && !line.contains("rejected"))
+                .filter(|line| ["_total", "_count", "pending"].iter().any(|name| line.contains(name)))
+                .filter(|line| !line.contains("wakeups") && !line.contains("advance"))
+                .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+                .sum();
+            assert_eq!(counted, 0.0, "{page}");
+        };
+        is_empty().await;
+        run_to(&clock, 1500).await;
+        is_empty().await;
+        let counts = timers.counts().await.unwrap();
+        assert_eq!((counts.pending, counts.parked, counts.dead), (101, 0, 0));
+        let pages = timers.list(DurableFilter::new().limit(1000)).await.unwrap();
+        let in_progress = pages.timers.iter().filter(|timer| timer.state == DurableState::InFlight).count();
+        assert_eq!((pages.timers.len(), in_progress), (101, 1), "durable timers are listed as themselves");
+        assert_eq!(given.drain().len(), 0);
+        run_to(&clock, 3000).await;
+        is_empty().await;
+        assert_eq!(diary.len(), 201, "one of them twice");
+        timers.stop().await.unwrap();
+        is_empty().await;
+        assert_eq!(*mourned.lock().unwrap(), 0);
+    });
+}
+
+#[test]
+fn the_series_of_a_given_timer_actor_of_the_same_name_stay_its_own() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let page = recorder.handle();
+        let given = TimerActor::builder().name("post").capacity(7).tick(ms(20)).clock(clock.clone());
+        let given = metrics::with_local_recorder(&recorder, || given.start()).map(with_one_timer).unwrap();
+        let builder = diary.builder(&disk, &clock).timers(given).name("post");
+        let timers = metrics::with_local_recorder(&recorder, || builder.start()).unwrap();
+        for note in 0..10 {
+            let _ = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap();
+        }
+        let expect = |name: &str, timer: &str, value: f64| {
+            let page = scrape(|| page.render());
+            let start = format!("actix_timers_{name}{{timer=\"{timer}\"}} ");
+            let found = page.lines().find_map(|line| line.strip_prefix(&start)?.parse::<f64>().ok());
+            assert_eq!(found, Some(value), "{name} of {timer}");
+        };
+        expect("capacity", "post", 7.0);
+        expect("tick_seconds", "post", 0.02);
+        expect("pending", "post", 1.0);
+        expect("scheduled_total", "post", 1.0);
+        expect("store_pending", "post", 10.0);
+        // Ten records, and the look at what comes after the horizon.
+        expect("pending", "post (durable)", 11.0);
+        expect("tick_seconds", "post (durable)", 0.001);
+    });
+}
+
+/// A manual clock whose wall clock can be stepped without anybody being told.
+#[derive(Clone)]
+struct Unsteady(ManualClock, Arc<Mutex<Duration>>);
+
+impl Clock for Unsteady {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.0.wall() + *self.1.lock().unwrap()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.0.since(instant)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.0.alarm(time)
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        self.0.is_moved_by(clock)
+    }
+}
+
+#[test]
+fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_looks() {
+    let (disk, diary) = (MemoryDisk::new(), Diary::default());
+    life(0, async |clock| {
+        let ahead = Arc::new(Mutex::new(Duration::ZERO));
+        let unsteady = Unsteady(clock.clone(), Arc::clone(&ahead));
+        let given = TimerActor::builder().wall_clock_check(Duration::MAX).clock(unsteady).start();
+        let timers = diary.builder(&disk, &clock).timers(given.unwrap()).horizon(ms(10_000_000)).start().unwrap();
+        let _ = timers.schedule_at(ROUTE, at(3_600_000), Note(1)).await.unwrap();
+        // The thread that writes arms it before it answers the next question.
+        timers.counts().await.unwrap();
+        run_to(&clock, 1000).await;
+        *ahead.lock().unwrap() = ms(3_700_000);
+        run_to(&clock, 11_000).await;
+        // The claim was made before this question.
+        timers.counts().await.unwrap();
+        clock.settle().await;
+        assert_eq!(diary.len(), 1, "ten seconds after the step");
+        timers.stop().await.unwrap();
+    });
+}
+
+/// On the system clock they would hardly be the ones that are meant.
+#[test]
+fn timers_of_contexts_are_refused_beside_durable_timers_with_a_clock_of_their_own() {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();
+        let refused = Idler.start().send(Schedule).await.unwrap().unwrap_err();
+        assert!(refused.contains("durable timers") && refused.contains("`TimerActorBuilder::install`"), "{refused}");
+        TimerActor::builder().clock(clock).install().unwrap();
+        assert!(Idler.start().send(Schedule).await.unwrap().is_ok());
+    });
+}

@@ -1,0 +1,521 @@
+//! Random requests, restarts, crashes, parked and deaf routes through the public API, against a model made from the guide.
+//!
+//! In virtual time handlers that answer at once leave nothing to chance: the model says what is delivered when, as which attempt
+//! and which repetition, and what each request answers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, Clock, Every, ManualClock, RescheduleOutcome};
+use actix_timers_durable::store::MemoryDisk;
+use actix_timers_durable::{
+    Durable, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers,
+    HandlerError, Missed, RouteOptions, Schedule, Scheduled,
+};
+use serde::{Deserialize, Serialize};
+
+use support::durable::{Files, Medium, at, life, millis, ms, quick};
+
+/// SplitMix64: the same numbers for the same seed.
+struct Random(u64);
+
+fn mixed(bits: u64) -> u64 {
+    let bits = bits.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ bits >> 31
+}
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(1);
+        mixed(self.0) % end
+    }
+
+    fn below_one_of<const N: usize>(&mut self, ends: [u64; N]) -> u64 {
+        let end = ends[self.below(N as u64) as usize];
+        self.below(end)
+    }
+
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// What the handler answers is decided by the message, the repetition and the attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Task {
+    number: u64,
+    padding: String,
+}
+
+impl DurableMessage for Task {
+    const NAME: &'static str = "task";
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Answer {
+    Done,
+    Fails,
+    FailsForGood,
+    /// It cancels its timer, and then does this.
+    Cancels {
+        and_fails: bool,
+    },
+}
+
+fn answer(number: u64, repetition: u64, attempt: u32) -> Answer {
+    match mixed(number << 32 ^ repetition << 8 ^ u64::from(attempt)) % 10 {
+        0..6 => Answer::Done,
+        6..9 => Answer::Fails,
+        _ if number.is_multiple_of(3) => Answer::Cancels { and_fails: number.is_multiple_of(2) },
+        _ => Answer::FailsForGood,
+    }
+}
+
+/// One delivery: time, timer, repetition, attempt, nominal time.
+type Entry = (u64, DurableId, u64, u32, u64);
+
+#[derive(Clone)]
+struct Worker {
+    log: Arc<Mutex<Vec<Entry>>>,
+    clock: ManualClock,
+    timers: Arc<OnceLock<DurableTimers>>,
+}
+
+impl Actor for Worker {
+    type Context = Context<Self>;
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Retire;
+
+impl Handler<Retire> for Worker {
+    type Result = ();
+
+    fn handle(&mut self, _: Retire, ctx: &mut Context<Self>) {
+        ctx.stop();
+    }
+}
+
+impl Handler<Durable<Task>> for Worker {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, task: Durable<Task>, _: &mut Context<Self>) -> Self::Result {
+        let now = millis(self.clock.wall());
+        let nominal = millis(task.due.to_system_time());
+        self.log.lock().unwrap().push((now, task.id, task.repetition, task.attempt, nominal));
+        let (timers, id) = (Arc::clone(&self.timers), task.id);
+        let answer = answer(task.number, task.repetition, task.attempt);
+        Box::pin(async move {
+            match answer {
+                Answer::Done => Ok(()),
+                Answer::Fails => Err(HandlerError::new("not now")),
+                Answer::FailsForGood => Err(HandlerError::permanent("never")),
+                Answer::Cancels { and_fails } => {
+                    let cancelled = timers.get().unwrap().cancel(id).await.unwrap();
+                    assert_eq!(cancelled, CancelOutcome::InProgress);
+                    if and_fails { Err(HandlerError::permanent("never")) } else { Ok(()) }
+                }
+            }
+        })
+    }
+}
+
+const ROUTES: [&str; 3] = ["one", "two", "three"];
+
+#[derive(Debug, Clone)]
+struct Repeats {
+    period: u64,
+    missed: Missed,
+    times: Option<u64>,
+    until: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Timer {
+    number: u64,
+    route: usize,
+    due: u64,
+    nominal: u64,
+    attempt: u32,
+    repetition: u64,
+    repeats: Option<Repeats>,
+    key: Option<String>,
+}
+
+/// What there is, as the guide says it.
+#[derive(Default)]
+struct Model {
+    pending: BTreeMap<DurableId, Timer>,
+    dead: BTreeMap<DurableId, Timer>,
+    keys: HashMap<(usize, String), DurableId>,
+    /// Somebody gets the messages of these.
+    served: [bool; 3],
+    expected: Vec<Entry>,
+}
+
+impl Model {
+    fn remove(&mut self, id: DurableId) -> Option<Timer> {
+        let timer = self.pending.remove(&id)?;
+        if let Some(key) = &timer.key {
+            self.keys.remove(&(timer.route, key.clone()));
+        }
+        Some(timer)
+    }
+
+    fn insert(&mut self, id: DurableId, timer: Timer) {
+        if let Some(key) = &timer.key {
+            self.keys.insert((timer.route, key.clone()), id);
+        }
+        self.pending.insert(id, timer);
+    }
+
+    /// Everything that is due by then is delivered: at its time, or now if that is past.
+    fn run(&mut self, from: u64, to: u64) {
+        let mut now = from;
+        loop {
+            let served = self.served;
+            let due = |(_, timer): &(&DurableId, &Timer)| timer.due <= to && served[timer.route];
+            let Some((&id, timer)) = self.pending.iter().filter(due).min_by_key(|(_, timer)| timer.due) else { return };
+            now = timer.due.max(now);
+            self.deliver(now, id);
+        }
+    }
+
+    fn deliver(&mut self, now: u64, id: DurableId) {
+        let timer = self.remove(id).unwrap();
+        self.expected.push((now, id, timer.repetition, timer.attempt, timer.nominal));
+        let answer = answer(timer.number, timer.repetition, timer.attempt);
+        if matches!(answer, Answer::Cancels { .. }) {
+            return;
+        }
+        if answer == Answer::Fails && timer.attempt < 3 {
+            let due = now + (100 << (timer.attempt - 1));
+            return self.insert(id, Timer { due, attempt: timer.attempt + 1, ..timer });
+        }
+        let next = timer.repeats.as_ref().and_then(|repeats| next(repeats, &timer, now));
+        if answer != Answer::Done {
+            self.dead.insert(id, timer.clone());
+        }
+        if let Some(due) = next {
+            let repetition = timer.repetition + 1;
+            self.insert(id, Timer { due, nominal: due, attempt: 1, repetition, ..timer });
+        }
+    }
+}
+
+fn next(repeats: &Repeats, timer: &Timer, now: u64) -> Option<u64> {
+    if repeats.times.is_some_and(|times| timer.repetition >= times) {
+        return None;
+    }
+    let plain = timer.nominal + repeats.period;
+    let due = match repeats.missed {
+        _ if plain > now => plain,
+        Missed::Burst => plain,
+        Missed::Delay => now + repeats.period,
+        _ => timer.nominal + ((now - timer.nominal) / repeats.period + 1) * repeats.period,
+    };
+    repeats.until.is_none_or(|until| due <= until).then_some(due)
+}
+
+struct Test<M> {
+    medium: M,
+    random: Random,
+    model: Model,
+    ids: Vec<DurableId>,
+    log: Arc<Mutex<Vec<Entry>>>,
+    seen: usize,
+    now: u64,
+}
+
+impl<M: Medium> Test<M> {
+    fn new(medium: M, seed: u64) -> Self {
+        let random = Random(mixed(seed));
+        Self { medium, random, model: Model::default(), ids: vec![], log: Arc::default(), seen: 0, now: 1000 }
+    }
+
+    fn some_id(&mut self) -> Option<DurableId> {
+        let last = self.ids.len().min(if self.random.once_in(4) { usize::MAX } else { 15 }) as u64;
+        (last > 0).then(|| self.ids[self.ids.len() - 1 - self.random.below(last) as usize])
+    }
+
+    fn life(&mut self, steps: u64, is_last: bool) {
+        let start = self.now;
+        life(start, async |clock| {
+            let handle = Arc::new(OnceLock::new());
+            let worker = Worker { log: Arc::clone(&self.log), clock: clock.clone(), timers: Arc::clone(&handle) };
+            let mut workers: [Option<Addr<Worker>>; 3] = [const { None }; 3];
+            let horizon = [1000, 5000, 30_000, 100_000, u64::MAX][self.random.below(5) as usize];
+            let mut builder = DurableTimers::builder(self.medium.open())
+                .clock(clock.clone())
+                .horizon(Duration::from_millis(horizon))
+                .loaded(1 + self.random.below(30) as usize)
+                .loaded_bytes(1 + self.random.below(3000) as usize)
+                .group(1 + self.random.below(5) as usize);
+            let mut is_known = [false; 3];
+            self.model.served = [false; 3];
+            for route in 0..3 {
+                is_known[route] = is_last || !self.random.once_in(6);
+                if !is_known[route] {
+                    continue;
+                }
+                let options = RouteOptions::new().retry(quick()).window(1 + self.random.below(4) as usize);
+                if is_last || !self.random.once_in(3) {
+                    let address = worker.clone().start();
+                    workers[route] = Some(address.clone());
+                    self.model.served[route] = true;
+                    builder = builder.route_with::<Task>(ROUTES[route], address, options);
+                } else {
+                    builder = builder.open_route_with::<Task>(ROUTES[route], options);
+                }
+            }
+            let timers = builder.start().unwrap();
+            assert!(handle.set(timers.clone()).is_ok());
+            clock.settle().await;
+            self.model.run(self.now, self.now);
+            self.check(&timers).await;
+            for _ in 0..steps {
+                self.step(&timers, &is_known).await;
+                clock.settle().await;
+                self.model.run(self.now, self.now);
+                if self.random.once_in(3) {
+                    let time = self.random.below_one_of([50, 400, 3000, 60_000]);
+                    clock.advance(ms(time)).await;
+                    self.model.run(self.now, self.now + time);
+                    self.now += time;
+                }
+                if self.random.once_in(12) {
+                    let route = self.random.below(3) as usize;
+                    if is_known[route] {
+                        match workers[route].take() {
+                            Some(address) => {
+                                address.send(Retire).await.unwrap();
+                                clock.settle().await;
+                                self.model.served[route] = false;
+                            }
+                            None => {
+                                let address = worker.clone().start();
+                                timers.connect::<Task>(ROUTES[route], address.clone()).unwrap();
+                                workers[route] = Some(address);
+                                self.model.served[route] = true;
+                                clock.settle().await;
+                                self.model.run(self.now, self.now);
+                            }
+                        }
+                    }
+                }
+                self.check_log();
+                if self.random.once_in(10) {
+                    self.check(&timers).await;
+                }
+            }
+            if is_last {
+                for _ in 0..40 {
+                    clock.advance(ms(20_000)).await;
+                    self.model.run(self.now, self.now + 20_000);
+                    self.now += 20_000;
+                    self.check_log();
+                }
+            }
+            self.check(&timers).await;
+            if is_last || self.random.once_in(2) {
+                timers.stop().await.unwrap();
+            } else {
+                self.medium.crash();
+            }
+        });
+        self.now += if self.random.once_in(2) { 0 } else { self.random.below(20_000) };
+    }
+
+    async fn step(&mut self, timers: &DurableTimers, is_known: &[bool; 3]) {
+        match self.random.below(10) {
+            0..5 => self.schedule(timers, is_known).await,
+            5 => {
+                let Some(id) = self.some_id() else { return };
+                let expected =
+                    if self.model.remove(id).is_some() { CancelOutcome::Cancelled } else { CancelOutcome::NotFound };
+                assert_eq!(timers.cancel(id).await.unwrap(), expected);
+            }
+            6..8 => {
+                let Some(id) = self.some_id() else { return };
+                let due = (self.now + self.random.below(10_000)).saturating_sub(self.random.below(1500));
+                let expected = match self.model.pending.get_mut(&id) {
+                    Some(timer) => {
+                        (timer.due, timer.nominal) = (due, due);
+                        RescheduleOutcome::Rescheduled
+                    }
+                    None => RescheduleOutcome::NotFound,
+                };
+                assert_eq!(timers.reschedule_at(id, at(due)).await.unwrap(), expected);
+            }
+            8 => {
+                let dead: Vec<_> = self.model.dead.keys().copied().collect();
+                if dead.is_empty() {
+                    return;
+                }
+                let id = dead[self.random.below(dead.len() as u64) as usize];
+                if self.random.once_in(4) {
+                    self.model.dead.remove(&id);
+                    assert!(timers.discard(id).await.unwrap());
+                    assert!(!timers.discard(id).await.unwrap());
+                    return;
+                }
+                let is_revived = timers.revive(id).await.unwrap();
+                assert_eq!(is_revived, !self.model.pending.contains_key(&id));
+                if is_revived {
+                    let timer = self.model.dead.remove(&id).unwrap();
+                    let key =
+                        timer.key.clone().filter(|key| !self.model.keys.contains_key(&(timer.route, key.clone())));
+                    self.model.insert(id, Timer { due: self.now, attempt: 1, repeats: None, key, ..timer });
+                }
+            }
+            _ => {
+                let (route, key) = (self.random.below(3) as usize, self.random.below(3).to_string());
+                let expected = self.model.keys.get(&(route, key.clone())).copied();
+                assert_eq!(timers.timer_of_key(ROUTES[route], &key).await.unwrap(), expected);
+            }
+        }
+    }
+
+    async fn schedule(&mut self, timers: &DurableTimers, is_known: &[bool; 3]) {
+        let (number, route) = (self.random.below(1 << 30), self.random.below(3) as usize);
+        let padding = "x".repeat(self.random.below(300) as usize);
+        let due = (self.now + self.random.below_one_of([5, 3000, 100_000])).saturating_sub(self.random.below(700));
+        let message = Task { number, padding };
+        let (request, due, repeats) = if self.random.once_in(5) {
+            let period = 100 + self.random.below(4000);
+            let first = self.random.below(3000);
+            let missed = [Missed::Skip, Missed::Burst, Missed::Delay][self.random.below(3) as usize];
+            let times = 1 + self.random.below(5);
+            let due = self.now + first;
+            let until = self.random.once_in(3).then(|| due + self.random.below(9000));
+            let mut every = Every::new(ms(period)).first_after(ms(first)).missed_ticks(missed).times(times);
+            if let Some(until) = until {
+                every = every.until(at(until));
+            }
+            let repeats = Repeats { period, missed, times: Some(times), until };
+            (Schedule::at_fixed_rate(ROUTES[route], every, message), due, Some(repeats))
+        } else {
+            (Schedule::at(ROUTES[route], at(due), message), due, None)
+        };
+        let key = self.random.once_in(3).then(|| self.random.below(3).to_string());
+        let is_replacing = self.random.once_in(2);
+        let options = match &key {
+            Some(key) if is_replacing => DurableOptions::new().replace(key),
+            Some(key) => DurableOptions::new().if_absent(key),
+            None => DurableOptions::new(),
+        };
+        let scheduled = timers.schedule(request.options(options)).await;
+        if !is_known[route] {
+            assert!(matches!(scheduled.unwrap_err().reason, DurableError::UnknownRoute { .. }));
+            return;
+        }
+        let scheduled = scheduled.unwrap();
+        let holder = key.as_ref().and_then(|key| self.model.keys.get(&(route, key.clone())).copied());
+        let id = scheduled.id();
+        match holder {
+            Some(holder) if !is_replacing => return assert_eq!(scheduled, Scheduled::Exists(holder)),
+            Some(old) => {
+                assert_eq!(scheduled, Scheduled::Replaced { id, old, in_progress: false });
+                self.model.remove(old);
+            }
+            None => assert_eq!(scheduled, Scheduled::Created(id)),
+        }
+        self.ids.push(id);
+        self.model.insert(id, Timer { number, route, due, nominal: due, attempt: 1, repetition: 1, repeats, key });
+    }
+
+    /// What was delivered since this was asked last.
+    fn check_log(&mut self) {
+        let mut log = self.log.lock().unwrap()[self.seen..].to_vec();
+        self.seen += log.len();
+        assert!(log.is_sorted_by_key(|(time, ..)| *time));
+        log.sort_unstable();
+        let mut expected = std::mem::take(&mut self.model.expected);
+        expected.sort_unstable();
+        assert_eq!(log, expected, "at {}", self.now);
+    }
+
+    async fn check(&mut self, timers: &DurableTimers) {
+        self.check_log();
+        let counts = timers.counts().await.unwrap();
+        assert_eq!(counts.pending + counts.parked, self.model.pending.len() as u64);
+        assert_eq!(counts.dead, self.model.dead.len() as u64);
+        let mut living = BTreeMap::new();
+        for (filter, count) in [(DurableFilter::new(), counts.pending), (DurableFilter::parked(), counts.parked)] {
+            let mut filter = filter.limit(1 + self.random.below(20) as usize);
+            let mut last = 0;
+            let mut seen = 0;
+            loop {
+                let page = timers.list(filter.clone()).await.unwrap();
+                for info in page.timers {
+                    let due = millis(info.due().to_system_time());
+                    assert!(due >= last);
+                    (last, seen) = (due, seen + 1);
+                    assert_eq!(timers.get(info.id).await.unwrap().as_ref(), Some(&info));
+                    let progress = info.progress;
+                    living.insert(
+                        info.id,
+                        (
+                            due,
+                            millis(progress.nominal.to_system_time()),
+                            progress.attempt,
+                            progress.repetition,
+                            info.key,
+                        ),
+                    );
+                }
+                let Some(next) = page.next else { break };
+                filter = filter.after(next);
+            }
+            assert_eq!(seen, count);
+        }
+        let timer = |timer: &Timer| (timer.due, timer.nominal, timer.attempt, timer.repetition, timer.key.clone());
+        let expected: BTreeMap<_, _> = self.model.pending.iter().map(|(id, t)| (*id, timer(t))).collect();
+        assert_eq!(living, expected, "at {}", self.now);
+        for (id, timer) in &self.model.dead {
+            if self.model.pending.contains_key(id) {
+                continue;
+            }
+            let info = timers.get(*id).await.unwrap().unwrap();
+            assert!(matches!(info.state, DurableState::Dead { .. }));
+            assert_eq!((info.progress.attempt, info.progress.repetition), (timer.attempt, timer.repetition));
+        }
+    }
+}
+
+fn run<M: Medium>(medium: M, seed: u64) {
+    let mut test = Test::new(medium, seed);
+    for _ in 0..4 {
+        let steps = test.random.below(120);
+        test.life(steps, false);
+    }
+    test.life(50, true);
+}
+
+/// `SEED=100 SEEDS=500` for more of them.
+fn seeds(few: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let first = number("SEED").unwrap_or(0);
+    first..first + number("SEEDS").unwrap_or(few)
+}
+
+#[test]
+fn in_memory_everything_is_as_the_guide_says() {
+    for seed in seeds(3) {
+        println!("seed {seed}");
+        run(MemoryDisk::new(), seed);
+    }
+}
+
+#[test]
+fn in_files_everything_is_as_the_guide_says() {
+    for seed in seeds(1) {
+        println!("seed {seed}");
+        run(Files::new(), seed);
+    }
+}

@@ -1,0 +1,211 @@
+//! Durable timers by the million, in real time. In a debug build, a fiftieth of them.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports, reason = "memory is measured on Linux alone"))]
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::CancelOutcome;
+use actix_timers_durable::store::{Change, MemoryDisk, OnKey};
+use actix_timers_durable::{
+    DueTime, Durable, DurableId, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Progress, Record,
+    TimerStore,
+};
+use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
+
+/// So many of what a release build does.
+const fn scaled(count: u32) -> u32 {
+    if cfg!(debug_assertions) { count / 50 } else { count }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Shot {
+    number: u32,
+    text: String,
+}
+
+impl Shot {
+    fn new(number: u32) -> Self {
+        Self { number, text: "x".repeat(60) }
+    }
+}
+
+impl DurableMessage for Shot {
+    const NAME: &'static str = "shot";
+}
+
+/// Writes down what it is hit by.
+#[derive(Clone, Default)]
+struct Target {
+    hits: Arc<Mutex<Vec<(DueTime, u32)>>>,
+}
+
+impl Actor for Target {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Shot>> for Target {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, shot: Durable<Shot>, _: &mut Context<Self>) -> Self::Result {
+        assert_eq!(shot.attempt, 1, "{} comes once", shot.number);
+        self.hits.lock().unwrap().push((shot.due, shot.number));
+        Ok(())
+    }
+}
+
+const ROUTE: &str = "range";
+
+fn start(store: impl TimerStore, target: &Target) -> DurableTimers {
+    // So few in memory that there is no room for all of them.
+    let builder = DurableTimers::builder(store).loaded(20_000);
+    builder.route::<Shot>(ROUTE, target.clone().start()).start().unwrap()
+}
+
+/// Nothing to sleep for: each look is a turn of the store's thread.
+async fn all_done(timers: &DurableTimers, left: u64) {
+    while timers.counts().await.unwrap().pending > left {}
+}
+
+/// Each is cancelled while it is being delivered, or just before, or just after.
+fn cancel_while_it_fires(store: impl TimerStore) {
+    const ROUND: u32 = 2000;
+    /// More than enough turns of the arbiter for messages that lie in a mailbox.
+    const LOOKS: u32 = 10_000;
+    System::new().block_on(async {
+        let target = Target::default();
+        let timers = start(store, &target);
+        let mut cancelled_in_all = 0;
+        for first in (0..scaled(1_000_000)).step_by(ROUND as usize) {
+            let shots: Vec<_> = (first..first + ROUND).collect();
+            let cancelled = join_all(shots.iter().map(|&number| {
+                let timers = timers.clone();
+                async move {
+                    let soon = Duration::from_micros(u64::from(number % 4) * 500);
+                    let id = timers.schedule_after(ROUTE, soon, Shot::new(number)).await.unwrap().id();
+                    (number, timers.cancel(id).await.unwrap())
+                }
+            }))
+            .await;
+            all_done(&timers, 0).await;
+            // A timer that is cancelled while it is under way is no longer pending, and its handler still runs.
+            let to_hit = cancelled.iter().filter(|(_, outcome)| *outcome != CancelOutcome::Cancelled).count();
+            for _ in 0..LOOKS {
+                if target.hits.lock().unwrap().len() >= to_hit {
+                    break;
+                }
+                timers.counts().await.unwrap();
+            }
+            let hits = std::mem::take(&mut *target.hits.lock().unwrap());
+            let hit: HashSet<u32> = hits.iter().map(|(_, number)| *number).collect();
+            assert_eq!(hit.len(), hits.len(), "none twice");
+            for (number, outcome) in cancelled {
+                let is_cancelled = outcome == CancelOutcome::Cancelled;
+                assert_ne!(is_cancelled, hit.contains(&number), "{number}: {outcome:?}");
+                cancelled_in_all += u32::from(is_cancelled);
+            }
+        }
+        println!("{cancelled_in_all} of {} were cancelled", scaled(1_000_000));
+        timers.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn of_a_million_cancels_that_race_with_delivery_each_is_true() {
+    cancel_while_it_fires(MemoryDisk::new().open());
+}
+
+#[test]
+fn of_a_million_cancels_in_files_that_race_with_delivery_each_is_true() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    cancel_while_it_fires(EmbeddedStore::open(directory.path()).unwrap());
+}
+
+/// Puts timers into a store, due at these times after `from`.
+fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: impl Fn(u32) -> Duration) {
+    let mut store = EmbeddedStore::open(directory).unwrap();
+    let fence = store.acquire(0).unwrap().fence;
+    let put = |number: u32| {
+        let due = DueTime::at_or_after(from + due(number)).unwrap();
+        let record = Record {
+            id: DurableId::fresh(0, due),
+            progress: Progress::first(due),
+            sequence: number.into(),
+            route: ROUTE.into(),
+            message_type: Shot::NAME.into(),
+            message_version: Shot::VERSION,
+            key: None,
+            repeat: None,
+            retry: None,
+            payload: Shot::new(number).encode().unwrap().into(),
+        };
+        Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }
+    };
+    for start in numbers.clone().step_by(4096) {
+        let group: Vec<_> = (start..numbers.end.min(start + 4096)).map(put).collect();
+        store.commit(fence, &group).unwrap();
+    }
+}
+
+/// The most memory that this process has had, in bytes.
+#[cfg(target_os = "linux")]
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB")?.trim().parse::<u64>().ok());
+    peak.unwrap() << 10
+}
+
+const CHILD: &str = "ACTIX_TIMERS_SCALE_CHILD";
+
+/// A process that starts with as many timers pending as it is told, a fifth of them overdue, and delivers those. Does nothing in
+/// an ordinary run.
+#[cfg(target_os = "linux")]
+#[test]
+fn in_the_process_that_is_measured() {
+    let Ok(count) = std::env::var(CHILD) else { return };
+    let count: u32 = count.parse().unwrap();
+    let overdue = count / 5;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let now = SystemTime::now();
+    // In no order, over an hour before now and over three years from tomorrow on.
+    let mixed = |number: u32| u64::from(number.wrapping_mul(2_654_435_761));
+    let begin = now - Duration::from_secs(3600);
+    fill(directory.path(), begin, 0..overdue, |number| Duration::from_millis(mixed(number) % 3_599_000));
+    fill(directory.path(), now, overdue..count, |number| Duration::from_secs(86_400 + mixed(number) % 94_608_000));
+    let target = Target::default();
+    target.hits.lock().unwrap().reserve_exact(overdue as usize);
+    System::new().block_on(async {
+        let timers = start(EmbeddedStore::open(directory.path()).unwrap(), &target);
+        all_done(&timers, u64::from(count - overdue)).await;
+        timers.stop().await.unwrap();
+    });
+    let peak = peak_memory();
+    let hits = target.hits.lock().unwrap();
+    assert!(hits.is_sorted_by_key(|(due, _)| *due));
+    let numbers: HashSet<u32> = hits.iter().map(|(_, number)| *number).collect();
+    assert!(numbers.len() == overdue as usize && hits.len() == numbers.len() && numbers.iter().all(|it| *it < overdue));
+    println!("peak {}", peak - (hits.capacity() * size_of::<(DueTime, u32)>()) as u64);
+}
+
+/// What a store may have in memory, however much is on disk: its cache, tables that are being written, journals of up to 128 MiB
+/// that are read when it is opened, and filters. So many timers in memory would be four times as much.
+#[cfg(target_os = "linux")]
+const MOST: u64 = 320 << 20;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn with_five_million_pending_and_a_million_overdue_memory_is_bounded_and_those_come_once_in_order() {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "scale::in_the_process_that_is_measured", "--nocapture"]);
+    let output = child.env(CHILD, scaled(5_000_000).to_string()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let peak = text.lines().find_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok()).unwrap();
+    println!("{} MiB", peak >> 20);
+    assert!(peak < MOST, "{peak} bytes of memory");
+}

@@ -1,0 +1,99 @@
+//! Records for tests, and what a store holds.
+
+use std::sync::Arc;
+
+use actix_timers_durable::store::{Change, Claim, Fence, Found, OnKey, Outcome, Part, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Progress, Record};
+
+pub(crate) fn at(millis: u64) -> DueTime {
+    DueTime::from_millis(millis).unwrap()
+}
+
+/// The id of a timer that is to be due at `due`, told from others by its number.
+pub(crate) fn id(due: u64, number: u64) -> DurableId {
+    DurableId::from_parts(0, at(due), number)
+}
+
+pub(crate) fn record(due: u64, number: u64) -> Record {
+    Record {
+        id: id(due, number),
+        progress: Progress::first(at(due)),
+        sequence: number,
+        route: "route".into(),
+        message_type: "Message".into(),
+        message_version: 1,
+        key: None,
+        repeat: None,
+        retry: None,
+        payload: [number as u8; 20].into(),
+    }
+}
+
+pub(crate) fn keyed(due: u64, number: u64, key: &str) -> Record {
+    Record { key: Some(key.into()), ..record(due, number) }
+}
+
+pub(crate) fn put(record: Record) -> Change {
+    Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }
+}
+
+pub(crate) fn replace(record: Record) -> Change {
+    Change::Put { record: Arc::new(record), on_key: OnKey::Replace }
+}
+
+pub(crate) fn remove(id: DurableId) -> Change {
+    Change::Remove { id, at: None }
+}
+
+pub(crate) fn bury(id: DurableId, then: Option<Progress>) -> Change {
+    Change::Bury { id, at: None, reason: "it failed".into(), buried_at: at(77), then }
+}
+
+/// A store with its shard.
+pub(crate) struct Owned<S> {
+    pub(crate) store: S,
+    pub(crate) fence: Fence,
+    pub(crate) cursor: DueTime,
+    pub(crate) claims: Vec<Claim>,
+}
+
+impl<S: TimerStore> Owned<S> {
+    pub(crate) fn new(mut store: S) -> Self {
+        let lease = store.acquire(0).unwrap();
+        Self { store, fence: lease.fence, cursor: lease.cursor, claims: lease.claims }
+    }
+
+    pub(crate) fn commit(&mut self, changes: &[Change]) -> Vec<Outcome> {
+        self.store.commit(self.fence, changes).unwrap()
+    }
+
+    /// One change, by itself.
+    pub(crate) fn does(&mut self, change: Change) -> Outcome {
+        let outcomes = self.commit(&[change]);
+        assert_eq!(outcomes.len(), 1);
+        outcomes.into_iter().next().unwrap()
+    }
+
+    /// All of a part, read page by page.
+    pub(crate) fn all(&mut self, part: Part, page_size: usize) -> Vec<Found> {
+        let mut all = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.load(part, 0, after, DueTime::MAX, page_size).unwrap();
+            assert!(page.damaged.is_empty() && page.found.len() <= page_size);
+            let read = page.found.len();
+            all.extend(page.found);
+            match page.next {
+                Some(next) => {
+                    assert_eq!(read, page_size, "a page that is not the last is full");
+                    after = Some(next);
+                }
+                None => return all,
+            }
+        }
+    }
+
+    pub(crate) fn ids(&mut self, part: Part) -> Vec<DurableId> {
+        self.all(part, 100).iter().map(|found| found.record.id).collect()
+    }
+}

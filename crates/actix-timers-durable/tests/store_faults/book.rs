@@ -1,0 +1,113 @@
+//! What a service of the [shop](crate::shop) said in all its lives, against what is on disk, and what came of it in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use actix_timers_durable::store::Part;
+use actix_timers_durable::{DueTime, DurableMessage, TimerStore};
+
+use crate::shop::{CUSTOMERS, Fate, Order, SERIES, fate};
+use crate::workshop::open;
+
+/// As often at most a service is stopped before it may finish.
+const LIVES: u32 = 5;
+
+/// What was said about orders in all lives so far.
+#[derive(Default)]
+pub(crate) struct Book {
+    scheduled: BTreeSet<u64>,
+    moved: BTreeSet<u64>,
+    cancelled: BTreeSet<u64>,
+    /// The last order that was kept for each customer.
+    kept: BTreeMap<u64, u64>,
+    /// The last repetition and attempt that was with the handler, of each order.
+    handled: BTreeMap<u64, (u64, u32)>,
+    /// Cancelled or handled, for certain or perhaps.
+    may_be_gone: BTreeSet<u64>,
+}
+
+impl Book {
+    /// Takes in what was said. What is not `certain` was said when the power may have been off already.
+    pub(crate) fn read(&mut self, lines: &[String], is_certain: bool) {
+        for line in lines {
+            let mut words = line.split(' ');
+            let what = words.next().unwrap_or_default();
+            let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+            match (what, &numbers[..]) {
+                ("scheduled", [order]) if is_certain => _ = self.scheduled.insert(*order),
+                ("moved", [order]) if is_certain => _ = self.moved.insert(*order),
+                ("cancelled", [order]) if is_certain => _ = self.cancelled.insert(*order),
+                ("kept", [customer, order]) if is_certain => _ = self.kept.insert(*customer, *order),
+                ("cancelling", [order]) => _ = self.may_be_gone.insert(*order),
+                ("handled", [order, repetition, attempt]) => {
+                    self.handled(*order, (*repetition, *attempt as u32), is_certain);
+                }
+                ("scheduled" | "moved" | "cancelled" | "kept" | "refused" | "left" | "finished" | "", _) => {}
+                // A process may find its disk gone before it has begun.
+                _ => assert!(!is_certain, "it said {line:?}"),
+            }
+        }
+    }
+
+    fn handled(&mut self, order: u64, number: (u64, u32), is_certain: bool) {
+        assert!(!self.cancelled.contains(&order), "order {order} was cancelled, and handled");
+        self.may_be_gone.insert(order);
+        let last = self.handled.get(&order).copied().unwrap_or((1, 0));
+        assert!(number > last, "order {order} came as {number:?} after {last:?}");
+        let (repetition, attempt) = number;
+        let is_next = repetition > last.0 || attempt <= last.1 + 1 + LIVES;
+        assert!(is_next, "order {order} came as {number:?} after {last:?}");
+        if is_certain {
+            self.handled.insert(order, number);
+        }
+    }
+
+    /// Whether what is on disk is what was said.
+    pub(crate) fn compare(&self, path: &Path) {
+        let mut store = open(path).unwrap();
+        assert_eq!(store.check().unwrap(), []);
+        let counts = store.counts(0).unwrap();
+        assert_eq!((counts.parked, counts.dead), (0, 0));
+        let mut pending = BTreeSet::new();
+        let mut after = None;
+        loop {
+            let page = store.load(Part::Pending, 0, after, DueTime::MAX, 100).unwrap();
+            for found in page.found {
+                let order = Order::decode(found.record.message_version, &found.record.payload).unwrap();
+                assert!(order.is_whole());
+                assert!(pending.insert(order.number), "order {} is there twice", order.number);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        let missing: Vec<_> = self.scheduled.difference(&pending).filter(|it| !self.may_be_gone.contains(it)).collect();
+        assert!(missing.is_empty(), "scheduled, and not there: {missing:?}");
+        let back: Vec<_> = self.cancelled.intersection(&pending).collect();
+        assert!(back.is_empty(), "cancelled, and there: {back:?}");
+        for (customer, last) in &self.kept {
+            let of_customer = |order: &&u64| **order % CUSTOMERS == *customer && fate(**order) == Fate::Kept;
+            let kept: Vec<_> = pending.iter().filter(of_customer).collect();
+            assert!(
+                kept.len() == 1 && kept[0] >= last,
+                "{last} was kept for customer {customer}, and {kept:?} are there"
+            );
+        }
+    }
+
+    /// Whether everything was handled in the end that was to be.
+    pub(crate) fn close(&self, last: &[String]) {
+        let left: BTreeSet<u64> = last.iter().filter_map(|line| line.strip_prefix("left ")?.parse().ok()).collect();
+        for order in &self.scheduled {
+            let is_left = left.contains(order) && fate(*order) == Fate::Moved && !self.moved.contains(order);
+            let has_gone = self.cancelled.contains(order) || self.may_be_gone.contains(order);
+            assert!(has_gone || is_left, "order {order}, which is to be {:?}, was lost", fate(*order));
+        }
+        for order in left {
+            let was_late = matches!(fate(order), Fate::Moved | Fate::Cancelled | Fate::Kept) && order != SERIES;
+            let is_late = was_late && !self.moved.contains(&order) && !self.cancelled.contains(&order);
+            assert!(is_late, "order {order}, which is to be {:?}, was left", fate(order));
+        }
+    }
+}

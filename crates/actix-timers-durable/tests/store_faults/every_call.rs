@@ -1,0 +1,455 @@
+//! Each call that a store makes to the system fails in turn, in the engine, too: as in the tests of SQLite.
+//!
+//! A [script](crate::script) runs in a process whose calls go through `interposer.c`. For each N it runs once more, and the N-th
+//! call fails: once, a few times, or until the script says that the cause has passed. The process says what it was answered; what is
+//! on disk then is compared here, where no call fails.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use actix_timers_durable::store::{EmbeddedStore, Fence, Part, StoreError};
+use actix_timers_durable::{DueTime, TimerStore};
+
+use crate::script::{changes, contents, expected};
+use crate::talking::Talking;
+use support::copies::copy_directory;
+
+const ROOT: &str = "ACTIX_TIMERS_FAULTS_ROOT";
+const TEMPLATE: &str = "template";
+const RUNS: &str = "ACTIX_TIMERS_FAULTS_RUNS";
+
+/// The groups of a script: those that are there when it begins, before the backup, during it, after it, after a reopening, and when
+/// nothing fails any more.
+const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14];
+/// In an ordinary run of the tests, of each sort but one: what a full journal leads to is looked at for each call.
+const FEW: u64 = 10;
+/// With a number of its own in this variable, such as one larger than that of all calls.
+const MANY: (u64, &str) = (60, "ACTIX_TIMERS_FAULTS_MANY");
+const WORKERS: usize = 2;
+/// A store that does not go on by then after the cause has passed never will, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How calls fail.
+#[derive(Debug, Clone, Copy)]
+struct Faults {
+    /// As `interposer.c` calls it.
+    kind: &'static str,
+    /// So many in a row.
+    length: u64,
+    /// Only of files with this in their paths.
+    files: &'static str,
+    /// Whether the process ends without closing the store.
+    crashes: bool,
+    /// Whether it is killed soon after the first fault.
+    dies: bool,
+    /// Whether the store is only made. Else there is one, and everything else is done.
+    creates: bool,
+}
+
+impl Faults {
+    fn few(self) -> u64 {
+        let Self { kind, files, crashes, .. } = self;
+        if (kind, files, crashes) == ("full", JOURNALS, false) { LASTING } else { FEW }
+    }
+
+    fn may_die(self) -> bool {
+        self.kind == "kill" || self.dies
+    }
+}
+
+const EVERYTHING: &str = "/";
+const JOURNALS: &str = ".jnl";
+
+/// Until the script says that the cause has passed.
+const LASTING: u64 = 1 << 40;
+
+fn say(words: std::fmt::Arguments<'_>) {
+    // Past the harness, and in one piece.
+    std::io::stderr().write_all(format!("{words}\n").replace('\r', " ").as_bytes()).unwrap();
+}
+
+fn control(command: &str) -> String {
+    let answer = std::fs::read_link(format!("/faults/{command}")).expect("the interposer is loaded");
+    answer.to_string_lossy().into_owned()
+}
+
+fn open(path: &Path) -> Result<(EmbeddedStore, Fence), StoreError> {
+    let mut store = EmbeddedStore::options().reserve(0).memtable(16 << 10).open(path)?;
+    let fence = store.acquire(0)?.fence;
+    Ok((store, fence))
+}
+
+/// A store, as far as there is one, and what it answers.
+struct Subject {
+    path: PathBuf,
+    store: Option<(EmbeddedStore, Fence)>,
+}
+
+impl Subject {
+    fn open(&mut self) {
+        match open(&self.path) {
+            Ok(opened) => self.store = Some(opened),
+            Err(error) => say(format_args!("unopened {error}")),
+        }
+    }
+
+    fn commit(&mut self, group: u64) -> Option<Result<(), StoreError>> {
+        let (store, fence) = self.store.as_mut()?;
+        say(format_args!("trying {group}"));
+        let done = store.commit(*fence, &changes(group)).map(drop);
+        match &done {
+            Ok(()) => say(format_args!("acknowledged {group}")),
+            Err(StoreError::Refused(error)) => say(format_args!("refused {group} {error}")),
+            Err(StoreError::Failed(error)) => say(format_args!("failed {group} {error}")),
+            Err(other) => say(format_args!("odd {group} {other}")),
+        }
+        Some(done)
+    }
+
+    fn read(&mut self) {
+        let Some((store, _)) = &mut self.store else { return };
+        if let Err(error) = store.load(Part::Pending, 0, None, DueTime::MAX, 20) {
+            say(format_args!("unread {error}"));
+        }
+    }
+
+    /// The script.
+    fn run(&mut self, faults: Faults) -> String {
+        self.open();
+        if !faults.creates {
+            self.go_through();
+        }
+        let calls = control("disarm");
+        self.go_on();
+        if faults.crashes {
+            std::mem::forget(self.store.take());
+        }
+        calls
+    }
+
+    fn go_through(&mut self) {
+        PARTS[1].clone().for_each(|group| _ = self.commit(group));
+        let backup = self.path.with_extension("backup");
+        let copying = self.store.as_mut().and_then(|(store, _)| store.back_up(&backup).ok()).map(std::thread::spawn);
+        if copying.is_some() {
+            say(format_args!("copying"));
+        }
+        PARTS[2].clone().for_each(|group| _ = self.commit(group));
+        self.read();
+        match copying.map(|copying| copying.join().expect("a backup does not panic")) {
+            Some(Ok(())) => say(format_args!("copied")),
+            Some(Err(error)) => say(format_args!("uncopied {error}")),
+            None => {}
+        }
+        PARTS[3].clone().for_each(|group| _ = self.commit(group));
+        self.store = None;
+        self.open();
+        PARTS[4].clone().for_each(|group| _ = self.commit(group));
+        self.read();
+    }
+
+    /// Nothing fails any more.
+    fn go_on(&mut self) {
+        let began = Instant::now();
+        for group in PARTS[5].clone() {
+            loop {
+                match self.commit(group) {
+                    Some(Ok(())) => break,
+                    Some(Err(StoreError::Refused(_))) if began.elapsed() < PATIENCE => {}
+                    Some(Err(StoreError::Refused(error))) => panic!("it does not go on: {error}"),
+                    Some(Err(StoreError::Failed(_))) | None => {
+                        self.store = None;
+                        self.store = Some(open(&self.path).expect("nothing fails any more"));
+                    }
+                    Some(Err(other)) => panic!("{other}"),
+                }
+                // Background work of the engine tells nobody when it has ended.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// The process whose calls fail. Does nothing in an ordinary run.
+#[test]
+fn in_the_process_whose_calls_fail() {
+    let (Ok(root), Ok(runs)) = (std::env::var(ROOT), std::env::var(RUNS)) else { return };
+    let words: Vec<_> = runs.split(' ').collect();
+    let [kind, length, files, crashes, dies, creates, first, last, step] = words[..] else { panic!("{runs}") };
+    let kind: &'static str = ["full", "short", "io", "kill"].into_iter().find(|known| *known == kind).unwrap();
+    let [crashes, dies, creates] = [crashes, dies, creates].map(|word| word.parse().unwrap());
+    let files: &'static str = [EVERYTHING, JOURNALS].into_iter().find(|known| *known == files).unwrap();
+    let faults = Faults { kind, length: length.parse().unwrap(), files, crashes, dies, creates };
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        say(format_args!("panic {}", info.to_string().replace('\n', " ")));
+        hook(info);
+    }));
+    for at in (first.parse::<u64>().unwrap()..=last.parse().unwrap()).step_by(step.parse().unwrap()) {
+        say(format_args!("run {at}"));
+        let path = Path::new(&root).join(at.to_string());
+        if !creates {
+            copy_directory(&Path::new(&root).join(TEMPLATE), &path);
+        }
+        // Somewhere on the way through what a fault leads to.
+        let death = if faults.dies { 1 + at * 7 % 50 } else { 0 };
+        control(&format!("arm/{kind}/{at}/{}/{death}/{files}", faults.length));
+        let calls = Subject { path, store: None }.run(faults);
+        say(format_args!("end {calls}"));
+    }
+    // Without closing what was forgotten.
+    std::process::exit(0);
+}
+
+/// The interposer, made once.
+fn interposer() -> Option<&'static Path> {
+    static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let make = || {
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interposer-{}.so", std::process::id()));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("store_faults/interposer.c");
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let made = Command::new(compiler)
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .arg(&library)
+            .arg(source)
+            .arg("-ldl")
+            .output();
+        match made {
+            Ok(output) => {
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                Some(library)
+            }
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "a C compiler is needed: {error}");
+                None
+            }
+        }
+    };
+    let made = MADE.get_or_init(make).as_deref();
+    if made.is_none() {
+        eprintln!("not tested here: there is no C compiler, which the interposer needs");
+    }
+    made
+}
+
+/// A place for many small stores: in memory if possible, since no power fails here.
+fn place() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The same with a store to begin with.
+fn place_with_store(template: &Path) -> tempfile::TempDir {
+    let place = place();
+    copy_directory(template, &place.path().join(TEMPLATE));
+    place
+}
+
+/// A store with the first groups.
+fn template() -> tempfile::TempDir {
+    let place = place();
+    let (mut store, fence) = open(place.path()).unwrap();
+    PARTS[0].clone().for_each(|group| _ = store.commit(fence, &changes(group)).unwrap());
+    drop(store);
+    // Opened once more, its journal is no longer than what is in it.
+    drop(open(place.path()).unwrap());
+    place
+}
+
+fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64, u64, u64)) -> Command {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "every_call::in_the_process_whose_calls_fail", "--nocapture"]);
+    let Faults { kind, length, files, crashes, dies, creates } = faults;
+    child
+        .env(ROOT, root)
+        .env(RUNS, format!("{kind} {length} {files} {crashes} {dies} {creates} {first} {last} {step}"));
+    child.env("LD_PRELOAD", library).env("FAULTS_BELOW", root);
+    child.stdout(Stdio::null()).stderr(Stdio::piped());
+    child
+}
+
+/// What was said of one run.
+#[derive(Default)]
+struct Said {
+    at: u64,
+    lines: Vec<String>,
+}
+
+impl Said {
+    fn of(lines: Vec<String>) -> Vec<Self> {
+        let mut runs: Vec<Self> = Vec::new();
+        for line in lines {
+            match line.strip_prefix("run ") {
+                Some(at) => runs.push(Self { at: at.parse().unwrap(), lines: vec![] }),
+                None => runs.last_mut().into_iter().for_each(|run| run.lines.push(line.clone())),
+            }
+        }
+        runs
+    }
+
+    fn calls(&self) -> Option<u64> {
+        self.lines.iter().find_map(|line| line.strip_prefix("end ")?.parse().ok())
+    }
+
+    /// Compares what was said with what is on disk.
+    fn check(&self, root: &Path, faults: Faults) -> Result<(), String> {
+        let mut groups: Vec<_> = if faults.creates { vec![] } else { PARTS[0].clone().collect() };
+        let mut unknown = Vec::new();
+        let mut at_backup = None;
+        let mut is_copied = false;
+        for line in &self.lines {
+            let mut words = line.split(' ');
+            let (what, group) =
+                (words.next().unwrap_or_default(), words.next().and_then(|word| word.parse::<u64>().ok()));
+            match (what, group) {
+                ("trying", Some(group)) => unknown.push(group),
+                ("acknowledged", Some(group)) => {
+                    unknown.retain(|unknown| *unknown != group);
+                    groups.push(group);
+                }
+                ("refused", Some(group)) => unknown.retain(|unknown| *unknown != group),
+                ("failed", Some(_)) if faults.kind != "io" => return Err("it failed for good".to_owned()),
+                ("copying", None) => at_backup = Some(groups.clone()),
+                ("copied", None) => is_copied = true,
+                ("panic" | "odd", _) => return Err(line.clone()),
+                _ => {}
+            }
+        }
+        if self.calls().is_none() && !faults.may_die() {
+            return Err("it did not end".to_owned());
+        }
+        let path = root.join(self.at.to_string());
+        let found = open(&path).and_then(|(mut store, _)| Ok((contents(&mut store)?, store.check()?)));
+        let (found, findings) = found.map_err(|error| format!("afterwards: {error}"))?;
+        if !findings.is_empty() {
+            return Err(format!("{findings:?}"));
+        }
+        let is_possible = (0..1u32 << unknown.len()).any(|kept| {
+            let kept = unknown.iter().enumerate().filter(|(bit, _)| kept >> bit & 1 == 1).map(|(_, group)| *group);
+            let mut groups: Vec<_> = groups.iter().copied().chain(kept).collect();
+            groups.sort_unstable();
+            found == expected(groups)
+        });
+        if !is_possible {
+            let wanted = expected(groups.iter().copied());
+            let missing: Vec<_> = wanted.iter().filter(|row| !found.contains(row)).collect();
+            let extra: Vec<_> = found.iter().filter(|row| !wanted.contains(row)).collect();
+            return Err(format!("{groups:?}, perhaps {unknown:?}: missing {missing:?}, extra {extra:?}"));
+        }
+        if let (true, Some(groups)) = (is_copied, at_backup) {
+            let copy = open(&path.with_extension("backup")).and_then(|(mut store, _)| contents(&mut store));
+            let copy = copy.map_err(|error| format!("backup: {error}"))?;
+            if copy != expected(groups) {
+                return Err("the backup has something else".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets calls fail in turn.
+///
+/// At most so many runs, beginning with the call of this number: each call, or every so many.
+fn sweep(faults: Faults, runs: u64, begin: u64) {
+    let Some(library) = interposer() else { return };
+    let began = Instant::now();
+    let template = template();
+    let whole = {
+        let root = place_with_store(template.path());
+        let said = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
+        let [run] = &said[..] else { panic!("it says nothing") };
+        run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
+        run.calls().unwrap()
+    };
+    // An odd number, so that it is not always the same one of a pair.
+    let step = (whole / runs) | 1;
+    let begin = 1 + begin % step;
+    // One process each for these, since it does not outlive them.
+    let batch = if faults.may_die() { 1 } else { 16 };
+    let (next, counted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wrong = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let first = begin + next.fetch_add(1, Relaxed) * batch * step;
+            if first > whole {
+                break;
+            }
+            let last = (first + (batch - 1) * step).min(whole);
+            let root = place_with_store(template.path());
+            let lines = Talking::start(child(library, root.path(), faults, (first, last, step))).rest();
+            for run in Said::of(lines) {
+                counted.fetch_add(1, Relaxed);
+                if let Err(error) = run.check(root.path(), faults) {
+                    wrong.lock().unwrap().push((run.at, error, run.lines));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..WORKERS).for_each(|_| _ = scope.spawn(work)));
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort_unstable_by_key(|(at, ..)| *at);
+    let runs = counted.into_inner();
+    eprintln!("{faults:?}: of {whole} calls each {step}., from {begin} on: {runs} runs in {:?}", began.elapsed());
+    for (at, error, lines) in &wrong {
+        eprintln!("call {at}: {error}\n    {lines:?}");
+    }
+    assert!(wrong.is_empty(), "{} of {runs} runs went wrong", wrong.len());
+    assert!(runs >= (whole - begin) / step, "{runs} runs");
+}
+
+fn many() -> u64 {
+    std::env::var(MANY.1).map_or(MANY.0, |many| many.parse().unwrap())
+}
+
+const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
+    Faults { kind, length, files: EVERYTHING, crashes, dies: false, creates: false }
+}
+
+/// Each name says what fails: at some calls, which are the same ones each time, or at many, which are others each time.
+macro_rules! sweeps {
+    ($($name:ident: $faults:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                sweep($faults, $faults.few(), 0);
+            }
+        )*
+
+        mod many {
+            use super::*;
+
+            $(
+                #[test]
+                #[ignore = "takes long; `.ci/run` runs it"]
+                fn $name() {
+                    sweep($faults, many(), u64::from(std::process::id()));
+                }
+            )*
+        }
+    };
+}
+
+sweeps! {
+    a_disk_that_is_full_for_one_call: faults("full", 1, false);
+    a_disk_that_is_full_for_a_moment_before_a_crash: faults("full", 6, true);
+    a_disk_that_is_full_until_space_returns: faults("full", LASTING, false);
+    a_disk_that_is_full_until_space_returns_before_a_crash: faults("full", LASTING, true);
+    a_disk_that_is_full_in_the_middle_of_a_write: faults("short", 20, true);
+    a_disk_that_fails_once: faults("io", 1, true);
+    a_disk_that_fails_from_then_on: faults("io", LASTING, false);
+    a_journal_that_has_no_room_for_one_call: Faults { files: JOURNALS, ..faults("full", 1, false) };
+    a_journal_that_has_no_room_for_one_call_before_a_crash: Faults { files: JOURNALS, ..faults("full", 1, true) };
+    a_journal_that_has_room_for_half_a_write: Faults { files: JOURNALS, ..faults("short", 3, true) };
+    a_journal_that_fails_once: Faults { files: JOURNALS, ..faults("io", 1, true) };
+    a_process_that_is_killed_after_its_journal_had_no_room: Faults { files: JOURNALS, dies: true, ..faults("full", 1, true) };
+    a_process_that_is_killed_while_its_disk_is_full: Faults { dies: true, ..faults("full", LASTING, true) };
+    a_process_that_is_killed_after_its_disk_was_full: Faults { dies: true, ..faults("full", 3, true) };
+    a_process_that_is_killed_after_its_disk_failed: Faults { dies: true, ..faults("io", 1, true) };
+    a_process_that_is_killed: faults("kill", 1, true);
+    a_store_that_is_made_on_a_disk_that_is_full: Faults { creates: true, ..faults("full", LASTING, true) };
+    a_store_that_is_made_on_a_disk_that_fails_once: Faults { creates: true, ..faults("io", 1, false) };
+    a_process_that_is_killed_while_it_makes_a_store: Faults { creates: true, ..faults("kill", 1, true) };
+}

@@ -1,0 +1,173 @@
+//! Other users of the machine, and what they can do with a store.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use actix_timers_durable::TimerStore;
+use actix_timers_durable::store::{EmbeddedStore, StoreError};
+
+use crate::workshop::{open, open_owned, pending, put};
+
+const PLACE: &str = "ACTIX_TIMERS_PLACE";
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+/// A directory and all in it, links left out.
+fn all(path: &Path) -> Vec<PathBuf> {
+    let mut all = vec![path.to_owned()];
+    let mut next = 0;
+    while let Some(path) = all.get(next).cloned() {
+        if path.is_dir() {
+            all.extend(
+                fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).filter(|path| !path.is_symlink()),
+            );
+        }
+        next += 1;
+    }
+    all
+}
+
+#[track_caller]
+fn assert_private(store: &Path) {
+    for path in all(store) {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&path), expected, "{:o} {}", mode(&path), path.display());
+    }
+}
+
+/// The process with another umask. Does nothing in an ordinary run.
+#[test]
+fn in_the_process_with_another_umask() {
+    let Ok(place) = std::env::var(PLACE) else { return };
+    let (path, target) = (Path::new(&place).join("above/store"), Path::new(&place).join("backups/one"));
+    let (mut store, fence) = open_owned(&path);
+    assert_private(&path);
+    let before = all(&path).len();
+    // Enough for a table.
+    for group in (0..12_000).collect::<Vec<_>>().chunks(1000) {
+        store.commit(fence, &group.iter().map(|number| put(*number, 1900)).collect::<Vec<_>>()).unwrap();
+    }
+    while all(&path).len() == before {
+        std::thread::yield_now();
+    }
+    if inherits(&path.join("data")) {
+        assert_private(&path);
+    }
+    store.back_up(&target).unwrap()().unwrap();
+    assert_private(&target);
+    drop(store);
+    assert_private(&path);
+    assert_eq!(pending(&mut open(&target).unwrap()).unwrap().0.len(), 12_000);
+}
+
+/// Whether the file system lets files inherit who may read them.
+#[cfg(target_os = "linux")]
+fn inherits(directory: &Path) -> bool {
+    rustix::fs::getxattr(directory, "system.posix_acl_default", &mut [0u8; 64][..]).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn inherits(_: &Path) -> bool {
+    false
+}
+
+#[test]
+fn a_store_and_its_backups_are_their_owners_alone_whatever_the_umask_is() {
+    for umask in ["000", "022", "077"] {
+        let directory = tempfile::tempdir().unwrap();
+        let script = format!("umask {umask} && exec \"$0\" --exact modes::in_the_process_with_another_umask");
+        let mut child = Command::new("sh");
+        child.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(PLACE, directory.path());
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "umask {umask}: {}", String::from_utf8_lossy(&output.stdout));
+        assert_private(&directory.path().join("above/store"));
+        assert_private(&directory.path().join("backups/one"));
+    }
+}
+
+#[test]
+fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (mut store, fence) = open_owned(&path);
+    store.commit(fence, &[put(1, 10)]).unwrap();
+    drop(store);
+    let others = directory.path().join("others");
+    fs::write(&others, "theirs").unwrap();
+    symlink(&others, path.join("data/link")).unwrap();
+    for file in [&others].into_iter().chain(&all(&path)) {
+        set_mode(file, if file.is_dir() { 0o755 } else { 0o644 });
+    }
+    let mut store = open(&path).unwrap();
+    assert_private(&path);
+    assert_eq!(mode(&others), 0o644, "a link is not followed");
+    assert_eq!(pending(&mut store).unwrap().0.len(), 1);
+    // Nor can what has the files open keep a new one from being made like that.
+    drop(store);
+    set_mode(&path.join("lock"), 0o666);
+    let _store = EmbeddedStore::open_existing(&path).unwrap();
+    assert_private(&path);
+}
+
+/// As a copy from a medium that cannot be written to. (For root no file is read-only.)
+#[test]
+fn a_store_whose_files_its_owner_may_only_read_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let (mut store, fence) = open_owned(&path);
+    store.commit(fence, &[put(1, 10)]).unwrap();
+    drop(store);
+    for file in all(&path).into_iter().rev() {
+        set_mode(&file, if file.is_dir() { 0o500 } else { 0o400 });
+    }
+    let mut store = open(&path).unwrap();
+    assert_private(&path);
+    assert_eq!(pending(&mut store).unwrap().0.len(), 1);
+}
+
+/// Also where another one has it open.
+#[test]
+fn the_directory_is_closed_to_others_before_it_is_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let store = open(&path).unwrap();
+    set_mode(&path, 0o755);
+    set_mode(&path.join("lock"), 0o644);
+    assert!(matches!(open(&path), Err(StoreError::InUse(_))));
+    assert_eq!((mode(&path), mode(&path.join("lock"))), (0o700, 0o600));
+    drop(store);
+}
+
+#[test]
+fn a_directory_that_others_can_write_to_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut source, _) = open_owned(&directory.path().join("source"));
+    let [empty, store] = ["empty", "store"].map(|name| directory.path().join(name));
+    fs::create_dir(&empty).unwrap();
+    drop(open(&store).unwrap());
+    for path in [&empty, &store] {
+        let before = all(path);
+        for exposed in [0o777, 0o775, 0o757, 0o720, 0o1777] {
+            set_mode(path, exposed);
+            let back_up = source.back_up(path).and_then(|back_up| back_up());
+            let opened = [open(path).map(drop), EmbeddedStore::open_existing(path).map(drop)];
+            for refused in [back_up].into_iter().chain(opened) {
+                let error = refused.unwrap_err();
+                let text = error.to_string();
+                assert!(text.contains(&format!("mode {exposed:o}")) && text.contains("chmod 700"), "{text}");
+                assert!(matches!(&error, StoreError::Exposed { path: refused, .. } if refused == path), "{error:?}");
+            }
+            assert_eq!((mode(path), all(path)), (exposed, before.clone()));
+        }
+        set_mode(path, 0o700);
+        open(path).unwrap();
+    }
+}

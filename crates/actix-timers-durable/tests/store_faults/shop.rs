@@ -1,0 +1,229 @@
+//! A service with durable timers of many sorts, in a process of its own: it says what it was told and what it does, line by line,
+//! until the store fails under it.
+//!
+//! | | |
+//! |---|---|
+//! | `scheduled n` | the order is on disk |
+//! | `moved n` | it is on disk that it is due soon |
+//! | `cancelling n`, `cancelled n` | before the request, and when it is on disk |
+//! | `kept c n` | the order is on disk in place of the one before, under the key of customer c |
+//! | `handled n r a` | repetition r, attempt a is with the handler |
+//! | `refused WHY` | every customer was told so, one of them for this reason; from now on no request is done |
+//! | `left n` | at the very end: it is not due for long |
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{CancelOutcome, Every, RescheduleOutcome};
+use actix_timers_durable::{
+    Durable, DurableFilter, DurableMessage, DurableOptions, DurableTimers, HandlerError, RetryPolicy, RouteOptions,
+    Schedule,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::workshop::open;
+
+const STORE: &str = "ACTIX_TIMERS_SHOP_STORE";
+const FIRST: &str = "ACTIX_TIMERS_SHOP_FIRST";
+const ROUTE: &str = "shop";
+/// So many requests are under way at a time.
+pub(crate) const CUSTOMERS: u64 = 6;
+/// The order that repeats.
+pub(crate) const SERIES: u64 = 0;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) number: u64,
+    text: String,
+}
+
+impl Order {
+    fn new(number: u64) -> Self {
+        let size = [30, 2500, 20_000, 65_000][(number / 7 % 4) as usize];
+        let letter = char::from(b'a' + (number % 26) as u8);
+        Self { number, text: std::iter::repeat_n(letter, size).collect() }
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.text == Self::new(self.number).text
+    }
+}
+
+impl DurableMessage for Order {
+    const NAME: &'static str = "order";
+}
+
+/// What becomes of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Handled soon.
+    Handled,
+    /// Moved from a late time to one soon.
+    Moved,
+    /// Cancelled long before its time.
+    Cancelled,
+    /// Cancelled when it is due, or handled.
+    CancelledOrHandled,
+    /// Replaced by the next one of its customer. Never due in a test.
+    Kept,
+}
+
+/// By the number of the order.
+pub(crate) fn fate(number: u64) -> Fate {
+    match number / CUSTOMERS % 8 {
+        0..3 => Fate::Handled,
+        3 => Fate::Moved,
+        4 => Fate::Cancelled,
+        5 => Fate::CancelledOrHandled,
+        _ => Fate::Kept,
+    }
+}
+
+fn key(customer: u64) -> String {
+    format!("customer {customer}")
+}
+
+/// Past the harness, which would keep it, and in one piece.
+fn say(line: std::fmt::Arguments<'_>) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+struct Shop;
+
+impl Actor for Shop {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Order>> for Shop {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, order: Durable<Order>, _: &mut Context<Self>) -> Self::Result {
+        let Durable { attempt, repetition, .. } = order;
+        assert!(order.is_whole(), "order {} is another one", order.number);
+        assert!(order.due.to_system_time() <= SystemTime::now(), "order {} is early", order.number);
+        say(format_args!("handled {} {repetition} {attempt}", order.number));
+        match order.number % 5 == 2 && attempt == 1 {
+            true => Err(HandlerError::new("not at the first attempt")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn start(path: &Path) -> DurableTimers {
+    let retry = RetryPolicy::default().attempts(1000).first_delay(Duration::from_millis(5));
+    let options = RouteOptions::new().retry(retry);
+    DurableTimers::builder(open(path).unwrap()).route_with::<Order>(ROUTE, Shop.start(), options).start().unwrap()
+}
+
+type Told = Result<(), Box<dyn std::error::Error>>;
+
+async fn order(timers: &DurableTimers, number: u64) -> Told {
+    let (soon, late) = (Duration::from_millis(number * 7919 % 200), Duration::from_secs(3600));
+    let customer = number % CUSTOMERS;
+    let delay = match fate(number) {
+        Fate::Handled | Fate::CancelledOrHandled => soon,
+        Fate::Moved | Fate::Cancelled | Fate::Kept => late,
+    };
+    let request = Schedule::after(ROUTE, delay, Order::new(number));
+    if fate(number) == Fate::Kept {
+        let _ = timers.schedule(request.options(DurableOptions::new().replace(key(customer)))).await?;
+        say(format_args!("kept {customer} {number}"));
+        return Ok(());
+    }
+    let id = timers.schedule(request).await?.id();
+    say(format_args!("scheduled {number}"));
+    match fate(number) {
+        Fate::Moved => {
+            assert_eq!(timers.reschedule_after(id, soon).await?, RescheduleOutcome::Rescheduled);
+            say(format_args!("moved {number}"));
+        }
+        Fate::Cancelled | Fate::CancelledOrHandled => {
+            say(format_args!("cancelling {number}"));
+            if timers.cancel(id).await? == CancelOutcome::Cancelled {
+                say(format_args!("cancelled {number}"));
+            }
+        }
+        Fate::Handled | Fate::Kept => {}
+    }
+    Ok(())
+}
+
+/// Takes orders until one is refused.
+async fn serve(timers: DurableTimers, first: u64) {
+    let every = Every::new(Duration::from_millis(20));
+    let series = Schedule::at_fixed_rate(ROUTE, every, Order::new(SERIES));
+    let _ = timers.schedule(series.options(DurableOptions::new().if_absent("series"))).await;
+    let customers = (0..CUSTOMERS).map(|customer| {
+        let timers = timers.clone();
+        actix::spawn(async move {
+            for step in 0.. {
+                if let Err(error) = order(&timers, first + step * CUSTOMERS + customer).await {
+                    return error.to_string();
+                }
+            }
+            String::new()
+        })
+    });
+    let mut why = String::new();
+    for customer in customers.collect::<Vec<_>>() {
+        why = customer.await.unwrap();
+    }
+    say(format_args!("refused {why}"));
+    // Some more, in case that it has forgotten that it failed.
+    for number in 0..20 {
+        let _ = order(&timers, first + number).await;
+    }
+}
+
+/// Waits until everything that is due soon is handled, and says what is left.
+async fn finish(timers: DurableTimers) {
+    while timers.cancel_key(ROUTE, "series").await.unwrap() == CancelOutcome::InProgress {
+        tokio::task::yield_now().await;
+    }
+    let soon = DurableFilter::new().due(..SystemTime::now() + Duration::from_secs(600));
+    while !timers.list(soon.clone()).await.unwrap().timers.is_empty() {
+        // It is asked again; nothing depends on how soon.
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for left in timers.list(DurableFilter::new().limit(100_000)).await.unwrap().timers {
+        say(format_args!("left {}", left.message::<Order>().unwrap().number));
+    }
+    for filter in [DurableFilter::dead(), DurableFilter::parked()] {
+        assert!(timers.list(filter).await.unwrap().timers.is_empty());
+    }
+    timers.stop().await.unwrap();
+    say(format_args!("finished"));
+}
+
+/// The process of the service. Does nothing in an ordinary run.
+#[test]
+fn in_the_process_of_the_service() {
+    let Ok(path) = std::env::var(STORE) else { return };
+    System::new().block_on(async {
+        let timers = start(Path::new(&path));
+        match std::env::var(FIRST) {
+            Ok(first) => serve(timers, first.parse().unwrap()).await,
+            Err(_) => finish(timers).await,
+        }
+    });
+    // Without closing anything.
+    std::process::exit(0);
+}
+
+/// The service that takes orders from this number on, a multiple of the number of customers and fates.
+pub(crate) fn serving(path: &Path, first: u64) -> Command {
+    let mut child = finishing(path);
+    child.env(FIRST, first.to_string());
+    child
+}
+
+/// The service that handles what is there.
+pub(crate) fn finishing(path: &Path) -> Command {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "shop::in_the_process_of_the_service", "--nocapture"]);
+    child.env(STORE, path).stdout(Stdio::null()).stderr(Stdio::piped());
+    child
+}

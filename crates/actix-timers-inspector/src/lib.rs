@@ -1,0 +1,141 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # The code
+//!
+//! In reading order:
+//!
+//! 1. This page: [`Inspector`], what an application mounts.
+//! 2. `routes`: which path does what; `page`: the page itself, in one document.
+//! 3. `hosts`: which requests are served at all, so that pages of other sites get nothing.
+//! 4. `query`: what a request may say; `error`: the answer to what it may not.
+//! 5. `wheel` and `timers`: what is answered, as it stands in the JSON.
+//! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors are no more load than one.
+//!
+//! All it knows comes from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets or
+//! timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
+
+mod error;
+mod hosts;
+mod page;
+mod query;
+mod routes;
+mod timers;
+mod turns;
+mod wheel;
+
+use std::sync::Arc;
+
+use actix_timers::Timers;
+use actix_timers::integration::Survey;
+use actix_web::Scope;
+
+use self::hosts::AllowedHosts;
+pub use self::hosts::InvalidHost;
+use self::turns::Turns;
+
+/// A live page of one or several timer actors, to be served by an actix-web application under a path of its choice.
+///
+/// It shows the wheel as rings, what is due next and the accounts, and finds timers by id, key, group, actor, message type,
+/// state or deadline, with the answer to the question why one has not fired yet. Beneath the page is a JSON interface:
+/// `docs/guide/inspector.md` in the repository describes it.
+///
+/// It is bound to what the application binds it to, and has no authentication of its own. It takes the middleware of the
+/// application, as any [`Scope`] does. It only shows things, unless [`allow_cancel`](Self::allow_cancel) says otherwise; but
+/// what it shows are keys, groups and types of messages. Do not put it where everybody can see it.
+///
+/// It answers requests for loopback hosts and for the address that the server listens on; other names are allowed with
+/// [`allow_host`](Self::allow_host). So no page of another site can reach it through a visitor's browser.
+///
+/// As every [`Timers`], it keeps its timer actors alive.
+///
+/// ```no_run
+/// use actix_timers::TimerActor;
+/// use actix_timers_inspector::Inspector;
+/// use actix_web::{App, HttpServer, middleware::DefaultHeaders};
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     actix::System::new().block_on(async {
+///         let timers = TimerActor::builder().name("shop").install()?;
+///         let inspector = Inspector::new(&timers);
+///         HttpServer::new(move || {
+///             // Whatever guards the rest of the application guards this, too.
+///             let guarded = inspector.scope("/timers").wrap(DefaultHeaders::new());
+///             App::new().service(guarded)
+///         })
+///         .bind("127.0.0.1:8080")?
+///         .run()
+///         .await?;
+///         Ok(())
+///     })
+/// }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "an inspector does nothing until it is mounted"]
+pub struct Inspector {
+    inspected: Vec<Inspected>,
+    allow_cancel: bool,
+    hosts: AllowedHosts,
+    turns: Arc<Turns>,
+}
+
+/// One timer actor, under a name that no other has.
+#[derive(Debug, Clone)]
+struct Inspected {
+    name: String,
+    survey: Survey,
+}
+
+impl Inspector {
+    /// An inspector for one timer actor, which only shows things.
+    pub fn new(timers: &Timers) -> Self {
+        Self { inspected: Vec::new(), allow_cancel: false, hosts: AllowedHosts::default(), turns: Arc::default() }
+            .and(timers)
+    }
+
+    /// One more timer actor, to be chosen on the page. If it has the name of an earlier one, a number is added to it here.
+    pub fn and(mut self, timers: &Timers) -> Self {
+        let is_taken = |name: &str| self.inspected.iter().any(|other| other.name == name);
+        let numbered = (2..).map(|number| format!("{} ({number})", timers.name()));
+        let name = std::iter::once(timers.name().to_owned()).chain(numbered).find(|name| !is_taken(name));
+        self.inspected.push(Inspected { name: name.unwrap_or_default(), survey: Survey::of(timers) });
+        self
+    }
+
+    /// Allows one more host, under which people reach the inspector: a name or an address, with any port unless one is given.
+    /// Subdomains are hosts of their own.
+    ///
+    /// Always allowed are `localhost`, `127.0.0.0/8`, `[::1]` and the address that the server listens on, unless that is a
+    /// wildcard, with any port. A request that names another host in its target or its `Host` header is refused with 403.
+    /// Headers that forward a host are not looked at. Behind a reverse proxy, allow the name in the visitors' address bar.
+    ///
+    /// A cancel has to come from the page itself: its `Origin`, if there is one, must be the host of the request or one
+    /// that was allowed here, on the port given here or else the usual one of its scheme.
+    ///
+    /// ```
+    /// use actix_timers_inspector::{Inspector, InvalidHost};
+    /// # fn mounted(timers: &actix_timers::Timers) -> Result<Inspector, InvalidHost> {
+    /// Inspector::new(timers).allow_host("timers.example.org")?.allow_host("192.168.1.5:8080")
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`InvalidHost`] if `host` is neither a name nor an address, or has more to it than a port.
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Result<Self, InvalidHost> {
+        self.hosts.add(host.as_ref())?;
+        Ok(self)
+    }
+
+    /// Whether timers can be cancelled by everybody who can see the page; at first not. Ids are shown in full only then.
+    pub const fn allow_cancel(mut self, allow: bool) -> Self {
+        self.allow_cancel = allow;
+        self
+    }
+
+    /// What an application mounts: `App::new().service(inspector.scope("/timers"))`, in another scope if need be, with
+    /// middleware and guards of the application's.
+    ///
+    /// An inspector is made once, and a scope for each worker.
+    pub fn scope(&self, path: &str) -> Scope {
+        routes::under(path, self.clone())
+    }
+}

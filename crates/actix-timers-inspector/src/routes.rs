@@ -1,0 +1,201 @@
+//! Which path does what. What is documented of them: `docs/guide/inspector.md`.
+
+use std::sync::Arc;
+
+use actix_timers::integration::ShortId;
+use actix_timers::{CancelOutcome, TimerId};
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::middleware::{Next, from_fn};
+use actix_web::web::{self, Data};
+use actix_web::{Error, FromRequest, Handler, HttpRequest, HttpResponse, Resource, Responder, ResponseError, Scope};
+use serde::Serialize;
+use serde_json::json;
+
+use super::error::Refusal;
+use super::hosts::AllowedHosts;
+use super::page::page;
+use super::query::{MOST, Query};
+use super::timers::{Ids, MOST_OF_A_BUCKET};
+use super::turns::Kind;
+use super::{Inspected, Inspector};
+
+/// What a cancel has to bring along. A form cannot, and a script of another site has to ask first.
+pub(super) const CANCEL_HEADER: &str = "X-Actix-Timers";
+pub(super) const CANCEL_VALUE: &str = "cancel";
+
+const READ: &str = "GET, HEAD";
+const READ_OR_CANCEL: &str = "GET, HEAD, DELETE";
+
+/// What a list can be asked for.
+const LIST_PARAMETERS: [&str; 11] =
+    ["timer", "key", "group", "actor", "message_type", "state", "level", "due_within", "due_after", "cursor", "limit"];
+
+type Answer = Result<HttpResponse, Refusal>;
+
+/// What every answer says to browsers, unless it says something else itself. Data must not be kept, framed, taken for
+/// anything else, or loaded by a page of another origin.
+const HEADERS: [(&str, &str); 6] = [
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("x-frame-options", "DENY"),
+];
+
+pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
+    // The check is in a scope within, so that the type of the outer one is a plain `Scope`.
+    let hosts = Arc::new(inspector.hosts.clone());
+    let inner = web::scope("")
+        .app_data(Data::new(inspector))
+        .service(only(READ, readable("", show_page)))
+        .service(only(READ, readable("/", show_page)))
+        .service(only(READ, readable("/api/timer-actors", timer_actors)))
+        .service(only(READ, readable("/api/wheel", wheel)))
+        .service(only(READ, readable("/api/next", next)))
+        .service(only(READ, readable("/api/bucket", bucket)))
+        .service(only(READ, readable("/api/timers", list)))
+        .service(only(READ_OR_CANCEL, readable("/api/timers/{id}", show).route(web::delete().to(cancel))))
+        .default_service(web::to(|| async { Answer::Err(Refusal::UnknownPath) }))
+        .wrap(from_fn(move |request, next| guarded(Arc::clone(&hosts), request, next)));
+    web::scope(path).service(inner)
+}
+
+/// Refuses requests of other sites before anything looks at them.
+async fn guarded(
+    hosts: Arc<AllowedHosts>,
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse, Error> {
+    let mut response = match hosts.check(request.request()) {
+        Ok(()) => next.call(request).await?,
+        Err(refusal) => request.into_response(refusal.error_response()),
+    };
+    for (name, value) in HEADERS {
+        let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
+        if !response.headers().contains_key(&name) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Ok(response)
+}
+
+/// A resource that can be read.
+fn readable<F, Args>(path: &str, handler: F) -> Resource
+where
+    F: Handler<Args, Output: Responder + 'static>,
+    Args: FromRequest + 'static,
+{
+    web::resource(path).route(web::get().to(handler.clone())).route(web::head().to(handler))
+}
+
+/// A resource that takes these methods, and says so to others.
+fn only(methods: &'static str, resource: Resource) -> Resource {
+    resource.default_service(web::to(move || async move { Answer::Err(Refusal::WrongMethod(methods)) }))
+}
+
+fn answer(status: StatusCode, body: &impl Serialize) -> HttpResponse {
+    HttpResponse::build(status).json(body)
+}
+
+fn ok(body: &impl Serialize) -> Answer {
+    Ok(answer(StatusCode::OK, body))
+}
+
+impl Inspector {
+    /// In full where they can be used.
+    const fn ids(&self) -> Ids {
+        if self.allow_cancel { Ids::Full } else { Ids::Short }
+    }
+
+    /// The timer actor that is asked for; the first if none is.
+    fn chosen(&self, query: &Query) -> Result<&Inspected, Refusal> {
+        let wanted = query.text("timer");
+        let chosen = self.inspected.iter().find(|inspected| wanted.is_none_or(|name| name == inspected.name));
+        chosen.ok_or_else(|| Refusal::UnknownTimerActor(wanted.unwrap_or_default().to_owned()))
+    }
+}
+
+/// The id in the path.
+fn id_in(request: &HttpRequest) -> &str {
+    request.match_info().get("id").unwrap_or_default()
+}
+
+fn parsed(id: &str) -> Result<TimerId, Refusal> {
+    id.parse().map_err(|error: actix_timers::ParseTimerIdError| Refusal::BadRequest(error.to_string()))
+}
+
+async fn show_page() -> HttpResponse {
+    page()
+}
+
+async fn timer_actors(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    Query::parse(request.query_string(), &[])?;
+    let all: Vec<_> = inspector.inspected.iter().map(Inspected::summary).collect();
+    ok(&json!({ "timer_actors": all, "cancel_allowed": inspector.allow_cancel, "version": env!("CARGO_PKG_VERSION") }))
+}
+
+async fn wheel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let query = Query::parse(request.query_string(), &["timer"])?;
+    let inspected = inspector.chosen(&query)?;
+    ok(&inspected.wheel(&inspector.turns.look(Kind::Short)?).await?)
+}
+
+async fn next(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let query = Query::parse(request.query_string(), &["timer", "limit"])?;
+    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MOST)?);
+    ok(&inspected.next(&inspector.turns.look(Kind::Short)?, limit, inspector.ids()).await?)
+}
+
+async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let query = Query::parse(request.query_string(), &["timer", "level", "start_tick", "limit"])?;
+    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MOST_OF_A_BUCKET)?);
+    let level = usize::try_from(query.needed("level")?).unwrap_or(usize::MAX);
+    let start = query.needed("start_tick")?;
+    ok(&inspected.bucket(&inspector.turns.look(Kind::Short)?, level, start, limit, inspector.ids()).await?)
+}
+
+async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let query = Query::parse(request.query_string(), &LIST_PARAMETERS)?;
+    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MOST)?);
+    let (filter, cursor) = (query.filter()?, query.number("cursor")?.unwrap_or(0));
+    ok(&inspected.list(&inspector.turns.look(Kind::Search)?, filter, cursor, limit, inspector.ids()).await?)
+}
+
+async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    Query::parse(request.query_string(), &[])?;
+    let (id, ids) = (id_in(&request), inspector.ids());
+    let found = match ShortId::parse(id) {
+        Some(short) => inspector.inspected.iter().find_map(|inspected| inspected.find_short(short, ids)),
+        None => {
+            let id = parsed(id)?;
+            inspector.inspected.iter().find_map(|inspected| inspected.find(id, ids))
+        }
+    };
+    match found {
+        Some(found) => ok(&found),
+        None => Err(Refusal::UnknownTimer(id.to_owned())),
+    }
+}
+
+async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    if !inspector.allow_cancel {
+        return Err(Refusal::CancelNotAllowed);
+    }
+    let header = request.headers().get(CANCEL_HEADER);
+    if header.is_none_or(|value| value.as_bytes() != CANCEL_VALUE.as_bytes()) {
+        return Err(Refusal::NoCancelHeader);
+    }
+    Query::parse(request.query_string(), &[])?;
+    let id = parsed(id_in(&request))?;
+    let outcomes = inspector.inspected.iter().map(|inspected| inspected.survey.cancel(id));
+    let known = outcomes.into_iter().find(|outcome| *outcome != CancelOutcome::NotFound);
+    match known {
+        None => Err(Refusal::UnknownTimer(id.to_string())),
+        Some(CancelOutcome::Cancelled) => ok(&json!({ "id": id, "outcome": CancelOutcome::Cancelled })),
+        Some(outcome) => Ok(answer(StatusCode::CONFLICT, &json!({ "id": id, "outcome": outcome }))),
+    }
+}

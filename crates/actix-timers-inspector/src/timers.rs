@@ -1,0 +1,214 @@
+//! Timers, as they stand in the JSON.
+
+use std::time::Duration;
+
+use actix_timers::integration::{ShortId, TIMERS_OF_A_BUCKET, TimerWalk};
+use actix_timers::timing::Tick;
+use actix_timers::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerPlace};
+use serde::{Serialize, Serializer};
+
+use super::Inspected;
+use super::error::Refusal;
+use super::query::name_of;
+use super::turns::Look;
+use super::wheel::unix_seconds;
+
+/// Timers of a bucket in one answer, at most.
+pub(super) const MOST_OF_A_BUCKET: usize = TIMERS_OF_A_BUCKET;
+
+/// How ids are shown. In full an id is all that is needed to cancel its timer.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ids {
+    Full,
+    Short,
+}
+
+/// One pending timer.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    id: String,
+    state: &'static str,
+    due_in_seconds: f64,
+    place: Place,
+    why: String,
+    clock: &'static str,
+    wall_seconds: Option<f64>,
+    repeats: bool,
+    period_seconds: Option<f64>,
+    message_type: String,
+    key: Option<String>,
+    group: Option<String>,
+    actor: Option<ActorTag>,
+    actor_type: Option<String>,
+}
+
+/// Where it is: what does not belong to the kind of place is left out.
+#[derive(Debug, Default, Serialize)]
+struct Place {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    start_tick: Option<Tick>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    width_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_in_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    escorted: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    under_way: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mailbox_full: Option<bool>,
+}
+
+fn as_text<S: Serializer>(tick: &Option<Tick>, serializer: S) -> Result<S::Ok, S::Error> {
+    tick.map(|tick| tick.to_string()).serialize(serializer)
+}
+
+impl From<&TimerPlace> for Place {
+    fn from(place: &TimerPlace) -> Self {
+        let kind = place.as_str();
+        match *place {
+            TimerPlace::Wheel { level, bucket, width, expires_in } => Self {
+                kind,
+                level: Some(level),
+                start_tick: Some(bucket),
+                width_seconds: Some(width.as_secs_f64()),
+                expires_in_seconds: Some(expires_in.as_secs_f64()),
+                ..Self::default()
+            },
+            TimerPlace::Inbox { length, ahead, escorted } => {
+                Self { kind, length: Some(length), ahead, escorted: Some(escorted), ..Self::default() }
+            }
+            TimerPlace::Line { length, ahead, under_way, mailbox_full } => Self {
+                kind,
+                length: Some(length),
+                ahead,
+                under_way: Some(under_way),
+                mailbox_full: Some(mailbox_full),
+                ..Self::default()
+            },
+            TimerPlace::Mailbox { under_way } => Self { kind, under_way: Some(under_way), ..Self::default() },
+            // The source, a flight, the handler: nothing belongs to them.
+            _ => Self { kind, ..Self::default() },
+        }
+    }
+}
+
+impl Row {
+    fn new(info: TimerInfo, ids: Ids) -> Self {
+        Self {
+            id: match ids {
+                Ids::Full => info.id.to_string(),
+                Ids::Short => ShortId::of(info.id).to_string(),
+            },
+            state: name_of(info.state),
+            due_in_seconds: info.remaining.as_secs_f64() - info.overdue.as_secs_f64(),
+            place: Place::from(&info.place),
+            why: info.why(),
+            clock: if info.wall_time.is_some() { "wall" } else { "monotonic" },
+            wall_seconds: info.wall_time.map(unix_seconds),
+            repeats: info.repeats,
+            period_seconds: info.period.as_ref().map(Duration::as_secs_f64),
+            message_type: info.message_type.into_owned(),
+            key: info.key.map(|key| key.to_string()),
+            group: info.group.map(|group| group.as_str().to_owned()),
+            actor: info.actor,
+            actor_type: info.actor_type.map(Into::into),
+        }
+    }
+}
+
+/// A part of a list.
+#[derive(Debug, Serialize)]
+pub(super) struct Part {
+    timers: Vec<Row>,
+    /// Where the next part begins; none after the last.
+    next: Option<String>,
+    looked_at: u64,
+    of: u64,
+}
+
+/// Timers by deadline.
+#[derive(Debug, Serialize)]
+pub(super) struct Sample {
+    timers: Vec<Row>,
+    sampled: bool,
+}
+
+/// One timer, and where it was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Found {
+    timer: String,
+    #[serde(flatten)]
+    row: Row,
+}
+
+impl Inspected {
+    /// The next part of what a filter lets through.
+    pub(super) async fn list(
+        &self,
+        look: &Look,
+        filter: TimerFilter,
+        cursor: u64,
+        limit: usize,
+        ids: Ids,
+    ) -> Result<Part, Refusal> {
+        let survey = &self.survey;
+        let mut listing = look.step(|| survey.begin_list(filter, cursor, limit)).await?;
+        let mut steps = 0;
+        while look.step(|| survey.continue_list(&mut listing)).await? && !listing.is_full() {
+            steps += 1;
+            if steps >= look.max_steps() {
+                break;
+            }
+        }
+        let (next, of) = listing.cursor();
+        let next_part = (next < of).then(|| next.to_string());
+        Ok(Part { timers: rows(listing.finish(), ids), next: next_part, looked_at: next.min(of), of })
+    }
+
+    /// Those that are due next.
+    pub(super) async fn next(&self, look: &Look, limit: usize, ids: Ids) -> Result<Sample, Refusal> {
+        self.walk(look, TimerWalk::to_the_next(limit), ids).await
+    }
+
+    /// Those in a bucket.
+    pub(super) async fn bucket(
+        &self,
+        look: &Look,
+        level: usize,
+        start: Tick,
+        limit: usize,
+        ids: Ids,
+    ) -> Result<Sample, Refusal> {
+        self.walk(look, TimerWalk::to_bucket(level, start, limit), ids).await
+    }
+
+    async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Refusal> {
+        while look.step(|| self.survey.continue_walk(&mut walk)).await? {}
+        let sampled = walk.sampled;
+        Ok(Sample { timers: rows(walk.finish(), ids), sampled })
+    }
+
+    pub(super) fn find(&self, id: TimerId, ids: Ids) -> Option<Found> {
+        Some(self.found(self.survey.get(id)?, ids))
+    }
+
+    pub(super) fn find_short(&self, id: ShortId, ids: Ids) -> Option<Found> {
+        Some(self.found(self.survey.get_short(id)?, ids))
+    }
+
+    fn found(&self, info: TimerInfo, ids: Ids) -> Found {
+        Found { timer: self.name.clone(), row: Row::new(info, ids) }
+    }
+}
+
+fn rows(infos: Vec<TimerInfo>, ids: Ids) -> Vec<Row> {
+    infos.into_iter().map(|info| Row::new(info, ids)).collect()
+}

@@ -1,0 +1,276 @@
+//! The page of the inspector in a real browser.
+//!
+//! Run by `.ci/inspector`, which starts a chromedriver and the example `observe`, and says where they are.
+
+mod driver;
+
+use std::net::SocketAddr;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::{TimerActor, TimerFilter, TimerOptions, Timers};
+use actix_timers_inspector::Inspector;
+use actix_web::{App, HttpServer};
+use driver::Browser;
+use serde_json::json;
+
+const DESKTOP: (u32, u32) = (1440, 1400);
+const PHONE: (u32, u32) = (500, 1000);
+
+/// Keys as WebDriver writes them.
+const ENTER: &str = "\u{E007}";
+const ESCAPE: &str = "\u{E00C}";
+const RIGHT: &str = "\u{E014}";
+const UP: &str = "\u{E013}";
+const DOWN: &str = "\u{E015}";
+
+/// Tries to be HTML, a script and a path.
+const HOSTILE: &str =
+    "<img src=x onerror=\"document.title='taken'\">&amp;\"'/../%2F<script>document.title='taken'</script>";
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Remind;
+
+struct Customer;
+
+impl Actor for Customer {
+    type Context = Context<Self>;
+}
+
+impl Handler<Remind> for Customer {
+    type Result = ();
+
+    fn handle(&mut self, _: Remind, _: &mut Context<Self>) {}
+}
+
+/// The id in the facts about a timer.
+const ID_SHOWN: &str =
+    "[...document.querySelectorAll('#facts dt')].find(name => name.textContent === 'id').nextSibling.textContent";
+
+/// What `.ci/inspector` has started.
+fn started(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run .ci/inspector"))
+}
+
+/// A server of its own, with timers that stay, and one way to look at them and another to cancel them, too. It ends with
+/// the process.
+fn serve() -> (SocketAddr, Timers) {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        System::new().block_on(async move {
+            let timers = TimerActor::builder().name("<b>orders</b>").start().unwrap();
+            let customer = Customer.start();
+            for number in 0..300_u64 {
+                let options = TimerOptions::new().key(format!("order {number}")).group("orders");
+                timers.timer(&customer, options).after(Duration::from_secs(1000 + number * 60), Remind).unwrap();
+            }
+            let hostile = TimerOptions::new().key(HOSTILE).group(HOSTILE);
+            timers.timer(&customer, hostile).after(Duration::from_secs(500), Remind).unwrap();
+            let second = TimerActor::builder().name("second").start().unwrap();
+            let look = Inspector::new(&timers).and(&second);
+            let cancel = Inspector::new(&timers).allow_cancel(true);
+            let server =
+                HttpServer::new(move || App::new().service(look.scope("/look")).service(cancel.scope("/cancel")))
+                    .workers(1)
+                    .disable_signals()
+                    .bind("127.0.0.1:0")
+                    .unwrap();
+            tell.send((server.addrs()[0], timers)).unwrap();
+            server.run().await.unwrap();
+            drop(customer);
+        });
+    });
+    told.recv().unwrap()
+}
+
+fn open(path: &str, size: (u32, u32)) -> Browser {
+    let browser = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), size);
+    browser.go_to(path);
+    browser.wait_for("rings", "document.querySelectorAll('.bucket').length");
+    browser.wait_for("rows", "document.querySelectorAll('#rows tr').length");
+    browser
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
+    let page = open(&started("ACTIX_TIMERS_INSPECTOR"), DESKTOP);
+    let levels = page.value("document.querySelectorAll('.track').length").as_u64().unwrap();
+    assert!(levels >= 2, "{levels} rings");
+    assert_eq!(page.value("document.querySelectorAll('.hand').length"), levels);
+    assert_eq!(page.value("document.querySelectorAll('#levels tr').length"), levels, "the table says the same");
+    assert!(
+        page.value("new Set([...document.querySelectorAll('.bucket')].map(b => b.className.baseVal)).size").as_u64()
+            > Some(1)
+    );
+    let hand = "document.querySelector('.hand[data-level=\"1\"]').getAttribute('transform')";
+    let first = page.value(hand);
+    page.wait_for("the hand moves", &format!("{hand} !== {first}"));
+    let accepted = "Number(document.querySelector('#accounts dd').textContent.replaceAll(',', ''))";
+    let before = page.value(accepted);
+    page.wait_for("the accounts go on", &format!("{accepted} > {before}"));
+    assert_eq!(page.text("#balance"), "All timers are accounted for.");
+    assert_eq!(page.text("#state"), "running");
+    page.picture("desktop-light");
+
+    let background = "getComputedStyle(document.body).backgroundColor";
+    let light = page.value(background);
+    page.prefer("dark");
+    page.wait_for("the dark page", &format!("{background} !== {light}"));
+    page.picture("desktop-dark");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_narrow_page_needs_no_scrolling_to_the_side() {
+    let page = open(&started("ACTIX_TIMERS_INSPECTOR"), PHONE);
+    assert_eq!(page.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), json!(true));
+    page.picture("narrow");
+}
+
+/// All without a mouse.
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
+    let (address, timers) = serve();
+    let page = open(&format!("http://{address}/look/"), DESKTOP);
+    page.keys("/");
+    page.wait_for("the focus in the search", "document.activeElement.id === 'query'");
+    page.keys("order 77");
+    page.keys(ENTER);
+    page.wait_for("the one timer", "document.querySelector('#found').textContent === 'Found 1. Search complete.'");
+    assert_eq!(page.text("#rows td:nth-child(4)"), "order 77");
+    page.run("document.querySelector('#rows tr').focus()");
+    page.keys(ENTER);
+    page.wait_for("the reason", "document.querySelector('#why').textContent");
+    let why = page.text("#why");
+    assert!(why.starts_with("Not due yet: 1h 33m left. It waits on level 2, and goes down a level"), "{why}");
+    assert_eq!(page.text("#announce"), why, "it is read to those who do not see it");
+    assert_eq!(page.value("document.querySelector('#cancel')"), json!(null), "nothing can be cancelled here");
+    let shown = page.value(ID_SHOWN).as_str().unwrap().to_owned();
+    assert_eq!((shown.chars().count(), shown.ends_with('…')), (24, true), "the id is short: {shown}");
+    page.run("document.querySelector('.timers').scrollIntoView()");
+    page.picture("detail");
+    page.keys(ESCAPE);
+    page.wait_for(
+        "the row again",
+        "document.activeElement.closest('#rows tr') && document.querySelector('#detail').hidden",
+    );
+
+    page.run("document.querySelector('#by').value = 'group'; document.querySelector('#query').value = 'orders'");
+    page.click("#search button");
+    page.wait_for("the group", "document.querySelectorAll('#rows tr').length >= 200");
+    page.click("#more");
+    page.wait_for("all of it", "document.querySelectorAll('#rows tr').length === 300");
+    page.run("document.querySelector('#rows tr').focus()");
+    page.keys(DOWN);
+    page.wait_for("the second row", "document.activeElement === document.querySelectorAll('#rows tr')[1]");
+
+    page.run("document.querySelector('#query').value = ''; document.querySelector('#by-state').value = 'due'");
+    page.click("#search button");
+    page.wait_for("nothing", "document.querySelector('#rows').textContent === 'No pending timer matches.'");
+    assert_eq!(timers.inspect().accounts.pending, 301);
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_timer_is_found_by_both_forms_of_its_id_and_shown_by_the_short_one() {
+    let (address, timers) = serve();
+    let page = open(&format!("http://{address}/look/"), DESKTOP);
+    let id = timers.list(&TimerFilter::new().key("order 7"))[0].id.to_string();
+    let short = &id[..23];
+    for (text, part) in [(id.as_str(), "the whole"), (short, "the short"), (&format!("{short}…"), "as it is shown")] {
+        page.run(&format!("document.querySelector('#query').value = {}", json!(text)));
+        page.click("#search button");
+        page.wait_for(part, "document.querySelector('#facts')?.textContent.includes('order 7')");
+        page.wait_for("the short form in the address", &format!("location.hash === {}", json!(format!("#id={short}"))));
+        assert_eq!(page.value(&format!("document.documentElement.outerHTML.includes({})", json!(id))), json!(false));
+        page.keys(ESCAPE);
+        page.wait_for("the end of it", "document.querySelector('#detail').hidden");
+        page.run("document.querySelector('#facts').replaceChildren()");
+    }
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
+/// Its name resolves to this machine, as that of another site could. Chromium knows `*.localhost` without a resolver.
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_page_under_a_foreign_name_gets_nothing() {
+    let (address, timers) = serve();
+    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+    page.go_to(&format!("http://evil.localhost:{}/cancel/", address.port()));
+    page.wait_for("the refusal", "document.body.textContent.includes('host_not_allowed')");
+    assert_eq!(timers.inspect().accounts.cancelled, 0);
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn buckets_are_walked_through_with_arrows() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/look"), DESKTOP);
+    page.run("document.querySelector('#rings').focus()");
+    page.keys(RIGHT);
+    page.wait_for("a bucket", "document.querySelectorAll('.bucket.chosen').length === 1");
+    let first = page.text("#pointed");
+    assert!(first.starts_with("Level 2, bucket "), "{first}");
+    page.keys(RIGHT);
+    page.wait_for("another", &format!("document.querySelector('#pointed').textContent !== {}", json!(first)));
+    page.keys(UP);
+    page.keys(ENTER);
+    page.wait_for("its timers", "document.querySelector('#timers-title').textContent.startsWith('Bucket on level ')");
+    page.wait_for("rows", "document.querySelectorAll('#rows tr[data-id]').length");
+    assert_eq!(
+        page.value(
+            "[...document.querySelectorAll('#rows tr')].every(row => row.cells[1].textContent.startsWith('level '))"
+        ),
+        json!(true)
+    );
+    page.keys("p");
+    page.wait_for("the pause", "document.querySelector('#pause').getAttribute('aria-pressed') === 'true'");
+    page.run("document.querySelector('#timer-actor').value = 'second'; document.querySelector('#timer-actor').dispatchEvent(new Event('change'))");
+    page.wait_for("the other timer actor", "document.querySelector('#centre-count').textContent === '0'");
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_timer_is_cancelled_where_that_is_switched_on() {
+    let (address, timers) = serve();
+    let page = open(&format!("http://{address}/cancel"), DESKTOP);
+    page.keys("/order 5");
+    page.keys(ENTER);
+    page.wait_for(
+        "the timer",
+        "document.querySelector('#rows tr[data-id] td:nth-child(4)')?.textContent === 'order 5'",
+    );
+    page.click("#rows tr");
+    page.wait_for("the button", "document.querySelector('#cancel')");
+    page.click("#cancel");
+    assert_eq!(page.text("#cancel"), "Confirm cancel");
+    assert_eq!(timers.inspect().accounts.cancelled, 0, "not at the first click");
+    page.click("#cancel");
+    page.wait_for("the outcome", "document.querySelector('#outcome').textContent");
+    assert_eq!(page.text("#outcome"), "Cancelled: its handler will not run.");
+    assert_eq!(timers.inspect().accounts.cancelled, 1);
+    page.wait_for("that it has gone", "document.querySelector('#detail').classList.contains('gone')");
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn what_names_try_to_do_is_only_shown() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/look"), DESKTOP);
+    page.run(&format!("document.querySelector('#query').value = {}", json!(HOSTILE)));
+    page.click("#search button");
+    page.wait_for("the timer", "document.querySelector('#rows tr[data-id]')");
+    assert_eq!(page.text("#rows td:nth-child(4)"), HOSTILE);
+    page.click("#rows tr");
+    page.wait_for("the facts", "document.querySelector('#facts dd')");
+    assert_eq!(page.value("document.querySelectorAll('main img, main script, main b, header b').length"), json!(0));
+    assert_eq!(page.text("#timer-actor option"), "<b>orders</b>");
+    assert_eq!(page.value("document.title"), json!("Timers of <b>orders</b>"));
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
