@@ -9,7 +9,7 @@
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
-use actix_timers_durable::store::{JournalState as State, examine_journal as examine};
+use actix_timers_durable::store::fuzzing::{State, examine};
 use libfuzzer_sys::fuzz_target;
 
 const END: &[u8] = b"FJL\x03";

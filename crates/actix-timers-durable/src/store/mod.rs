@@ -24,9 +24,8 @@ use super::record::{Progress, Record, Repeat, Rhythm};
 use crate::shown::shown;
 
 pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
-/// For the fuzz target.
 #[cfg(fuzzing)]
-pub use embedded::{JournalState, examine_journal};
+pub use embedded::fuzzing;
 pub use memory::{HeldCommits, Kept, MemoryDisk, MemoryStore};
 
 /// What can be done to the timers of a shard.

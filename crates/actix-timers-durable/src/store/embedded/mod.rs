@@ -5,15 +5,14 @@
 //! 1. `layout`: the format, what is kept under which key.
 //! 2. `group`: what the changes of a commit do to the rows; `engine` writes those at once, and syncs them.
 //! 3. `scan`: pages of records, around what is damaged.
-//! 4. `directory`: the files, their lock and their format; `modes`: who may read them; `holders`: which are open; `journals`:
-//!    the look before the database is opened.
-//! 5. `room`: when the disk is full, and `doubt`: what came of a group then.
-//! 6. `copying`: backups; `checking`: the check of a store that is not open.
+//! 4. `directory`: the files, their lock and their format; `modes`: who may read them; `holders`: which are open.
+//! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
+//! 6. `room`: when the disk is full.
+//! 7. `copying`: backups; `checking`: the check of a store that is not open.
 
 mod checking;
 mod copying;
 mod directory;
-mod doubt;
 mod engine;
 #[cfg(test)]
 mod faults;
@@ -40,7 +39,7 @@ use directory::{Directory, unreadable};
 use engine::{Engine, ReadError, WriteError, is_full, join};
 use group::Group;
 #[cfg(fuzzing)]
-pub use journals::{State as JournalState, examine as examine_journal};
+pub use journals::fuzzing;
 use layout::{
     Region, ShardState, Space, claims_of, key_of_grave, key_of_holder, key_of_place, key_of_state, read_claim, read_id,
     read_key_of_claim, read_key_of_state, read_place_value,
@@ -377,7 +376,7 @@ impl EmbeddedStore {
     fn find_out(&mut self, shard: u16, attempted: ShardState, full: io::Error) -> Result<(), StoreError> {
         self.close_engine();
         let entry = [&key_of_state(shard)[..], &attempted.value()].concat();
-        let is_kept = match doubt::settle(&self.directory.data(), &entry) {
+        let is_kept = match journals::settle(&self.directory.data(), &entry) {
             Ok(is_kept) => is_kept,
             Err(error) => return Err(self.fail(error)),
         };

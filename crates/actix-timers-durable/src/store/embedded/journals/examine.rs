@@ -26,9 +26,15 @@ pub enum State {
     /// There is nothing.
     Whole,
     /// There is something, but no whole group.
-    Torn { from: u64 },
+    Torn {
+        /// The first byte behind the whole groups.
+        from: u64,
+    },
     /// There are whole groups again.
-    Damaged { from: u64 },
+    Damaged {
+        /// The first byte behind the whole groups.
+        from: u64,
+    },
 }
 
 /// Reads a journal.
@@ -54,7 +60,7 @@ pub fn examine(journal: impl Read + Seek) -> io::Result<State> {
 }
 
 /// Reads one group, and answers its sequence number if a whole one was there.
-pub(crate) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
+pub(super) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
     match read_group(input) {
         Ok(sequence) => Ok(sequence),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),

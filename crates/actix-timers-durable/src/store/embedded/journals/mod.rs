@@ -1,38 +1,56 @@
-//! The journals of the database, looked at before it opens them.
+//! A fence around the private files of the database: its journals, examined and cut before it opens them.
+//!
+//! Nothing else of this crate reads or writes them, and only two calls lead in here: [`prepare`] before the database is
+//! opened, and [`settle`] after it was closed because of a full disk. Both refuse files of another [`version`], and a test
+//! fails when the locked version of the database changes: the form below is no promise of fjall's.
 //!
 //! The group that was written last may be torn: it was not answered, and may go. But the database cuts a journal off at
-//! whatever it cannot read, with all that comes after, and without a word; and where a checksum does not fit it refuses to
-//! open, even if that is the torn end. So we look first. If whole groups follow what cannot be read, not the end is torn, but
-//! the middle is damaged, and something that was acknowledged would be lost: the store is refused. Else the torn end is cut
-//! off here, whatever it looks like.
+//! the first byte that it cannot read, with all that comes after, and without a word; and where a checksum does not fit it
+//! refuses to open, even if that is the torn end. So the journals are examined first. If whole groups follow something
+//! unreadable, the damage is in the middle, and acknowledged timers would be lost: the store is refused. Else the torn end
+//! is cut off here.
 //!
 //! A journal is a row of groups, and then zeros. A group: `1`, number of entries (4 bytes), sequence number (8); the entries:
 //! `2`, kind, compression, key space (8), length of the key (2), length of the value (4), length on disk (4), key, value, or
 //! `4`, key space (8); and then `3`, the checksum of all entries (XXH3, 8 bytes), `FJL` and `3`. Integers are little-endian.
+//!
+//! `version`: the form that is known here; `examine`: one journal; `doubt`: the outcome of the last group.
 
+mod doubt;
 #[allow(unreachable_pub, reason = "public for the fuzz target alone")]
 mod examine;
+mod version;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use examine::LONGEST_ENTRY;
-pub(super) use examine::group;
-#[cfg(fuzzing)]
-pub use examine::{State, examine};
-#[cfg(not(fuzzing))]
-use examine::{State, examine};
-
+use self::examine::{LONGEST_ENTRY, State, examine};
 use super::layout::PIECE;
 use crate::shown::shown;
 use crate::store::LONGEST_KEY;
 
+/// For the fuzz target.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use super::examine::{State, examine};
+}
+
 // With room for what stands in front of keys and values.
 const _: () = assert!(PIECE + LONGEST_KEY + 1024 < LONGEST_ENTRY);
 
+/// Whether the group with this entry, the last one, is kept. If it is, it is on disk.
+///
+/// # Errors
+/// The outcome is unknown.
+pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
+    version::check(data).map_err(io::Error::other)?;
+    doubt::settle(data, entry)
+}
+
 /// Refuses journals of which a part would be lost, and says why. Cuts off what is torn.
 pub(super) fn prepare(data: &Path) -> Result<(), String> {
+    version::check(data)?;
     let mut journals = journals(data).map_err(|error| format!("{}: {error}", shown(data)))?;
     journals.sort_unstable();
     // One may be empty, but there always is one.
@@ -67,7 +85,7 @@ fn cut(path: &Path, from: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-pub(super) fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+fn journals(data: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(data)? {
         let path = entry?.path();
@@ -89,6 +107,7 @@ mod tests {
     #[test]
     fn only_the_last_journal_may_have_a_torn_end() {
         let data = tempfile::tempdir().unwrap();
+        fs::write(data.path().join("version"), version::MARKER).unwrap();
         let [whole, torn] = [group_of(7, &[b"one"]), group_of(8, &[b"two"])[..20].to_vec()];
         let write = |number: u64, groups: &[&[u8]]| {
             // Numbers, not names, say which is the last.
@@ -102,5 +121,26 @@ mod tests {
         let refused = prepare(data.path()).unwrap_err();
         assert!(refused.contains("9.jnl is damaged at byte"), "{refused}");
         assert_eq!(fs::read(data.path().join("9.jnl")).unwrap(), [whole, torn].concat());
+    }
+
+    #[test]
+    fn journals_of_another_version_are_left_as_they_are() {
+        let data = tempfile::tempdir().unwrap();
+        let torn = group_of(8, &[b"two"])[..20].to_vec();
+        let journal = data.path().join("0.jnl");
+        fs::write(&journal, &torn).unwrap();
+        for marker in [&b"FJL\x02"[..], b"FJL\x04", b"FJL", b"", b"FJL\x03\0"] {
+            fs::write(data.path().join("version"), marker).unwrap();
+            let refused = prepare(data.path()).unwrap_err();
+            assert!(refused.contains("another version of the database"), "{refused}");
+            assert!(settle(data.path(), b"two").is_err());
+            assert_eq!(fs::read(&journal).unwrap(), torn);
+        }
+        fs::remove_file(data.path().join("version")).unwrap();
+        assert!(prepare(data.path()).is_err());
+        assert_eq!(fs::read(&journal).unwrap(), torn);
+        fs::write(data.path().join("version"), version::MARKER).unwrap();
+        prepare(data.path()).unwrap();
+        assert_eq!(fs::read(&journal).unwrap(), b"", "the torn end is cut off");
     }
 }

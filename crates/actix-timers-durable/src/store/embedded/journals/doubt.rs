@@ -1,4 +1,4 @@
-//! The outcome of a group whose commit failed because the disk was full, read from the journal.
+//! The outcome of a group whose commit failed because the disk was full, read from the journals.
 //!
 //! The engine is closed by then: before, it may still write the rest of the group from its buffer. Without its end the group is
 //! dropped at the next opening. A whole group may be in the cache of the system only, because its fsync failed; the system may then
@@ -9,12 +9,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::journals::{group, journals};
+use super::examine::group;
+use super::journals;
 
-/// Whether the group with this entry, the last one, is kept. If it is, it is on disk.
-///
-/// # Errors
-/// The outcome is unknown.
+/// As [`settle`](super::settle), of journals in a known form.
 pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
     let Some(last) = last_group(data)? else { return Ok(false) };
     if !last.bytes.windows(entry.len()).any(|window| window == entry) {
