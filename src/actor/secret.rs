@@ -73,7 +73,7 @@ pub fn unguessable() -> u64 {
     thread_local! {
         static SOURCE: (Secret, Cell<u64>) = (Secret::new(), Cell::new(0));
     }
-    #[cfg(test)]
+    #[cfg(any(test, actix_timers_simulation))]
     if let Some(number) = crate::simulation::unguessable() {
         return number;
     }

@@ -9,7 +9,7 @@
 //! a higher attempt number then, and the handler sees that it has done the work already.
 //!
 //! ```sh
-//! cargo run --features durable --example durable_reminders
+//! cargo run --example durable_reminders
 //! ```
 
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! Looks into a store of durable timers that no process has open.
 //!
 //! ```text
-//! cargo run --features durable --example store -- check DIR                        is everything readable and consistent?
-//! cargo run --features durable --example store -- list DIR [pending|parked|dead] [LIMIT]
-//! cargo run --features durable --example store -- stats DIR                        how much is there, how large is it?
+//! cargo run --example store -- check DIR                        is everything readable and consistent?
+//! cargo run --example store -- list DIR [pending|parked|dead] [LIMIT]
+//! cargo run --example store -- stats DIR                        how much is there, how large is it?
 //! ```
 //!
 //! The exit code is 0 if all is well, 1 if something is wrong with the store, 2 if the question was not understood. Without

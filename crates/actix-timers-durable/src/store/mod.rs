@@ -23,9 +23,9 @@ use super::id::DurableId;
 use super::record::{Progress, Record, Repeat, Rhythm};
 use crate::shown::shown;
 
-pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
 #[cfg(fuzzing)]
 pub use embedded::fuzzing;
+pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
 pub use memory::{HeldCommits, Kept, MemoryDisk, MemoryStore};
 
 /// What can be done to the timers of a shard.

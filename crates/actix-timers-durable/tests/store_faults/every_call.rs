@@ -210,7 +210,7 @@ fn interposer() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
         let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interposer-{}.so", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("store_faults/interposer.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store_faults/interposer.c");
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let made = Command::new(compiler)
             .args(["-shared", "-fPIC", "-O1", "-o"])

@@ -45,7 +45,6 @@ impl Drop for Directory {
         let _ = modes::tighten_all(&self.data());
         // Not by closing it alone: a process that some thread is just starting has the file open, too, until it begins its
         // own program, and the lock would last as long.
-        #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
         let _ = self.lock.unlock();
     }
 }
@@ -125,7 +124,6 @@ impl Directory {
         // First the directory: a file that others can open they can lock, too.
         let file = modes::tighten(path).and_then(|()| modes::open_or_create(&path.join(LOCK_FILE)));
         let file = file.map_err(|error| unreadable(path, &error))?;
-        #[allow(clippy::incompatible_msrv, reason = "the feature `durable` needs Rust 1.90, as its database does")]
         let try_lock = || file.try_lock();
         let mut result = try_lock();
         let place = path.canonicalize().map_err(|error| unreadable(path, &error))?;
