@@ -44,7 +44,8 @@ pub(crate) fn example() -> Command {
 /// `cargo test` has built it, beside the directory of the tests. `cargo test --test example_departures` has not.
 fn built_example() -> PathBuf {
     let example = profile().join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
-    let sources = ["../../src", "src"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
+    let sources = ["../../src", "../../crates/actix-timers-durable/src", "src"]
+        .map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder));
     let changed = sources.iter().filter_map(|folder| newest(folder)).max();
     if modified(&example).is_none_or(|built| Some(built) < changed) || lacks_features(&example) {
         build();
