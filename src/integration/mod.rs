@@ -1,14 +1,22 @@
-//! For companion crates: what they need of timer actors beyond the API for applications.
+//! Integration of companion crates: access to timer actors beyond the API for applications.
 //!
-//! Applications need nothing of it, and it may change with each minor version. Its users are `actix-timers-durable` and
-//! `actix-timers-inspector`, which are released together with this crate.
+//! Applications need nothing of it. It may change with each minor version: `actix-timers-durable` and
+//! `actix-timers-inspector` use it, and are released together with this crate.
 //!
-//! | for | items |
+//! | item | reason |
 //! |---|---|
-//! | timers of a crate's own, which applications neither see nor reach | [`InternalTimers`], [`ExternalWork`], [`builder_on_clock_of`] |
-//! | metrics that belong to the page of a [`scrape`](crate::scrape) | [`Publisher`], [`register_publisher`], [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`], [`describe`], [`Tally`], [`Level`] |
-//! | looks at a whole timer actor in steps that hold its lock for microseconds | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`], [`ShortId`] |
-//! | the same answers as the core's | [`next_on_grid`], [`unguessable`], [`Shown`], `LogLimit` (feature `tracing`) |
+//! | [`InternalTimers`] | timers of a companion crate must not be seen, listed, cancelled or drained by an application |
+//! | [`builder_on_clock_of`] | both kinds of timers of a test move with one clock |
+//! | [`ExternalWork`] | virtual time waits for work on threads that the core does not know |
+//! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) brings all metrics of the process up to date |
+//! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication falls into a scrape; publications have one pace |
+//! | [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
+//! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a look at a whole wheel holds its lock for microseconds at a time |
+//! | [`ShortId`] | it is cut from the bits of a [`TimerId`](crate::TimerId), which are private |
+//! | [`next_on_grid`] | missed ticks are made up for by one arithmetic |
+//! | [`unguessable`] | ids and nonces come from one source of randomness, checked once |
+//! | [`Shown`] | text from outside is escaped in one way in all errors and logs |
+//! | `LogLimit` (feature `tracing`) | warnings of all crates have one limit of their rate |
 
 mod internal_timers;
 mod survey;

@@ -136,8 +136,8 @@ impl DurableTimersBuilder {
     /// With a clock that is moved by hand, or tokio's when it is paused, everything happens on the threads of those who ask, at
     /// once: the same code is deterministic in a test.
     ///
-    /// Beside a clock other than [`SystemClock`](crate::SystemClock) timers of contexts are refused
-    /// ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled)) unless a timer actor is
+    /// Beside a clock other than [`SystemClock`](actix_timers::SystemClock) timers of contexts are refused
+    /// ([`ScheduleError::NotInstalled`](actix_timers::ScheduleError::NotInstalled)) unless a timer actor is
     /// [installed](TimerActorBuilder::install).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = ClockOf::Itself(Box::new(TimerActor::builder().clock(clock)));
