@@ -20,5 +20,5 @@ mod scheduler;
 pub mod seeds;
 pub mod sync;
 
-pub use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall};
 pub(crate) use scheduler::unguessable;
+pub use scheduler::{Simulation, Stillness, now, random, rest, spawn, stall};

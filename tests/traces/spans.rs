@@ -1,6 +1,5 @@
 //! What a subscriber of `tracing` sees: the way of a message from the call that schedules it to its handler.
 
-#[cfg(feature = "durable")]
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};

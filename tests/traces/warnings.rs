@@ -1,6 +1,5 @@
 //! What a subscriber of `tracing` is warned of, in virtual time: once, and then at most every ten seconds.
 
-#[cfg(feature = "durable")]
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -64,13 +64,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, SystemTime};
 
-    #[cfg(feature = "durable")]
     use actix::prelude::*;
 
     use super::DIRECTORY;
     use crate::actor::TimerActor;
     use crate::{Alarm, Clock, TimerId, get};
-    #[cfg(feature = "durable")]
     use crate::{CancelOutcome, RescheduleOutcome, cancel};
 
     #[test]
@@ -115,20 +113,16 @@ mod tests {
         drop(actor);
     }
 
-    #[cfg(feature = "durable")]
     #[derive(Message)]
     #[rtype(result = "()")]
     struct Ring;
 
-    #[cfg(feature = "durable")]
     struct Bell;
 
-    #[cfg(feature = "durable")]
     impl Actor for Bell {
         type Context = Context<Self>;
     }
 
-    #[cfg(feature = "durable")]
     impl Handler<Ring> for Bell {
         type Result = ();
 
@@ -136,7 +130,6 @@ mod tests {
     }
 
     /// No user has such an id, so this cannot be done from outside.
-    #[cfg(feature = "durable")]
     #[test]
     fn the_id_of_an_internal_timer_finds_nothing() {
         System::new().block_on(async {

@@ -160,7 +160,6 @@ mod tests {
         assert!(!sleep.ends_by(ms(5)));
     }
 
-    #[cfg(feature = "durable")]
     #[test]
     fn virtual_time_waits_for_work_on_other_threads() {
         let timers = crate::TimerActorBuilder::default().clock(crate::ManualClock::new()).build().unwrap();
