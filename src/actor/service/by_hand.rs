@@ -94,12 +94,12 @@ impl Handler<After> for Listener {
 /// Schedules one message by a timer that repeats. The hook is called while it is made.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Repeat(u32, Hook);
+struct StartRepeating(u32, Hook);
 
-impl Handler<Repeat> for Listener {
+impl Handler<StartRepeating> for Listener {
     type Result = ();
 
-    fn handle(&mut self, Repeat(message, hook): Repeat, ctx: &mut Context<Self>) {
+    fn handle(&mut self, StartRepeating(message, hook): StartRepeating, ctx: &mut Context<Self>) {
         let _ = ctx.schedule_at_fixed_rate(Every::new(ms(10)).times(1), made(message, hook));
     }
 }
@@ -717,7 +717,7 @@ fn an_inbox_sleeps_while_the_watch_makes_a_message_for_its_actor() {
 #[test]
 fn an_inbox_sleeps_while_the_watch_makes_a_message_of_its_own() {
     let (mut world, hook) = (World::new(), Hook::default());
-    world.addr.do_send(Repeat(1, Arc::clone(&hook)));
+    world.addr.do_send(StartRepeating(1, Arc::clone(&hook)));
     world.poll_listener();
     world.own(10, number(2));
     world.poll_driver();

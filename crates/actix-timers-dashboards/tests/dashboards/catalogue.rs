@@ -115,7 +115,9 @@ fn the_catalogue_and_the_docs_agree() {
     for file in ["README.md", "docs/guide/operations.md", "docs/guide/semantics.md", "dashboards/README.md"] {
         let text = files::read(file);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
-        for word in text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_")) {
+        let words = text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_"));
+        // The path of a crate is no metric.
+        for word in words.filter(|word| !word.contains("::")) {
             assert!(catalogue().any(|metric| word == metric.name), "{file} names {word}");
         }
     }
