@@ -228,7 +228,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     // Deliveries are spawned.
     let local = LocalSet::new();
     local.spawn_local(dispatcher.into_future(actor));
-    vec![timer, Box::pin(local), Box::pin(office.into_future(Office(records)))]
+    vec![timer, Box::pin(local), Box::pin(office.into_future(Office { records, disk: faults.clone() }))]
 }
 
 /// What a client does. Each timer has a due time of its own: the order of those that are due at once depends on their ids.
