@@ -95,10 +95,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         clock.advance(HOUR).await;
 
         let mut received = received.lock().map_err(|_| "a customer panicked")?.clone();
-        let accounts = timers.inspect().accounts;
-        check(accounts.balance() && accounts.pending == 0, "every offer is accounted for")?;
+        let counters = timers.snapshot().counters;
+        check(counters.balance() && counters.pending == 0, "every offer is accounted for")?;
         check(called_off == CUSTOMERS, "the second campaign was called off as a whole")?;
-        check(accounts.recipient_stopped == UNSUBSCRIBED as u64, "who has unsubscribed gets nothing")?;
+        check(counters.recipient_stopped == UNSUBSCRIBED as u64, "who has unsubscribed gets nothing")?;
         check(received.iter().all(|(_, campaign, _)| *campaign == "autumn sale"), "nobody got the other offer")?;
         let in_time = |at: &SystemTime| (nine..=nine + SPREAD).contains(at);
         check(received.iter().all(|(_, _, at)| in_time(at)), "all came between nine and ten past nine")?;

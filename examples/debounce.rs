@@ -108,15 +108,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         if saved != expected {
             return Err(format!("saved {saved:?}, expected {expected:?}").into());
         }
-        let accounts = timers.inspect().accounts;
+        let counters = timers.snapshot().counters;
         println!(
             "{} keystrokes, {} timers replaced, {} notes saved",
-            accounts.accepted,
-            accounts.cancelled,
+            counters.accepted,
+            counters.cancelled,
             saved.len()
         );
-        if (accounts.accepted, accounts.cancelled, accounts.pending) != (13, 10, 0) {
-            return Err(format!("the books say {accounts:?}").into());
+        if (counters.accepted, counters.cancelled, counters.pending) != (13, 10, 0) {
+            return Err(format!("the books say {counters:?}").into());
         }
         Ok(())
     })

@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, Timers, accept_tracked};
+use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, Timers, impl_tracked};
 
 const ORDERS: u32 = 2000;
 /// Orders placed together.
@@ -56,7 +56,7 @@ impl Handler<Release> for Warehouse {
 }
 
 // The one line that makes cancels exact: messages stay in the timer actor until they are handled here.
-accept_tracked!(Warehouse: Release);
+impl_tracked!(Warehouse: Release);
 
 impl Handler<Released> for Warehouse {
     type Result = MessageResult<Released>;
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
             }
         }
         drop(place);
-        while timers.inspect().pending() > 0 {
+        while timers.snapshot().pending() > 0 {
             actix::clock::sleep(TIME_TO_PAY / 10).await;
         }
         let payments = cashier.join().map_err(|_| "the cashier has panicked")?;

@@ -94,10 +94,10 @@ struct Ended(Parcel, End);
 
 /// How many parcels ended in which way, and how many of those twice.
 #[derive(Message)]
-#[rtype(result = "Books")]
+#[rtype(result = "CounterHandles")]
 struct Count;
 
-type Books = (BTreeMap<End, usize>, usize);
+type CounterHandles = (BTreeMap<End, usize>, usize);
 
 /// Keeps the books, and takes back what nobody could deliver.
 #[derive(Default)]

@@ -133,8 +133,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ends.insert(user, now + IDLE);
                 requests += 1;
             }
-            if timers.inspect().pending() != ends.len() as u64 {
-                return Err(format!("{} timers for {} sessions", timers.inspect().pending(), ends.len()).into());
+            if timers.snapshot().pending() != ends.len() as u64 {
+                return Err(format!("{} timers for {} sessions", timers.snapshot().pending(), ends.len()).into());
             }
         }
         clock.advance(IDLE).await;

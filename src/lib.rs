@@ -40,7 +40,7 @@ struct Operations;
 #[doc = include_str!("../docs/guide/migration.md")]
 struct Migration;
 
-/// For [`accept_tracked!`], which must not depend on what its user has imported.
+/// For [`impl_tracked!`], which must not depend on what its user has imported.
 #[cfg(feature = "actix")]
 #[doc(hidden)]
 pub mod __private {

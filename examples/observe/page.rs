@@ -29,7 +29,7 @@ pub(crate) fn install_recorder() -> Result<PrometheusHandle, BuildError> {
 
 /// Books that balance, and gauges of now.
 pub(crate) async fn metrics(pages: web::Data<Pages>) -> impl Responder {
-    let (seen, page) = actix_timers::scrape(|| (pages.timers.inspect(), pages.recorder.render()));
+    let (seen, page) = actix_timers::scrape(|| (pages.timers.snapshot(), pages.recorder.render()));
     *pages.counted.lock().unwrap_or_else(PoisonError::into_inner) = snapshot::lines(&seen);
     HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page)
 }

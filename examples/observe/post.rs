@@ -105,7 +105,7 @@ impl Post {
 }
 
 pub(crate) fn start(store: impl TimerStore) -> Result<DurableTimers, DurableBuildError> {
-    let patient = RouteOptions::new().retry(RetryPolicy::default().first_delay(Duration::from_secs(2)));
+    let patient = RouteOptions::new().retry(RetryPolicy::default().initial_delay(Duration::from_secs(2)));
     DurableTimers::builder(store).name("post").route_with::<Letter>(ROUTE, Postman.start(), patient).start()
 }
 

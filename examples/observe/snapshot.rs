@@ -2,22 +2,22 @@
 
 use std::fmt::Write;
 
-use actix_timers::Inspection;
+use actix_timers::Snapshot;
 
 /// One line a series, as on the page of the metrics.
-pub(crate) fn lines(seen: &Inspection) -> String {
+pub(crate) fn lines(seen: &Snapshot) -> String {
     let mut lines = String::new();
     let mut line = |name: &str, label: &str, value: u64| {
         // Nothing can go wrong when text is added to a text.
         let _ = writeln!(lines, "actix_timers_{name}{{timer=\"{}\"{label}}} {value}", seen.name);
     };
-    let accounts = &seen.accounts;
-    line("scheduled_total", "", accounts.accepted);
-    line("rescheduled_total", "", accounts.rescheduled);
-    line("delivered_total", "", accounts.delivered);
-    line("cancelled_total", "", accounts.cancelled);
-    line("returned_total", "", accounts.returned);
-    line("pending", "", accounts.pending);
+    let counters = &seen.counters;
+    line("scheduled_total", "", counters.accepted);
+    line("rescheduled_total", "", counters.rescheduled);
+    line("delivered_total", "", counters.delivered);
+    line("cancelled_total", "", counters.cancelled);
+    line("returned_total", "", counters.returned);
+    line("pending", "", counters.pending);
     line("wheel_depth", "", seen.wheel_depth() as u64);
     line("delay_queue_length", "", seen.wheel.queued_buckets as u64);
     for level in &seen.wheel.levels {

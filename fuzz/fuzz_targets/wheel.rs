@@ -10,7 +10,7 @@
 
 #![no_main]
 
-use actix_timers::timing::{Key, LAST_TICK, Tick};
+use actix_timers::timing::{Key, MAX_TICK, Tick};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
@@ -64,7 +64,7 @@ enum Operation {
     Release { entry: u8 },
     Remove { entry: u8 },
     DeadKey { index: u8, generation: u8 },
-    Inspect,
+    GetSnapshot,
 }
 
 impl Run {
@@ -72,8 +72,8 @@ impl Run {
         let size = SIZES[usize::from(self.size) % SIZES.len()];
         let schemes = if self.with_schemes { schemes::all(size) } else { Vec::new() };
         let mut wheel = CheckedWheel::new(size, schemes);
-        let start = self.start.get().min(LAST_TICK);
-        let mut now = if self.at_the_end { LAST_TICK - start } else { start };
+        let start = self.start.get().min(MAX_TICK);
+        let mut now = if self.at_the_end { MAX_TICK - start } else { start };
         for operation in self.operations.iter().take(MOST_OPERATIONS) {
             operation.play(&mut wheel, &mut now);
         }
@@ -111,7 +111,7 @@ impl Operation {
                 wheel.prepare(now, pace.into(), entries(budget));
             }
             Self::DeadKey { index, generation } => wheel.try_dead_key(now, Key::new(index.into(), generation.into())),
-            Self::Inspect => wheel.inspect_buckets(),
+            Self::GetSnapshot => wheel.inspect_buckets(),
             Self::Cancel { entry } => on_entry(wheel, entry, |wheel, number| {
                 wheel.cancel(number);
             }),

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use actix::{Actor, Addr, Message, Recipient, WeakAddr, WeakRecipient};
 
 use super::secret::Secret;
-use super::target::{Target, place_in_memory};
+use super::target::{Target, mailbox_id};
 
 /// Which actor is meant, whatever the type of its messages: made from a reference to an `Addr`, a `Recipient`, a
 /// `WeakAddr`, a `WeakRecipient` or a [`Target`]. All of the same mailbox are equal.
@@ -148,13 +148,13 @@ impl<'de> serde::Deserialize<'de> for ActorTag {
 
 impl<A: Actor> From<&Addr<A>> for ActorId {
     fn from(addr: &Addr<A>) -> Self {
-        Self::new(place_in_memory(addr), Arc::new(addr.downgrade()))
+        Self::new(mailbox_id(addr), Arc::new(addr.downgrade()))
     }
 }
 
 impl<A: Actor> From<&WeakAddr<A>> for ActorId {
     fn from(addr: &WeakAddr<A>) -> Self {
-        Self::new(addr.upgrade().map_or(0, |addr| place_in_memory(&addr)), Arc::new(addr.clone()))
+        Self::new(addr.upgrade().map_or(0, |addr| mailbox_id(&addr)), Arc::new(addr.clone()))
     }
 }
 
@@ -174,7 +174,7 @@ where
     M::Result: Send,
 {
     fn from(recipient: &WeakRecipient<M>) -> Self {
-        Self::new(recipient.upgrade().map_or(0, |recipient| place_in_memory(&recipient)), Arc::new(recipient.clone()))
+        Self::new(recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient)), Arc::new(recipient.clone()))
     }
 }
 

@@ -20,7 +20,7 @@ use super::timer_actor::TimerActor;
 /// entry was added. A refused entry does not keep the others from being taken in.
 ///
 /// Requests that come after it are taken in after it. But a large batch is taken in by parts of as many entries as the
-/// [intake budget](crate::TimerActorBuilder::intake_budget) allows, and what is due, and other actors, have their turn in
+/// [intake budget](crate::TimerActorBuilder::request_budget) allows, and what is due, and other actors, have their turn in
 /// between.
 ///
 /// ```
@@ -157,7 +157,7 @@ where
 
     fn handle(&mut self, batch: ScheduleBatch<M>, ctx: &mut Context<Self>) -> Self::Result {
         let service = Arc::clone(self.service());
-        self.take_in(batch.len().clamp(1, service.settings.intake_budget), ctx);
+        self.take_in(batch.len().clamp(1, service.settings.request_budget), ctx);
         let answers = Vec::with_capacity(batch.len());
         Intake { service, entries: batch.entries.into_iter(), answers }
     }

@@ -41,8 +41,8 @@ pub struct TimerActorBuilder {
     pub(super) capacity: usize,
     pub(super) name: Option<String>,
     pub(super) expiry_budget: usize,
-    pub(super) intake_budget: usize,
-    pub(super) wall_clock_check: Duration,
+    pub(super) request_budget: usize,
+    pub(super) wall_clock_check_interval: Duration,
     pub(super) mailbox_policy: MailboxPolicy,
     pub(super) stuck_after: Duration,
     clock: Option<Arc<dyn Clock>>,
@@ -59,8 +59,8 @@ impl Default for TimerActorBuilder {
             capacity: MAX_CAPACITY,
             name: None,
             expiry_budget: 256,
-            intake_budget: 256,
-            wall_clock_check: Duration::from_secs(10),
+            request_budget: 256,
+            wall_clock_check_interval: Duration::from_secs(10),
             mailbox_policy: MailboxPolicy::Unbounded,
             stuck_after: Duration::from_secs(10),
             clock: None,
@@ -110,15 +110,15 @@ impl TimerActorBuilder {
 
     /// Requests handled from the mailbox in one turn, before what is due and the other actors of the arbiter get theirs.
     /// 256 unless said otherwise.
-    pub fn intake_budget(mut self, requests: usize) -> Self {
-        self.intake_budget = requests;
+    pub fn request_budget(mut self, requests: usize) -> Self {
+        self.request_budget = requests;
         self
     }
 
     /// How often the wall clock is looked at while timers that follow it are pending, to notice that it was stepped, or
     /// that the machine was suspended. 10 s unless said otherwise; `Duration::MAX` for never. Without such timers nobody looks.
-    pub fn wall_clock_check(mut self, every: Duration) -> Self {
-        self.wall_clock_check = every;
+    pub fn wall_clock_check_interval(mut self, every: Duration) -> Self {
+        self.wall_clock_check_interval = every;
         self
     }
 
@@ -178,13 +178,13 @@ impl TimerActorBuilder {
         let tick = TickLength::new(self.tick)?;
         let wheel_size = WheelSize::new(self.wheel_size)?;
         for (value, name) in
-            [(self.capacity, "capacity"), (self.expiry_budget, "expiry_budget"), (self.intake_budget, "intake_budget")]
+            [(self.capacity, "capacity"), (self.expiry_budget, "expiry_budget"), (self.request_budget, "intake_budget")]
         {
             if value == 0 {
                 return Err(BuildError::Zero(name));
             }
         }
-        for (value, name) in [(self.wall_clock_check, "wall_clock_check"), (self.stuck_after, "stuck_after")] {
+        for (value, name) in [(self.wall_clock_check_interval, "wall_clock_check"), (self.stuck_after, "stuck_after")] {
             if value.is_zero() {
                 return Err(BuildError::Zero(name));
             }
@@ -196,8 +196,8 @@ impl TimerActorBuilder {
             engine: EngineConfig { tick, wheel_size, capacity: self.capacity, ..EngineConfig::default() },
             name: self.name,
             expiry_budget: self.expiry_budget,
-            intake_budget: self.intake_budget,
-            wall_clock_check: self.wall_clock_check,
+            request_budget: self.request_budget,
+            wall_clock_check_interval: self.wall_clock_check_interval,
             mailbox_policy: self.mailbox_policy,
             stuck_after: self.stuck_after,
             watched: self.watched,

@@ -45,11 +45,12 @@ pub struct TimerActorConfig {
     pub mailbox_policy: MailboxPolicy,
     /// See [`TimerActorBuilder::expiry_budget`].
     pub expiry_budget: usize,
-    /// See [`TimerActorBuilder::intake_budget`].
-    pub intake_budget: usize,
-    /// See [`TimerActorBuilder::wall_clock_check`].
-    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
-    pub wall_clock_check: Duration,
+    /// See [`TimerActorBuilder::request_budget`].
+    #[cfg_attr(feature = "serde", serde(rename = "intake_budget"))]
+    pub request_budget: usize,
+    /// See [`TimerActorBuilder::wall_clock_check_interval`].
+    #[cfg_attr(feature = "serde", serde(with = "duration_text", rename = "wall_clock_check"))]
+    pub wall_clock_check_interval: Duration,
     /// See [`TimerActorBuilder::stuck_after`].
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub stuck_after: Duration,
@@ -67,8 +68,8 @@ impl Default for TimerActorConfig {
             capacity: builder.capacity,
             mailbox_policy: builder.mailbox_policy,
             expiry_budget: builder.expiry_budget,
-            intake_budget: builder.intake_budget,
-            wall_clock_check: builder.wall_clock_check,
+            request_budget: builder.request_budget,
+            wall_clock_check_interval: builder.wall_clock_check_interval,
             stuck_after: builder.stuck_after,
             jitter_seed: builder.jitter_seed,
         }
@@ -83,8 +84,8 @@ impl From<TimerActorConfig> for TimerActorBuilder {
             .capacity(config.capacity)
             .mailbox_policy(config.mailbox_policy)
             .expiry_budget(config.expiry_budget)
-            .intake_budget(config.intake_budget)
-            .wall_clock_check(config.wall_clock_check)
+            .request_budget(config.request_budget)
+            .wall_clock_check_interval(config.wall_clock_check_interval)
             .stuck_after(config.stuck_after);
         builder.name = config.name;
         builder.jitter_seed = config.jitter_seed;

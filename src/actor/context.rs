@@ -8,11 +8,11 @@ use actix::{Actor, AsyncContext, Handler, Message};
 #[cfg(feature = "cron")]
 use super::cron::Cron;
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
-use super::every::Every;
 use super::id::TimerId;
 use super::options::{ContextTimer, TimerOptions};
 use super::registry;
-use super::service::When;
+use super::repeat::Repeat;
+use super::service::Schedule;
 use super::source::MessageSource;
 use super::timers::{cancel, reschedule};
 use super::view::TimerInfo;
@@ -75,7 +75,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        schedule(self, When::after(delay), message)
+        schedule(self, Schedule::after(delay), message)
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
@@ -89,7 +89,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        schedule(self, When::At(at.into()), message)
+        schedule(self, Schedule::At(at.into()), message)
     }
 
     /// A timer with options, to be completed by saying when: `ctx.timer(options).after(delay, message)`.
@@ -130,7 +130,7 @@ where
     /// ```
     /// use std::time::Duration;
     /// use actix::prelude::*;
-    /// use actix_timers::{Every, TimerContext};
+    /// use actix_timers::{Repeat, TimerContext};
     ///
     /// #[derive(Clone, Message)]
     /// #[rtype(result = "()")]
@@ -144,7 +144,7 @@ where
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         let _ = ctx.schedule_at_fixed_rate(Every::new(Duration::from_millis(2)).times(3), Sample);
+    ///         let _ = ctx.schedule_at_fixed_rate(Repeat::every(Duration::from_millis(2)).times(3), Sample);
     ///     }
     /// }
     ///
@@ -168,7 +168,7 @@ where
     /// As [`schedule_after`](Self::schedule_after); also a period of zero is refused, and what would never be due.
     fn schedule_at_fixed_rate<M>(
         &mut self,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
@@ -177,7 +177,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.timer(TimerOptions::new()).at_fixed_rate(every, message)
+        self.timer(TimerOptions::new()).at_fixed_rate(repeat, message)
     }
 
     /// Delivers messages to this actor with a fixed delay: each so long after the handler of the one before has returned.
@@ -187,7 +187,7 @@ where
     /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     fn schedule_with_fixed_delay<M>(
         &mut self,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
@@ -196,7 +196,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.timer(TimerOptions::new()).with_fixed_delay(every, message)
+        self.timer(TimerOptions::new()).with_fixed_delay(repeat, message)
     }
 
     /// Delivers messages to this actor at the times that a cron expression names, on the wall clock: when that is stepped
@@ -275,14 +275,14 @@ where
     ///         assert!(ctx.is_active("answer"));
     ///         assert_eq!(ctx.timers()[0].key, Some("answer".into()));
     ///         assert!(ctx.cancel_key("answer").is_cancelled());
-    ///         assert_eq!(ctx.timer_of_key("answer"), None);
+    ///         assert_eq!(ctx.timer_by_key("answer"), None);
     ///     }
     /// }
     /// # impl Handler<GiveUp> for Call { type Result = (); fn handle(&mut self, _: GiveUp, _: &mut Context<Self>) {} }
     /// # System::new().block_on(async { Call.start(); });
     /// ```
     fn cancel_key(&mut self, key: impl Into<TimerKey>) -> CancelOutcome {
-        match registry::known_seat(self) {
+        match registry::known_owner_of_context(self) {
             Some((service, owner)) => service.cancel_key(KeyScope::Owner(owner), &key.into()),
             None => CancelOutcome::NotFound,
         }
@@ -290,19 +290,19 @@ where
 
     /// Whether this actor has a pending timer of its own with this key.
     fn is_active(&mut self, key: impl Into<TimerKey>) -> bool {
-        self.timer_of_key(key).is_some()
+        self.timer_by_key(key).is_some()
     }
 
     /// The id of this actor's own pending timer that has this key.
-    fn timer_of_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
-        let (service, owner) = registry::known_seat(self)?;
-        service.timer_of_key(KeyScope::Owner(owner), &key.into())
+    fn timer_by_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
+        let (service, owner) = registry::known_owner_of_context(self)?;
+        service.timer_by_key(KeyScope::Owner(owner), &key.into())
     }
 
     /// Cancels all timers of this actor's own, also those that are due already, and returns how many these were. Only one
     /// that is on its way through the mailbox, because the actor was not polled in time, still arrives.
     fn cancel_timers(&mut self) -> usize {
-        match registry::known_seat(self) {
+        match registry::known_owner_of_context(self) {
             Some((service, owner)) => service.cancel_all(&service.timers_of_owner(owner)),
             None => 0,
         }
@@ -311,18 +311,18 @@ where
     /// This actor's own pending timers, by deadline. Those that others scheduled for it are not among them; see
     /// [`Timers::list`](crate::Timers::list).
     fn timers(&mut self) -> Vec<TimerInfo> {
-        registry::known_seat(self).map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
+        registry::known_owner_of_context(self).map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
     }
 
     /// Lets a timer be due `delay` from now instead, also if it is due already and its handler has not run.
     fn reschedule_timer(&mut self, id: TimerId, delay: Duration) -> RescheduleOutcome {
-        reschedule(id, |_| When::after(delay))
+        reschedule(id, |_| Schedule::after(delay))
     }
 
     /// Lets a timer be due when the wall clock shows `at` instead.
     fn reschedule_timer_at(&mut self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
         let at = at.into();
-        reschedule(id, |_| When::At(at))
+        reschedule(id, |_| Schedule::At(at))
     }
 }
 
@@ -333,14 +333,14 @@ where
 {
 }
 
-fn schedule<A, C, M>(ctx: &mut C, when: When, message: M) -> Result<TimerId, ScheduleError<M>>
+fn schedule<A, C, M>(ctx: &mut C, when: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
 where
     A: Actor<Context = C> + Handler<M>,
     C: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
     M: Message + Send + 'static,
     M::Result: Send,
 {
-    match registry::seat(ctx) {
+    match registry::owner_of_context(ctx) {
         Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, None, message),
         Err(no_timers) => Err(no_timers.refuse(message)),
     }

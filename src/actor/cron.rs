@@ -12,7 +12,7 @@ use super::error::ScheduleError;
 use super::id::TimerId;
 use super::messages::{Answer, fixed};
 use super::options::TimerOptions;
-use super::service::{Calendar, Course};
+use super::service::{Calendar, RepeatSchedule};
 use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -209,8 +209,8 @@ where
     fn handle(&mut self, request: ScheduleCron<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let ScheduleCron { id, target, cron, options, source } = request;
-        let course = Course::Calendar(cron.into_calendar());
-        Answer::new(self.service(), self.service().repeat_for(course, id.get(), &options, target, source))
+        let schedule = RepeatSchedule::Calendar(cron.into_calendar());
+        Answer::new(self.service(), self.service().repeat_for(schedule, id.get(), &options, target, source))
     }
 }
 

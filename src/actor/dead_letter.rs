@@ -76,8 +76,8 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    pub(crate) fn new(particulars: Particulars, message: Option<Box<dyn Any + Send>>) -> Self {
-        let Particulars { id, timer, reason, overdue, remaining, message_type } = particulars;
+    pub(crate) fn new(particulars: DeadLetterDetails, message: Option<Box<dyn Any + Send>>) -> Self {
+        let DeadLetterDetails { id, timer, reason, overdue, remaining, message_type } = particulars;
         Self { id, timer, reason, overdue, remaining, message_type, message: Arc::new(Mutex::new(message)) }
     }
 
@@ -101,7 +101,7 @@ impl DeadLetter {
 }
 
 /// What a dead letter tells apart from the message.
-pub(crate) struct Particulars {
+pub(crate) struct DeadLetterDetails {
     pub(crate) id: TimerId,
     pub(crate) timer: Arc<str>,
     pub(crate) reason: DeadLetterReason,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message};
 
-use super::messages::tell;
+use super::messages::send_reply;
 use super::service::Service;
 use super::timer_actor::TimerActor;
 use super::timers::Timers;
@@ -91,10 +91,10 @@ impl MessageResponse<TimerActor, Drain> for Draining {
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Vec<Returned>>>) {
         let Self { service, within } = self;
         if within.is_zero() {
-            return tell(&service, service.drain(), asker);
+            return send_reply(&service, service.drain(), asker);
         }
         let draining = Arc::clone(&service).drain_within(within);
-        actix_rt::spawn(async move { tell(&service, draining.await, asker) });
+        actix_rt::spawn(async move { send_reply(&service, draining.await, asker) });
     }
 }
 

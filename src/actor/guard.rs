@@ -23,10 +23,10 @@ use super::timers::cancel;
 /// let order = Order.start();
 /// {
 ///     let _timeout = timers.schedule_after(&order, Duration::from_secs(30), TimedOut).unwrap().into_guard();
-///     assert_eq!(timers.inspect().pending(), 1);
+///     assert_eq!(timers.snapshot().pending(), 1);
 ///     // Whatever happens here, an early return or a panic included, the order does not time out afterwards.
 /// }
-/// assert_eq!(timers.inspect().pending(), 0);
+/// assert_eq!(timers.snapshot().pending(), 0);
 /// # Ok::<(), actix_timers::BuildError>(())
 /// # }).unwrap();
 /// ```

@@ -23,7 +23,7 @@ use crate::timing::Key;
 /// ```
 /// use actix_timers::TimerId;
 ///
-/// let id = TimerId::fresh();
+/// let id = TimerId::new();
 /// let text = id.to_string();
 /// assert_eq!(text.parse::<TimerId>()?, id);
 /// assert_eq!(id.as_uuid().get_version_num(), 8);
@@ -53,7 +53,8 @@ pub(crate) const MAX_ACTOR_NUMBER: u32 = (1 << 28) - 1;
 
 impl TimerId {
     /// A new id that no timer has yet, for a request that is still to be sent.
-    pub fn fresh() -> Self {
+    #[expect(clippy::new_without_default, reason = "each call returns another id")]
+    pub fn new() -> Self {
         Self::from_parts(unguessable() & u64::from(u32::MAX), unguessable())
     }
 
@@ -280,11 +281,11 @@ mod tests {
     fn fresh_ids_never_repeat_and_name_no_actor() {
         let mut seen = HashSet::new();
         for _ in 0..100_000 {
-            let id = TimerId::fresh();
+            let id = TimerId::new();
             assert_eq!(id.actor_number(), None);
             assert!(seen.insert(id));
         }
-        let elsewhere = std::thread::spawn(|| (0..1000).map(|_| TimerId::fresh()).collect::<Vec<_>>()).join().unwrap();
+        let elsewhere = std::thread::spawn(|| (0..1000).map(|_| TimerId::new()).collect::<Vec<_>>()).join().unwrap();
         assert!(elsewhere.into_iter().all(|id| seen.insert(id)));
     }
 

@@ -15,9 +15,9 @@ use actix::{AsyncContext, Context, Message};
 use super::batch::{Entry, ScheduleBatch, Time};
 use super::error::ScheduleError;
 use super::id::TimerId;
-use super::messages::{discard, tell};
+use super::messages::{discard, send_reply};
 use super::service::carried::{Boxed, Carried, is_large};
-use super::service::{Service, When};
+use super::service::{Schedule, Service};
 use super::timer_actor::TimerActor;
 
 /// The answer to a batch, in the making.
@@ -47,17 +47,17 @@ where
         let clock = &self.service.clock;
         let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
             let when = match time {
-                Time::After { delay, requested } => When::After { delay, waited: clock.since_request(requested) },
-                Time::At(at) => When::At(at),
+                Time::After { delay, requested } => Schedule::After { delay, waited: clock.since_request(requested) },
+                Time::At(at) => Schedule::At(at),
             };
             (when, options, target, C::pack(message))
         });
-        self.service.schedule_some::<C>(self.service.settings.intake_budget, &mut entries, &mut self.answers);
+        self.service.schedule_some::<C>(self.service.settings.request_budget, &mut entries, &mut self.answers);
         self.entries.as_slice().is_empty()
     }
 
     fn give_answer(&mut self, asker: Option<OneshotSender<Answers<M>>>) {
-        tell(&self.service, std::mem::take(&mut self.answers), asker);
+        send_reply(&self.service, std::mem::take(&mut self.answers), asker);
     }
 }
 
@@ -119,7 +119,7 @@ where
         let this = self.get_mut();
         // The first poll follows at once upon the part before.
         if std::mem::replace(&mut this.others_had_their_turn, true) {
-            this.intake.service.turn_in_between();
+            this.intake.service.take_turn_in_between();
             if this.intake.take_part() {
                 this.intake.give_answer(this.asker.take());
                 return Poll::Ready(());

@@ -13,11 +13,11 @@ use super::id::TimerId;
 use super::options::TimerOptions;
 use super::request_time::RequestTime;
 use super::service::carried::{Boxed, Carried, is_large};
-use super::service::{Service, When};
+use super::service::{Schedule, Service};
 use super::target::Target;
 use super::timer_actor::TimerActor;
 use super::timers::{cancel, get, reschedule};
-use super::view::{Inspection, TimerInfo};
+use super::view::{Snapshot, TimerInfo};
 
 /// Deliver a message after a delay. The delay counts from [`new`](Self::new), not from when the request is handled.
 ///
@@ -129,7 +129,7 @@ where
 
 /// The id that a request was asked for, now or before.
 pub(super) fn fixed(id: &Cell<Option<TimerId>>) -> TimerId {
-    let fixed = id.get().unwrap_or_else(TimerId::fresh);
+    let fixed = id.get().unwrap_or_else(TimerId::new);
     id.set(Some(fixed));
     fixed
 }
@@ -173,8 +173,8 @@ pub struct GetTimer(pub TimerId);
 
 /// Look at a timer actor: accounts and wheel, bucket by bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
-#[rtype(result = "Inspection")]
-pub struct Inspect;
+#[rtype(result = "Snapshot")]
+pub struct GetSnapshot;
 
 impl<M> Message for ScheduleAfter<M>
 where
@@ -234,24 +234,24 @@ where
     fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Q::Result>>) {
         let Self { service, answer } = self;
         match asker {
-            Some(asker) => tell_unboxed(&service, answer, asker),
+            Some(asker) => send_reply_unboxed(&service, answer, asker),
             None => drop(service.contain(|| drop(answer))),
         }
     }
 }
 
-fn tell_unboxed<T>(
+fn send_reply_unboxed<T>(
     service: &Service,
     answer: Result<TimerId, Box<ScheduleError<T>>>,
     asker: OneshotSender<Result<TimerId, ScheduleError<T>>>,
 ) {
-    tell(service, answer.map_err(|refused| *refused), Some(asker));
+    send_reply(service, answer.map_err(|refused| *refused), Some(asker));
 }
 
 /// Schedules the message of a request.
 fn schedule<M>(
     service: &Service,
-    when: When,
+    when: Schedule,
     id: Option<TimerId>,
     options: Option<Box<TimerOptions>>,
     target: Target<M>,
@@ -270,7 +270,7 @@ where
 
 fn schedule_as<C: Carried>(
     service: &Service,
-    when: When,
+    when: Schedule,
     id: Option<TimerId>,
     options: Option<Box<TimerOptions>>,
     target: Target<C::Message>,
@@ -281,7 +281,7 @@ fn schedule_as<C: Carried>(
 }
 
 /// Tells who asked, if anybody still waits for it.
-pub(super) fn tell<R: Parts>(service: &Service, answer: R, asker: Option<OneshotSender<R>>) {
+pub(super) fn send_reply<R: Parts>(service: &Service, answer: R, asker: Option<OneshotSender<R>>) {
     let unheard = match asker {
         Some(asker) => asker.send(answer).err(),
         None => Some(answer),
@@ -308,7 +308,7 @@ where
     fn handle(&mut self, request: ScheduleAfter<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         let waited = self.service().clock.since_request(request.requested);
-        let when = When::After { delay: request.delay, waited };
+        let when = Schedule::After { delay: request.delay, waited };
         let ScheduleAfter { id, target, options, message, .. } = request;
         Answer::new(self.service(), schedule(self.service(), when, id.get(), options, target, message))
     }
@@ -323,7 +323,7 @@ where
 
     fn handle(&mut self, request: ScheduleAt<M>, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        let when = When::At(request.at);
+        let when = Schedule::At(request.at);
         let ScheduleAt { id, target, options, message, .. } = request;
         Answer::new(self.service(), schedule(self.service(), when, id.get(), options, target, message))
     }
@@ -347,8 +347,10 @@ impl Handler<Reschedule> for TimerActor {
     fn handle(&mut self, request: Reschedule, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         MessageResult(reschedule(request.id, |clock| match request.to {
-            NewDeadline::After { delay, requested } => When::After { delay, waited: clock.since_request(requested) },
-            NewDeadline::At(at) => When::At(at),
+            NewDeadline::After { delay, requested } => {
+                Schedule::After { delay, waited: clock.since_request(requested) }
+            }
+            NewDeadline::At(at) => Schedule::At(at),
         }))
     }
 }
@@ -362,12 +364,12 @@ impl Handler<GetTimer> for TimerActor {
     }
 }
 
-impl Handler<Inspect> for TimerActor {
-    type Result = MessageResult<Inspect>;
+impl Handler<GetSnapshot> for TimerActor {
+    type Result = MessageResult<GetSnapshot>;
 
-    fn handle(&mut self, _: Inspect, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, _: GetSnapshot, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        MessageResult(self.service().inspect())
+        MessageResult(self.service().snapshot())
     }
 }
 

@@ -5,10 +5,10 @@
 //! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter; `timers` for any
 //!    [`Target`] (`target`) from any thread; `timer_actor` with its requests (`messages`, `periodic`, `cron`, `batch`, `intake`).
 //!    `request_time` records the creation of a request.
-//! 2. Options and repetitions: `options`, `every`, `source`.
+//! 2. Options and repetitions: `options`, `repeat`, `source`.
 //! 3. Results: `id` (with the keys of `secret`), `guard`, `error`, `dead_letter`.
 //! 4. Recipients: `mailbox_policy`, `tracked`.
-//! 5. Many timers: `selection`, `filter`, `actor_id`. `view` and `place` describe a timer.
+//! 5. Many timers: `selection`, `filter`, `actor_id`. `view` and `location` describe a timer.
 //! 6. Setup and end: `builder`, `config` (with `duration_text`), `drain`, `scrape`.
 //! 7. Time: `clock` and its `alarm`; `manual_clock`, `settling` and `testing` for virtual time.
 //! 8. `service`: the implementation. `trace`: spans, events and warnings.
@@ -27,18 +27,18 @@ mod drain;
 #[cfg(feature = "serde")]
 mod duration_text;
 mod error;
-mod every;
 mod filter;
 mod guard;
 pub(crate) mod id;
 mod intake;
+mod location;
 mod mailbox_policy;
 mod manual_clock;
 mod messages;
 mod options;
 mod periodic;
-mod place;
 mod registry;
+mod repeat;
 mod request_time;
 mod scrape;
 pub(crate) mod secret;
@@ -65,16 +65,16 @@ pub use cron::{Cron, CronError, ScheduleCron};
 pub use dead_letter::{DeadLetter, SubscribeDeadLetters};
 pub use drain::Drain;
 pub use error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
-pub use every::Every;
 pub use filter::TimerFilter;
 pub use guard::TimerGuard;
 pub use id::{ParseTimerIdError, TimerId};
+pub use location::TimerLocation;
 pub use mailbox_policy::MailboxPolicy;
 pub use manual_clock::ManualClock;
-pub use messages::{Cancel, GetTimer, Inspect, Reschedule, ScheduleAfter, ScheduleAt};
+pub use messages::{Cancel, GetSnapshot, GetTimer, Reschedule, ScheduleAfter, ScheduleAt};
 pub use options::{ContextTimer, TargetTimer, TimerOptions};
 pub use periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
-pub use place::TimerPlace;
+pub use repeat::Repeat;
 pub use request_time::RequestTime;
 pub use scrape::scrape;
 pub use selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
@@ -83,4 +83,4 @@ pub use target::Target;
 pub use timer_actor::TimerActor;
 pub use timers::{Timers, cancel, get};
 pub use tracked::Tracked;
-pub use view::{Inspection, Returned, TimerInfo};
+pub use view::{Returned, Snapshot, TimerInfo};

@@ -11,10 +11,10 @@ use super::cron::Cron;
 #[cfg(feature = "serde")]
 use super::duration_text;
 use super::error::ScheduleError;
-use super::every::Every;
 use super::id::TimerId;
 use super::registry;
-use super::service::{Course, Service, When};
+use super::repeat::Repeat;
+use super::service::{RepeatSchedule, Schedule, Service};
 use super::source::MessageSource;
 use super::target::Target;
 use crate::engine::{TimerGroup, TimerKey};
@@ -145,7 +145,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.schedule(When::after(delay), message)
+        self.schedule(Schedule::after(delay), message)
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
@@ -159,7 +159,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.schedule(When::At(at.into()), message)
+        self.schedule(Schedule::At(at.into()), message)
     }
 
     /// Delivers messages to this actor at a fixed rate. Jitter moves the whole grid, slack is for each repetition.
@@ -168,7 +168,7 @@ where
     /// As [`schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
     pub fn at_fixed_rate<M>(
         self,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
@@ -177,7 +177,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.repeat(Course::fixed_rate(every), message.into())
+        self.repeat(RepeatSchedule::fixed_rate(repeat), message.into())
     }
 
     /// Delivers messages to this actor with a fixed delay. Jitter is for the first, slack for each of them.
@@ -186,7 +186,7 @@ where
     /// As [`schedule_with_fixed_delay`](crate::TimerContext::schedule_with_fixed_delay).
     pub fn with_fixed_delay<M>(
         self,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
@@ -195,7 +195,7 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.repeat(Course::fixed_delay(every), message.into())
+        self.repeat(RepeatSchedule::fixed_delay(repeat), message.into())
     }
 
     /// Delivers messages to this actor at the times that a cron expression names. Jitter moves all of them by the same time.
@@ -214,32 +214,36 @@ where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.repeat(Course::Calendar(cron.into_calendar()), message.into())
+        self.repeat(RepeatSchedule::Calendar(cron.into_calendar()), message.into())
     }
 
-    fn repeat<M>(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    fn repeat<M>(
+        self,
+        schedule: RepeatSchedule,
+        source: MessageSource<M>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        match registry::seat(self.ctx) {
+        match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
-                service.repeat_own::<A, M>(course, owner, &self.options, source).map_err(|refused| *refused)
+                service.repeat_own::<A, M>(schedule, owner, &self.options, source).map_err(|refused| *refused)
             }
             Err(no_timers) => Err(no_timers.refuse(source)),
         }
     }
 
-    fn schedule<M>(self, when: When, message: M) -> Result<TimerId, ScheduleError<M>>
+    fn schedule<M>(self, when: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        match registry::seat(self.ctx) {
+        match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, Some(&self.options), message),
             Err(no_timers) => Err(no_timers.refuse(message)),
         }
@@ -278,7 +282,7 @@ where
     /// # Errors
     /// As [`schedule_after`](crate::Timers::schedule_after).
     pub fn after(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>> {
-        self.service.schedule_for(When::after(delay), None, Some(&self.options), self.target, message)
+        self.service.schedule_for(Schedule::after(delay), None, Some(&self.options), self.target, message)
     }
 
     /// Delivers `message` to the target when the wall clock shows `at`; at once if that is past.
@@ -286,7 +290,7 @@ where
     /// # Errors
     /// As [`schedule_after`](crate::Timers::schedule_after).
     pub fn at(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>> {
-        self.service.schedule_for(When::At(at.into()), None, Some(&self.options), self.target, message)
+        self.service.schedule_for(Schedule::At(at.into()), None, Some(&self.options), self.target, message)
     }
 
     /// Delivers messages to the target at a fixed rate. Jitter moves the whole grid, slack is for each repetition.
@@ -295,10 +299,10 @@ where
     /// As [`schedule_at_fixed_rate`](crate::Timers::schedule_at_fixed_rate).
     pub fn at_fixed_rate(
         self,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
-        self.repeat(Course::fixed_rate(every), message.into())
+        self.repeat(RepeatSchedule::fixed_rate(repeat), message.into())
     }
 
     /// Delivers messages to the target with a fixed delay. Jitter is for the first, slack for each of them.
@@ -307,10 +311,10 @@ where
     /// As [`schedule_with_fixed_delay`](crate::Timers::schedule_with_fixed_delay).
     pub fn with_fixed_delay(
         self,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
-        self.repeat(Course::fixed_delay(every), message.into())
+        self.repeat(RepeatSchedule::fixed_delay(repeat), message.into())
     }
 
     /// Delivers messages to the target at the times that a cron expression names. Jitter moves all of them by the same time.
@@ -323,11 +327,15 @@ where
         cron: Cron,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
-        self.repeat(Course::Calendar(cron.into_calendar()), message.into())
+        self.repeat(RepeatSchedule::Calendar(cron.into_calendar()), message.into())
     }
 
-    fn repeat(self, course: Course, source: MessageSource<M>) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
-        self.service.repeat_for(course, None, &self.options, self.target, source).map_err(|refused| *refused)
+    fn repeat(
+        self,
+        schedule: RepeatSchedule,
+        source: MessageSource<M>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
+        self.service.repeat_for(schedule, None, &self.options, self.target, source).map_err(|refused| *refused)
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use actix::{Context, Handler, Message};
 
 use super::error::ScheduleError;
-use super::every::Every;
 use super::id::TimerId;
 use super::messages::{Answer, fixed};
 use super::options::TimerOptions;
+use super::repeat::Repeat;
 use super::request_time::RequestTime;
-use super::service::Course;
+use super::service::RepeatSchedule;
 use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
@@ -59,7 +59,7 @@ where
 /// ```
 /// use std::time::Duration;
 /// use actix::prelude::*;
-/// use actix_timers::{Every, MessageSource, ScheduleWithFixedDelay, TimerActor};
+/// use actix_timers::{Repeat, MessageSource, ScheduleWithFixedDelay, TimerActor};
 /// # #[derive(Message)]
 /// # #[rtype(result = "()")]
 /// # struct Attempt(u32);
@@ -74,8 +74,8 @@ where
 ///     number += 1;
 ///     Attempt(number)
 /// });
-/// let every = Every::new(Duration::from_secs(5)).first_after(Duration::ZERO).times(3);
-/// TimerActor::from_registry().send(ScheduleWithFixedDelay::new(&client, every, attempts)).await?.unwrap();
+/// let repeat = Repeat::every(Duration::from_secs(5)).first_after(Duration::ZERO).times(3);
+/// TimerActor::from_registry().send(ScheduleWithFixedDelay::new(&client, repeat, attempts)).await?.unwrap();
 /// # Ok::<(), MailboxError>(())
 /// # }).unwrap();
 /// ```
@@ -92,7 +92,7 @@ where
 {
     id: Cell<Option<TimerId>>,
     target: Target<M>,
-    every: Every,
+    repeat: Repeat,
     requested: RequestTime,
     options: TimerOptions,
     source: MessageSource<M>,
@@ -103,12 +103,19 @@ where
     M: Message + Send,
     M::Result: Send,
 {
-    fn new(target: Target<M>, every: Every, source: MessageSource<M>) -> Self {
-        Self { id: Cell::new(None), target, every, requested: RequestTime::now(), options: TimerOptions::new(), source }
+    fn new(target: Target<M>, repeat: Repeat, source: MessageSource<M>) -> Self {
+        Self {
+            id: Cell::new(None),
+            target,
+            repeat,
+            requested: RequestTime::now(),
+            options: TimerOptions::new(),
+            source,
+        }
     }
 
     fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(name).field("id", &self.id.get()).field("every", &self.every).finish_non_exhaustive()
+        f.debug_struct(name).field("id", &self.id.get()).field("every", &self.repeat).finish_non_exhaustive()
     }
 }
 
@@ -116,7 +123,7 @@ impl TimerActor {
     fn take_in_periodic<M>(
         &self,
         request: Periodic<M>,
-        course: impl FnOnce(Every, Duration) -> Course,
+        schedule: impl FnOnce(Repeat, Duration) -> RepeatSchedule,
         ctx: &mut Context<Self>,
     ) -> Answer<MessageSource<M>>
     where
@@ -125,16 +132,16 @@ impl TimerActor {
     {
         self.take_in(1, ctx);
         let waited = self.service().clock.since_request(request.requested);
-        let course = course(request.every, waited);
+        let schedule = schedule(request.repeat, waited);
         let answer =
-            self.service().repeat_for(course, request.id.get(), &request.options, request.target, request.source);
+            self.service().repeat_for(schedule, request.id.get(), &request.options, request.target, request.source);
         Answer::new(self.service(), answer)
     }
 }
 
 /// What the two kinds of requests have in common.
 macro_rules! periodic {
-    ($name:ident, $course:ident, $how:literal) => {
+    ($name:ident, $schedule:ident, $how:literal) => {
         impl<M> $name<M>
         where
             M: Message + Send,
@@ -143,10 +150,10 @@ macro_rules! periodic {
             #[doc = concat!("A request to deliver messages to `target` ", $how, ".")]
             pub fn new(
                 target: impl Into<Target<M>>,
-                every: impl Into<Every>,
+                repeat: impl Into<Repeat>,
                 message: impl Into<MessageSource<M>>,
             ) -> Self {
-                Self(Periodic::new(target.into(), every.into(), message.into()))
+                Self(Periodic::new(target.into(), repeat.into(), message.into()))
             }
 
             /// Sets options, in place of those set before.
@@ -178,7 +185,7 @@ macro_rules! periodic {
             type Result = Answer<MessageSource<M>>;
 
             fn handle(&mut self, $name(request): $name<M>, ctx: &mut Context<Self>) -> Self::Result {
-                self.take_in_periodic(request, |every, waited| Course::$course { every, waited }, ctx)
+                self.take_in_periodic(request, |repeat, waited| RepeatSchedule::$schedule { repeat, waited }, ctx)
             }
         }
 

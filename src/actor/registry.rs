@@ -10,8 +10,8 @@ use super::builder::TimerActorBuilder;
 use super::error::{BuildError, ScheduleError};
 use super::service::Service;
 use super::service::inbox::Inbox;
-use super::service::places;
-use super::target::place_in_memory;
+use super::service::thread_registry;
+use super::target::mailbox_id;
 use super::timer_actor::TimerActor;
 use super::timers::Timers;
 use crate::engine::OwnerId;
@@ -58,7 +58,7 @@ fn has_own_clocks() -> bool {
 
 /// The timers of this arbiter, started if need be; `None` without a running system.
 fn here() -> Option<Timers> {
-    places::home().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
+    thread_registry::current().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
         let arbiter = Arbiter::try_current()?;
         let timers = install(TimerActor::default(), |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
         // An arbiter that has ended drops what it is asked to start.
@@ -71,8 +71,8 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
     let service = Arc::clone(actor.service());
     // Now already: if this thread is kept busy, the timer actor will not start before that ends.
     service.clock.started();
-    service.be_watched();
-    places::move_in(&service);
+    service.join_watchdog();
+    thread_registry::set_current(&service);
     let timers = Timers::new(service, start(actor));
     let earlier = HERE.replace(Some(timers.clone()));
     drop(earlier);
@@ -80,16 +80,16 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
 }
 
 /// The owner that the actor behind `ctx` is, made if need be, with the service of this arbiter.
-pub(crate) fn seat<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
+pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
 {
     let started = ctx.parts().started();
-    if started && let Some(known) = places::seat_at(places::place_of(ctx)) {
+    if started && let Some(known) = thread_registry::owner_at(thread_registry::context_address(ctx)) {
         return Ok(known);
     }
-    let service = match places::home() {
+    let service = match thread_registry::current() {
         Some(service) => service,
         None if has_own_clocks() => return Err(NoTimers::NotInstalled),
         None => here()
@@ -97,9 +97,9 @@ where
             .or_else(|| if started { start_here() } else { None })
             .ok_or(NoTimers::NoSystem)?,
     };
-    let mailbox = place_in_memory(&ctx.address());
-    let known =
-        places::owner_of(mailbox, service.number()).filter(|owner| service.core().engine.owner(*owner).is_some());
+    let mailbox = mailbox_id(&ctx.address());
+    let known = thread_registry::owner_of_mailbox(mailbox, service.number())
+        .filter(|owner| service.state().engine.owner(*owner).is_some());
     let owner = match known {
         Some(owner) => {
             Inbox::reopen(&service, owner, mailbox, ctx);
@@ -107,23 +107,23 @@ where
         }
         None => Inbox::open(&service, mailbox, ctx).ok_or(NoTimers::NoSystem)?,
     };
-    places::enter(mailbox, service.number(), owner);
+    thread_registry::bind_mailbox(mailbox, service.number(), owner);
     Ok((service, owner))
 }
 
 /// The owner that the actor behind `ctx` is, if it is one already. Changes nothing.
-pub(crate) fn known_seat<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
+pub(crate) fn known_owner_of_context<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
 {
     if ctx.parts().started()
-        && let Some(known) = places::seat_at(places::place_of(ctx))
+        && let Some(known) = thread_registry::owner_at(thread_registry::context_address(ctx))
     {
         return Some(known);
     }
-    let service = places::home()?;
-    let owner = places::owner_of(place_in_memory(&ctx.address()), service.number())?;
+    let service = thread_registry::current()?;
+    let owner = thread_registry::owner_of_mailbox(mailbox_id(&ctx.address()), service.number())?;
     Some((service, owner))
 }
 
@@ -137,7 +137,7 @@ impl Timers {
     /// this thread, or if a timer actor with a clock of its own was started here and none
     /// [installed](TimerActorBuilder::install).
     pub fn current() -> Option<Self> {
-        if places::home().is_none() && has_own_clocks() {
+        if thread_registry::current().is_none() && has_own_clocks() {
             return None;
         }
         here()
@@ -163,7 +163,7 @@ impl TimerActorBuilder {
     /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter has a timer actor
     /// already.
     pub fn install(self) -> Result<Timers, BuildError> {
-        if places::home().is_some() {
+        if thread_registry::current().is_some() {
             return Err(BuildError::AlreadyRunning);
         }
         let arbiter = Arbiter::try_current().ok_or(BuildError::NoSystem)?;

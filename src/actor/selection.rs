@@ -37,7 +37,7 @@ impl Timers {
     /// let first = timers.timer(&customer, order_7.clone()).after(Duration::from_secs(60), Remind(1)).unwrap();
     /// let second = timers.timer(&customer, order_7).after(Duration::from_secs(90), Remind(2)).unwrap();
     /// assert_eq!(timers.get(first), None, "the second has replaced the first");
-    /// assert_eq!(timers.timer_of_key(&customer, "order 7"), Some(second));
+    /// assert_eq!(timers.timer_by_key(&customer, "order 7"), Some(second));
     /// assert_eq!(timers.cancel_key(&customer, "order 7"), CancelOutcome::Cancelled);
     /// assert!(!timers.is_active(&customer, "order 7"));
     /// # Ok::<(), actix_timers::BuildError>(())
@@ -52,12 +52,12 @@ impl Timers {
 
     /// Whether a timer for an actor with this key is pending.
     pub fn is_active(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> bool {
-        self.timer_of_key(actor, key).is_some()
+        self.timer_by_key(actor, key).is_some()
     }
 
     /// The id of the pending timer for an actor that has this key.
-    pub fn timer_of_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
-        self.service().timer_of_key(KeyScope::Recipient(actor.into().mailbox()?), &key.into())
+    pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
+        self.service().timer_by_key(KeyScope::Recipient(actor.into().mailbox()?), &key.into())
     }
 
     /// Cancels all timers of an actor that were pending when this was called: its own, and those that others scheduled for
@@ -121,7 +121,7 @@ impl Timers {
 
     /// How many pending timers are in a group.
     pub fn group_len(&self, group: impl Into<TimerGroup>) -> usize {
-        self.service().core().engine.group_len(&group.into())
+        self.service().state().engine.group_len(&group.into())
     }
 
     /// The pending timers that a filter lets through, by deadline.

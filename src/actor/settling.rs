@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::service::unrest::Unrest;
+use super::service::activity::Activity;
 use super::service::{Service, directory};
 
 /// So many turns in a row, everybody's, must have changed nothing. What comes of a message, from one actor to the next,
@@ -22,15 +22,15 @@ pub(crate) async fn settle(concerned: impl Fn(&Service) -> bool) {
     loop {
         tokio::task::yield_now().await;
         let services = directory::running();
-        let state: Vec<Unrest> =
-            services.iter().filter(|service| concerned(service)).map(|service| service.unrest()).collect();
+        let state: Vec<Activity> =
+            services.iter().filter(|service| concerned(service)).map(|service| service.activity()).collect();
         drop(services);
         if state != before {
             (before, unchanged, since) = (state, 0, Instant::now());
             continue;
         }
         unchanged += 1;
-        if unchanged >= TURNS && (state.iter().all(Unrest::may_last) || since.elapsed() >= PATIENCE) {
+        if unchanged >= TURNS && (state.iter().all(Activity::may_last) || since.elapsed() >= PATIENCE) {
             return;
         }
     }

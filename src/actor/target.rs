@@ -10,7 +10,7 @@ use actix::prelude::SendError;
 use actix::{Actor, Addr, Handler, Message, Recipient, WeakAddr, WeakRecipient};
 
 use super::mailbox_policy::MailboxPolicy;
-use super::service::Anchor;
+use super::service::MailboxPin;
 use super::tracked::Tracked;
 
 /// Who a timer's message goes to: made from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
@@ -38,24 +38,24 @@ use super::tracked::Tracked;
 /// assert!(another.is_alive());
 /// # });
 /// ```
-pub struct Target<M>(Arc<Held<M>>)
+pub struct Target<M>(Arc<Inner<M>>)
 where
     M: Message + Send,
     M::Result: Send;
 
-struct Held<M>
+struct Inner<M>
 where
     M: Message + Send,
     M::Result: Send,
 {
-    hold: Hold<M>,
+    address: Address<M>,
     /// None for that of the timer actor.
     policy: Option<MailboxPolicy>,
     /// The place of its mailbox in memory, which no other has as long as this is held; 0 if it was gone already.
     mailbox: u64,
 }
 
-enum Hold<M>
+enum Address<M>
 where
     M: Message + Send,
     M::Result: Send,
@@ -67,7 +67,7 @@ where
     StrongTracked(Recipient<Tracked<M>>),
 }
 
-impl<M> Clone for Hold<M>
+impl<M> Clone for Address<M>
 where
     M: Message + Send,
     M::Result: Send,
@@ -87,8 +87,8 @@ where
     M: Message + Send,
     M::Result: Send,
 {
-    fn holding(hold: Hold<M>, mailbox: u64) -> Self {
-        Self(Arc::new(Held { hold, policy: None, mailbox }))
+    fn from_address(address: Address<M>, mailbox: u64) -> Self {
+        Self(Arc::new(Inner { address, policy: None, mailbox }))
     }
 
     /// The same target with a policy of its own for a recipient that does not keep up, in place of that of the timer actor
@@ -115,8 +115,8 @@ where
     /// ```
     #[must_use = "the target itself stays as it was"]
     pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
-        let Held { hold, mailbox, .. } = &*self.0;
-        Self(Arc::new(Held { hold: hold.clone(), policy: Some(policy), mailbox: *mailbox }))
+        let Inner { address, mailbox, .. } = &*self.0;
+        Self(Arc::new(Inner { address: address.clone(), policy: Some(policy), mailbox: *mailbox }))
     }
 
     /// The same target, which is to get at most so many messages before it has handled one of them; short for
@@ -135,8 +135,8 @@ where
     /// A target that keeps the recipient alive as long as a timer for it is pending.
     pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
         let recipient = recipient.into();
-        let mailbox = place_in_memory(&recipient);
-        Self::holding(Hold::Strong(recipient), mailbox)
+        let mailbox = mailbox_id(&recipient);
+        Self::from_address(Address::Strong(recipient), mailbox)
     }
 
     /// A target under tracked delivery: the message stays in the timer actor until its handler begins, so that it can be
@@ -148,14 +148,14 @@ where
     ///
     /// ```
     /// use actix::prelude::*;
-    /// use actix_timers::{Target, accept_tracked};
+    /// use actix_timers::{Target, impl_tracked};
     /// # #[derive(Message)]
     /// # #[rtype(result = "()")]
     /// # struct Remind;
     /// # struct Customer;
     /// # impl Actor for Customer { type Context = Context<Self>; }
     /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
-    /// accept_tracked!(Customer: Remind);
+    /// impl_tracked!(Customer: Remind);
     ///
     /// # System::new().block_on(async {
     /// let customer = Customer.start();
@@ -174,15 +174,15 @@ where
     /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>`, or an address, or their weak forms.
     pub fn tracked_recipient(recipient: impl Into<WeakRecipient<Tracked<M>>>) -> Self {
         let recipient = recipient.into();
-        let mailbox = place_behind(&recipient);
-        Self::holding(Hold::WeakTracked(recipient), mailbox)
+        let mailbox = mailbox_id_behind(&recipient);
+        Self::from_address(Address::WeakTracked(recipient), mailbox)
     }
 
     /// As [`tracked`](Self::tracked), but keeps the recipient alive as long as a timer for it is pending.
     pub fn tracked_strong(recipient: impl Into<Recipient<Tracked<M>>>) -> Self {
         let recipient = recipient.into();
-        let mailbox = place_in_memory(&recipient);
-        Self::holding(Hold::StrongTracked(recipient), mailbox)
+        let mailbox = mailbox_id(&recipient);
+        Self::from_address(Address::StrongTracked(recipient), mailbox)
     }
 
     /// Whether the recipient is still there.
@@ -198,30 +198,30 @@ where
     }
 
     pub(crate) fn is_tracked(&self) -> bool {
-        matches!(self.0.hold, Hold::WeakTracked(_) | Hold::StrongTracked(_))
+        matches!(self.0.address, Address::WeakTracked(_) | Address::StrongTracked(_))
     }
 
     /// Whether messages may have to wait in a line, if the timer actor has this policy.
-    pub(crate) fn is_lined(&self, default: MailboxPolicy) -> bool {
+    pub(crate) fn is_queued(&self, default: MailboxPolicy) -> bool {
         self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }
 
     /// Keeps the place of the mailbox, and not the actor.
-    pub(crate) fn anchor(&self) -> Arc<dyn Anchor> {
-        match &self.0.hold {
-            Hold::Weak(recipient) => Arc::new(recipient.clone()),
-            Hold::Strong(recipient) => Arc::new(recipient.downgrade()),
-            Hold::WeakTracked(recipient) => Arc::new(recipient.clone()),
-            Hold::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
+    pub(crate) fn pin(&self) -> Arc<dyn MailboxPin> {
+        match &self.0.address {
+            Address::Weak(recipient) => Arc::new(recipient.clone()),
+            Address::Strong(recipient) => Arc::new(recipient.downgrade()),
+            Address::WeakTracked(recipient) => Arc::new(recipient.clone()),
+            Address::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
         }
     }
 
     /// A way to the recipient for tokens; see [`open`](Self::open).
     pub(crate) fn open_tracked(&self) -> Option<Recipient<Tracked<M>>> {
-        match &self.0.hold {
-            Hold::WeakTracked(recipient) => recipient.upgrade(),
-            Hold::StrongTracked(recipient) => Some(recipient.clone()),
-            Hold::Weak(_) | Hold::Strong(_) => None,
+        match &self.0.address {
+            Address::WeakTracked(recipient) => recipient.upgrade(),
+            Address::StrongTracked(recipient) => Some(recipient.clone()),
+            Address::Weak(_) | Address::Strong(_) => None,
         }
     }
 
@@ -231,26 +231,26 @@ where
 
     /// Keeps the mailbox in its place in memory, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
-        match &self.0.hold {
-            Hold::Weak(_) | Hold::WeakTracked(_) => Arc::clone(&self.0) as _,
-            Hold::Strong(recipient) => Arc::new(recipient.downgrade()),
-            Hold::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
+        match &self.0.address {
+            Address::Weak(_) | Address::WeakTracked(_) => Arc::clone(&self.0) as _,
+            Address::Strong(recipient) => Arc::new(recipient.downgrade()),
+            Address::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
         }
     }
 
     /// A way to the recipient. It may have stopped all the same: ask it whether it is connected.
     pub(crate) fn open(&self) -> Option<Recipient<M>> {
-        match &self.0.hold {
-            Hold::Weak(recipient) => recipient.upgrade(),
-            Hold::Strong(recipient) => Some(recipient.clone()),
-            Hold::WeakTracked(_) | Hold::StrongTracked(_) => None,
+        match &self.0.address {
+            Address::Weak(recipient) => recipient.upgrade(),
+            Address::Strong(recipient) => Some(recipient.clone()),
+            Address::WeakTracked(_) | Address::StrongTracked(_) => None,
         }
     }
 }
 
 /// Where the mailbox behind an address or a recipient is in memory. It stays there as long as anybody holds one of them,
 /// weak ones included.
-pub(crate) fn place_in_memory(address: &impl Hash) -> u64 {
+pub(crate) fn mailbox_id(address: &impl Hash) -> u64 {
     /// Keeps what it is given instead of mixing it.
     #[derive(Default)]
     struct Keep(u64);
@@ -277,12 +277,12 @@ pub(crate) fn place_in_memory(address: &impl Hash) -> u64 {
 }
 
 /// The same, of a weak one; 0 if the mailbox is gone.
-fn place_behind<M>(recipient: &WeakRecipient<M>) -> u64
+fn mailbox_id_behind<M>(recipient: &WeakRecipient<M>) -> u64
 where
     M: Message + Send,
     M::Result: Send,
 {
-    recipient.upgrade().map_or(0, |recipient| place_in_memory(&recipient))
+    recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient))
 }
 
 /// Puts a message into a mailbox, past its capacity if need be. Hands it back if the mailbox is closed.
@@ -315,13 +315,13 @@ where
     M::Result: Send,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hold = match &self.0.hold {
-            Hold::Weak(_) => "weak",
-            Hold::Strong(_) => "strong",
-            Hold::WeakTracked(_) => "weak, tracked",
-            Hold::StrongTracked(_) => "strong, tracked",
+        let address = match &self.0.address {
+            Address::Weak(_) => "weak",
+            Address::Strong(_) => "strong",
+            Address::WeakTracked(_) => "weak, tracked",
+            Address::StrongTracked(_) => "strong, tracked",
         };
-        write!(f, "Target<{}>({hold})", std::any::type_name::<M>())
+        write!(f, "Target<{}>({address})", std::any::type_name::<M>())
     }
 }
 
@@ -331,8 +331,8 @@ where
     M::Result: Send,
 {
     fn from(recipient: WeakRecipient<M>) -> Self {
-        let mailbox = place_behind(&recipient);
-        Self::holding(Hold::Weak(recipient), mailbox)
+        let mailbox = mailbox_id_behind(&recipient);
+        Self::from_address(Address::Weak(recipient), mailbox)
     }
 }
 

@@ -10,14 +10,14 @@ use super::clock::Clock;
 #[cfg(feature = "cron")]
 use super::cron::Cron;
 use super::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
-use super::every::Every;
 use super::id::TimerId;
 use super::options::{TargetTimer, TimerOptions};
-use super::service::{Service, When, directory, places};
+use super::repeat::Repeat;
+use super::service::{Schedule, Service, directory, thread_registry};
 use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
-use super::view::{Inspection, TimerInfo};
+use super::view::{Snapshot, TimerInfo};
 
 /// A handle to a timer actor: schedules and cancels at once, from any thread, with the answer in hand.
 ///
@@ -83,7 +83,7 @@ impl Timers {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.service.schedule_for(When::after(delay), None, None, target.into(), message)
+        self.service.schedule_for(Schedule::after(delay), None, None, target.into(), message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -100,7 +100,7 @@ impl Timers {
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.service.schedule_for(When::At(at.into()), None, None, target.into(), message)
+        self.service.schedule_for(Schedule::At(at.into()), None, None, target.into(), message)
     }
 
     /// A timer with options for `target`, to be completed by saying when: `timers.timer(target, options).after(delay, message)`.
@@ -139,7 +139,7 @@ impl Timers {
     /// ```
     /// use std::time::Duration;
     /// use actix::prelude::*;
-    /// use actix_timers::{Every, MissedTickBehavior, TimerActor};
+    /// use actix_timers::{Repeat, MissedTickBehavior, TimerActor};
     /// # #[derive(Clone, Message)]
     /// # #[rtype(result = "()")]
     /// # struct Remind;
@@ -150,8 +150,8 @@ impl Timers {
     /// # System::new().block_on(async {
     /// let timers = TimerActor::builder().start()?;
     /// let customer = Customer.start();
-    /// let every = Every::new(Duration::from_secs(60)).missed_ticks(MissedTickBehavior::Delay);
-    /// let id = timers.schedule_at_fixed_rate(&customer, every, Remind).unwrap();
+    /// let repeat = Repeat::every(Duration::from_secs(60)).missed_ticks(MissedTickBehavior::Delay);
+    /// let id = timers.schedule_at_fixed_rate(&customer, repeat, Remind).unwrap();
     /// assert_eq!(timers.get(id).unwrap().period, Some(Duration::from_secs(60)));
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
@@ -162,14 +162,14 @@ impl Timers {
     pub fn schedule_at_fixed_rate<M>(
         &self,
         target: impl Into<Target<M>>,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.timer(target, TimerOptions::new()).at_fixed_rate(every, message)
+        self.timer(target, TimerOptions::new()).at_fixed_rate(repeat, message)
     }
 
     /// Delivers messages to `target` with a fixed delay: each so long after the one before was delivered; if the
@@ -180,14 +180,14 @@ impl Timers {
     pub fn schedule_with_fixed_delay<M>(
         &self,
         target: impl Into<Target<M>>,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
         M: Message + Send + 'static,
         M::Result: Send,
     {
-        self.timer(target, TimerOptions::new()).with_fixed_delay(every, message)
+        self.timer(target, TimerOptions::new()).with_fixed_delay(repeat, message)
     }
 
     /// Delivers messages to `target` at the times that a cron expression names, on the wall clock: when that is stepped the
@@ -219,13 +219,13 @@ impl Timers {
 
     /// Lets a timer, of this or any other timer actor of the process, be due `delay` from now instead.
     pub fn reschedule_after(&self, id: TimerId, delay: Duration) -> RescheduleOutcome {
-        reschedule(id, |_| When::after(delay))
+        reschedule(id, |_| Schedule::after(delay))
     }
 
     /// Lets a timer, of this or any other timer actor of the process, be due when the wall clock shows `at` instead.
     pub fn reschedule_at(&self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
         let at = at.into();
-        reschedule(id, |_| When::At(at))
+        reschedule(id, |_| Schedule::At(at))
     }
 
     /// What is known of a pending timer, of this or any other timer actor of the process.
@@ -234,8 +234,8 @@ impl Timers {
     }
 
     /// The timer actor at this moment: accounts and wheel.
-    pub fn inspect(&self) -> Inspection {
-        self.service.inspect()
+    pub fn snapshot(&self) -> Snapshot {
+        self.service.snapshot()
     }
 }
 
@@ -250,11 +250,11 @@ impl fmt::Debug for Timers {
 /// ```
 /// use actix_timers::{CancelOutcome, TimerId, cancel};
 ///
-/// assert_eq!(cancel(TimerId::fresh()), CancelOutcome::NotFound);
+/// assert_eq!(cancel(TimerId::new()), CancelOutcome::NotFound);
 /// ```
 pub fn cancel(id: TimerId) -> CancelOutcome {
     // Most timers are cancelled on the arbiter that holds them; that needs no look at the directory.
-    match places::home().map(|service| service.cancel(id)) {
+    match thread_registry::current().map(|service| service.cancel(id)) {
         None | Some(CancelOutcome::NotFound) => cancel_elsewhere(id),
         Some(outcome) => outcome,
     }
@@ -275,14 +275,14 @@ pub fn get(id: TimerId) -> Option<TimerInfo> {
 
 /// Moves a timer, whichever timer actor of this process it belongs to. `when` is given the clock of that one: a request has
 /// waited for another time on each.
-pub(crate) fn reschedule(id: TimerId, when: impl Fn(&dyn Clock) -> When) -> RescheduleOutcome {
-    match places::home().map(|service| service.reschedule(id, when(&*service.clock))) {
+pub(crate) fn reschedule(id: TimerId, when: impl Fn(&dyn Clock) -> Schedule) -> RescheduleOutcome {
+    match thread_registry::current().map(|service| service.reschedule(id, when(&*service.clock))) {
         None | Some(RescheduleOutcome::NotFound) => reschedule_elsewhere(id, when),
         Some(outcome) => outcome,
     }
 }
 
-fn reschedule_elsewhere(id: TimerId, when: impl Fn(&dyn Clock) -> When) -> RescheduleOutcome {
+fn reschedule_elsewhere(id: TimerId, when: impl Fn(&dyn Clock) -> Schedule) -> RescheduleOutcome {
     directory::ask(id, |service| match service.reschedule(id, when(&*service.clock)) {
         RescheduleOutcome::NotFound => None,
         outcome => Some(outcome),

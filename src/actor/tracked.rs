@@ -11,20 +11,20 @@ use tokio::task::unconstrained;
 
 use super::service::Service;
 use super::service::carried::{Boxed, Carried, is_large};
-use super::service::errand::wait_for;
+use super::service::reply_waiter::wait_for;
 use crate::engine::DeadLetterReason;
 use crate::timing::Key;
 
 /// What a recipient gets instead of a message under tracked delivery: a token. The message itself stays with the timer
 /// actor until the token is handled, so that it can be cancelled, moved, or given back by a drain until then.
 ///
-/// A recipient accepts tokens with one line, [`accept_tracked!`](crate::accept_tracked); it is scheduled for with
+/// A recipient accepts tokens with one line, [`impl_tracked!`](crate::impl_tracked); it is scheduled for with
 /// [`Target::tracked`](crate::Target::tracked).
 ///
 /// ```
 /// use std::time::Duration;
 /// use actix::prelude::*;
-/// use actix_timers::{CancelOutcome, Target, TimerActor, accept_tracked};
+/// use actix_timers::{CancelOutcome, Target, TimerActor, impl_tracked};
 ///
 /// #[derive(Message)]
 /// #[rtype(result = "()")]
@@ -42,7 +42,7 @@ use crate::timing::Key;
 ///     fn handle(&mut self, _: Remind, _: &mut Self::Context) {}
 /// }
 ///
-/// accept_tracked!(Customer: Remind);
+/// impl_tracked!(Customer: Remind);
 ///
 /// # System::new().block_on(async {
 /// let customer = Customer.start();
@@ -136,7 +136,7 @@ impl<M> fmt::Debug for Tracked<M> {
 ///
 /// ```
 /// use actix::prelude::*;
-/// use actix_timers::accept_tracked;
+/// use actix_timers::impl_tracked;
 /// # #[derive(Message)]
 /// # #[rtype(result = "()")]
 /// # struct Remind;
@@ -148,10 +148,10 @@ impl<M> fmt::Debug for Tracked<M> {
 /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
 /// # impl Handler<Invoice> for Customer { type Result = (); fn handle(&mut self, _: Invoice, _: &mut Context<Self>) {} }
 ///
-/// accept_tracked!(Customer: Remind, Invoice);
+/// impl_tracked!(Customer: Remind, Invoice);
 /// ```
 #[macro_export]
-macro_rules! accept_tracked {
+macro_rules! impl_tracked {
     ($actor:ty: $($message:ty),+ $(,)?) => {
         $(
             impl $crate::__private::Handler<$crate::Tracked<$message>> for $actor {

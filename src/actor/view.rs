@@ -9,8 +9,8 @@ use super::actor_id::ActorTag;
 #[cfg(feature = "serde")]
 use super::duration_text;
 use super::id::TimerId;
-use super::place::TimerPlace;
-use crate::engine::{Accounts, Engine, TimerGroup, TimerKey, TimerState};
+use super::location::TimerLocation;
+use crate::engine::{Counters, Engine, TimerGroup, TimerKey, TimerState};
 use crate::timing::{TickLength, WheelSnapshot};
 
 /// One pending timer.
@@ -30,9 +30,10 @@ pub struct TimerInfo {
     pub overdue: Duration,
     /// The level of the wheel it waits on; `None` once it is due.
     pub level: Option<usize>,
-    /// Where it is, from which follows [why](Self::why) its message has not been handed over yet. How many messages are
+    /// Where it is; [`explain`](Self::explain) says why its message has not been handed over yet. How many messages are
     /// before it in an inbox or a line is counted up to 4096 for a single timer, and up to 32 in a list.
-    pub place: TimerPlace,
+    #[cfg_attr(feature = "serde", serde(rename = "place"))]
+    pub location: TimerLocation,
     /// The time of day that it is set to, if it follows the wall clock.
     pub wall_time: Option<SystemTime>,
     /// Whether it repeats.
@@ -55,7 +56,7 @@ pub struct TimerInfo {
 /// A timer actor at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Inspection {
+pub struct Snapshot {
     /// The name of the timer actor, as in the label `timer` of its metrics.
     pub name: String,
     /// The length of a tick.
@@ -63,20 +64,20 @@ pub struct Inspection {
     /// The time of its clock.
     pub now: Duration,
     /// How many timers were accepted, and how they ended.
-    pub accounts: Accounts,
+    pub counters: Counters,
     /// How many actors have timers of their own here.
     pub owners: usize,
     /// The wheel, level by level and bucket by bucket, in ticks.
     pub wheel: WheelSnapshot,
 }
 
-impl Inspection {
+impl Snapshot {
     pub(crate) fn new<P: Copy, O>(name: &str, tick: TickLength, now: Duration, engine: &Engine<P, O>) -> Self {
         Self {
             name: name.to_owned(),
             tick: tick.length(),
             now,
-            accounts: engine.accounts(),
+            counters: engine.counters(),
             owners: engine.owners(),
             wheel: engine.snapshot(),
         }
@@ -84,7 +85,7 @@ impl Inspection {
 
     /// How many timers are pending.
     pub const fn pending(&self) -> u64 {
-        self.accounts.pending
+        self.counters.pending
     }
 
     /// How many levels the wheel has.

@@ -4,7 +4,7 @@ use super::group::TimerGroup;
 use super::key::TimerKey;
 use super::labels::KeyScope;
 use super::owners::OwnerId;
-use super::scheduler::{Engine, Refused};
+use super::scheduler::{Engine, Rejected};
 use super::timer::Mark;
 use crate::timing::{Key, Tick};
 
@@ -21,7 +21,7 @@ impl<P: Copy, O> Engine<P, O> {
         deadline: Tick,
         owner: Option<OwnerId>,
         payload: P,
-    ) -> Result<Key, Refused<P>> {
+    ) -> Result<Key, Rejected<P>> {
         let place = u64::from(self.stoppable(old).is_ok());
         self.take_in(now, deadline, owner, payload, place)
     }

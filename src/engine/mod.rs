@@ -3,7 +3,7 @@
 //!
 //! In reading order:
 //!
-//! 1. `accounts`: the books. Every timer accepted ends exactly once, and the [`Accounts`] prove it.
+//! 1. `counters`: the books. Every timer accepted ends exactly once, and the [`Counters`] prove it.
 //! 2. `timer`: what is stored for each timer, and the states it goes through.
 //! 3. `owners`: who owns which timers, and the inbox of each owner.
 //! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.
@@ -12,7 +12,7 @@
 //! 7. `key` and `group`: what callers label timers with; `labels`: which timer has which; `shards` and `side_table`: what
 //!    such tables are made of.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
-//!    can be asked, `labelled`, what can be done with timers by their key, group or owner, and `handover`,
+//!    can be asked, `labelled`, what can be done with timers by their key, group or owner, and `queues`,
 //!    ways to a recipient that take time, and `sending`, sends that may be refused.
 //!
 //! The life of a timer:
@@ -26,7 +26,7 @@
 //!                      |        \
 //!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
 //!                      |                   |  ^
-//!                      |   queue_behind, post  escort_due, begin
+//!                      |   queue_behind, post  take_for_send, begin
 //!                      |                   v  |
 //!                      |                   Due (in a line, or behind a token) --cancel--> cancelled
 //!                      |
@@ -43,15 +43,15 @@
 //!                            +--cancel--> cancelled: the message just made is thrown away
 //! ```
 
-mod accounts;
+mod counters;
 mod group;
-mod handover;
 mod key;
 mod labelled;
 mod labels;
 mod names;
 mod owners;
 mod queries;
+mod queues;
 mod recurrence;
 mod repeating;
 mod scheduler;
@@ -61,14 +61,14 @@ mod side_table;
 mod timer;
 mod wall;
 
-pub use accounts::{Accounts, DeadLetterReason, Ending};
+pub use counters::{Counters, DeadLetterReason, Outcome};
 pub use group::TimerGroup;
 pub use key::TimerKey;
 pub use labels::KeyScope;
 pub use owners::OwnerId;
-pub use recurrence::{MissedTickBehavior, Next, Now, Recurrence, Rhythm, next_on_grid};
+pub use recurrence::{ClockReading, MissedTickBehavior, NextRun, Recurrence, RepeatMode, next_on_grid};
 pub use repeating::{Repeated, Resumed};
 #[cfg(feature = "actix")]
 pub(crate) use scheduler::MAX_CAPACITY;
-pub use scheduler::{Due, Engine, EngineConfig, Handover, Refusal, Refused};
-pub use timer::{Hold, NotPending, TimerState, TimerView};
+pub use scheduler::{Due, DueTimer, Engine, EngineConfig, RejectReason, Rejected};
+pub use timer::{Location, NotPending, TimerState, TimerView};

@@ -12,11 +12,11 @@ pub(crate) struct Owner<O> {
     /// The slots of all its timers.
     timers: List,
     /// The slots of those that are for a recipient, and only queued in its inbox; in the order in which they lie there.
-    guests: List,
+    foreign: List,
     /// Due and not taken yet, first in, first out.
     pub(crate) inbox: List,
     /// What the caller keeps about it.
-    pub(crate) card: O,
+    pub(crate) data: O,
 }
 
 /// All owners.
@@ -32,9 +32,9 @@ impl<O> Owners<O> {
         Self { arena: Arena::new(), chunks: Chunks::new() }
     }
 
-    pub(crate) fn insert(&mut self, card: O) -> Result<OwnerId, O> {
-        let owner = Owner { timers: List::new(), guests: List::new(), inbox: List::new(), card };
-        self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.card)
+    pub(crate) fn insert(&mut self, data: O) -> Result<OwnerId, O> {
+        let owner = Owner { timers: List::new(), foreign: List::new(), inbox: List::new(), data };
+        self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.data)
     }
 
     pub(crate) fn get(&self, id: OwnerId) -> Option<&Owner<O>> {
@@ -59,7 +59,7 @@ impl<O> Owners<O> {
 
     /// How many timers an owner has, guests included.
     pub(crate) fn owned(&self, id: OwnerId) -> usize {
-        self.get(id).map_or(0, |owner| owner.timers.len() + owner.guests.len())
+        self.get(id).map_or(0, |owner| owner.timers.len() + owner.foreign.len())
     }
 
     /// How many timers an owner has, without guests.
@@ -73,8 +73,8 @@ impl<O> Owners<O> {
     }
 
     /// The slot of the guest that came first.
-    pub(crate) fn first_guest(&self, id: OwnerId) -> Option<u32> {
-        self.get(id)?.guests.first(&self.chunks)
+    pub(crate) fn first_foreign(&self, id: OwnerId) -> Option<u32> {
+        self.get(id)?.foreign.first(&self.chunks)
     }
 
     /// Adds a timer, given by its slot, to an owner's own, and returns where in that list it is.
@@ -86,9 +86,9 @@ impl<O> Owners<O> {
     }
 
     /// Adds a timer, given by its slot, to an owner's guests, and returns where in that list it is.
-    pub(crate) fn join_as_guest(&mut self, host: OwnerId, timer: u32) -> Spot {
-        match self.arena.get_mut(host.0) {
-            Some(host) => host.guests.push_back(&mut self.chunks, timer),
+    pub(crate) fn join_as_foreign(&mut self, queue_owner: OwnerId, timer: u32) -> Spot {
+        match self.arena.get_mut(queue_owner.0) {
+            Some(queue_owner) => queue_owner.foreign.push_back(&mut self.chunks, timer),
             None => Spot::NOWHERE,
         }
     }
@@ -101,9 +101,9 @@ impl<O> Owners<O> {
     }
 
     /// Takes the timer at `spot` off the list of the owner's guests.
-    pub(crate) fn leave_as_guest(&mut self, host: OwnerId, spot: Spot) {
-        if let Some(host) = self.arena.get_mut(host.0) {
-            host.guests.remove(&mut self.chunks, spot);
+    pub(crate) fn leave_as_foreign(&mut self, queue_owner: OwnerId, spot: Spot) {
+        if let Some(queue_owner) = self.arena.get_mut(queue_owner.0) {
+            queue_owner.foreign.remove(&mut self.chunks, spot);
         }
     }
 }

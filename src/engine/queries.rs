@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::accounts::{Accounts, Ending};
+use super::counters::{Counters, Outcome};
 use super::owners::OwnerId;
 use super::scheduler::{Engine, EngineConfig};
-use super::timer::{Hold, Mark, Stage, TimerView};
+use super::timer::{Location, Mark, Stage, TimerView};
 use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
 
 impl<P: Copy, O> Engine<P, O> {
@@ -29,7 +29,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// What the caller keeps about an owner.
     pub fn owner(&self, id: OwnerId) -> Option<&O> {
-        self.owners.get(id).map(|owner| &owner.card)
+        self.owners.get(id).map(|owner| &owner.data)
     }
 
     /// How many timers an owner has, the guests in its inbox included.
@@ -43,8 +43,8 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Whether messages that are not its own wait in an owner's inbox.
-    pub fn has_guests(&self, id: OwnerId) -> bool {
-        self.owners.first_guest(id).is_some()
+    pub fn has_foreign(&self, id: OwnerId) -> bool {
+        self.owners.first_foreign(id).is_some()
     }
 
     /// How many messages are before this one in the inbox or line of an owner; `None` if those are as many as `most`, or it
@@ -77,7 +77,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// How many owners there are.
     pub fn owners(&self) -> usize {
-        self.owners.len() - self.lines
+        self.owners.len() - self.queues
     }
 
     /// Whether the engine is closed.
@@ -120,7 +120,7 @@ impl<P: Copy, O> Engine<P, O> {
             deadline: self.wheel.deadline(key)?,
             owner,
             bucket: self.wheel.bucket_of(key),
-            hold: Hold::of(timer.stage, owner),
+            location: Location::of(timer.stage, owner),
         })
     }
 
@@ -130,10 +130,10 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// How the timer of `key` ended; known until the next timer in its slot has ended.
-    pub fn ending(&self, key: Key) -> Option<Ending> {
+    pub fn outcome(&self, key: Key) -> Option<Outcome> {
         let generation = self.wheel.generation(key.index())?;
         let was_the_last = generation == key.generation().checked_add(1)?;
-        if was_the_last { self.endings.get(key.index() as usize).copied().flatten() } else { None }
+        if was_the_last { self.outcomes.get(key.index() as usize).copied().flatten() } else { None }
     }
 
     /// The live key of a slot, and the generation the slot is in.
@@ -142,8 +142,8 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// The books.
-    pub const fn accounts(&self) -> Accounts {
-        self.accounts
+    pub const fn counters(&self) -> Counters {
+        self.counters
     }
 
     /// How the engine is set up.
@@ -153,7 +153,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// When the engine has to be looked at next; see [`Wheel::next_wake`](crate::timing::Wheel::next_wake).
     pub fn next_wake(&self) -> Option<Tick> {
-        self.wheel.next_wake(self.config.cascade_pace)
+        self.wheel.next_wake(self.config.cascade_batch)
     }
 
     /// When the head of the delay queue expires.

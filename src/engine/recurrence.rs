@@ -32,7 +32,7 @@ pub enum MissedTickBehavior {
 
 /// How a timer repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rhythm {
+pub enum RepeatMode {
     /// On a grid.
     FixedRate {
         /// From one repetition to the next.
@@ -51,7 +51,7 @@ pub enum Rhythm {
 
 /// What comes after a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRun {
     /// Another one.
     At {
         /// When it is due.
@@ -68,7 +68,7 @@ pub enum Next {
 /// The clocks at one moment. The time of day is a duration since the Unix epoch; it may be left out by whoever knows that
 /// no [end](Recurrence::until) is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockReading {
     /// Monotonic time.
     pub time: Duration,
     /// The time of day.
@@ -82,7 +82,7 @@ const TOLERANCE: Duration = Duration::from_millis(20);
 /// How a timer repeats, and how far it has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recurrence {
-    rhythm: Rhythm,
+    mode: RepeatMode,
     /// When the present repetition is due.
     due: Duration,
     /// How long before the origin of the clock that was, if it was, in nanoseconds: `due` is zero then.
@@ -95,9 +95,9 @@ pub struct Recurrence {
     /// How much later than it is due a repetition may be.
     slack: Duration,
     /// What comes after the present repetition, once that is known.
-    planned: Option<Next>,
+    planned: Option<NextRun>,
     /// What was asked for while the present repetition could not be stopped any more.
-    asked: Option<Next>,
+    asked: Option<NextRun>,
 }
 
 /// As many deliveries as there will ever be.
@@ -105,9 +105,9 @@ const ENDLESS: u64 = u64::MAX;
 
 impl Recurrence {
     /// A timer that repeats for ever, and is due at `due` for the first time.
-    pub const fn new(rhythm: Rhythm, due: Duration) -> Self {
+    pub const fn new(mode: RepeatMode, due: Duration) -> Self {
         Self {
-            rhythm,
+            mode,
             due,
             before_origin: 0,
             wall: None,
@@ -171,15 +171,15 @@ impl Recurrence {
 
     /// The period; none of a timer that follows a calendar.
     pub const fn period(&self) -> Option<Duration> {
-        match self.rhythm {
-            Rhythm::FixedRate { period, .. } | Rhythm::FixedDelay { period } => Some(period),
-            Rhythm::Calendar => None,
+        match self.mode {
+            RepeatMode::FixedRate { period, .. } | RepeatMode::FixedDelay { period } => Some(period),
+            RepeatMode::Calendar => None,
         }
     }
 
     /// Whether the time of day is needed to say what comes next.
     pub const fn needs_wall_clock(&self) -> bool {
-        self.until.is_some() || matches!(self.rhythm, Rhythm::Calendar)
+        self.until.is_some() || matches!(self.mode, RepeatMode::Calendar)
     }
 
     /// Whether the present repetition is the last.
@@ -188,45 +188,45 @@ impl Recurrence {
     }
 
     /// Whether it ends before its first repetition is due.
-    pub fn is_empty(&self, now: Now) -> bool {
+    pub fn is_empty(&self, now: ClockReading) -> bool {
         self.left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
     }
 
     /// Whether the present repetition, which is due, is after the end after all: the wall clock was stepped.
-    pub fn is_over(&self, now: Now) -> bool {
+    pub fn is_over(&self, now: ClockReading) -> bool {
         self.is_after_end(self.due, self.behind(), now, TOLERANCE)
     }
 
     /// What comes next if the present repetition is delivered now. `until_handled`: the end of its handler will be known.
     /// What follows a calendar is known to the caller alone.
-    pub fn after_this(&self, now: Now, until_handled: bool) -> Next {
+    pub fn after_this(&self, now: ClockReading, until_handled: bool) -> NextRun {
         if self.is_last() {
-            return Next::Never;
+            return NextRun::Never;
         }
-        let Some((due, behind)) = self.due_after(now) else { return Next::Never };
-        match self.rhythm {
-            _ if self.is_after_end(due, behind, now, Duration::ZERO) => Next::Never,
-            Rhythm::FixedDelay { .. } if until_handled => Next::AfterHandler,
-            _ => Next::At { due, wall: None },
+        let Some((due, behind)) = self.due_after(now) else { return NextRun::Never };
+        match self.mode {
+            _ if self.is_after_end(due, behind, now, Duration::ZERO) => NextRun::Never,
+            RepeatMode::FixedDelay { .. } if until_handled => NextRun::AfterHandler,
+            _ => NextRun::At { due, wall: None },
         }
     }
 
     /// When a time of day will come, if the clocks run alike; none if it is after the end.
-    pub fn on_wall_clock(&self, at: Duration, now: Now) -> Next {
+    pub fn on_wall_clock(&self, at: Duration, now: ClockReading) -> NextRun {
         let ahead = at.saturating_sub(now.wall.unwrap_or_default());
         match self.until {
-            _ if self.is_last() => Next::Never,
-            Some(until) if at > until => Next::Never,
-            _ => Next::At { due: now.time.saturating_add(ahead), wall: Some(at) },
+            _ if self.is_last() => NextRun::Never,
+            Some(until) if at > until => NextRun::Never,
+            _ => NextRun::At { due: now.time.saturating_add(ahead), wall: Some(at) },
         }
     }
 
-    pub(super) fn plan(&mut self, next: Next) {
+    pub(super) fn plan(&mut self, next: NextRun) {
         self.planned = Some(next);
     }
 
     /// From now on this comes next, whatever was planned.
-    pub(super) fn ask(&mut self, next: Next) {
+    pub(super) fn ask(&mut self, next: NextRun) {
         self.asked = Some(next);
     }
 
@@ -237,21 +237,21 @@ impl Recurrence {
 
     /// Whether nothing is planned to come after the present repetition.
     pub(super) fn ends_with_this(&self) -> bool {
-        self.is_last() || matches!(self.planned, None | Some(Next::Never))
+        self.is_last() || matches!(self.planned, None | Some(NextRun::Never))
     }
 
     /// The present repetition has been delivered: what comes next.
-    pub(super) fn advance(&mut self) -> Next {
+    pub(super) fn advance(&mut self) -> NextRun {
         let asked = self.asked.take();
         let behind = if asked.is_none() { self.behind_next() } else { Duration::ZERO };
-        let next = asked.or(self.planned.take()).unwrap_or(Next::Never);
+        let next = asked.or(self.planned.take()).unwrap_or(NextRun::Never);
         if self.is_last() {
-            return Next::Never;
+            return NextRun::Never;
         }
         if self.left != ENDLESS {
             self.left = self.left.saturating_sub(1);
         }
-        if let Next::At { due, wall } = next {
+        if let NextRun::At { due, wall } = next {
             self.set_due(due, behind);
             self.wall = wall;
         }
@@ -259,24 +259,28 @@ impl Recurrence {
     }
 
     /// The handler is done that the present repetition was to be counted from.
-    pub(super) fn begin_again(&mut self, now: Now) -> Next {
-        let Some((due, behind)) = self.due_after(now) else { return Next::Never };
+    pub(super) fn begin_again(&mut self, now: ClockReading) -> NextRun {
+        let Some((due, behind)) = self.due_after(now) else { return NextRun::Never };
         self.set_due(due, behind);
-        if self.is_after_end(due, behind, now, Duration::ZERO) { Next::Never } else { Next::At { due, wall: None } }
+        if self.is_after_end(due, behind, now, Duration::ZERO) {
+            NextRun::Never
+        } else {
+            NextRun::At { due, wall: None }
+        }
     }
 
     /// When the next repetition is due, and how long before the origin of the clock that was, if it was.
-    fn due_after(&self, now: Now) -> Option<(Duration, Duration)> {
-        match self.rhythm {
-            Rhythm::FixedRate { period, missed } => {
+    fn due_after(&self, now: ClockReading) -> Option<(Duration, Duration)> {
+        match self.mode {
+            RepeatMode::FixedRate { period, missed } => {
                 // Reckoned on a clock whose origin is so much earlier.
                 let behind = self.behind();
                 // One that was moved to a time of day may come before the monotonic clock says so.
                 let next = next_on_grid(self.due.min(now.time), period, missed, now.time.saturating_add(behind));
                 Some((next.saturating_sub(behind), behind.saturating_sub(next)))
             }
-            Rhythm::FixedDelay { period } => Some((now.time.saturating_add(period), Duration::ZERO)),
-            Rhythm::Calendar => None,
+            RepeatMode::FixedDelay { period } => Some((now.time.saturating_add(period), Duration::ZERO)),
+            RepeatMode::Calendar => None,
         }
     }
 
@@ -290,7 +294,7 @@ impl Recurrence {
         self.behind().saturating_sub(self.period().unwrap_or(Duration::MAX))
     }
 
-    fn is_after_end(&self, due: Duration, behind: Duration, now: Now, tolerance: Duration) -> bool {
+    fn is_after_end(&self, due: Duration, behind: Duration, now: ClockReading, tolerance: Duration) -> bool {
         let (Some(until), Some(wall)) = (self.until, now.wall) else { return false };
         time_of_day(due, now.time.saturating_add(behind), wall) > until.saturating_add(tolerance)
     }
@@ -345,8 +349,8 @@ mod tests {
         Duration::from_nanos(nanos)
     }
 
-    fn at(nanos: u64) -> Now {
-        Now { time: n(nanos), wall: Some(n(nanos)) }
+    fn at(nanos: u64) -> ClockReading {
+        ClockReading { time: n(nanos), wall: Some(n(nanos)) }
     }
 
     #[test]
@@ -392,10 +396,10 @@ mod tests {
                     for behaviour in ALL {
                         let next = next_on_grid(due, period, behaviour, now);
                         assert!(next >= due.min(now), "{behaviour:?} {due:?} {period:?} {now:?}");
-                        let rhythm = Rhythm::FixedRate { period, missed: behaviour };
-                        let recurrence = Recurrence::new(rhythm, due).until(Duration::MAX);
-                        let now = Now { time: now, wall: Some(now) };
-                        assert_ne!(recurrence.after_this(now, true), Next::Never);
+                        let mode = RepeatMode::FixedRate { period, missed: behaviour };
+                        let recurrence = Recurrence::new(mode, due).until(Duration::MAX);
+                        let now = ClockReading { time: now, wall: Some(now) };
+                        assert_ne!(recurrence.after_this(now, true), NextRun::Never);
                     }
                 }
             }
@@ -404,16 +408,16 @@ mod tests {
 
     #[test]
     fn a_fixed_delay_counts_from_the_handler_where_its_end_is_known() {
-        let recurrence = Recurrence::new(Rhythm::FixedDelay { period: n(10) }, n(5));
-        assert_eq!(recurrence.after_this(at(7), false), Next::At { due: n(17), wall: None });
-        assert_eq!(recurrence.after_this(at(7), true), Next::AfterHandler);
+        let recurrence = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(5));
+        assert_eq!(recurrence.after_this(at(7), false), NextRun::At { due: n(17), wall: None });
+        assert_eq!(recurrence.after_this(at(7), true), NextRun::AfterHandler);
     }
 
     #[test]
     fn so_many_times_are_delivered_and_no_more() {
-        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
         for times in 1..5 {
-            let mut recurrence = Recurrence::new(rhythm, n(10)).times(times);
+            let mut recurrence = Recurrence::new(mode, n(10)).times(times);
             assert!(!recurrence.is_empty(at(0)));
             let mut delivered = 0;
             loop {
@@ -422,81 +426,81 @@ mod tests {
                 let next = recurrence.after_this(at(10 * delivered), false);
                 recurrence.plan(next);
                 assert_eq!(recurrence.advance(), next);
-                if next == Next::Never {
+                if next == NextRun::Never {
                     break;
                 }
             }
             assert_eq!(delivered, times);
         }
-        assert!(Recurrence::new(rhythm, n(10)).times(0).is_empty(at(0)));
+        assert!(Recurrence::new(mode, n(10)).times(0).is_empty(at(0)));
     }
 
     #[test]
     fn nothing_is_due_after_the_end_and_what_is_due_at_the_end_is() {
-        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Burst };
-        let until = |end| Recurrence::new(rhythm, n(10)).until(n(end));
+        let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Burst };
+        let until = |end| Recurrence::new(mode, n(10)).until(n(end));
         assert!(until(9).is_empty(at(0)));
         assert!(!until(10).is_empty(at(0)));
-        assert_eq!(until(19).after_this(at(10), false), Next::Never);
-        assert_eq!(until(20).after_this(at(10), false), Next::At { due: n(20), wall: None });
+        assert_eq!(until(19).after_this(at(10), false), NextRun::Never);
+        assert_eq!(until(20).after_this(at(10), false), NextRun::At { due: n(20), wall: None });
         // What is made up for counts with the time at which it was due.
-        assert_eq!(until(20).after_this(at(500), false), Next::At { due: n(20), wall: None });
-        assert_eq!(until(19).after_this(at(500), false), Next::Never);
+        assert_eq!(until(20).after_this(at(500), false), NextRun::At { due: n(20), wall: None });
+        assert_eq!(until(19).after_this(at(500), false), NextRun::Never);
     }
 
     #[test]
     fn a_step_of_the_wall_clock_past_the_end_ends_it_and_an_unevenness_does_not() {
-        let recurrence = Recurrence::new(Rhythm::FixedDelay { period: n(10) }, n(10)).until(n(10));
+        let recurrence = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(10)).until(n(10));
         assert!(!recurrence.is_over(at(10)));
-        let wall = |wall| Now { time: n(10), wall: Some(wall) };
+        let wall = |wall| ClockReading { time: n(10), wall: Some(wall) };
         assert!(!recurrence.is_over(wall(n(10) + TOLERANCE)));
         assert!(recurrence.is_over(wall(n(11) + TOLERANCE)));
     }
 
     #[test]
     fn what_was_asked_for_meanwhile_comes_before_what_was_planned() {
-        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
-        let mut recurrence = Recurrence::new(rhythm, n(10));
-        recurrence.ask(Next::Never);
-        recurrence.plan(Next::At { due: n(20), wall: None });
-        assert_eq!(recurrence.advance(), Next::Never);
+        let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        let mut recurrence = Recurrence::new(mode, n(10));
+        recurrence.ask(NextRun::Never);
+        recurrence.plan(NextRun::At { due: n(20), wall: None });
+        assert_eq!(recurrence.advance(), NextRun::Never);
     }
 
     #[test]
     fn one_that_was_moved_and_came_early_goes_on_from_when_it_came() {
-        let rhythm = Rhythm::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
-        let recurrence = Recurrence::new(rhythm, n(1000));
-        assert_eq!(recurrence.after_this(at(100), false), Next::At { due: n(110), wall: None });
+        let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        let recurrence = Recurrence::new(mode, n(1000));
+        assert_eq!(recurrence.after_this(at(100), false), NextRun::At { due: n(110), wall: None });
     }
 
     #[test]
     fn a_time_of_day_is_as_far_away_as_the_wall_clock_says() {
-        let recurrence = Recurrence::new(Rhythm::Calendar, n(0)).until(n(90));
-        let now = Now { time: n(5), wall: Some(n(70)) };
-        assert_eq!(recurrence.on_wall_clock(n(80), now), Next::At { due: n(15), wall: Some(n(80)) });
-        assert_eq!(recurrence.on_wall_clock(n(60), now), Next::At { due: n(5), wall: Some(n(60)) });
-        assert_eq!(recurrence.on_wall_clock(n(90), now), Next::At { due: n(25), wall: Some(n(90)) });
-        assert_eq!(recurrence.on_wall_clock(n(91), now), Next::Never);
+        let recurrence = Recurrence::new(RepeatMode::Calendar, n(0)).until(n(90));
+        let now = ClockReading { time: n(5), wall: Some(n(70)) };
+        assert_eq!(recurrence.on_wall_clock(n(80), now), NextRun::At { due: n(15), wall: Some(n(80)) });
+        assert_eq!(recurrence.on_wall_clock(n(60), now), NextRun::At { due: n(5), wall: Some(n(60)) });
+        assert_eq!(recurrence.on_wall_clock(n(90), now), NextRun::At { due: n(25), wall: Some(n(90)) });
+        assert_eq!(recurrence.on_wall_clock(n(91), now), NextRun::Never);
     }
 
     #[test]
     fn no_time_of_day_comes_after_the_last_repetition() {
-        let recurrence = Recurrence::new(Rhythm::Calendar, n(0)).times(1);
-        assert_eq!(recurrence.on_wall_clock(n(80), at(5)), Next::Never);
+        let recurrence = Recurrence::new(RepeatMode::Calendar, n(0)).times(1);
+        assert_eq!(recurrence.on_wall_clock(n(80), at(5)), NextRun::Never);
     }
 
     #[test]
     fn an_end_or_a_calendar_needs_the_wall_clock_and_nothing_else_does() {
-        let periodic = Recurrence::new(Rhythm::FixedDelay { period: n(10) }, n(10)).times(3).slack(n(2)).at(n(7));
+        let periodic = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(10)).times(3).slack(n(2)).at(n(7));
         assert!(!periodic.needs_wall_clock());
         assert!(periodic.until(n(50)).needs_wall_clock());
-        assert!(Recurrence::new(Rhythm::Calendar, n(10)).needs_wall_clock());
+        assert!(Recurrence::new(RepeatMode::Calendar, n(10)).needs_wall_clock());
     }
 
     #[test]
     fn slack_moves_a_deadline_to_a_rounder_tick_within_it() {
         let ms = Duration::from_millis;
-        let exact = Recurrence::new(Rhythm::FixedDelay { period: ms(10) }, ms(1001));
+        let exact = Recurrence::new(RepeatMode::FixedDelay { period: ms(10) }, ms(1001));
         let tick = TickLength::MILLISECOND;
         assert_eq!(exact.deadline(tick, 1001), 1001);
         assert_eq!(exact.slack(ms(99)).deadline(tick, 1001), 1024);
@@ -505,9 +509,9 @@ mod tests {
 
     #[test]
     fn a_repetition_knows_its_time_of_day_until_the_next_has_another() {
-        let mut recurrence = Recurrence::new(Rhythm::Calendar, n(10)).at(n(70));
+        let mut recurrence = Recurrence::new(RepeatMode::Calendar, n(10)).at(n(70));
         assert_eq!(recurrence.wall(), Some(n(70)));
-        recurrence.plan(Next::At { due: n(20), wall: Some(n(80)) });
+        recurrence.plan(NextRun::At { due: n(20), wall: Some(n(80)) });
         recurrence.advance();
         assert_eq!(recurrence.wall(), Some(n(80)));
     }

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use super::accounts::{DeadLetterReason, Ending};
-use super::recurrence::{Next, Now, Recurrence};
+use super::counters::{DeadLetterReason, Outcome};
+use super::recurrence::{ClockReading, NextRun, Recurrence};
 use super::scheduler::Engine;
 use super::timer::{Mark, Stage};
 use crate::timing::{Key, Tick};
@@ -60,7 +60,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Says what comes after the present repetition of a timer.
-    pub fn plan(&mut self, key: Key, next: Next) {
+    pub fn plan(&mut self, key: Key, next: NextRun) {
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.plan(next);
         }
@@ -75,7 +75,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Says what is to come after a repetition that is in flight, whatever is planned.
-    pub fn ask_next(&mut self, key: Key, next: Next) {
+    pub fn ask_next(&mut self, key: Key, next: NextRun) {
         let in_flight = self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight);
         if in_flight && let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.ask(next);
@@ -84,33 +84,33 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// The message of a timer is handed over now: it counts as delivered, and what was [planned](Self::plan) comes next,
     /// accepted whatever the capacity. Nothing comes next once the engine is closed.
-    pub fn repeat(&mut self, key: Key, now: Now) -> Repeated<P> {
+    pub fn repeat(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         match self.take_next(key) {
             None => Repeated::Gone,
-            Some(Next::Never) => match self.end(key, Ending::Delivered) {
+            Some(NextRun::Never) => match self.end(key, Outcome::Delivered) {
                 Some(payload) => Repeated::Last(payload),
                 None => Repeated::Gone,
             },
             Some(next) => {
-                self.accounts.repeat();
+                self.counters.repeat();
                 self.set_next(key, next, now)
             }
         }
     }
 
     /// What comes after a repetition that is under way, now that it is over; `None` if none is under way.
-    pub(super) fn take_next(&mut self, key: Key) -> Option<Next> {
+    pub(super) fn take_next(&mut self, key: Key) -> Option<NextRun> {
         let under_way = self.wheel.get(key).is_some_and(|timer| matches!(timer.stage, Stage::Making | Stage::InFlight));
         let is_closed = self.closed;
         let recurrence = self.recurrence_mut(key).filter(|_| under_way)?;
-        Some(if is_closed { Next::Never } else { recurrence.advance() })
+        Some(if is_closed { NextRun::Never } else { recurrence.advance() })
     }
 
     /// Another repetition comes, which is accounted for already.
-    pub(super) fn set_next(&mut self, key: Key, next: Next, now: Now) -> Repeated<P> {
+    pub(super) fn set_next(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
         match next {
-            Next::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
-            Next::AfterHandler | Next::Never => {
+            NextRun::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
+            NextRun::AfterHandler | NextRun::Never => {
                 self.forget_wall_time(key);
                 if let Some(timer) = self.wheel.get_mut(key) {
                     timer.stage = Stage::Between;
@@ -121,14 +121,14 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// The handler is done that the next repetition was to be counted from.
-    pub fn resume(&mut self, key: Key, now: Now) -> Resumed<P> {
+    pub fn resume(&mut self, key: Key, now: ClockReading) -> Resumed<P> {
         if self.wheel.get(key).is_none_or(|timer| timer.stage != Stage::Between) {
             return Resumed::Moved;
         }
         let Some(recurrence) = self.recurrence_mut(key) else { return Resumed::Moved };
         match recurrence.begin_again(now) {
-            Next::At { due, wall } => Resumed::Armed(self.arm(key, due, wall, now)),
-            Next::AfterHandler | Next::Never => match self.end(key, Ending::Cancelled) {
+            NextRun::At { due, wall } => Resumed::Armed(self.arm(key, due, wall, now)),
+            NextRun::AfterHandler | NextRun::Never => match self.end(key, Outcome::Cancelled) {
                 Some(payload) => Resumed::Over(payload),
                 None => Resumed::Moved,
             },
@@ -139,17 +139,17 @@ impl<P: Copy, O> Engine<P, O> {
     /// To be called once for it.
     pub fn break_off(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         self.bounce(key, reason);
-        self.give_up(key, Ending::Cancelled).map(|given_up| given_up.payload)
+        self.give_up(key, Outcome::Cancelled).map(|given_up| given_up.payload)
     }
 
     /// A timer that was [given up](Self::give_up) as returned turns out to have no message: it is a dead letter.
     pub fn lose_returned(&mut self, reason: DeadLetterReason) {
-        self.accounts.lose_returned(reason);
+        self.counters.lose_returned(reason);
     }
 
     /// Lets the message of a repeating timer be made, which was due.
     pub(super) fn make(&mut self, key: Key) -> Option<P> {
-        if self.is_guest(key) {
+        if self.is_foreign(key) {
             self.leave_owner(key);
         }
         let timer = self.wheel.get_mut(key)?;
@@ -158,7 +158,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Puts a timer back into the wheel.
-    fn arm(&mut self, key: Key, due: Duration, wall: Option<Duration>, now: Now) -> Tick {
+    fn arm(&mut self, key: Key, due: Duration, wall: Option<Duration>, now: ClockReading) -> Tick {
         let length = self.config.tick;
         let tick = length.round_down(now.time);
         self.pass(tick);

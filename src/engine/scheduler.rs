@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::accounts::{Accounts, DeadLetterReason, Ending};
+use super::counters::{Counters, DeadLetterReason, Outcome};
 use super::labels::Labels;
 use super::names::Names;
 use super::owners::{OwnerId, Owners};
-use super::recurrence::{Next, Recurrence};
+use super::recurrence::{NextRun, Recurrence};
 use super::side_table::SideTable;
 use super::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use super::wall::{WallTimes, estimate};
-use crate::timing::{Key, Progress, Step, Tick, TickLength, Wheel, WheelSize};
+use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
 
 /// How an engine is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct EngineConfig {
     /// The most timers that may be pending at once.
     pub capacity: usize,
     /// Entries per tick that a bucket is cascaded ahead of its time with; see [`Wheel::prepare`].
-    pub cascade_pace: usize,
+    pub cascade_batch: usize,
 }
 
 /// The most timers that may be pending at once: one less than the wheel has slots, for a timer that replaces another.
@@ -34,14 +34,14 @@ impl Default for EngineConfig {
             tick: TickLength::default(),
             wheel_size: WheelSize::default(),
             capacity: MAX_CAPACITY,
-            cascade_pace: 4096,
+            cascade_batch: 4096,
         }
     }
 }
 
 /// Why a timer was not taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RejectReason {
     /// As many timers are pending as the capacity allows.
     Capacity,
     /// The engine is closed.
@@ -52,16 +52,16 @@ pub enum Refusal {
 
 /// A timer that was not taken in: why, and its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused<P> {
+pub struct Rejected<P> {
     /// Why.
-    pub refusal: Refusal,
+    pub reason: RejectReason,
     /// What was to be stored.
     pub payload: P,
 }
 
 /// A timer that leaves the engine with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Handover<P> {
+pub struct DueTimer<P> {
     /// Which timer.
     pub key: Key,
     /// When it was due.
@@ -76,7 +76,7 @@ pub enum Due<P> {
     /// A timer went into the inbox of its owner.
     Inbox(OwnerId),
     /// A timer for a recipient is due. It is in flight until [`Engine::finish`].
-    Recipient(Handover<P>),
+    Recipient(DueTimer<P>),
     /// Nothing more is due.
     Done,
     /// The budget was used up first.
@@ -89,7 +89,7 @@ pub enum Due<P> {
 /// never goes back; a `now` before an earlier one counts as that.
 ///
 /// ```
-/// use actix_timers::engine::{Due, Engine, EngineConfig, Ending};
+/// use actix_timers::engine::{Due, Engine, EngineConfig, Outcome};
 ///
 /// let mut engine: Engine<&str, ()> = Engine::new(EngineConfig::default());
 /// let call = engine.schedule(0, 250, None, "boarding").unwrap();
@@ -98,8 +98,8 @@ pub enum Due<P> {
 ///
 /// let Due::Recipient(due) = engine.expire(300, None, &mut 100) else { panic!() };
 /// assert_eq!(due.payload, "take-off");
-/// engine.finish(due.key, Ending::Delivered);
-/// assert!(engine.accounts().balance());
+/// engine.finish(due.key, Outcome::Delivered);
+/// assert!(engine.counters().balance());
 /// ```
 #[derive(Debug)]
 pub struct Engine<P, O> {
@@ -114,14 +114,14 @@ pub struct Engine<P, O> {
     /// How those timers repeat that do.
     pub(super) recurrences: SideTable<Recurrence>,
     /// How the last timer of each slot ended: lets a late cancel be answered truthfully.
-    pub(super) endings: Vec<Option<Ending>>,
-    pub(super) accounts: Accounts,
+    pub(super) outcomes: Vec<Option<Outcome>>,
+    pub(super) counters: Counters,
     /// How many timers lie in inboxes.
     pub(super) in_inboxes: usize,
     /// How many of the owners are lines.
-    pub(super) lines: usize,
+    pub(super) queues: usize,
     /// Timers that have ended, of those whose end is to be told.
-    told: Vec<Key>,
+    ended: Vec<Key>,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
@@ -137,11 +137,11 @@ impl<P: Copy, O> Engine<P, O> {
             names: Names::default(),
             labels: Labels::new(),
             recurrences: SideTable::new(),
-            endings: Vec::new(),
-            accounts: Accounts::default(),
+            outcomes: Vec::new(),
+            counters: Counters::default(),
             in_inboxes: 0,
-            lines: 0,
-            told: Vec::new(),
+            queues: 0,
+            ended: Vec::new(),
             now: 0,
             closed: false,
         }
@@ -158,7 +158,7 @@ impl<P: Copy, O> Engine<P, O> {
         deadline: Tick,
         owner: Option<OwnerId>,
         payload: P,
-    ) -> Result<Key, Refused<P>> {
+    ) -> Result<Key, Rejected<P>> {
         self.take_in(now, deadline, owner, payload, 0)
     }
 
@@ -171,35 +171,35 @@ impl<P: Copy, O> Engine<P, O> {
         owner: Option<OwnerId>,
         payload: P,
         more: u64,
-    ) -> Result<Key, Refused<P>> {
+    ) -> Result<Key, Rejected<P>> {
         self.pass(now);
         if self.closed {
-            return Err(self.reject(Refusal::Closed, payload));
+            return Err(self.reject(RejectReason::Closed, payload));
         }
-        if self.accounts.pending >= self.config.capacity as u64 + more {
-            return Err(self.reject(Refusal::Capacity, payload));
+        if self.counters.pending >= self.config.capacity as u64 + more {
+            return Err(self.reject(RejectReason::Capacity, payload));
         }
         if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
-            return Err(self.reject(Refusal::OwnerEnded, payload));
+            return Err(self.reject(RejectReason::OwnerEnded, payload));
         }
         let inserted = self.wheel.insert(self.now, deadline, Timer::new(payload));
-        let key = inserted.map_err(|timer| self.reject(Refusal::Capacity, timer.payload))?;
+        let key = inserted.map_err(|timer| self.reject(RejectReason::Capacity, timer.payload))?;
         self.names.forget(key.index());
         if let (Some(owner), Some(timer)) = (owner, self.wheel.get_mut(key)) {
             timer.belong(owner.0.index(), self.owners.join(owner, key.index()));
         }
-        self.accounts.accept();
+        self.counters.accept();
         Ok(key)
     }
 
     /// Counts a timer that is not taken in.
     #[cold]
-    fn reject(&mut self, refusal: Refusal, payload: P) -> Refused<P> {
-        match refusal {
-            Refusal::Capacity => self.accounts.refused_capacity += 1,
-            Refusal::Closed | Refusal::OwnerEnded => self.accounts.refused_closed += 1,
+    fn reject(&mut self, reason: RejectReason, payload: P) -> Rejected<P> {
+        match reason {
+            RejectReason::Capacity => self.counters.refused_capacity += 1,
+            RejectReason::Closed | RejectReason::OwnerEnded => self.counters.refused_closed += 1,
         }
-        Refused { refusal, payload }
+        Rejected { reason, payload }
     }
 
     /// Binds a pending timer to a time of day, as a duration since the Unix epoch.
@@ -228,9 +228,9 @@ impl<P: Copy, O> Engine<P, O> {
     /// Says why the timer cannot be stopped any more. One that repeats and is in flight does not repeat again all the same.
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
-        self.stoppable(key).inspect_err(|_| self.ask_next(key, Next::Never))?;
+        self.stoppable(key).inspect_err(|_| self.ask_next(key, NextRun::Never))?;
         self.take_out(key);
-        self.end(key, Ending::Cancelled).ok_or(NotPending::Unknown)
+        self.end(key, Outcome::Cancelled).ok_or(NotPending::Unknown)
     }
 
     /// Moves a timer to another deadline, on the monotonic clock; one that was due waits again.
@@ -244,7 +244,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
         self.pass(now);
         self.take_off_inbox(key);
-        if self.is_guest(key) {
+        if self.is_foreign(key) {
             self.leave_owner(key);
         }
         self.wheel.reschedule(self.now, key, deadline);
@@ -254,7 +254,7 @@ impl<P: Copy, O> Engine<P, O> {
                 self.wall_times.remove(key.index());
             }
         }
-        self.accounts.rescheduled += 1;
+        self.counters.rescheduled += 1;
         Ok(())
     }
 
@@ -287,13 +287,13 @@ impl<P: Copy, O> Engine<P, O> {
                 }
                 None => {
                     timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
-                    return Due::Recipient(Handover { key, deadline, payload });
+                    return Due::Recipient(DueTimer { key, deadline, payload });
                 }
             }
         }
-        match self.wheel.prepare(self.now, self.config.cascade_pace, *budget) {
-            Progress::Done => Due::Done,
-            Progress::Exhausted => {
+        match self.wheel.prepare(self.now, self.config.cascade_batch, *budget) {
+            Advance::Done => Due::Done,
+            Advance::Exhausted => {
                 *budget = 0;
                 Due::Exhausted
             }
@@ -301,25 +301,25 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Queues a message for a recipient in the inbox of an owner, which is that recipient, or in a
-    /// [line](Self::add_line): behind what lies there already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
+    /// [line](Self::add_queue): behind what lies there already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
     pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
-        let spot = self.owners.join_as_guest(owner, key.index());
-        let Some(host) = self.owners.get_mut(owner) else { return };
-        timer.stage = Stage::Guest;
+        let spot = self.owners.join_as_foreign(owner, key.index());
+        let Some(queue_owner) = self.owners.get_mut(owner) else { return };
+        timer.stage = Stage::Foreign;
         timer.belong(owner.0.index(), spot);
-        self.wheel.hold(&mut host.inbox, key);
+        self.wheel.hold(&mut queue_owner.inbox, key);
         self.in_inboxes += 1;
     }
 
     /// Takes the first message out of an owner's inbox. It counts as delivered; but if its timer repeats, not before
     /// [`repeat`](Self::repeat).
-    pub fn take_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
+    pub fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.first_due(owner)?;
         let deadline = self.wheel.deadline(key)?;
-        let payload = if self.take_off_inbox(key) { self.make(key) } else { self.end(key, Ending::Delivered) }?;
-        Some(Handover { key, deadline, payload })
+        let payload = if self.take_off_inbox(key) { self.make(key) } else { self.end(key, Outcome::Delivered) }?;
+        Some(DueTimer { key, deadline, payload })
     }
 
     /// The deadline of the first message in an owner's inbox.
@@ -329,41 +329,41 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Takes the first message out of an owner's inbox to send it by another way. It is in flight until
     /// [`finish`](Self::finish) or, if its timer repeats, [`repeat`](Self::repeat).
-    pub fn escort_due(&mut self, owner: OwnerId) -> Option<Handover<P>> {
+    pub fn take_for_send(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.first_due(owner)?;
         self.send_off(key)
     }
 
     /// Ends a timer in flight, or one whose message was to be produced.
-    pub fn finish(&mut self, key: Key, ending: Ending) -> Option<P> {
+    pub fn finish(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let under_way = |stage| matches!(stage, Stage::Making | Stage::InFlight);
         self.wheel.get(key).filter(|timer| under_way(timer.stage))?;
-        self.end(key, ending)
+        self.end(key, outcome)
     }
 
     /// A timer that was [finished](Self::finish) as delivered came back: it is a dead letter. To be called once for it.
     pub fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
-        if self.ending(key) == Some(Ending::Delivered) {
-            self.endings[key.index() as usize] = Some(Ending::DeadLettered(reason));
+        if self.outcome(key) == Some(Outcome::Delivered) {
+            self.outcomes[key.index() as usize] = Some(Outcome::DeadLettered(reason));
         }
-        self.accounts.bounce(reason);
+        self.counters.bounce(reason);
     }
 
     /// Registers an owner.
     ///
     /// # Errors
-    /// Hands `card` back when 2³² − 1 owners exist.
-    pub fn add_owner(&mut self, card: O) -> Result<OwnerId, O> {
-        self.owners.insert(card)
+    /// Hands `data` back when 2³² − 1 owners exist.
+    pub fn add_owner(&mut self, data: O) -> Result<OwnerId, O> {
+        self.owners.insert(data)
     }
 
     /// What the caller keeps about an owner.
     pub fn owner_mut(&mut self, id: OwnerId) -> Option<&mut O> {
-        self.owners.get_mut(id).map(|owner| &mut owner.card)
+        self.owners.get_mut(id).map(|owner| &mut owner.data)
     }
 
     /// Cancels one of an owner's own timers, any, and returns its payload; `None` when none is left that can be. To end an
-    /// owner take the guests out of its inbox ([`first_guest`](Self::first_guest)), call this until `None`, in as many
+    /// owner take the guests out of its inbox ([`first_foreign`](Self::first_foreign)), call this until `None`, in as many
     /// turns as are needed, and after that [`remove_owner`](Self::remove_owner).
     pub fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
@@ -380,8 +380,8 @@ impl<P: Copy, O> Engine<P, O> {
     /// Takes the first message that is not the owner's own out of its inbox, past those that are, to be sent to its
     /// recipient. It is in flight until [`finish`](Self::finish). For an owner that ends: its own messages go with it, and
     /// need not wait their turn for that.
-    pub fn first_guest(&mut self, host: OwnerId) -> Option<Handover<P>> {
-        let key = self.wheel.key_at(self.owners.first_guest(host)?)?;
+    pub fn first_foreign(&mut self, queue_owner: OwnerId) -> Option<DueTimer<P>> {
+        let key = self.wheel.key_at(self.owners.first_foreign(queue_owner)?)?;
         self.send_off(key)
     }
 
@@ -390,22 +390,22 @@ impl<P: Copy, O> Engine<P, O> {
         if self.owned(id) > 0 {
             return None;
         }
-        self.owners.remove(id).map(|owner| owner.card)
+        self.owners.remove(id).map(|owner| owner.data)
     }
 
-    /// The end of a pending timer is to be [told](Self::told). False if there is no such timer.
-    pub fn tell_end(&mut self, key: Key) -> bool {
+    /// The end of a pending timer is to be [told](Self::ended). False if there is no such timer.
+    pub fn report_end(&mut self, key: Key) -> bool {
         let timer = self.wheel.get_mut(key);
         let is_pending = timer.is_some();
         if let Some(timer) = timer {
-            timer.marks.set(Mark::Told);
+            timer.marks.set(Mark::ReportEnd);
         }
         is_pending
     }
 
-    /// The timers that have ended since the last call, of those whose end was [to be told](Self::tell_end).
-    pub fn told(&mut self) -> Vec<Key> {
-        std::mem::take(&mut self.told)
+    /// The timers that have ended since the last call, of those whose end was [to be told](Self::report_end).
+    pub fn ended(&mut self) -> Vec<Key> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Refuses everything from now on.
@@ -414,12 +414,12 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Ends a timer that has not been handed over: by a drain, or because the service stops.
-    pub fn give_up(&mut self, key: Key, ending: Ending) -> Option<Handover<P>> {
+    pub fn give_up(&mut self, key: Key, outcome: Outcome) -> Option<DueTimer<P>> {
         self.stoppable(key).ok()?;
         let deadline = self.wheel.deadline(key)?;
         self.take_out(key);
-        let payload = self.end(key, ending)?;
-        Some(Handover { key, deadline, payload })
+        let payload = self.end(key, outcome)?;
+        Some(DueTimer { key, deadline, payload })
     }
 
     /// The wall clock was stepped, or time was lost in suspend: moves all timers that follow it.
@@ -452,7 +452,7 @@ impl<P: Copy, O> Engine<P, O> {
         match self.wheel.get(key) {
             Some(timer) if timer.stage == Stage::InFlight => Err(NotPending::InFlight),
             Some(_) => Ok(()),
-            None if self.ending(key) == Some(Ending::Delivered) => Err(NotPending::Delivered),
+            None if self.outcome(key) == Some(Outcome::Delivered) => Err(NotPending::Delivered),
             None => Err(NotPending::Unknown),
         }
     }
@@ -470,17 +470,17 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a guest there: that is made
     /// only then if its timer repeats.
-    fn send_off(&mut self, key: Key) -> Option<Handover<P>> {
+    fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);
-        let is_guest = self.is_guest(key);
-        if is_guest {
+        let is_foreign = self.is_foreign(key);
+        if is_foreign {
             self.leave_owner(key);
         }
         let timer = self.wheel.get_mut(key)?;
-        let is_made_later = is_guest && timer.marks.has(Mark::Recurrence);
+        let is_made_later = is_foreign && timer.marks.has(Mark::Recurrence);
         timer.stage = if is_made_later { Stage::Making } else { Stage::InFlight };
-        Some(Handover { key, deadline, payload: timer.payload })
+        Some(DueTimer { key, deadline, payload: timer.payload })
     }
 
     /// Takes a timer out of the inbox it lies in, if it does. True if it did and repeats.
@@ -495,24 +495,24 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Frees a detached timer and closes its books.
-    pub(super) fn end(&mut self, key: Key, ending: Ending) -> Option<P> {
-        let payload = self.forget(key, ending)?;
-        self.accounts.end(ending);
+    pub(super) fn end(&mut self, key: Key, outcome: Outcome) -> Option<P> {
+        let payload = self.forget(key, outcome)?;
+        self.counters.end(outcome);
         Some(payload)
     }
 
     /// Frees a detached timer whose books are closed already.
-    pub(super) fn forget(&mut self, key: Key, ending: Ending) -> Option<P> {
+    pub(super) fn forget(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
         if timer.marks != Marks::NONE {
             self.forget_aside(key, timer.marks);
         }
         let slot = key.index() as usize;
-        if slot >= self.endings.len() {
-            self.endings.resize(slot + 1, None);
+        if slot >= self.outcomes.len() {
+            self.outcomes.resize(slot + 1, None);
         }
-        self.endings[slot] = Some(ending);
+        self.outcomes[slot] = Some(outcome);
         Some(timer.payload)
     }
 
@@ -520,8 +520,8 @@ impl<P: Copy, O> Engine<P, O> {
     #[cold]
     fn forget_aside(&mut self, key: Key, marks: Marks) {
         let slot = key.index();
-        if marks.has(Mark::Told) {
-            self.told.push(key);
+        if marks.has(Mark::ReportEnd) {
+            self.ended.push(key);
         }
         if marks.has(Mark::WallTime) {
             self.wall_times.remove(slot);
@@ -534,16 +534,16 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    pub(super) fn is_guest(&self, key: Key) -> bool {
-        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Guest)
+    pub(super) fn is_foreign(&self, key: Key) -> bool {
+        self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Foreign)
     }
 
     pub(super) fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
-        let is_guest = timer.stage == Stage::Guest;
+        let is_foreign = timer.stage == Stage::Foreign;
         let (owner, spot) = (std::mem::replace(&mut timer.owner, NO_OWNER), timer.owner_spot());
         match self.owners.id_at(owner) {
-            Some(host) if is_guest => self.owners.leave_as_guest(host, spot),
+            Some(queue_owner) if is_foreign => self.owners.leave_as_foreign(queue_owner, spot),
             Some(owner) => self.owners.leave(owner, spot),
             None => {}
         }

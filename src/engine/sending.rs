@@ -4,8 +4,8 @@
 //! another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send) and
 //! [`reject_send`](Engine::reject_send) follows.
 
-use super::accounts::{DeadLetterReason, Ending};
-use super::recurrence::{Next, Now};
+use super::counters::{DeadLetterReason, Outcome};
+use super::recurrence::{ClockReading, NextRun};
 use super::repeating::Repeated;
 use super::scheduler::Engine;
 use super::timer::{Mark, Stage};
@@ -30,39 +30,39 @@ impl<P: Copy, O> Engine<P, O> {
         }
         timer.stage = Stage::InFlight;
         if self.closed {
-            self.ask_next(key, Next::Never);
+            self.ask_next(key, NextRun::Never);
         }
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.settle_plan();
         }
         if self.ends_with_this(key) {
-            self.accounts.end(Ending::Delivered)
+            self.counters.end(Outcome::Delivered)
         } else {
-            self.accounts.repeat()
+            self.counters.repeat()
         }
         true
     }
 
     /// The mailbox took the message. A timer that does not repeat ends.
-    pub fn commit_send(&mut self, key: Key, now: Now) -> Repeated<P> {
+    pub fn commit_send(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         if !self.is_in_flight(key) {
             return Repeated::Gone;
         }
         let was_last = self.ends_with_this(key);
         match self.take_next(key) {
-            None => self.forget(key, Ending::Delivered).map_or(Repeated::Gone, Repeated::Last),
-            Some(Next::Never) => {
+            None => self.forget(key, Outcome::Delivered).map_or(Repeated::Gone, Repeated::Last),
+            Some(NextRun::Never) => {
                 let payload = if was_last {
-                    self.forget(key, Ending::Delivered)
+                    self.forget(key, Outcome::Delivered)
                 } else {
                     // It was cancelled while it was sent: what would have come next was accepted already.
-                    self.end(key, Ending::Cancelled)
+                    self.end(key, Outcome::Cancelled)
                 };
                 payload.map_or(Repeated::Gone, Repeated::Last)
             }
             Some(next) => {
                 if was_last {
-                    self.accounts.accept();
+                    self.counters.accept();
                 }
                 self.set_next(key, next, now)
             }
@@ -80,7 +80,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// The mailbox refused the message for good. The timer ends, also if it repeats.
     pub fn reject_send(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
-        if self.take_back_send(key) { self.end(key, Ending::DeadLettered(reason)) } else { None }
+        if self.take_back_send(key) { self.end(key, Outcome::DeadLettered(reason)) } else { None }
     }
 
     /// The message counts as pending again.
@@ -89,9 +89,9 @@ impl<P: Copy, O> Engine<P, O> {
             return false;
         }
         if self.ends_with_this(key) {
-            self.accounts.take_back()
+            self.counters.take_back()
         } else {
-            self.accounts.take_repetition_back()
+            self.counters.take_repetition_back()
         }
         true
     }

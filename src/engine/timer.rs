@@ -38,7 +38,7 @@ pub(crate) enum Stage {
     /// Due, in the inbox of its owner.
     Due,
     /// Due, for a recipient, and queued in an inbox or a line behind what lies there; it does not end with the owner of that.
-    Guest,
+    Foreign,
     /// Due, and in no inbox any more; a token stands for it in the mailbox of its recipient, or soon will.
     Posted,
     /// It repeats, and its message is being made.
@@ -53,7 +53,7 @@ pub(crate) enum Stage {
 impl Stage {
     /// Whether it lies in an inbox.
     pub(crate) const fn is_in_inbox(self) -> bool {
-        matches!(self, Self::Due | Self::Guest)
+        matches!(self, Self::Due | Self::Foreign)
     }
 }
 
@@ -61,7 +61,7 @@ impl From<Stage> for TimerState {
     fn from(stage: Stage) -> Self {
         match stage {
             Stage::Waiting => Self::Waiting,
-            Stage::Due | Stage::Guest | Stage::Posted | Stage::Making => Self::Due,
+            Stage::Due | Stage::Foreign | Stage::Posted | Stage::Making => Self::Due,
             Stage::InFlight => Self::InFlight,
             Stage::Between => Self::Between,
         }
@@ -95,7 +95,7 @@ pub(crate) enum Mark {
     /// Has a key or belongs to a group.
     Labels = 8,
     /// Its end is to be told.
-    Told = 16,
+    ReportEnd = 16,
 }
 
 /// A set of [`Mark`]s, in one byte.
@@ -156,12 +156,12 @@ pub struct TimerView {
     /// Level and first tick of the bucket it waits in.
     pub bucket: Option<(usize, Tick)>,
     /// What holds it, if that is not the wheel.
-    pub hold: Hold,
+    pub location: Location,
 }
 
 /// What holds a timer that has left the wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
+pub enum Location {
     /// It has not left it.
     Wheel,
     /// The inbox of its owner.
@@ -178,16 +178,16 @@ pub enum Hold {
     Handler,
 }
 
-impl Hold {
+impl Location {
     pub(crate) fn of(stage: Stage, owner: Option<OwnerId>) -> Self {
         match (stage, owner) {
             (Stage::Waiting, _) => Self::Wheel,
             (Stage::Due, Some(owner)) => Self::Inbox(owner),
-            (Stage::Guest, Some(host)) => Self::Queue(host),
+            (Stage::Foreign, Some(queue_owner)) => Self::Queue(queue_owner),
             (Stage::Posted, _) => Self::Token,
             (Stage::Making, _) => Self::Source,
             // Who lies in an inbox has an owner.
-            (Stage::InFlight | Stage::Due | Stage::Guest, _) => Self::Flight,
+            (Stage::InFlight | Stage::Due | Stage::Foreign, _) => Self::Flight,
             (Stage::Between, _) => Self::Handler,
         }
     }

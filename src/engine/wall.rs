@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::timing::{LAST_TICK, Tick, TickLength};
+use crate::timing::{MAX_TICK, Tick, TickLength};
 
 /// The wall-clock times, by slot of the timer. A time is a duration since the Unix epoch.
 #[derive(Debug, Default)]
@@ -53,9 +53,9 @@ impl WallTimes {
     }
 }
 
-/// The tick at which the wall clock will show `at`, if it shows `wall` now and runs evenly; at most [`LAST_TICK`].
+/// The tick at which the wall clock will show `at`, if it shows `wall` now and runs evenly; at most [`MAX_TICK`].
 pub(crate) fn estimate(tick: TickLength, now: Tick, wall: Duration, at: Duration) -> Tick {
-    now.saturating_add(tick.round_up(at.saturating_sub(wall))).min(LAST_TICK)
+    now.saturating_add(tick.round_up(at.saturating_sub(wall))).min(MAX_TICK)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::actor::service::Service;
-use crate::actor::service::unrest::Working;
+use crate::actor::service::activity::ExternalWorkGuard;
 use crate::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
 /// A timer actor that applications neither see nor reach: no id finds its timers, no trace shows them, and none becomes a
@@ -58,7 +58,7 @@ impl InternalTimers {
     /// Notes that something was done with what was delivered. A test in virtual time that waits for all that is due goes on
     /// waiting then.
     pub fn note_progress(&self) {
-        self.service().stir();
+        self.service().note_progress();
     }
 
     /// Notes that work goes on on another thread. A test in virtual time that waits for all that is due waits for its end.
@@ -81,7 +81,7 @@ impl Deref for InternalTimers {
 
 /// Work on another thread, until it is dropped; begun by [`InternalTimers::begin_work`].
 #[must_use = "the work ends when this is dropped"]
-pub struct ExternalWork(#[allow(dead_code, reason = "held until the work is done")] Working);
+pub struct ExternalWork(#[allow(dead_code, reason = "held until the work is done")] ExternalWorkGuard);
 
 /// The builder of a timer actor on the clock of another one. Nothing else is taken from that.
 pub fn builder_on_clock_of(timers: &Timers) -> TimerActorBuilder {

@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use super::catalogue::{self as names, CATALOGUE};
 use super::tally::{Level, Tally};
-use crate::engine::{Accounts, DeadLetterReason, EngineConfig};
+use crate::engine::{Counters, DeadLetterReason, EngineConfig};
 use crate::timing::LevelStats;
 
 /// The least time between two publications that are no scrapes.
@@ -19,13 +19,13 @@ pub const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
 /// Why the driver runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wakeup {
+pub(crate) enum WakeupCause {
     /// Its alarm rang.
     Alarm,
     /// Somebody called: something earlier was scheduled, a request came in, or more was to do than one turn allows.
     Call,
     /// The driver was late, and the watch did its work.
-    Watch,
+    Watchdog,
 }
 
 /// When was published last, and whether anything has happened since.
@@ -81,7 +81,7 @@ pub(crate) struct Report {
     pub(crate) number: u64,
     /// How often a mailbox that was full was tried again.
     pub(crate) retries: u64,
-    pub(crate) accounts: Accounts,
+    pub(crate) counters: Counters,
     pub(crate) levels: Vec<LevelStats>,
     pub(crate) horizon: Duration,
     pub(crate) queued_buckets: usize,
@@ -110,7 +110,7 @@ pub(crate) struct Meters {
 /// What is published, and what was published last.
 struct Board {
     number: u64,
-    books: Books,
+    counters: CounterHandles,
     rescheduled: Tally,
     refused_capacity: Tally,
     refused_stopped: Tally,
@@ -125,7 +125,7 @@ struct Board {
 }
 
 /// The accounts, which are in balance whenever they are published.
-struct Books {
+struct CounterHandles {
     scheduled: Tally,
     delivered: Tally,
     cancelled: Tally,
@@ -171,7 +171,7 @@ impl Meters {
             refused_invalid: reason(names::REJECTED.name, "invalid"),
             board: Mutex::new(Board {
                 number: 0,
-                books: Books {
+                counters: CounterHandles {
                     scheduled: tally(names::SCHEDULED.name),
                     delivered: tally(names::DELIVERED.name),
                     cancelled: tally(names::CANCELLED.name),
@@ -196,11 +196,11 @@ impl Meters {
         }
     }
 
-    pub(crate) fn woken(&self, reason: Wakeup) {
+    pub(crate) fn woken(&self, reason: WakeupCause) {
         match reason {
-            Wakeup::Alarm => self.alarms.increment(1),
-            Wakeup::Call => self.calls.increment(1),
-            Wakeup::Watch => self.watches.increment(1),
+            WakeupCause::Alarm => self.alarms.increment(1),
+            WakeupCause::Call => self.calls.increment(1),
+            WakeupCause::Watchdog => self.watches.increment(1),
         }
     }
 
@@ -221,10 +221,10 @@ impl Meters {
 impl Board {
     fn publish(&mut self, report: &Report, timer: &Arc<str>) {
         self.number = report.number;
-        self.books.publish(&report.accounts);
-        self.rescheduled.show(report.accounts.rescheduled);
-        self.refused_capacity.show(report.accounts.refused_capacity);
-        self.refused_stopped.show(report.accounts.refused_closed);
+        self.counters.publish(&report.counters);
+        self.rescheduled.show(report.counters.rescheduled);
+        self.refused_capacity.show(report.counters.refused_capacity);
+        self.refused_stopped.show(report.counters.refused_closed);
         self.retries.show(report.retries);
         self.wheel_depth.set(report.levels.len() as f64);
         self.horizon.set(report.horizon.as_secs_f64());
@@ -243,17 +243,17 @@ impl Board {
     }
 }
 
-impl Books {
+impl CounterHandles {
     /// What an outcome is ahead was accepted once more for it, so that the books balance.
-    fn publish(&mut self, accounts: &Accounts) {
-        self.ahead += self.delivered.show(accounts.delivered);
-        self.ahead += self.cancelled.show(accounts.cancelled);
+    fn publish(&mut self, counters: &Counters) {
+        self.ahead += self.delivered.show(counters.delivered);
+        self.ahead += self.cancelled.show(counters.cancelled);
         for (tally, reason) in self.dead_letters.iter_mut().zip(DeadLetterReason::ALL) {
-            self.ahead += tally.show(accounts.dead_letters(reason));
+            self.ahead += tally.show(counters.dead_letters(reason));
         }
-        self.ahead += self.returned.show(accounts.returned);
-        self.scheduled.show(accounts.accepted + self.ahead);
-        self.pending.show(accounts.pending);
+        self.ahead += self.returned.show(counters.returned);
+        self.scheduled.show(counters.accepted + self.ahead);
+        self.pending.show(counters.pending);
     }
 }
 

@@ -30,4 +30,4 @@ pub(crate) mod tally;
 pub use catalogue::{
     CATALOGUE, DURATION_BUCKETS, Kind, LAG_BUCKETS, Metric, SCHEDULE_DELAY_BUCKETS, histogram_buckets,
 };
-pub(crate) use meters::{Meters, Published, Report, Wakeup};
+pub(crate) use meters::{Meters, Published, Report, WakeupCause};

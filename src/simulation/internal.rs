@@ -7,7 +7,7 @@ use actix::{AsyncContext, Context};
 
 use super::arbiter::{Task, VirtualClock};
 use super::random;
-use crate::actor::service::places;
+use crate::actor::service::thread_registry;
 use crate::integration::InternalTimers;
 use crate::{TimerActor, Timers};
 
@@ -21,7 +21,7 @@ pub fn internal_timers() -> (InternalTimers, Task) {
         .name("")
         .wheel_size([2, 8, 64][random(3) as usize])
         .expiry_budget([1, 2, 5, 256][random(4) as usize])
-        .wall_clock_check(Duration::MAX)
+        .wall_clock_check_interval(Duration::MAX)
         .stuck_after(Duration::MAX)
         .jitter_seed(1)
         .internal();
@@ -30,7 +30,7 @@ pub fn internal_timers() -> (InternalTimers, Task) {
         Err(error) => panic!("{error}"),
     };
     let service = Arc::clone(actor.service());
-    places::move_in(&service);
+    thread_registry::set_current(&service);
     let ctx = Context::new();
     let timers = InternalTimers::of(Timers::new(service, ctx.address()));
     (timers, Box::pin(ctx.into_future(actor)))

@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use generator::{Generator, Gn};
 
-use crate::actor::service::places::{self, Places};
+use crate::actor::service::thread_registry::{self, ThreadRegistry};
 
 /// Nanoseconds of virtual time.
 pub(super) type Nanos = u64;
@@ -66,7 +66,7 @@ struct Thread {
     priority: u64,
     job: Option<Job>,
     coroutine: Option<Generator<'static, (), ()>>,
-    places: Places,
+    places: ThreadRegistry,
 }
 
 /// How the next thread is chosen.
@@ -373,7 +373,7 @@ pub fn spawn(name: &'static str, run: impl FnOnce() + 'static) -> usize {
             priority,
             job: Some(Box::new(run)),
             coroutine: None,
-            places: Places::default(),
+            places: ThreadRegistry::default(),
         });
         world.threads.len() - 1
     })
@@ -486,11 +486,11 @@ impl Simulation {
         if job.is_some() {
             JOB.replace(job);
         }
-        places::swap(&mut places);
+        thread_registry::swap(&mut places);
         INSIDE.set(true);
         coroutine.resume();
         INSIDE.set(false);
-        places::swap(&mut places);
+        thread_registry::swap(&mut places);
         let is_done = with(|world| {
             let thread = &mut world.threads[index];
             thread.places = places;
@@ -515,7 +515,7 @@ impl Drop for Simulation {
                 continue;
             }
             let mut places = thread.places;
-            places::swap(&mut places);
+            thread_registry::swap(&mut places);
             IS_DONE.set(false);
             INSIDE.set(true);
             for _ in 0..LONGEST_RUN {
@@ -525,7 +525,7 @@ impl Drop for Simulation {
                 }
             }
             INSIDE.set(false);
-            places::swap(&mut places);
+            thread_registry::swap(&mut places);
             if IS_DONE.get() {
                 IDLE.with_borrow_mut(|idle| idle.push(coroutine));
             } else {

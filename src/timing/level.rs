@@ -140,7 +140,7 @@ impl Level {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tick::LAST_TICK;
+    use super::super::tick::MAX_TICK;
     use super::*;
 
     #[test]
@@ -186,10 +186,10 @@ mod tests {
         let size = WheelSize::new(20).unwrap();
         assert_eq!(span_of(u64::MAX / 20, size), u64::MAX / 20 * 20);
         assert_eq!(span_of(u64::MAX / 20 + 1, size), u64::MAX);
-        assert_eq!(turn_end(LAST_TICK, u64::MAX), u64::MAX);
-        assert_eq!(turn_end(LAST_TICK, 1 << 63), u64::MAX);
+        assert_eq!(turn_end(MAX_TICK, u64::MAX), u64::MAX);
+        assert_eq!(turn_end(MAX_TICK, 1 << 63), u64::MAX);
         assert_eq!(turn_end(0, 1 << 63), 1 << 63);
-        assert_eq!(turn_start_from(LAST_TICK, 1 << 63), u64::MAX);
+        assert_eq!(turn_start_from(MAX_TICK, 1 << 63), u64::MAX);
         assert_eq!(turn_start_from(1 << 63, 1 << 63), 1 << 63);
     }
 }

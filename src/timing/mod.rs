@@ -30,5 +30,5 @@ pub use list::List;
 pub(crate) use list::{Chunks, Spot};
 pub use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
-pub use tick::{LAST_TICK, MAX_TICK, MIN_TICK, Tick, TickLength, TimingError};
-pub use wheel::{Expired, Progress, Step, Wheel};
+pub use tick::{MAX_TICK, MAX_TICK_LENGTH, MIN_TICK_LENGTH, Tick, TickLength, TimingError};
+pub use wheel::{Advance, Expired, Step, Wheel};

@@ -11,7 +11,7 @@ pub type Tick = u64;
 
 /// The latest deadline a wheel can hold. Whatever lies further away saturates here: with the default tick of one
 /// millisecond that is 584 million years after the origin.
-pub const LAST_TICK: Tick = u64::MAX - 1;
+pub const MAX_TICK: Tick = u64::MAX - 1;
 
 /// The length of one tick.
 ///
@@ -31,16 +31,16 @@ pub struct TickLength {
 }
 
 /// The shortest tick: below it a clock reading costs more than the tick is long.
-pub const MIN_TICK: Duration = Duration::from_micros(1);
+pub const MIN_TICK_LENGTH: Duration = Duration::from_micros(1);
 
 /// The longest tick: a day. Coarser timers have no use for a wheel.
-pub const MAX_TICK: Duration = Duration::from_secs(24 * 60 * 60);
+pub const MAX_TICK_LENGTH: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Why a wheel cannot be built from the values given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimingError {
-    /// The tick is zero, shorter than [`MIN_TICK`] or longer than [`MAX_TICK`].
+    /// The tick is zero, shorter than [`MIN_TICK_LENGTH`] or longer than [`MAX_TICK_LENGTH`].
     #[error("a tick of {0:?} is out of range: choose one between 1 µs and 24 h (the default is 1 ms)")]
     TickLength(Duration),
     /// The wheel size is below 2 or above [`MAX_WHEEL_SIZE`](super::MAX_WHEEL_SIZE).
@@ -52,10 +52,10 @@ impl TickLength {
     /// Checks `length` and takes it as the length of a tick.
     ///
     /// # Errors
-    /// [`TimingError::TickLength`] outside of [`MIN_TICK`]`..=`[`MAX_TICK`].
+    /// [`TimingError::TickLength`] outside of [`MIN_TICK_LENGTH`]`..=`[`MAX_TICK_LENGTH`].
     pub const fn new(length: Duration) -> Result<Self, TimingError> {
         let nanos = length.as_nanos();
-        if nanos < MIN_TICK.as_nanos() || nanos > MAX_TICK.as_nanos() {
+        if nanos < MIN_TICK_LENGTH.as_nanos() || nanos > MAX_TICK_LENGTH.as_nanos() {
             return Err(TimingError::TickLength(length));
         }
         Ok(Self { nanos: nanos as u64 })
@@ -69,7 +69,7 @@ impl TickLength {
         Duration::from_nanos(self.nanos)
     }
 
-    /// The first tick that does not begin before `time`; what lies beyond [`LAST_TICK`] saturates there.
+    /// The first tick that does not begin before `time`; what lies beyond [`MAX_TICK`] saturates there.
     pub fn round_up(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos.div_ceil(self.nanos),
@@ -77,7 +77,7 @@ impl TickLength {
         }
     }
 
-    /// The last tick that begins not after `time`; what lies beyond [`LAST_TICK`] saturates there.
+    /// The last tick that begins not after `time`; what lies beyond [`MAX_TICK`] saturates there.
     pub fn round_down(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos / self.nanos,
@@ -106,7 +106,7 @@ impl Default for TickLength {
 }
 
 fn saturate(tick: u128) -> Tick {
-    Tick::try_from(tick).unwrap_or(LAST_TICK).min(LAST_TICK)
+    Tick::try_from(tick).unwrap_or(MAX_TICK).min(MAX_TICK)
 }
 
 #[cfg(test)]
@@ -122,13 +122,13 @@ mod tests {
         for refused in [
             Duration::ZERO,
             Duration::from_nanos(1),
-            MIN_TICK - Duration::from_nanos(1),
-            MAX_TICK + Duration::from_nanos(1),
+            MIN_TICK_LENGTH - Duration::from_nanos(1),
+            MAX_TICK_LENGTH + Duration::from_nanos(1),
             Duration::MAX,
         ] {
             assert_eq!(TickLength::new(refused), Err(TimingError::TickLength(refused)));
         }
-        for accepted in [MIN_TICK, Duration::from_millis(1), MAX_TICK] {
+        for accepted in [MIN_TICK_LENGTH, Duration::from_millis(1), MAX_TICK_LENGTH] {
             assert_eq!(tick(accepted).length(), accepted);
         }
         assert_eq!(TickLength::default(), tick(Duration::from_millis(1)));
@@ -162,13 +162,13 @@ mod tests {
 
     #[test]
     fn the_end_of_the_range_saturates() {
-        let micro = tick(MIN_TICK);
-        assert_eq!(micro.round_up(Duration::MAX), LAST_TICK);
-        assert_eq!(micro.round_down(Duration::MAX), LAST_TICK);
-        let day = tick(MAX_TICK);
+        let micro = tick(MIN_TICK_LENGTH);
+        assert_eq!(micro.round_up(Duration::MAX), MAX_TICK);
+        assert_eq!(micro.round_down(Duration::MAX), MAX_TICK);
+        let day = tick(MAX_TICK_LENGTH);
         assert_eq!(day.round_up(Duration::MAX), (u64::MAX / 86_400) + 1);
-        assert_eq!(day.time_of(LAST_TICK), Duration::MAX);
-        assert_eq!(micro.time_of(LAST_TICK), Duration::from_micros(LAST_TICK));
+        assert_eq!(day.time_of(MAX_TICK), Duration::MAX);
+        assert_eq!(micro.time_of(MAX_TICK), Duration::from_micros(MAX_TICK));
         // the u64 and the u128 way agree where they meet
         let edge = Duration::from_nanos(u64::MAX);
         assert_eq!(micro.round_up(edge), u64::MAX.div_ceil(1000));

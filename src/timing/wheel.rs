@@ -5,7 +5,7 @@ use super::delay_queue::DelayQueue;
 use super::entry::{BucketNumber, Entry};
 use super::level::{Level, WheelSize, slot_of, turn_end};
 use super::list::{Chunks, List};
-use super::tick::{LAST_TICK, Tick};
+use super::tick::{MAX_TICK, Tick};
 
 /// Holds entries until their deadline and gives them back in order.
 ///
@@ -95,7 +95,7 @@ pub struct Expired<T> {
 
 /// How far a call with a budget came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum Advance {
     /// All that is due by now has come out.
     Done,
     /// The budget was used up first; call again.
@@ -147,7 +147,7 @@ impl<T> Wheel<T> {
         self.entries.is_empty()
     }
 
-    /// Stores `value` until `deadline`. A deadline that is past counts as `now`; one after [`LAST_TICK`] as that.
+    /// Stores `value` until `deadline`. A deadline that is past counts as `now`; one after [`MAX_TICK`] as that.
     ///
     /// # Errors
     /// Hands `value` back when 2³² − 1 entries are stored.
@@ -181,7 +181,7 @@ impl<T> Wheel<T> {
 
     /// Brings out what is due by `now`, in order, appended to `due`. At most `budget` entries are moved in this call,
     /// expired or cascaded.
-    pub fn advance(&mut self, now: Tick, budget: usize, due: &mut Vec<Expired<T>>) -> Progress {
+    pub fn advance(&mut self, now: Tick, budget: usize, due: &mut Vec<Expired<T>>) -> Advance {
         let mut budget = budget;
         loop {
             match self.expire(now, &mut budget) {
@@ -190,8 +190,8 @@ impl<T> Wheel<T> {
                         due.push(Expired { key, deadline, value });
                     }
                 }
-                Step::Done => return Progress::Done,
-                Step::Exhausted => return Progress::Exhausted,
+                Step::Done => return Advance::Done,
+                Step::Exhausted => return Advance::Exhausted,
             }
         }
     }
@@ -239,15 +239,15 @@ impl<T> Wheel<T> {
     /// A bucket with more than `pace` entries is begun so many ticks early that moving `pace` entries in each tick
     /// brings them down in time; at the earliest in the turn before its own, if it is the next of its level. Returns
     /// whether there is more to do already now.
-    pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Progress {
+    pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Advance {
         let mut budget = budget;
         loop {
             self.catch_up(now);
             let Some((head, _)) = self.first_to_prepare(pace).filter(|(_, begin)| *begin <= self.clock) else {
-                return Progress::Done;
+                return Advance::Done;
             };
             if budget == 0 {
-                return Progress::Exhausted;
+                return Advance::Exhausted;
             }
             let chunk = pace.clamp(1, budget);
             let mut left = chunk;
@@ -375,7 +375,7 @@ impl<T> Wheel<T> {
         if now >= self.levels[0].frontier {
             self.catch_up(now);
         }
-        deadline.max(now).max(self.clock).min(LAST_TICK)
+        deadline.max(now).max(self.clock).min(MAX_TICK)
     }
 
     /// Brings the wheel's clock up to `now` if nothing stands in between, so that after an idle time a short delay does
@@ -388,7 +388,7 @@ impl<T> Wheel<T> {
 
     /// Moves the clock to `now`. No bucket may expire by then.
     fn settle(&mut self, now: Tick) {
-        let now = now.min(LAST_TICK);
+        let now = now.min(MAX_TICK);
         if now <= self.clock {
             return;
         }

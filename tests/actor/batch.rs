@@ -110,7 +110,7 @@ fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
         drop(answers);
         world.run_to(20).await;
         assert_eq!((census.live(), world.pending()), (0, 0));
-        assert_eq!(world.timers.inspect().accounts.accepted, 0);
+        assert_eq!(world.timers.snapshot().counters.accepted, 0);
     });
 }
 
@@ -142,7 +142,7 @@ fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
 #[test]
 fn batches_count_against_the_intake_budget() {
     in_virtual_time(
-        || TimerActor::builder().intake_budget(8),
+        || TimerActor::builder().request_budget(8),
         |world| async move {
             let (target, log) = note_target(&world);
             for name in 0..50 {
@@ -163,14 +163,14 @@ fn batches_count_against_the_intake_budget() {
 fn what_is_due_does_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
     for in_one_batch in [true, false] {
         paused(async {
-            let world = World::manual(TimerActor::builder().intake_budget(10));
+            let world = World::manual(TimerActor::builder().request_budget(10));
             let accepted_before = Arc::new(Mutex::new(None));
             let (before, timers) = (Arc::clone(&accepted_before), world.timers.clone());
             let (addr, log) = world.probe_with(|probe| {
                 probe.hook = Box::new(move |name, ctx| match *name {
                     // This one is due while the rest is taken in.
                     0 => _ = timers.schedule_after(ctx.address(), ms(0), Note(2000)).unwrap(),
-                    2000 => *before.lock().unwrap() = Some(timers.inspect().accounts.accepted),
+                    2000 => *before.lock().unwrap() = Some(timers.snapshot().counters.accepted),
                     _ => (),
                 });
             });
@@ -318,7 +318,7 @@ fn refused_messages_that_panic_when_dropped_end_nothing() {
         (0..3).for_each(|_| _ = batch.after(&sapper, ms(1), Bomb));
         timers.addr().do_send(batch);
         tokio::time::sleep(ms(5)).await;
-        assert_eq!(timers.inspect().accounts.delivered, 1);
+        assert_eq!(timers.snapshot().counters.delivered, 1);
     });
 }
 
@@ -331,7 +331,7 @@ fn drained_messages_that_panic_when_dropped_end_nothing() {
         (0..3).for_each(|_| _ = timers.schedule_after(&sapper, ms(100), Bomb).unwrap());
         timers.addr().do_send(Drain::now());
         tokio::time::sleep(ms(5)).await;
-        assert_eq!(timers.inspect().accounts.returned, 3);
+        assert_eq!(timers.snapshot().counters.returned, 3);
     });
 }
 
@@ -339,18 +339,18 @@ fn drained_messages_that_panic_when_dropped_end_nothing() {
 #[test]
 fn a_system_may_end_in_the_middle_of_a_batch() {
     let timers = paused(async {
-        let timers = TimerActor::builder().intake_budget(1).start().unwrap();
+        let timers = TimerActor::builder().request_budget(1).start().unwrap();
         let sapper = Sapper.start();
         let mut batch = ScheduleBatch::new();
         (0..100).for_each(|_| _ = batch.after(&sapper, ms(100), Bomb));
         timers.addr().do_send(batch);
-        while timers.inspect().accounts.accepted == 0 {
+        while timers.snapshot().counters.accepted == 0 {
             tokio::task::yield_now().await;
         }
         timers
     });
-    let accounts = timers.inspect().accounts;
-    assert!(accounts.accepted < 100 && accounts.balance() && accounts.pending == 0, "{accounts:?}");
+    let counters = timers.snapshot().counters;
+    assert!(counters.accepted < 100 && counters.balance() && counters.pending == 0, "{counters:?}");
 }
 
 #[test]

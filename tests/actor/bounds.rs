@@ -18,13 +18,13 @@ fn a_flood_of_requests_does_not_delay_what_is_due() {
     const FLOOD: u64 = 20_000;
     for (budget, way) in [(256, Way::Direct), (256, Way::Context), (10, Way::Direct), (10, Way::Context)] {
         in_virtual_time(
-            || TimerActor::builder().intake_budget(budget),
+            || TimerActor::builder().request_budget(budget),
             |world| async move {
                 let timers = world.timers.clone();
                 let accepted_before = Arc::new(Mutex::new(Vec::new()));
                 let seen = Arc::clone(&accepted_before);
                 let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
-                    probe.hook = Box::new(move |_, _| seen.lock().unwrap().push(timers.inspect().accounts.accepted));
+                    probe.hook = Box::new(move |_, _| seen.lock().unwrap().push(timers.snapshot().counters.accepted));
                 });
                 let (other, _log) = world.probe();
                 for delay in [10, 11] {
@@ -35,7 +35,7 @@ fn a_flood_of_requests_does_not_delay_what_is_due() {
                     world.timers.addr().do_send(ScheduleAfter::new(&other, ms(HOUR), Note(name)));
                 }
                 world.slip_to(11).await;
-                while world.timers.inspect().accounts.accepted < FLOOD + 2 {
+                while world.timers.snapshot().counters.accepted < FLOOD + 2 {
                     tokio::task::yield_now().await;
                 }
                 world.settle().await;
@@ -245,14 +245,14 @@ fn cascades_of_masses_do_not_freeze_the_arbiter() {
         }
         idle().await;
         let moved = |timers: &Timers| {
-            let inspection = timers.inspect();
+            let inspection = timers.snapshot();
             let cascaded: u64 = inspection.wheel.levels.iter().map(|level| level.stats.cascaded).sum();
-            cascaded + inspection.accounts.delivered
+            cascaded + inspection.counters.delivered
         };
         let (timers, all) = (world.timers.clone(), world.timers.clone());
         let before = moved(&timers);
         world.clock().hands.jump(ms(4_000_000));
-        let rally = Rally::start(move || moved(&timers), move || all.inspect().accounts.delivered == MANY);
+        let rally = Rally::start(move || moved(&timers), move || all.snapshot().counters.delivered == MANY);
         let (most, _) = rally.end().await;
         assert!(moved(&world.timers) - before > 5 * MANY, "much had to cascade");
         assert!(most <= 2 * 100, "{most} entries in one turn of the others");
@@ -272,12 +272,14 @@ fn the_end_of_an_actor_with_masses_of_timers_does_not_freeze_the_arbiter() {
         addr.send(Begin { timers: world.timers.clone(), way: Way::Context, many: MANY }).await.unwrap();
         idle().await;
         let (timers, all) = (world.timers.clone(), world.timers.clone());
-        let rally =
-            Rally::start(move || timers.inspect().accounts.cancelled, move || all.inspect().accounts.cancelled == MANY);
+        let rally = Rally::start(
+            move || timers.snapshot().counters.cancelled,
+            move || all.snapshot().counters.cancelled == MANY,
+        );
         drop(addr);
         let (most, _) = rally.end().await;
         assert!(most <= 2 * 1024, "{most} timers in one turn of the others");
-        assert_eq!((world.pending(), world.timers.inspect().owners), (0, 0));
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
     });
 }
 
@@ -297,7 +299,7 @@ fn the_capacity_holds_against_several_threads() {
                     for name in 0..500 {
                         let name = thread * 500 + name;
                         match timers.schedule_after(&addr, ms(HOUR), Note(name)) {
-                            Ok(_) => assert!(timers.inspect().pending() <= CAPACITY),
+                            Ok(_) => assert!(timers.snapshot().pending() <= CAPACITY),
                             Err(ScheduleError::CapacityReached { message, .. }) => {
                                 assert_eq!(message, Note(name));
                                 refused.fetch_add(1, Ordering::SeqCst);
@@ -308,8 +310,8 @@ fn the_capacity_holds_against_several_threads() {
                 });
             }
         });
-        let accounts = timers.inspect().accounts;
-        assert_eq!((accounts.pending, accounts.refused_capacity), (CAPACITY, 1000));
+        let counters = timers.snapshot().counters;
+        assert_eq!((counters.pending, counters.refused_capacity), (CAPACITY, 1000));
         assert_eq!(refused.into_inner(), 1000);
     });
 }
@@ -430,7 +432,7 @@ fn a_flood_of_cancels_does_not_delay_what_is_due() {
         let (in_time, timers) = (Arc::clone(&late), world.timers.clone());
         let (due, _log) = world.probe_with(|probe: &mut Probe<&str>| {
             probe.hook = Box::new(move |_, _| {
-                let cancelled = timers.inspect().accounts.cancelled;
+                let cancelled = timers.snapshot().counters.cancelled;
                 in_time.store(cancelled > 2 * 256, Ordering::SeqCst);
             });
         });

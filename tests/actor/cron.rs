@@ -155,7 +155,7 @@ fn the_ends_of_time_are_no_trouble() {
 
 /// A world whose wall clock shows `wall` at the start. Only a manual clock's can be set.
 fn world_at(wall: &str) -> World {
-    let world = World::manual(TimerActor::builder().wall_clock_check(Duration::from_secs(3600)));
+    let world = World::manual(TimerActor::builder().wall_clock_check_interval(Duration::from_secs(3600)));
     world.clock().hands.set_wall(time(wall));
     world
 }
@@ -214,8 +214,8 @@ fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_
             world.run_to(20_000).await;
             assert_eq!(times(&log), [10_000]);
             assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.accepted, accounts.delivered, accounts.pending), (1, 1, 0));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.accepted, counters.delivered, counters.pending), (1, 1, 0));
             for never in [once, Cron::new("0 0 30 2 *").unwrap()] {
                 let refused = schedule(&world, way, &addr, never, Note(7)).await.unwrap_err();
                 assert!(matches!(refused, ScheduleError::NeverDue { .. }));

@@ -71,7 +71,7 @@ fn a_subscriber_is_told_id_reason_lateness_and_message() {
         assert_eq!(told(&letters), [(named, STOPPED, 0, Some(Note(2)))]);
         world.jump_to(45).await;
         assert_eq!(told(&letters), [(late, STOPPED, 5, Some(Note(3)))]);
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 3);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3);
         assert!(!world.timers.cancel(plain).is_cancelled());
         assert_eq!(world.pending(), 0);
     });
@@ -131,7 +131,7 @@ fn a_subscriber_that_has_stopped_is_forgotten_and_the_others_go_on() {
         world.after(&gone, 10, 2);
         world.run_to(20).await;
         assert!(told(&second_letters).is_empty());
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 2, "counted all the same");
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2, "counted all the same");
     });
 }
 
@@ -149,7 +149,7 @@ fn no_letters_are_written_about_letters() {
         world.timers.schedule_after(target, ms(10), letter).unwrap();
         world.run_to(20).await;
         assert!(letters.try_recv().is_err());
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 2);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2);
     });
 }
 
@@ -204,7 +204,7 @@ fn what_is_lost_with_an_arbiter_reaches_a_subscriber_elsewhere() {
             assert!(letter.remaining > ms(3_000_000), "{letter:?}");
             assert_eq!(letter.take(), Some(Note::<u32>(n)));
         }
-        assert_eq!(timers.inspect().accounts.service_stopped, 3);
+        assert_eq!(timers.snapshot().counters.service_stopped, 3);
     });
 }
 
@@ -216,6 +216,6 @@ fn without_subscribers_messages_are_dropped_and_counted() {
         let gone = dead(&world).await;
         world.timers.schedule_after(&gone, ms(10), census.payload()).unwrap();
         world.run_to(10).await;
-        assert_eq!((census.live(), world.timers.inspect().accounts.recipient_stopped), (0, 1));
+        assert_eq!((census.live(), world.timers.snapshot().counters.recipient_stopped), (0, 1));
     });
 }

@@ -35,8 +35,8 @@ fn what_falls_due_in_time_is_delivered_and_the_rest_comes_back_with_its_deadline
         let at = |millis| Some(world.wall(millis));
         assert_eq!(returned.iter().map(|one| one.deadline).collect::<Vec<_>>(), [at(101), at(250), at(60_000)]);
         assert_eq!(returned[0].remaining, ms(61), "it was over when nothing more fell due in time, at 40");
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.returned, accounts.pending), (2, 3, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.returned, counters.pending), (2, 3, 0));
         world.run_to(100_000).await;
         assert_eq!(log.len(), 0, "nothing is delivered afterwards");
     });
@@ -134,7 +134,7 @@ fn whoever_waits_hears_of_it_when_the_timer_actor_stops() {
         world.settle().await;
         arbiter.stop();
         assert!(draining.await.unwrap().is_empty(), "what was left became dead letters");
-        assert_eq!(timers.inspect().accounts.pending, 0);
+        assert_eq!(timers.snapshot().counters.pending, 0);
         arbiter.join().unwrap();
         assert!(drain(&timers, 1000).await.unwrap().is_empty(), "nor does one wait for what has stopped before");
     });

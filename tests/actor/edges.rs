@@ -133,12 +133,12 @@ fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
         };
         let weak = probe.start().downgrade();
         tokio::time::sleep(ms(500)).await;
-        assert_eq!((weak.upgrade().is_some(), timers.inspect().pending()), (true, 1));
+        assert_eq!((weak.upgrade().is_some(), timers.snapshot().pending()), (true, 1));
         tokio::time::sleep(ms(1000)).await;
         assert!(weak.upgrade().is_none());
         tokio::time::sleep(ms(10_000)).await;
-        let inspection = timers.inspect();
-        assert_eq!((inspection.pending(), inspection.owners, inspection.accounts.cancelled), (0, 0, 1));
+        let inspection = timers.snapshot();
+        assert_eq!((inspection.pending(), inspection.owners, inspection.counters.cancelled), (0, 0, 1));
     });
 }
 
@@ -157,8 +157,8 @@ fn what_an_actor_leaves_is_freed_under_load() {
         tokio::time::advance(ms(5)).await;
         ends.do_send(Stop);
         settle().await;
-        let accounts = timers.inspect().accounts;
-        assert!(accounts.cancelled > 0 && accounts.pending > 1000, "{accounts:?}");
+        let counters = timers.snapshot().counters;
+        assert!(counters.cancelled > 0 && counters.pending > 1000, "{counters:?}");
     });
 }
 
@@ -195,7 +195,7 @@ struct Nosy {
 impl Nosy {
     fn call(&self) {
         if self.calls.load(Ordering::SeqCst) {
-            self.cancelled.fetch_add(u64::from(!cancel(TimerId::fresh()).is_cancelled()), Ordering::SeqCst);
+            self.cancelled.fetch_add(u64::from(!cancel(TimerId::new()).is_cancelled()), Ordering::SeqCst);
         }
     }
 }
@@ -244,7 +244,7 @@ fn a_clock_may_call_the_timers() {
             calls.store(true, Ordering::SeqCst);
             clock.jump(ms(20));
             settle().await;
-            timers.inspect();
+            timers.snapshot();
             timers.drain();
             calls.store(false, Ordering::SeqCst);
             assert_eq!(*log.lock().unwrap(), [("it", 1, 1)]);
@@ -258,7 +258,7 @@ struct Caller;
 
 impl std::task::Wake for Caller {
     fn wake(self: Arc<Self>) {
-        let _ = cancel(TimerId::fresh());
+        let _ = cancel(TimerId::new());
     }
 }
 
@@ -292,7 +292,7 @@ fn a_manual_clock_at_the_end_of_time_delivers_what_is_left_and_rests() {
         settle().await;
         assert_eq!(*log.lock().unwrap(), [("it", 1, 1)]);
         assert!(clock.wall() > SystemTime::now(), "the wall clock went along");
-        assert_eq!(timers.inspect().pending(), 0);
+        assert_eq!(timers.snapshot().pending(), 0);
     });
 }
 

@@ -33,12 +33,12 @@ fn a_guard_can_be_dropped_anywhere_and_after_its_timer_has_ended() {
         let elsewhere = world.timers.schedule_after(&addr, ms(10), census.payload()).unwrap().into_guard();
         std::thread::spawn(move || drop(elsewhere)).join().unwrap();
         assert_eq!((census.live(), world.pending()), (0, 0));
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled, log.len()), (1, 1, 1));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, log.len()), (1, 1, 1));
         let outlives = world.after(&addr, 10, 2).into_guard();
         world.timers.drain();
         drop(outlives);
-        assert_eq!(world.timers.inspect().accounts.returned, 1);
+        assert_eq!(world.timers.snapshot().counters.returned, 1);
     });
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use actix::prelude::*;
 use actix_timers::timing::TimingError;
 use actix_timers::{
-    BuildError, Cancel, CancelOutcome, Drain, GetTimer, Inspect, ParseTimerIdError, Reschedule, RescheduleOutcome,
+    BuildError, Cancel, CancelOutcome, Drain, GetSnapshot, GetTimer, ParseTimerIdError, Reschedule, RescheduleOutcome,
     ScheduleAfter, ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers,
 };
 use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
@@ -72,7 +72,7 @@ fn no_delay_panics() {
             for step in [ms(1), DAY, Duration::from_secs(1 << 40), Duration::from_secs(1 << 62), Duration::MAX] {
                 world.clock().hands.jump(step);
                 idle().await;
-                assert!(world.timers.inspect().accounts.balance());
+                assert!(world.timers.snapshot().counters.balance());
                 for delay in [Duration::ZERO, ms(1), Duration::MAX] {
                     world.timers.schedule_after(&addr, delay, Note(1)).unwrap();
                 }
@@ -109,7 +109,7 @@ fn no_time_of_day_panics() {
                 world.clock().hands.jump(Duration::from_secs(11));
                 idle().await;
                 world.timers.schedule_at(&addr, *now, Note(2)).unwrap();
-                assert!(world.timers.inspect().accounts.balance());
+                assert!(world.timers.snapshot().counters.balance());
             }
             world.timers.drain();
             assert_eq!(world.pending(), 0);
@@ -143,11 +143,11 @@ fn any_builder_values_work_or_get_an_error() {
     for budget in [0, 1, 2, usize::MAX] {
         let zero = |name| (budget == 0).then_some(BuildError::Zero(name));
         check(zero("expiry_budget"), move || TimerActor::builder().expiry_budget(budget));
-        check(zero("intake_budget"), move || TimerActor::builder().intake_budget(budget));
+        check(zero("intake_budget"), move || TimerActor::builder().request_budget(budget));
     }
     for every in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         let expected = every.is_zero().then_some(BuildError::Zero("wall_clock_check"));
-        check(expected, move || TimerActor::builder().wall_clock_check(every));
+        check(expected, move || TimerActor::builder().wall_clock_check_interval(every));
         let expected = every.is_zero().then_some(BuildError::Zero("stuck_after"));
         check(expected, move || TimerActor::builder().stuck_after(every));
     }
@@ -165,7 +165,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
             let (addr, log) = world.probe();
             for way in Way::ALL {
                 world.schedule(way, &addr, Duration::from_nanos(1), "after").await.unwrap();
-                let tick = world.timers.inspect().tick.max(ms(1));
+                let tick = world.timers.snapshot().tick.max(ms(1));
                 world.jump_to(world.now() + u64::try_from(tick.as_millis()).unwrap()).await;
                 assert_eq!(log.names(), ["after"]);
             }
@@ -207,8 +207,8 @@ fn a_dead_recipient_gets_a_dead_letter() {
             world.timers.schedule_after(&gone, ms(10), Note(1)).unwrap();
             assert_eq!(world.pending(), 3);
             world.run_to(10).await;
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.recipient_stopped, accounts.delivered, accounts.pending), (3, 0, 0));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.recipient_stopped, counters.delivered, counters.pending), (3, 0, 0));
             assert_eq!(log.len(), 0);
         });
     }
@@ -243,7 +243,7 @@ fn unknown_ids_are_not_found() {
         for id in stopped {
             assert_unknown(&world, id).await;
         }
-        assert_unknown(&world, TimerId::fresh()).await;
+        assert_unknown(&world, TimerId::new()).await;
         let (addr, _log) = world.probe();
         let known = world.after(&addr, HOUR, 1).as_uuid().as_u128();
         for other in [0, u128::MAX, known ^ 1, known ^ 1 << 61, known ^ 1 << 80, known ^ 1 << 127, known | 0xFFFF] {
@@ -269,7 +269,7 @@ fn malformed_ids_are_refused() {
         let error = uuid.to_string().parse::<TimerId>().unwrap_err();
         assert!(error.to_string().contains("version"), "{error}");
     }
-    let id = TimerId::fresh();
+    let id = TimerId::new();
     for text in [id.to_string(), id.as_uuid().simple().to_string(), id.as_uuid().urn().to_string()] {
         assert_eq!(text.parse(), Ok(id));
     }
@@ -294,8 +294,8 @@ fn a_closed_service_hands_messages_back() {
         assert_eq!(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(10)).unwrap_err().into_message()).await, Note(10));
         assert_unknown(&world, own).await;
         let service = world.timers.addr();
-        let inspection = service.send(Inspect).await.unwrap();
-        assert_eq!((inspection.accounts.refused_closed, inspection.accounts.returned), (6, 1));
+        let inspection = service.send(GetSnapshot).await.unwrap();
+        assert_eq!((inspection.counters.refused_closed, inspection.counters.returned), (6, 1));
         assert!(service.send(Drain::now()).await.unwrap().is_empty());
         world.run_to(1000).await;
         assert_eq!((log.take(), world.pending()), (vec![], 0));
@@ -310,7 +310,7 @@ fn a_stopped_timer_actor_hands_messages_back() {
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
         let id = timers.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
-        timers.addr().send(Inspect).await.unwrap();
+        timers.addr().send(GetSnapshot).await.unwrap();
         arbiter.stop();
         arbiter.join().unwrap();
 
@@ -322,9 +322,9 @@ fn a_stopped_timer_actor_hands_messages_back() {
         assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::NotFound);
         assert_eq!(timers.get(id), None);
         assert!(timers.drain().is_empty());
-        let accounts = timers.inspect().accounts;
-        assert_eq!((accounts.accepted, accounts.service_stopped, accounts.refused_closed), (1, 1, 2));
-        assert!(accounts.balance());
+        let counters = timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.service_stopped, counters.refused_closed), (1, 1, 2));
+        assert!(counters.balance());
 
         let request = ScheduleAfter::new(&addr, ms(1), Note(4));
         let own = request.id();
@@ -348,7 +348,7 @@ fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
         let refused = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
         assert!(matches!(refused, ScheduleError::Stopped { message: Note(2) }));
-        assert!(matches!(timers.addr().send(Inspect).await, Err(MailboxError::Closed)));
+        assert!(matches!(timers.addr().send(GetSnapshot).await, Err(MailboxError::Closed)));
     });
 }
 
@@ -359,8 +359,8 @@ fn a_thread_without_a_system_gets_an_error() {
         assert_eq!(TimerActor::builder().start().err(), Some(BuildError::NoSystem));
         assert_eq!(TimerActor::builder().install().err(), Some(BuildError::NoSystem));
         assert!(Timers::current().is_none());
-        assert_eq!(actix_timers::cancel(TimerId::fresh()), CancelOutcome::NotFound);
-        assert_eq!(actix_timers::get(TimerId::fresh()), None);
+        assert_eq!(actix_timers::cancel(TimerId::new()), CancelOutcome::NotFound);
+        assert_eq!(actix_timers::get(TimerId::new()), None);
         // Building is possible, running is not.
         assert!(TimerActor::builder().build().is_ok());
         // As documented, and as actix's own.
@@ -388,7 +388,7 @@ fn a_system_that_does_not_run_yet_delivers_later() {
     timers.schedule_after(&addr, Duration::ZERO, Note("one")).unwrap();
     current.schedule_after(&addr, Duration::ZERO, Note("other")).unwrap();
     timers.addr().do_send(ScheduleAfter::new(&addr, Duration::ZERO, Note("third")));
-    assert_eq!((timers.inspect().pending(), current.inspect().pending(), log.len()), (1, 1, 0));
+    assert_eq!((timers.snapshot().pending(), current.snapshot().pending(), log.len()), (1, 1, 0));
     system.block_on(idle());
     let mut names = log.names();
     names.sort_unstable();
@@ -404,8 +404,8 @@ fn a_system_that_never_runs_loses_nothing_silently() {
         Probe::start_in_arbiter(&Arbiter::current(), |_| Probe::new(StopWatch::Source(std::sync::Arc::default())));
     timers.schedule_after(&addr, Duration::ZERO, Note("lost")).unwrap();
     drop(system);
-    let accounts = timers.inspect().accounts;
-    assert_eq!((accounts.accepted, accounts.service_stopped, accounts.pending), (1, 1, 0));
+    let counters = timers.snapshot().counters;
+    assert_eq!((counters.accepted, counters.service_stopped, counters.pending), (1, 1, 0));
     assert!(matches!(timers.schedule_after(&addr, ms(1), Note("refused")), Err(ScheduleError::Stopped { .. })));
 }
 
@@ -462,7 +462,7 @@ fn errors_print_without_the_message() {
         ScheduleError::CapacityReached { capacity: 7, message: Opaque },
         ScheduleError::Stopped { message: Opaque },
         ScheduleError::NoSystem { message: Opaque },
-        ScheduleError::DuplicateId { id: TimerId::fresh(), message: Opaque },
+        ScheduleError::DuplicateId { id: TimerId::new(), message: Opaque },
     ];
     for (error, hint) in errors.into_iter().zip(["capacity", "another", "System::block_on", "once"]) {
         assert!(error.to_string().contains(hint), "{error}");

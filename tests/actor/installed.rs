@@ -2,7 +2,7 @@
 //! the user's own.
 
 use actix::prelude::*;
-use actix_timers::{Every, Inspect, ManualClock, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
+use actix_timers::{GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
 use support::{Note, Probe, StopWatch, eventually, ms, run};
 
 fn probe() -> Addr<Probe<u8>> {
@@ -22,12 +22,12 @@ fn timers_of_contexts_are_refused_where_a_clock_of_its_own_was_started_and_none_
             assert!(matches!(ctx.schedule_at(at, Note(2)), Err(ScheduleError::NotInstalled { message: Note(2) })));
             let options = TimerOptions::new().key("k");
             assert!(matches!(ctx.timer(options).after(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
-            let mut repeated = ctx.schedule_at_fixed_rate(Every::new(ms(1)), Note(4)).unwrap_err().into_message();
+            let mut repeated = ctx.schedule_at_fixed_rate(Repeat::every(ms(1)), Note(4)).unwrap_err().into_message();
             assert_eq!(repeated.next_message(), Note(4));
         })
         .await;
         assert!(Timers::current().is_none());
-        assert_eq!(timers.inspect().accounts.accepted, 0);
+        assert_eq!(timers.snapshot().counters.accepted, 0);
     });
 }
 
@@ -36,14 +36,14 @@ fn timers_of_contexts_are_refused_also_where_the_timer_actor_was_started_in_anot
     System::new().block_on(async {
         let arbiter = Arbiter::current();
         let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
-        timers.addr().send(Inspect).await.unwrap();
+        timers.addr().send(GetSnapshot).await.unwrap();
         let addr = probe();
         let refused = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(refused, ScheduleError::NotInstalled { .. }));
     });
     System::new().block_on(async {
         let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
-        actor.send(Inspect).await.unwrap();
+        actor.send(GetSnapshot).await.unwrap();
         let addr = probe();
         let refused = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(refused, ScheduleError::NotInstalled { .. }));
@@ -59,8 +59,8 @@ fn one_that_is_installed_is_used_whatever_others_were_started() {
         let addr = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
         clock.advance(ms(5)).await;
-        assert_eq!(installed.inspect().accounts.delivered, 1);
-        assert_eq!(other.inspect().accounts.accepted, 0);
+        assert_eq!(installed.snapshot().counters.delivered, 1);
+        assert_eq!(other.snapshot().counters.accepted, 0);
         assert_eq!(Timers::current().unwrap().name(), installed.name());
     });
 }
@@ -71,7 +71,7 @@ fn contexts_use_one_that_starts_by_itself_beside_others_on_the_system_clock() {
         let other = TimerActor::builder().start().unwrap();
         let addr = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
-        assert_eq!(other.inspect().accounts.accepted, 0);
+        assert_eq!(other.snapshot().counters.accepted, 0);
     });
 }
 
@@ -83,7 +83,7 @@ fn the_registry_starts_one_on_the_system_clock_when_asked() {
         let _default = TimerActor::from_registry();
         let addr = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
-        assert_eq!(Timers::current().unwrap().inspect().accounts.accepted, 1);
+        assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
     });
 }
 

@@ -28,8 +28,8 @@ async fn keyed(world: &World, way: Way, addr: &Addr<Probe<u64>>, delay: u64, nam
 /// The timer that has the key, asked for in one of two ways.
 async fn holder(world: &World, way: Way, addr: &Addr<Probe<u64>>) -> Option<TimerId> {
     let (holder, is_active) = match way {
-        Way::Context => run(addr, |_, ctx| (ctx.timer_of_key("k"), ctx.is_active("k"))).await,
-        _ => (world.timers.timer_of_key(addr, "k"), world.timers.is_active(addr, "k")),
+        Way::Context => run(addr, |_, ctx| (ctx.timer_by_key("k"), ctx.is_active("k"))).await,
+        _ => (world.timers.timer_by_key(addr, "k"), world.timers.is_active(addr, "k")),
     };
     assert_eq!(is_active, holder.is_some());
     holder
@@ -51,8 +51,8 @@ fn the_second_timer_under_a_key_replaces_the_first() {
             world.run_to(100).await;
             assert_eq!(log.take(), [(2, 19)]);
             assert_eq!(holder(&world, way, &addr).await, None, "the key is free again");
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.accepted, accounts.cancelled, accounts.delivered), (2, 1, 1));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.accepted, counters.cancelled, counters.delivered), (2, 1, 1));
         });
     }
 }
@@ -70,7 +70,7 @@ fn o_55_the_old_message_is_suppressed_although_it_is_due() {
             });
             probe.hook = Box::new(move |name, ctx| {
                 if *name == "slow" {
-                    let old = ctx.timer_of_key("T").unwrap();
+                    let old = ctx.timer_by_key("T").unwrap();
                     *saw.lock().unwrap() = actix_timers::get(old).map(|info| info.state);
                     ctx.timer(key("T")).after(ms(10), Note("tick 2")).unwrap();
                     assert!(ctx.is_active("T"));
@@ -99,7 +99,7 @@ fn o_55_a_repeating_timer_is_replaced_while_its_old_message_waits() {
         run(&addr, move |_, ctx| {
             let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
             ctx.wait(slow.map(|(), _, ctx: &mut Context<_>| {
-                let old = ctx.timer_of_key("T").unwrap();
+                let old = ctx.timer_by_key("T").unwrap();
                 assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
                 ctx.timer(key("T")).at_fixed_rate(ms(10), Note("tick 2")).unwrap();
             }));
@@ -178,8 +178,8 @@ fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
         unblock.send(()).unwrap();
         world.run_to(100).await;
         assert_eq!(log.take(), [(2, 25)]);
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.delivered), (1, 1));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.delivered), (1, 1));
     });
 }
 
@@ -198,7 +198,7 @@ fn the_message_that_is_replaced_is_freed_at_once() {
         (0..200).for_each(|_| _ = batch.after(&addr, ms(10), census.payload()));
         let ids = world.timers.addr().send(batch).await.unwrap();
         assert_eq!((census.live(), world.pending()), (1, 1));
-        assert_eq!(world.timers.timer_of_key(&addr, 1), ids.into_iter().next_back().unwrap().ok());
+        assert_eq!(world.timers.timer_by_key(&addr, 1), ids.into_iter().next_back().unwrap().ok());
         world.run_to(20).await;
         assert_eq!((census.live(), world.pending()), (0, 0));
     });
@@ -249,7 +249,7 @@ fn a_key_is_cancelled_by_message() {
         assert_eq!(timers.send(CancelKey::new(&gone, "k")).await, Ok(CancelOutcome::NotFound));
         world.run_to(100).await;
         assert_eq!(log.take(), []);
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 1);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 1);
     });
 }
 
@@ -316,7 +316,7 @@ fn a_message_under_way_is_not_replaced_and_arrives() {
                         let wait = actix::fut::wrap_future::<_, Probe<u64>>(async move { blocked.await.unwrap() });
                         ctx.wait(wait.map(move |(), _, ctx: &mut Context<_>| {
                             let new = ctx.timer(key("k")).after(ms(10), Note(2));
-                            *answer.lock().unwrap() = Some((new.ok(), ctx.timer_of_key("k")));
+                            *answer.lock().unwrap() = Some((new.ok(), ctx.timer_by_key("k")));
                         }));
                     })
                     .await;
@@ -328,7 +328,7 @@ fn a_message_under_way_is_not_replaced_and_arrives() {
                 assert_eq!(new.is_some(), is_taken);
                 assert_eq!(holder, new.or(Some(old)));
                 assert_eq!(log.take(), if is_taken { vec![(1, 20), (2, 30)] } else { vec![(1, 20)] });
-                assert_eq!(world.timers.inspect().accounts.cancelled, 0);
+                assert_eq!(world.timers.snapshot().counters.cancelled, 0);
                 assert_eq!(world.pending(), 0);
             },
         );
@@ -359,7 +359,7 @@ fn keys_end_with_the_incarnation_of_their_actor() {
         let mut came = log.take();
         came.sort_unstable();
         assert_eq!(came, [(2, 60), (3, 60)]);
-        assert_eq!(world.timers.inspect().accounts.cancelled, 1);
+        assert_eq!(world.timers.snapshot().counters.cancelled, 1);
     });
 }
 
@@ -374,7 +374,7 @@ fn a_target_that_is_gone_has_no_keys() {
             assert!(!world.timers.is_active(target, "k"));
         }
         world.run_to(10).await;
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 2);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2);
     });
 }
 

@@ -39,9 +39,9 @@ fn own_timers_end_with_the_actor() {
             addr.do_send(Run(Box::new(move |_, ctx| end(ctx))));
             drop(addr);
             world.settle().await;
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (1, 2, 0), "{how}");
-            assert_eq!((census.live(), world.timers.inspect().owners), (0, 0), "{how}");
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.delivered, counters.cancelled, counters.pending), (1, 2, 0), "{how}");
+            assert_eq!((census.live(), world.timers.snapshot().owners), (0, 0), "{how}");
             assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound, "{how}");
             world.run_to(100).await;
             assert_eq!(log.take(), [(1, 10)], "{how}");
@@ -96,8 +96,8 @@ fn an_actor_that_refuses_to_stop_keeps_its_timers() {
         assert_eq!(log.take(), [(1, 10), (2, 30)]);
         assert_eq!(refusals.load(Ordering::SeqCst), 2);
         assert!(!addr.connected());
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.accepted, accounts.cancelled, accounts.pending), (4, 2, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.cancelled, counters.pending), (4, 2, 0));
     });
 }
 
@@ -119,7 +119,7 @@ fn own_timers_end_with_their_arbiter() {
                 run(&addr, |_, _| ()).await;
                 let timers = Timers::current().unwrap();
                 let other = addr.clone();
-                assert_eq!(timers.inspect().pending(), 3);
+                assert_eq!(timers.snapshot().pending(), 3);
                 timers.schedule_after(&other, ms(3_600_000), Note(1)).unwrap();
                 assert!(tell.send((timers, addr)).is_ok());
             });
@@ -129,10 +129,10 @@ fn own_timers_end_with_their_arbiter() {
         arbiter.stop();
         arbiter.join().unwrap();
         assert!(!addr.connected());
-        let accounts = timers.inspect().accounts;
-        assert!(accounts.balance());
-        assert_eq!((accounts.accepted, accounts.pending, census.live()), (4, 0, 0));
-        assert_eq!(accounts.cancelled + accounts.service_stopped, 4);
+        let counters = timers.snapshot().counters;
+        assert!(counters.balance());
+        assert_eq!((counters.accepted, counters.pending, census.live()), (4, 0, 0));
+        assert_eq!(counters.cancelled + counters.service_stopped, 4);
     });
 }
 
@@ -159,12 +159,12 @@ fn timers_of_the_old_incarnation_never_reach_the_new_one() {
         world.run_to(600).await;
         addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
         world.settle().await;
-        assert_eq!((world.pending(), world.timers.inspect().owners), (2, 1));
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (2, 1));
         world.run_to(1599).await;
         assert_eq!(log.take(), []);
         world.run_to(5000).await;
         assert_eq!(log.take(), [(2, 1600), (77, 4300)]);
-        assert_eq!(world.timers.inspect().accounts.cancelled, 1);
+        assert_eq!(world.timers.snapshot().counters.cancelled, 1);
     });
 }
 
@@ -221,8 +221,8 @@ fn what_is_due_with_a_message_whose_handler_stops_the_actor_is_not_delivered() {
         in_virtual_time(TimerActor::builder, |world| async move {
             let log = three_due_at_10(&world, end).await;
             assert_eq!(log.take(), [("A", 10), ("alive", 100)]);
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.delivered, accounts.cancelled), (1, 2));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.delivered, counters.cancelled), (1, 2));
         });
     }
 }
@@ -284,7 +284,7 @@ fn timers_can_be_scheduled_before_the_actor_has_started() {
             probe
         });
         world.settle().await;
-        assert_eq!((world.pending(), world.timers.inspect().owners), (2, 1));
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (2, 1));
         world.run_to(10).await;
         assert_eq!(log.take(), [("created", 10), ("started", 10)]);
         drop(addr);
@@ -309,8 +309,8 @@ fn an_actor_without_addresses_gets_its_messages_in_order() {
         recluse.run(|_, ctx| _ = ctx.schedule_after(ms(5), Note("F")).unwrap()).await;
         world.run_to(30).await;
         assert_eq!(log.take(), [("D", 20), ("F", 20), ("E", 30)]);
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.pending), (6, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.pending), (6, 0));
     });
 }
 
@@ -344,8 +344,8 @@ fn an_actor_without_addresses_can_cancel_and_move_what_is_due() {
         world.run_to(20).await;
         assert_eq!(log.take(), (0..300).filter(|n| n % 3 == 1).map(|n| (n, 15)).collect::<Vec<_>>());
         assert!(outcomes.lock().unwrap().iter().all(|done| *done));
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (201, 99, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (201, 99, 0));
         drop(recluse);
     });
 }
@@ -418,9 +418,9 @@ fn timers_of_an_actor_without_addresses_end_with_it() {
         assert_eq!(log.take(), [("A", 10)]);
         drop(recluse);
         world.run_to(50).await;
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (1, 3, 0));
-        assert_eq!((census.live(), world.timers.inspect().owners), (0, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (1, 3, 0));
+        assert_eq!((census.live(), world.timers.snapshot().owners), (0, 0));
         world.run_to(8_000_000).await;
         assert_eq!(log.take(), []);
     });
@@ -445,8 +445,8 @@ fn a_message_in_the_mailbox_of_an_actor_that_stops_is_not_counted_as_delivered()
         unblock.send(()).unwrap();
         world.settle().await;
         assert_eq!(log.take(), []);
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (0, 2, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (0, 2, 0));
         drop(recluse);
     });
 }
@@ -466,9 +466,9 @@ fn a_message_in_the_mailbox_at_the_end_of_the_system_is_not_counted_as_delivered
         seen = Some((world.timers.clone(), log));
     });
     let (timers, log) = seen.unwrap();
-    let accounts = timers.inspect().accounts;
-    assert!(accounts.balance());
-    assert_eq!((log.len(), accounts.delivered, accounts.pending), (0, 0, 0), "{accounts:?}");
+    let counters = timers.snapshot().counters;
+    assert!(counters.balance());
+    assert_eq!((log.len(), counters.delivered, counters.pending), (0, 0, 0), "{counters:?}");
 }
 
 /// On a thread that runs actors without being an arbiter of a system, a context finds a timer actor once it is started,
@@ -511,10 +511,10 @@ fn an_actor_uses_the_timer_actor_of_its_own_arbiter() {
             run(&addr, move |_, ctx| (ctx.schedule_after(ms(3_600_000), message).unwrap(), Timers::current().unwrap()))
                 .await;
         assert_ne!(here.name(), there.name());
-        assert_eq!((here.inspect().pending(), there.inspect().pending()), (0, 1));
+        assert_eq!((here.snapshot().pending(), there.snapshot().pending()), (0, 1));
         assert_eq!(here.cancel(id), CancelOutcome::Cancelled);
         assert!(dropped.load(Ordering::SeqCst));
-        assert_eq!(there.inspect().pending(), 0);
+        assert_eq!(there.snapshot().pending(), 0);
         arbiter.stop();
         arbiter.join().unwrap();
     });

@@ -74,8 +74,8 @@ fn o_42_one_target_full_another_free_the_rest_is_dropped() {
     one_full_another_free(MailboxPolicy::Drop, |world, handled, letters| {
         assert_eq!(handled, [10, 11, 12], "one is handled, two have room");
         assert_eq!(letters, (13..20).map(|n| (n, DeadLetterReason::MailboxFull)).collect::<Vec<_>>());
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.mailbox_full), (3 + 10, 7));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.mailbox_full), (3 + 10, 7));
     });
 }
 
@@ -130,12 +130,12 @@ fn o_42_across_arbiters() {
             eventually(|| free_log.len() == 10).await;
             assert_eq!(free_log.names(), (10..20).collect::<Vec<_>>());
             if policy == MailboxPolicy::Drop {
-                eventually(|| timers.inspect().pending() == 0).await;
+                eventually(|| timers.snapshot().pending() == 0).await;
             }
             assert!(full_log.len() <= 1);
             go.send(()).unwrap();
-            eventually(|| timers.inspect().pending() == 0).await;
-            let delivered = timers.inspect().accounts.delivered as usize;
+            eventually(|| timers.snapshot().pending() == 0).await;
+            let delivered = timers.snapshot().counters.delivered as usize;
             eventually(|| full_log.len() == delivered - 10).await;
             let handled = full_log.names();
             let mut lost = Vec::new();
@@ -146,7 +146,7 @@ fn o_42_across_arbiters() {
             .await;
             assert!(handled.is_sorted() && lost.is_sorted_by_key(|letter| letter.0), "{handled:?}, {lost:?}");
             assert_eq!(lost.is_empty(), policy != MailboxPolicy::Drop);
-            assert!(timers.inspect().accounts.balance());
+            assert!(timers.snapshot().counters.balance());
         });
     }
 }
@@ -297,7 +297,7 @@ fn a_recipient_that_ends_with_messages_waiting_leaves_no_line_behind() {
         world.run_to(10).await;
         assert_eq!(log.names(), [0, 1]);
         assert_eq!(letters(&receiver), [2, 3, 4].map(|n| (n, DeadLetterReason::RecipientStopped)));
-        assert_eq!((world.pending(), world.timers.inspect().owners), (0, 0));
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
     });
 }
 
@@ -310,7 +310,7 @@ fn the_policy_of_a_target_goes_before_that_of_the_timer_actor() {
             world.after(&plain, 10, n);
         });
         world.run_to(10).await;
-        assert_eq!(world.timers.inspect().accounts.delivered, 5);
+        assert_eq!(world.timers.snapshot().counters.delivered, 5);
         go.send(()).unwrap();
         world.settle().await;
         assert_eq!(log.names(), [0, 1, 2, 3, 4]);
@@ -372,7 +372,7 @@ fn policies_keep_no_recipient_alive() {
             world.settle().await;
             assert!(stopped.unwrap().load(std::sync::atomic::Ordering::SeqCst), "no address is left");
             world.run_to(3_600_000).await;
-            assert_eq!((world.pending(), world.timers.inspect().accounts.recipient_stopped), (0, 1));
+            assert_eq!((world.pending(), world.timers.snapshot().counters.recipient_stopped), (0, 1));
         });
     }
 }
@@ -507,12 +507,12 @@ fn threads_that_answer_at_any_time_lose_nothing() {
             }
         }
         eventually(|| recipients.iter().all(|(_, log)| log.len() == MESSAGES as usize)).await;
-        eventually(|| timers.inspect().pending() == 0).await;
+        eventually(|| timers.snapshot().pending() == 0).await;
         for (_, log) in &recipients {
             assert!(log.names().is_sorted());
         }
-        let accounts = timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.balance()), (u64::from(RECIPIENTS * MESSAGES), true));
+        let counters = timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.balance()), (u64::from(RECIPIENTS * MESSAGES), true));
         assert!(began.elapsed() < PATIENCE);
     });
 }

@@ -1,9 +1,9 @@
 //! The timer actor in virtual time: what it promises, one module per subject.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod accounts;
 mod batch;
 mod bounds;
+mod counters;
 #[cfg(feature = "cron")]
 mod cron;
 mod dead_letters;
@@ -15,14 +15,14 @@ mod installed;
 mod jitter_and_slack;
 mod keyed;
 mod lifecycle;
+mod locations;
 mod mailbox_policies;
 mod order_and_cancel;
 mod order_of_both_kinds;
-mod places;
 mod published;
 mod repeating;
 mod repeating_ends;
-mod repeating_in_lines;
+mod repeating_in_queues;
 mod request_time;
 mod scenarios_cancel;
 mod scenarios_firing;

@@ -36,7 +36,7 @@ fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
     for (seed, builder) in awkward_settings().into_iter().enumerate() {
         for way in [Way::Direct, Way::Context] {
             in_virtual_time(builder, |world| async move {
-                let tick = u64::try_from(world.timers.inspect().tick.as_millis()).unwrap();
+                let tick = u64::try_from(world.timers.snapshot().tick.as_millis()).unwrap();
                 let mut random = Random::new(seed as u64);
                 let (addr, log) = world.probe();
                 let mut expected = Vec::new();
@@ -67,7 +67,7 @@ fn after_a_jump_messages_come_in_the_order_of_their_deadlines() {
     for (seed, builder) in awkward_settings().into_iter().enumerate() {
         for way in [Way::Direct, Way::Context] {
             in_virtual_time(builder, |world| async move {
-                let tick = u64::try_from(world.timers.inspect().tick.as_millis()).unwrap();
+                let tick = u64::try_from(world.timers.snapshot().tick.as_millis()).unwrap();
                 let mut random = Random::new(100 + seed as u64);
                 let (addr, log) = world.probe();
                 let mut waiting: Vec<(u64, u64)> = Vec::new();
@@ -127,7 +127,7 @@ fn no_message_is_early_by_a_nanosecond() {
                 }
                 world.timers.clone()
             };
-            assert_eq!(timers.inspect().pending(), 0);
+            assert_eq!(timers.snapshot().pending(), 0);
         });
     }
 }
@@ -233,7 +233,7 @@ fn a_moved_timer_goes_behind_those_of_its_new_tick() {
             assert!(world.timers.reschedule_after(ids[0], ms(100)).is_rescheduled());
             world.run_to(100).await;
             assert_eq!(log.take(), [("C", 100), ("B", 100), ("A", 100)]);
-            assert_eq!(world.timers.inspect().accounts.rescheduled, 4);
+            assert_eq!(world.timers.snapshot().counters.rescheduled, 4);
         });
     }
 }
@@ -289,8 +289,8 @@ fn an_actors_own_due_message_is_cancelled_exactly() {
         it.go.send(()).unwrap();
         world.run_to(1000).await;
         assert_eq!(it.log.take(), [("A", 20), ("B", 20), ("C", 20)]);
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled), (3, 4));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled), (3, 4));
     });
 }
 
@@ -331,7 +331,7 @@ fn an_actors_own_due_message_can_be_moved() {
         world.run_to(1000).await;
         assert_eq!(it.log.take(), [("B", 50)]);
         assert_eq!(world.timers.cancel(it.ids[1]), CancelOutcome::AlreadyDelivered);
-        assert_eq!(world.timers.inspect().accounts.delivered, 4);
+        assert_eq!(world.timers.snapshot().counters.delivered, 4);
     });
 }
 
@@ -373,7 +373,7 @@ fn a_dead_letter_that_cancels_itself_is_not_found() {
         drop(addr);
         world.run_to(10).await;
         assert_eq!(*seen.lock().unwrap(), Some((CancelOutcome::NotFound, None)));
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 1);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 1);
         assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound);
         assert_eq!(world.pending(), 0);
     });
@@ -468,7 +468,7 @@ fn a_cancel_finds_the_owner_among_several_timer_actors() {
             assert_eq!(outcome, CancelOutcome::Cancelled, "{number}");
         }
         assert_eq!(log.take(), []);
-        assert!(services.iter().all(|service| service.inspect().pending() == 0));
+        assert!(services.iter().all(|service| service.snapshot().pending() == 0));
     });
 }
 

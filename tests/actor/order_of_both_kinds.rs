@@ -76,7 +76,7 @@ fn within_one_tick_the_order_is_that_of_scheduling_whoever_scheduled() {
         schedule(&addr, numbers.iter().map(|number| (10, *number)).collect()).await;
         tokio::time::sleep(ms(50)).await;
         assert_eq!(*log.borrow(), numbers);
-        assert!(Timers::current().unwrap().inspect().accounts.balance());
+        assert!(Timers::current().unwrap().snapshot().counters.balance());
     });
 }
 
@@ -105,7 +105,7 @@ fn what_waits_behind_a_message_of_its_own_can_be_cancelled_by_the_actor() {
         addr.send(Run(Box::new(code))).await.unwrap();
         tokio::time::sleep(ms(50)).await;
         assert_eq!((log.borrow().as_slice(), *outcome.borrow()), ([2].as_slice(), Some(CancelOutcome::Cancelled)));
-        assert_eq!(Timers::current().unwrap().inspect().pending(), 0);
+        assert_eq!(Timers::current().unwrap().snapshot().pending(), 0);
     });
 }
 
@@ -125,9 +125,9 @@ fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_inc
         addr.send(Run(Box::new(code))).await.unwrap();
         tokio::time::sleep(ms(50)).await;
         assert_eq!(*log.borrow(), [2, 99, 1], "its own 4 ended with the old incarnation");
-        let accounts = Timers::current().unwrap().inspect().accounts;
-        assert!(accounts.balance());
-        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (3, 1, 0));
+        let counters = Timers::current().unwrap().snapshot().counters;
+        assert!(counters.balance());
+        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (3, 1, 0));
     });
 }
 
@@ -168,8 +168,8 @@ fn what_others_scheduled_is_not_overtaken_when_the_actor_restarts() {
                 world.settle().await;
                 let own: &[u64] = if sets_a_timer_when_restarted { &[7] } else { &[] };
                 assert_eq!(log.names(), [&[2, 10, 11, 12, 3], own].concat(), "{expiry_budget} entries in a turn");
-                let accounts = world.timers.inspect().accounts;
-                assert_eq!((accounts.cancelled, accounts.pending), (1, 0), "99 ended with the old incarnation");
+                let counters = world.timers.snapshot().counters;
+                assert_eq!((counters.cancelled, counters.pending), (1, 0), "99 ended with the old incarnation");
             });
         }
     }

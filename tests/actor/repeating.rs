@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix_timers::{
-    CancelOutcome, Every, MissedTickBehavior, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerActor,
+    CancelOutcome, MissedTickBehavior, Repeat, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerActor,
     TimerContext, TimerOptions, TimerState,
 };
 use support::repeat::{Kind, times};
@@ -25,7 +25,7 @@ fn o_51_what_is_missed_is_skipped_made_up_for_or_delays_the_rest() {
             let mut probes = Vec::new();
             for (behavior, _) in &behaviors {
                 let (addr, log) = world.probe();
-                let every = Every::new(ms(300)).missed_ticks(*behavior);
+                let every = Repeat::every(ms(300)).missed_ticks(*behavior);
                 let id = world.repeat(way, Kind::Rate, &addr, every, Note(())).await.unwrap();
                 probes.push((addr, log, id));
             }
@@ -48,7 +48,7 @@ fn o_51_what_is_missed_is_skipped_made_up_for_or_delays_the_rest() {
 #[test]
 fn skip_is_the_default() {
     assert_eq!(MissedTickBehavior::default(), MissedTickBehavior::Skip);
-    assert_eq!(Every::from(ms(1)), Every::new(ms(1)).missed_ticks(MissedTickBehavior::Skip));
+    assert_eq!(Repeat::from(ms(1)), Repeat::every(ms(1)).missed_ticks(MissedTickBehavior::Skip));
 }
 
 #[test]
@@ -104,14 +104,14 @@ fn o_54_a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() 
         for (way, kind) in [(Way::Direct, Kind::Rate), (Way::Message, Kind::Delay), (Way::Context, Kind::Rate)] {
             let (addr, log) = world.probe();
             let start = world.now();
-            let every = Every::new(ms(10)).first_after(ms(200));
+            let every = Repeat::every(ms(10)).first_after(ms(200));
             let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
             world.run_to(start + 10).await;
             assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
             world.run_to(start + 300).await;
             assert_eq!(log.len(), 0);
 
-            let every = Every::new(ms(500)).first_after(ms(90));
+            let every = Repeat::every(ms(500)).first_after(ms(90));
             let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
             world.run_to(start + 590).await;
             assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
@@ -119,7 +119,7 @@ fn o_54_a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() 
             world.run_to(start + 1300).await;
             assert_eq!(times(&log), [start + 390]);
 
-            let every = Every::new(ms(300)).first_after(ms(1000));
+            let every = Repeat::every(ms(300)).first_after(ms(1000));
             let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
             world.run_to(start + 1300 + 1600).await;
             assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
@@ -136,7 +136,7 @@ fn o_54_a_period_of_zero_is_refused_and_its_message_handed_back() {
         for way in Way::ALL {
             for kind in [Kind::Rate, Kind::Delay] {
                 let (addr, log) = world.probe();
-                let every = Every::new(Duration::ZERO).first_after(ms(100));
+                let every = Repeat::every(Duration::ZERO).first_after(ms(100));
                 let refused = world.repeat(way, kind, &addr, every, Note(7)).await.unwrap_err();
                 assert!(matches!(refused, ScheduleError::ZeroPeriod { .. }), "{refused:?}");
                 assert_eq!(refused.into_message().next_message(), Note(7));
@@ -155,17 +155,17 @@ fn what_would_never_be_due_is_refused() {
         let (addr, _) = world.probe();
         for way in Way::ALL {
             for every in [
-                Every::new(ms(10)).times(0),
-                Every::new(ms(10)).until(world.wall(world.now() + 9)),
-                Every::new(ms(10)).until(world.wall(500)),
-                Every::new(ms(10)).until(std::time::SystemTime::UNIX_EPOCH - ms(5)),
+                Repeat::every(ms(10)).times(0),
+                Repeat::every(ms(10)).until(world.wall(world.now() + 9)),
+                Repeat::every(ms(10)).until(world.wall(500)),
+                Repeat::every(ms(10)).until(std::time::SystemTime::UNIX_EPOCH - ms(5)),
             ] {
                 let refused = world.repeat(way, Kind::Rate, &addr, every, Note(7)).await.unwrap_err();
                 assert!(matches!(refused, ScheduleError::NeverDue { .. }), "{refused:?}");
                 assert_eq!(refused.into_message().next_message(), Note(7));
             }
         }
-        assert_eq!(world.timers.inspect().accounts.accepted, 0);
+        assert_eq!(world.timers.snapshot().counters.accepted, 0);
     });
 }
 
@@ -176,7 +176,7 @@ fn o_54_the_longest_period_delivers_once_and_then_waits_for_ever() {
             for kind in [Kind::Rate, Kind::Delay] {
                 let (addr, log) = world.probe();
                 let start = world.now();
-                let every = Every::new(Duration::MAX).first_after(Duration::ZERO);
+                let every = Repeat::every(Duration::MAX).first_after(Duration::ZERO);
                 let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
                 world.run_to(start + 1).await;
                 assert_eq!(times(&log), [start]);
@@ -185,7 +185,7 @@ fn o_54_the_longest_period_delivers_once_and_then_waits_for_ever() {
                 assert!(world.timers.get(id).unwrap().remaining > Duration::from_secs(1 << 40));
                 assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
                 let never =
-                    Every::new(Duration::MAX).first_after(Duration::MAX).missed_ticks(MissedTickBehavior::Burst);
+                    Repeat::every(Duration::MAX).first_after(Duration::MAX).missed_ticks(MissedTickBehavior::Burst);
                 let id = world.repeat(way, kind, &addr, never, Note(())).await.unwrap();
                 world.run_to(start + 1_000_010).await;
                 assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
@@ -212,7 +212,7 @@ fn o_57_the_clock_passes_exactly_and_repetitions_come_exactly() {
             // c
             for (first, deliveries) in [(0, 3), (5000, 2)] {
                 let start = world.now();
-                let every = Every::new(ms(5000)).first_after(ms(first));
+                let every = Repeat::every(ms(5000)).first_after(ms(first));
                 let id = world.repeat(way, Kind::Rate, &addr, every, Note(())).await.unwrap();
                 world.run_to(start + 12_000).await;
                 assert_eq!(times(&log).len(), deliveries);
@@ -250,11 +250,11 @@ fn a_timer_ends_with_its_last_repetition() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             for kind in [Kind::Rate, Kind::Delay] {
-                let before = world.timers.inspect().accounts;
+                let before = world.timers.snapshot().counters;
                 let start = world.now();
                 let (addr, log) = world.probe();
-                let so_often = world.repeat(way, kind, &addr, Every::new(ms(10)).times(3), Note('n')).await.unwrap();
-                let until = Every::new(ms(10)).until(world.wall(start + 50));
+                let so_often = world.repeat(way, kind, &addr, Repeat::every(ms(10)).times(3), Note('n')).await.unwrap();
+                let until = Repeat::every(ms(10)).until(world.wall(start + 50));
                 let so_long = world.repeat(way, kind, &addr, until, Note('u')).await.unwrap();
                 world.run_to(start + 1000).await;
                 let (counted, dated): (Vec<_>, Vec<_>) = log.take().into_iter().partition(|(name, _)| *name == 'n');
@@ -265,7 +265,7 @@ fn a_timer_ends_with_its_last_repetition() {
                     assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::AlreadyDelivered);
                     assert_eq!(world.timers.get(id), None);
                 }
-                let after = world.timers.inspect().accounts;
+                let after = world.timers.snapshot().counters;
                 assert_eq!((after.accepted - before.accepted, after.delivered - before.delivered), (8, 8));
                 assert_eq!((after.cancelled - before.cancelled, after.pending), (0, 0));
             }
@@ -279,23 +279,23 @@ fn each_repetition_is_accepted_when_the_one_before_is_delivered() {
         || TimerActor::builder().capacity(1),
         async |world| {
             for way in Way::ALL {
-                let before = world.timers.inspect().accounts;
+                let before = world.timers.snapshot().counters;
                 let start = world.now();
                 let (addr, log) = world.probe();
                 let timers = world.timers.clone();
                 let seen = Arc::new(Mutex::new(Vec::new()));
                 let noted = Arc::clone(&seen);
                 run(&addr, move |probe, _| {
-                    probe.hook = Box::new(move |_, _| noted.lock().unwrap().push(timers.inspect().accounts));
+                    probe.hook = Box::new(move |_, _| noted.lock().unwrap().push(timers.snapshot().counters));
                 })
                 .await;
                 let id = world.repeat(way, Kind::Rate, &addr, ms(10), Note(())).await.unwrap();
                 world.run_to(start + 30).await;
                 assert_eq!(times(&log), [10, 20, 30].map(|at| start + at));
-                for (number, accounts) in (1..).zip(seen.lock().unwrap().iter()) {
-                    assert!(accounts.balance());
-                    assert_eq!(accounts.delivered - before.delivered, number);
-                    assert_eq!((accounts.accepted - before.accepted, accounts.pending), (number + 1, 1));
+                for (number, counters) in (1..).zip(seen.lock().unwrap().iter()) {
+                    assert!(counters.balance());
+                    assert_eq!(counters.delivered - before.delivered, number);
+                    assert_eq!((counters.accepted - before.accepted, counters.pending), (number + 1, 1));
                 }
                 let refused = world.timers.schedule_after(&addr, ms(1), Note(())).unwrap_err();
                 assert!(matches!(refused, ScheduleError::CapacityReached { .. }), "the room is held all the while");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, DeadLetter, DeadLetterReason, Every, MessageSource, RescheduleOutcome, Target, TimerActor,
+    CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, RescheduleOutcome, Target, TimerActor,
     TimerContext, TimerId, TimerOptions, TimerState,
 };
 use support::repeat::{Kind, times};
@@ -129,7 +129,7 @@ fn while_a_message_is_made_its_timer_is_pending_and_a_cancel_is_exact() {
                         let state = timers.get(id).map(|info| info.state);
                         let moved = timers.reschedule_after(id, ms(500));
                         noted.lock().unwrap().push((state, moved, timers.cancel(id), timers.cancel(id)));
-                        assert!(timers.inspect().accounts.balance());
+                        assert!(timers.snapshot().counters.balance());
                     }
                     Note(number)
                 });
@@ -159,11 +159,14 @@ fn between_two_repetitions_a_timer_with_a_fixed_delay_is_pending() {
         run(&addr, move |probe, _| {
             probe.hook = Box::new(move |_, _| {
                 let info = timers.get(get(&own)).unwrap();
-                noted.lock().unwrap().push((info.state, info.period, timers.inspect().pending()));
+                noted.lock().unwrap().push((info.state, info.period, timers.snapshot().pending()));
             });
         })
         .await;
-        set(&id, world.repeat(Way::Context, Kind::Delay, &addr, Every::new(ms(10)).times(4), Note(())).await.unwrap());
+        set(
+            &id,
+            world.repeat(Way::Context, Kind::Delay, &addr, Repeat::every(ms(10)).times(4), Note(())).await.unwrap(),
+        );
         let last = world.now() + 30;
         world.run_to(last).await;
         assert_eq!(*seen.lock().unwrap(), [(TimerState::Between, Some(ms(10)), 1); 3]);
@@ -178,7 +181,7 @@ fn a_source_that_panics_ends_its_own_timer_and_nothing_else() {
         count_panics();
         for way in Way::ALL {
             for kind in Kind::ALL {
-                let before = (world.timers.inspect().accounts, count_panics());
+                let before = (world.timers.snapshot().counters, count_panics());
                 let (addr, log) = world.probe();
                 let mut number = 0;
                 let source = MessageSource::from_fn(move || {
@@ -196,7 +199,7 @@ fn a_source_that_panics_ends_its_own_timer_and_nothing_else() {
                 assert_eq!(world.timers.cancel(bad), CancelOutcome::NotFound);
                 assert!(world.timers.cancel(good).is_cancelled());
                 assert_eq!(
-                    (world.timers.inspect().accounts.source_panicked, world.pending()),
+                    (world.timers.snapshot().counters.source_panicked, world.pending()),
                     (before.0.source_panicked + 1, 0)
                 );
                 assert_eq!(count_panics(), before.1 + 1);
@@ -242,10 +245,10 @@ fn a_message_whose_clone_and_destructor_panic_ends_its_own_timer_and_nothing_els
         let (addr, log) = world.probe();
         world.timers.schedule_at_fixed_rate(&addr, ms(10), Brittle(0)).unwrap();
         run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(ms(10), Brittle(0)).unwrap()).await;
-        world.timers.schedule_at_fixed_rate(&addr, Every::new(ms(10)).times(2), Brittle(1)).unwrap();
+        world.timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(10)).times(2), Brittle(1)).unwrap();
         world.run_to(100).await;
         assert_eq!(times(&log), [10, 20]);
-        assert_eq!((world.timers.inspect().accounts.source_panicked, world.pending()), (2, 0));
+        assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (2, 0));
     });
 }
 
@@ -265,13 +268,13 @@ fn o_39_the_target_of_a_periodic_timer_dies() {
             let x = keep_address.then_some(x);
             world.run_to(1000).await;
             assert_eq!((log_x.take(), log_y.take()), (vec![(3, 50)], vec![(4, 100)]));
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.recipient_stopped, accounts.pending), (3, 0), "one of them for the periodic");
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.recipient_stopped, counters.pending), (3, 0), "one of them for the periodic");
             assert_eq!(world.timers.cancel(periodic), CancelOutcome::NotFound);
             let late = world.timers.schedule_at_fixed_rate(weak, ms(10), Note(5)).unwrap();
             world.run_to(1100).await;
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.recipient_stopped, accounts.delivered, accounts.pending), (4, 2, 0));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.recipient_stopped, counters.delivered, counters.pending), (4, 2, 0));
             assert_eq!(world.timers.cancel(late), CancelOutcome::NotFound);
             assert_eq!(log_x.len(), 0);
             drop(x);
@@ -292,8 +295,8 @@ fn o_39_an_actor_dies_before_its_own_periodic_timers_are_due() {
         assert_eq!(world.pending(), 0, "at the stop, not at the deadline");
         world.run_to(1000).await;
         assert_eq!(times(&log), [50, 50]);
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.dead_lettered()), (2, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.dead_lettered()), (2, 0));
     });
 }
 
@@ -319,7 +322,7 @@ fn a_strong_target_is_kept_alive_until_the_last_repetition() {
     in_virtual_time(TimerActor::builder, async |world| {
         let mut stopped = Arc::default();
         let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
-        let every = Every::new(ms(10)).times(3);
+        let every = Repeat::every(ms(10)).times(3);
         world.timers.schedule_at_fixed_rate(Target::strong(addr), every, Note(1)).unwrap();
         world.run_to(29).await;
         assert!(!stopped.load(Ordering::SeqCst));
@@ -375,8 +378,8 @@ fn o_56_a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_foll
                 world.run_to(to).await;
                 assert_eq!(log.take(), expected, "{kind:?}");
             }
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.pending, accounts.cancelled), (1, 1));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.pending, counters.cancelled), (1, 1));
         });
     }
 }
@@ -416,7 +419,7 @@ fn an_actor_without_addresses_gets_its_repetitions_through_the_mailbox() {
             let (addr, log) = world.probe();
             let id = world.repeat(Way::Context, kind, &addr, ms(10), numbered()).await.unwrap();
             let counted =
-                world.repeat(Way::Context, kind, &addr, Every::new(ms(10)).times(3), Note(100)).await.unwrap();
+                world.repeat(Way::Context, kind, &addr, Repeat::every(ms(10)).times(3), Note(100)).await.unwrap();
             let recluse = Recluse::make(addr).await;
             world.run_to(start + 25).await;
             assert_eq!(log.take(), [(1, 10), (100, 10), (2, 20), (100, 20)].map(|(name, at)| (name, start + at)));
@@ -499,7 +502,7 @@ fn a_source_that_panics_for_an_actor_without_addresses_ends_its_own_timer_alone(
         let recluse = Recluse::make(addr).await;
         world.run_to(25).await;
         assert_eq!(times(&log), [10, 20]);
-        assert_eq!((world.timers.inspect().accounts.source_panicked, world.pending()), (1, 1));
+        assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (1, 1));
         drop(recluse);
         // It is looked after every five seconds.
         world.run_to(12_000).await;
@@ -529,8 +532,8 @@ fn a_drain_gives_the_next_message_of_each_series_back() {
         let returned = world.timers.drain();
         let next: Vec<u64> = returned.into_iter().map(|one| one.into_message::<Note<u64>>().unwrap().0).collect();
         assert_eq!(next, [3, 3, 3]);
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.returned, accounts.source_panicked, world.pending()), (3, 1, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.returned, counters.source_panicked, world.pending()), (3, 1, 0));
         world.run_to(100).await;
         assert_eq!(log.len(), 0, "nothing is armed again");
     });
@@ -547,7 +550,7 @@ fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
                 let (closing, returned) = (timers.clone(), Arc::new(AtomicU64::new(0)));
                 let count = Arc::clone(&returned);
                 let drain = move || count.fetch_add(closing.drain().len() as u64, Ordering::SeqCst);
-                let every = Every::new(ms(10));
+                let every = Repeat::every(ms(10));
                 let source = if in_handler {
                     run(&addr, move |probe, _| probe.hook = Box::new(move |_, _| _ = drain())).await;
                     MessageSource::from(Note(1))
@@ -564,11 +567,11 @@ fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
                 // The clock of that timer actor is tokio's.
                 tokio::time::sleep(ms(100)).await;
                 assert_eq!(log.len(), 1, "{kind:?} {in_handler}");
-                let accounts = timers.inspect().accounts;
-                assert!(accounts.balance());
-                assert_eq!((accounts.delivered, accounts.pending), (1, 0));
-                assert_eq!(accounts.returned, u64::from(in_handler));
-                assert_eq!(returned.load(Ordering::SeqCst), accounts.returned);
+                let counters = timers.snapshot().counters;
+                assert!(counters.balance());
+                assert_eq!((counters.delivered, counters.pending), (1, 0));
+                assert_eq!(counters.returned, u64::from(in_handler));
+                assert_eq!(returned.load(Ordering::SeqCst), counters.returned);
             }
         }
     });
@@ -607,7 +610,7 @@ fn messages_and_sources_are_freed_with_their_timer() {
                 census.payload()
             })
         };
-        let twice = Every::new(ms(10)).times(2);
+        let twice = Repeat::every(ms(10)).times(2);
         world.timers.schedule_at_fixed_rate(&addr, twice, source()).unwrap();
         let own = source();
         run(&addr, move |_, ctx| ctx.schedule_with_fixed_delay(twice, own).unwrap()).await;
@@ -648,14 +651,15 @@ fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
         }
         let (addr, log) = world.probe::<u64>();
         let until = world.wall(1000);
-        world.timers.schedule_at_fixed_rate(&addr, Every::new(ms(100)).until(until), Note(1)).unwrap();
-        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(Every::new(ms(100)).until(until), Note(1)).unwrap()).await;
+        world.timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(100)).until(until), Note(1)).unwrap();
+        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(Repeat::every(ms(100)).until(until), Note(1)).unwrap())
+            .await;
         world.run_to(250).await;
         world.clock().hands.set_wall(world.wall(5000));
         world.run_to(600).await;
         assert_eq!(times(&log), [100, 100, 200, 200], "the end has passed");
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.pending), (2, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.pending), (2, 0));
     });
 }
 

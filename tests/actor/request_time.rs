@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, Every, ManualClock, MissedTickBehavior, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
+    Clock, ManualClock, MissedTickBehavior, Repeat, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
     ScheduleBatch, ScheduleWithFixedDelay, TimerActor, TimerOptions,
 };
 use support::{Log, Note, Probe, StopWatch, World, idle, in_virtual_time, ms, paused};
@@ -30,7 +30,7 @@ impl Kind {
     /// Makes a request now, to be sent later.
     fn make(self, addr: &Addr<Probe<u64>>, delay: Duration, name: u64) -> Send {
         let options = TimerOptions::new().group("g");
-        let once = Every::new(ms(1)).first_after(delay).times(1);
+        let once = Repeat::every(ms(1)).first_after(delay).times(1);
         match self {
             Self::After => {
                 let request = ScheduleAfter::new(addr, delay, Note(name));
@@ -104,7 +104,7 @@ fn a_delay_too_long_for_the_clock_is_never_over_however_old_the_request_is() {
             let timers = TimerActor::builder().start().unwrap();
             send(timers.addr());
             run_to(start, 100_000_000).await;
-            assert_eq!((log.take(), timers.inspect().accounts.pending), (vec![], 1), "{kind:?}");
+            assert_eq!((log.take(), timers.snapshot().counters.pending), (vec![], 1), "{kind:?}");
         });
     }
 }
@@ -146,7 +146,7 @@ fn every_age_of_a_request_gives_its_exact_deadline() {
                 let timers = TimerActor::builder().clock(Odd { now, since }).start().unwrap();
                 for delay in times.iter().copied() {
                     let request = ScheduleAfter::new(&target, delay, Note(1));
-                    let every = Every::new(ms(7)).first_after(delay).times(1);
+                    let every = Repeat::every(ms(7)).first_after(delay).times(1);
                     let periodic = ScheduleAtFixedRate::new(&target, every, Note(2));
                     let ids = [request.id(), periodic.id()];
                     timers.addr().do_send(request);
@@ -193,7 +193,8 @@ fn the_grid_of_a_request_older_than_its_clock_does_not_shift() {
         paused(async {
             let start = Instant::now();
             let (addr, log) = probe(StopWatch::Paused(start));
-            let request = ScheduleAtFixedRate::new(&addr, Every::new(ms(period)).missed_ticks(behavior), Note(period));
+            let request =
+                ScheduleAtFixedRate::new(&addr, Repeat::every(ms(period)).missed_ticks(behavior), Note(period));
             advance(ms(300)).await;
             let timers = TimerActor::builder().start().unwrap();
             timers.addr().do_send(request);
@@ -212,7 +213,7 @@ fn the_end_of_a_grid_older_than_its_clock_is_the_one_asked_for() {
             let start = Instant::now();
             let (addr, log) = probe(StopWatch::Paused(start));
             let wall = actix_timers::SystemClock::new().wall();
-            let every = Every::new(ms(70)).missed_ticks(MissedTickBehavior::Burst).until(wall + ms(until));
+            let every = Repeat::every(ms(70)).missed_ticks(MissedTickBehavior::Burst).until(wall + ms(until));
             let request = ScheduleAtFixedRate::new(&addr, every, Note(0));
             advance(ms(300)).await;
             let timers = TimerActor::builder().clock(Shifted::at(wall)).start().unwrap();
@@ -262,7 +263,7 @@ fn slack_of_a_request_older_than_its_clock_counts_from_its_deadline() {
             let timers = TimerActor::builder().clock(Odd { now: ms(5), since: ms(100) }).start().unwrap();
             let options = TimerOptions::new().slack(ms(slack));
             let once = ScheduleAfter::new(&addr, ms(50), Note(1)).options(options.clone());
-            let every = Every::new(ms(1)).first_after(ms(50)).times(1);
+            let every = Repeat::every(ms(1)).first_after(ms(50)).times(1);
             let repeating = ScheduleAtFixedRate::new(&addr, every, Note(2)).options(options);
             let ids = [once.id(), repeating.id()];
             timers.addr().do_send(once);
@@ -461,7 +462,7 @@ fn a_request_made_by_another_time_counts_from_its_handling_on_a_paused_clock() {
             advance(ms(10_000)).await;
             let make = || {
                 let after = ScheduleAfter::new(&addr, ms(100), Note(1));
-                let every = ScheduleAtFixedRate::new(&addr, Every::new(ms(100)).times(2), Note(2));
+                let every = ScheduleAtFixedRate::new(&addr, Repeat::every(ms(100)).times(2), Note(2));
                 (after, every)
             };
             let (after, every) = if made_paused { elsewhere_paused(make) } else { elsewhere(make) };
@@ -486,7 +487,7 @@ fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
         });
         let id = request.id();
         timers.addr().do_send(request);
-        while timers.inspect().accounts.accepted == 0 || timers.get(id).is_some() {
+        while timers.snapshot().counters.accepted == 0 || timers.get(id).is_some() {
             tokio::task::yield_now().await;
         }
         assert!(made.elapsed() >= ms(50), "{:?}", made.elapsed());

@@ -52,7 +52,7 @@ fn o_18_unknown_ids_and_an_id_whose_storage_was_used_again() {
                 });
             });
             let r = world.schedule(way, &addr, ms(10_000), "R").await.unwrap();
-            assert_eq!(world.cancel(way, &addr, TimerId::fresh()).await, CancelOutcome::NotFound);
+            assert_eq!(world.cancel(way, &addr, TimerId::new()).await, CancelOutcome::NotFound);
             for bit in [0, 7, 40, 61] {
                 let guessed = uuid::Uuid::from_u128(r.as_uuid().as_u128() ^ 1 << bit);
                 let guessed = TimerId::from_uuid(guessed).unwrap();
@@ -148,10 +148,10 @@ fn o_19_cancelled_inside_the_very_tick_that_fires_it() {
             assert_ne!(*stopped, delivered);
         }
         // A handler on another thread may run before the books are closed on its message.
-        eventually(|| timers.inspect().pending() == 0).await;
-        let accounts = timers.inspect().accounts;
-        assert!(accounts.balance());
-        assert_eq!(accounts.delivered + accounts.cancelled, 11);
+        eventually(|| timers.snapshot().pending() == 0).await;
+        let counters = timers.snapshot().counters;
+        assert!(counters.balance());
+        assert_eq!(counters.delivered + counters.cancelled, 11);
 
         release.send(()).unwrap();
         for _ in 0..11 {
@@ -216,7 +216,7 @@ fn o_20_a_burst_of_cancels_just_before_a_common_deadline() {
         for (number, (stopped, delivered)) in stopped.iter().zip(&delivered).enumerate() {
             assert_ne!(stopped, delivered, "{number}");
         }
-        eventually(|| timers.inspect().pending() == 0).await;
+        eventually(|| timers.snapshot().pending() == 0).await;
         for arbiter in [service, arbiter] {
             arbiter.stop();
             arbiter.join().unwrap();
@@ -252,8 +252,8 @@ fn o_35_each_of_a_hundred_targets_cancels_the_other_99() {
                 let deliveries: usize = probes.iter().map(|(_, log)| log.len()).sum();
                 assert!(deliveries >= 1);
                 assert_eq!(deliveries + stopped.load(Ordering::SeqCst), 100);
-                let accounts = world.timers.inspect().accounts;
-                assert_eq!((accounts.delivered, accounts.cancelled), (deliveries as u64, 100 - deliveries as u64));
+                let counters = world.timers.snapshot().counters;
+                assert_eq!((counters.delivered, counters.cancelled), (deliveries as u64, 100 - deliveries as u64));
                 assert_eq!(world.pending(), 0);
             },
         );
@@ -378,7 +378,7 @@ fn o_36_re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
         let (refused, refusal) = tokio::sync::oneshot::channel();
         let addr = Loop { timers: timers.clone(), refused: Some(refused), rounds: 0 }.start();
         timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), Numbered(0)));
-        while timers.inspect().accounts.delivered < 1000 {
+        while timers.snapshot().counters.delivered < 1000 {
             tokio::task::yield_now().await;
         }
         let drained =
@@ -387,10 +387,10 @@ fn o_36_re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
         if drained.unwrap().is_empty() {
             tokio::time::timeout(PATIENCE, refusal).await.expect("the loop ends").unwrap();
         }
-        let accounts = timers.inspect().accounts;
-        assert!(accounts.balance());
-        assert_eq!(accounts.pending, 0);
-        let outcome = timers.addr().send(Cancel(TimerId::fresh())).await;
+        let counters = timers.snapshot().counters;
+        assert!(counters.balance());
+        assert_eq!(counters.pending, 0);
+        let outcome = timers.addr().send(Cancel(TimerId::new())).await;
         assert_eq!(outcome, Ok(CancelOutcome::NotFound));
     });
 }

@@ -315,7 +315,7 @@ fn o_16_level_growth_at_the_end_of_the_number_range() {
                 world.after(&addr, 5, "near");
                 world.run_to(5).await;
                 assert_eq!(log.take(), [("near", 5)]);
-                let inspection = world.timers.inspect();
+                let inspection = world.timers.snapshot();
                 assert!((2..=64).contains(&inspection.wheel_depth()), "{} levels", inspection.wheel_depth());
                 assert_eq!(inspection.pending(), 1);
                 assert_eq!(world.timers.cancel(far), CancelOutcome::Cancelled);
@@ -383,7 +383,7 @@ fn o_27_reset_of_something_that_is_no_longer_there() {
             let b = world.schedule(way, &addr, ms(300), "B").await.unwrap();
             assert_eq!(world.cancel(way, &addr, b).await, CancelOutcome::Cancelled);
             assert_eq!(reschedule(&world, way, &addr, b, ms(400)).await, RescheduleOutcome::NotFound);
-            assert_eq!(reschedule(&world, way, &addr, TimerId::fresh(), ms(1)).await, RescheduleOutcome::NotFound);
+            assert_eq!(reschedule(&world, way, &addr, TimerId::new(), ms(1)).await, RescheduleOutcome::NotFound);
 
             let c = world.schedule(way, &addr, ms(1000), "C").await.unwrap();
             world.run_to(150).await;
@@ -538,7 +538,7 @@ fn o_32_the_clock_goes_back() {
             set(at).await;
             assert_eq!(log.take(), [(name, at)]);
         }
-        assert_eq!(timers.inspect().pending(), 0);
+        assert_eq!(timers.snapshot().pending(), 0);
     });
 }
 
@@ -562,7 +562,7 @@ fn o_32_the_wall_clock_goes_back() {
 
 /// A probe that re-arms itself by `period` from each of its own deliveries, through its context.
 async fn periodic(world: &World, first: u64, period: u64) -> (Addr<Probe<u64>>, Log<u64>, Arc<Mutex<TimerId>>) {
-    let current = Arc::new(Mutex::new(TimerId::fresh()));
+    let current = Arc::new(Mutex::new(TimerId::new()));
     let armed = Arc::clone(&current);
     let (addr, log) = world.probe_with(|probe| {
         probe.hook = Box::new(move |name, ctx| {

@@ -24,7 +24,7 @@ fn o_43_limit_of_two_and_room_after_a_cancel() {
             assert!(matches!(refused, ScheduleError::CapacityReached { capacity: 2, .. }), "{refused:?}");
             assert_eq!(refused.into_message(), Note("three"));
             assert_eq!(world.pending(), 2);
-            assert_eq!(world.timers.inspect().accounts.refused_capacity, 1);
+            assert_eq!(world.timers.snapshot().counters.refused_capacity, 1);
             assert_eq!(world.cancel(way, &addr, two).await, CancelOutcome::Cancelled);
             world.schedule(way, &addr, ms(90), "four").await.unwrap();
             world.run_to(99).await;
@@ -118,7 +118,7 @@ fn o_44_stop_hands_back_what_is_left() {
                 expected.push((ids[6], ms(499_000), false, "late"));
                 assert_eq!(seen, expected, "{way:?}");
                 assert!(world.timers.drain().is_empty());
-                assert_eq!(world.timers.inspect().accounts.returned, 5);
+                assert_eq!(world.timers.snapshot().counters.returned, 5);
                 assert_eq!(world.pending(), 0);
 
                 for (id, ..) in seen {
@@ -126,7 +126,7 @@ fn o_44_stop_hands_back_what_is_left() {
                 }
                 let refused = world.schedule(way, &addr, ms(1), "refused").await.unwrap_err();
                 assert!(matches!(refused, ScheduleError::Stopped { message: Note("refused") }), "{refused:?}");
-                assert_eq!(world.timers.inspect().accounts.refused_closed, 1);
+                assert_eq!(world.timers.snapshot().counters.refused_closed, 1);
                 world.run_to(1_000_000).await;
                 assert_eq!(log.take(), []);
             },
@@ -185,15 +185,15 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
             let timers = timers.clone();
             move || schedule_until_refused(&timers, &addr, delay)
         });
-        eventually(|| timers.inspect().accounts.accepted >= 1000).await;
+        eventually(|| timers.snapshot().counters.accepted >= 1000).await;
         let handed_back = match by_message {
             true => timers.addr().send(Drain::now()).await.unwrap(),
             false => timers.drain(),
         };
-        let accounts = timers.inspect().accounts;
+        let counters = timers.snapshot().counters;
         // Deliveries are made on the thread of the service. A stop from another one can find one message on its way.
-        assert!(accounts.pending <= u64::from(!by_message), "{accounts:?}");
-        let delivered = accounts.delivered + accounts.pending;
+        assert!(counters.pending <= u64::from(!by_message), "{counters:?}");
+        let delivered = counters.delivered + counters.pending;
 
         let (accepted, refused) = scheduler.join().unwrap();
         assert!(accepted < 1_000_000);
@@ -202,11 +202,11 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
             arbiter.stop();
             arbiter.join().unwrap();
         }
-        let accounts = timers.inspect().accounts;
-        assert!(accounts.balance());
-        assert_eq!((accounts.accepted, accounts.pending, accounts.delivered), (accepted, 0, delivered));
-        assert_eq!(accounts.returned, handed_back.len() as u64);
-        assert_eq!(accepted, delivered + accounts.returned);
+        let counters = timers.snapshot().counters;
+        assert!(counters.balance());
+        assert_eq!((counters.accepted, counters.pending, counters.delivered), (accepted, 0, delivered));
+        assert_eq!(counters.returned, handed_back.len() as u64);
+        assert_eq!(accepted, delivered + counters.returned);
         assert!(handled.load(Ordering::SeqCst) <= delivered);
     });
 }

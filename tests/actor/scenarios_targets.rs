@@ -34,7 +34,7 @@ fn o_37_the_middle_one_of_three_panics() {
                 world.run_to(101).await;
                 assert_eq!(log_a.take(), [("last", 101)]);
                 assert_eq!(world.pending(), 0);
-                assert_eq!(world.timers.inspect().accounts.delivered, 5);
+                assert_eq!(world.timers.snapshot().counters.delivered, 5);
             },
         );
         reported += 2;
@@ -92,8 +92,8 @@ fn o_38_a_blocked_target_does_not_hold_up_the_others() {
         }
         release.send(()).unwrap();
         // A handler on another thread may run before the books are closed on its message.
-        eventually(|| timers.inspect().pending() == 0).await;
-        assert_eq!(timers.inspect().accounts.delivered, 21);
+        eventually(|| timers.snapshot().pending() == 0).await;
+        assert_eq!(timers.snapshot().counters.delivered, 21);
         for arbiter in arbiters {
             arbiter.stop();
             arbiter.join().unwrap();
@@ -128,12 +128,12 @@ fn o_39_the_target_dies_before_its_timers_are_due() {
             assert_eq!(log_x.take(), [("periodic", 50)]);
             assert_eq!(log_y.take(), [("Y", 100)]);
             assert_eq!(world.pending(), 0);
-            assert_eq!(world.timers.inspect().accounts.recipient_stopped, 3);
+            assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3);
 
             world.timers.schedule_after(weak, ms(10), Note("late")).unwrap();
             world.run_to(1100).await;
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.recipient_stopped, accounts.delivered, accounts.pending), (4, 2, 0));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.recipient_stopped, counters.delivered, counters.pending), (4, 2, 0));
             assert_eq!(log_x.take(), []);
             drop(x);
         });
@@ -159,13 +159,13 @@ fn o_39_an_actor_dies_before_its_own_timers_are_due() {
         world.run_to(60).await;
         run(&x, |_, ctx| ctx.stop()).await;
         world.settle().await;
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.pending), (3, 1));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.pending), (3, 1));
         world.run_to(1000).await;
         assert_eq!(log_x.take(), [("periodic", 50)]);
         assert_eq!(log_y.take(), [("Y", 100)]);
         assert_eq!(world.pending(), 0);
-        assert_eq!(world.timers.inspect().accounts.dead_lettered(), 0);
+        assert_eq!(world.timers.snapshot().counters.dead_lettered(), 0);
     });
 }
 
@@ -220,7 +220,7 @@ fn o_40_no_kind_of_target_keeps_its_actor_alive() {
             assert!(!target.is_alive());
             world.run_to(1000).await;
             assert_eq!(log.take(), []);
-            assert_eq!(world.timers.inspect().accounts.recipient_stopped, 1);
+            assert_eq!(world.timers.snapshot().counters.recipient_stopped, 1);
         });
     }
 }
@@ -314,8 +314,8 @@ fn o_42_one_target_full_another_free() {
             unblock.send(()).unwrap();
             world.run_to(100).await;
             assert_eq!(log_p.take(), (11..=19).map(|name| (name, 50)).collect::<Vec<_>>());
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.delivered, accounts.dead_lettered(), world.pending()), (20, 0, 0));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.delivered, counters.dead_lettered(), world.pending()), (20, 0, 0));
         });
     }
 }

@@ -92,12 +92,12 @@ impl Stage {
     /// Waits until nothing is pending, and until all that was delivered has been handled.
     fn wait_for_the_end(&self) {
         let begin = Instant::now();
-        let accounts = || self.timers.inspect().accounts;
-        while accounts().pending > 0 || self.arrivals.total() < accounts().delivered {
-            assert!(begin.elapsed() < PATIENCE, "{:?}, {} arrived", accounts(), self.arrivals.total());
+        let counters = || self.timers.snapshot().counters;
+        while counters().pending > 0 || self.arrivals.total() < counters().delivered {
+            assert!(begin.elapsed() < PATIENCE, "{:?}, {} arrived", counters(), self.arrivals.total());
             std::thread::sleep(ms(1));
         }
-        assert!(accounts().balance());
+        assert!(counters().balance());
     }
 
     fn strike(self) {
@@ -196,9 +196,9 @@ fn o_46_many_timers_cancelled_in_the_middle() {
         for (index, stopped) in stopped.iter().enumerate() {
             assert_eq!(stage.arrivals.times(index), u8::from(!stopped), "timer {index}, stopped: {stopped}");
         }
-        let accounts = stage.timers.inspect().accounts;
-        assert_eq!(accounts.cancelled, stopped.iter().filter(|stopped| **stopped).count() as u64);
-        assert_eq!(accounts.delivered + accounts.cancelled, n as u64);
+        let counters = stage.timers.snapshot().counters;
+        assert_eq!(counters.cancelled, stopped.iter().filter(|stopped| **stopped).count() as u64);
+        assert_eq!(counters.delivered + counters.cancelled, n as u64);
         assert_eq!(stage.arrivals.early(), 0);
         stage.strike();
     });
@@ -247,7 +247,7 @@ fn cancel_races_with_the_insert(canceller: impl FnOnce(Timers) -> Box<dyn FnMut(
             let outcome = answers.recv_timeout(PATIENCE).unwrap();
             *seen.entry(outcome).or_insert(0) += 1;
 
-            let inspection = stage.timers.inspect();
+            let inspection = stage.timers.snapshot();
             match outcome {
                 CancelOutcome::Cancelled => {
                     assert_eq!((inspection.pending(), inspection.wheel.next_expiration), (0, None));
@@ -264,8 +264,8 @@ fn cancel_races_with_the_insert(canceller: impl FnOnce(Timers) -> Box<dyn FnMut(
         println!("{seen:?}");
         drop(to_cancel);
         thread.join().unwrap();
-        let accounts = stage.timers.inspect().accounts;
-        assert_eq!((accounts.accepted, accounts.cancelled), (ROUNDS as u64, ROUNDS as u64), "{seen:?}");
+        let counters = stage.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.cancelled), (ROUNDS as u64, ROUNDS as u64), "{seen:?}");
         assert_eq!(stage.arrivals.total(), 0);
         stage.strike();
     });

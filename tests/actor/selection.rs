@@ -51,7 +51,7 @@ fn an_actor_cancels_all_its_own_timers_also_those_that_are_due() {
         let mut came = log.names();
         came.sort_unstable();
         assert_eq!((came, others.names()), (vec![0, 7777], vec![5]));
-        assert_eq!(world.timers.inspect().accounts.cancelled, 1101);
+        assert_eq!(world.timers.snapshot().counters.cancelled, 1101);
     });
 }
 
@@ -158,7 +158,7 @@ fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
         assert_eq!((group.unwrap() + owner.unwrap(), answers.unwrap().len()), (1000, 500));
         world.run_to(100).await;
         assert_eq!(log.names(), (2000..2500).collect::<Vec<_>>());
-        assert_eq!(world.timers.inspect().accounts.cancelled, 1000);
+        assert_eq!(world.timers.snapshot().counters.cancelled, 1000);
     });
 }
 
@@ -214,8 +214,8 @@ fn when_an_actor_stops_its_own_timers_leave_their_groups() {
         world.run_to(1000).await;
         assert_eq!((world.timers.group_len("for it"), census.live(), world.pending()), (0, 0, 0));
         assert!(!world.timers.is_active(&actor, 1));
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.recipient_stopped), (500, 1));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.recipient_stopped), (500, 1));
     });
 }
 

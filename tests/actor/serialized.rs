@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use actix_timers::engine::Accounts;
+use actix_timers::engine::Counters;
 use actix_timers::{
     BuildError, CancelOutcome, MailboxPolicy, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerActorConfig,
     TimerGroup, TimerId, TimerInfo, TimerKey, TimerOptions, TimerState,
@@ -24,7 +24,7 @@ fn through_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) 
 
 #[test]
 fn ids_are_texts_for_people_and_bytes_for_others() {
-    let id = TimerId::fresh();
+    let id = TimerId::new();
     assert_eq!(through_json(&id), json!(id.to_string()));
     let bytes: &'static [u8] = Box::leak(Box::new(id.as_uuid().into_bytes()));
     assert_tokens(&id.compact(), &[Token::Bytes(bytes)]);
@@ -78,8 +78,8 @@ fn outcomes_and_states_are_words() {
     assert_eq!(through_json(&RescheduleOutcome::Rescheduled), "rescheduled");
     let states = [TimerState::Waiting, TimerState::Due, TimerState::InFlight, TimerState::Between];
     assert_eq!(states.map(|state| through_json(&state)), ["waiting", "due", "in_flight", "between"]);
-    let accounts = Accounts { accepted: 3, delivered: 1, pending: 2, ..Accounts::default() };
-    assert_eq!(through_json(&accounts)["accepted"], 3);
+    let counters = Counters { accepted: 3, delivered: 1, pending: 2, ..Counters::default() };
+    assert_eq!(through_json(&counters)["accepted"], 3);
 }
 
 #[test]
@@ -107,7 +107,10 @@ fn a_configuration_is_checked_like_a_builder() {
     assert_eq!(serde_json::from_str::<TimerActorConfig>("{}").unwrap(), config);
     let text = r#"{ "name": "orders", "tick": "10ms", "capacity": 5, "wall_clock_check": "forever", "stuck_after": "1m", "jitter_seed": 3 }"#;
     let config: TimerActorConfig = serde_json::from_str(text).unwrap();
-    assert_eq!((config.tick, config.wall_clock_check, config.stuck_after), (ms(10), Duration::MAX, ms(60_000)));
+    assert_eq!(
+        (config.tick, config.wall_clock_check_interval, config.stuck_after),
+        (ms(10), Duration::MAX, ms(60_000))
+    );
     through_json(&config);
     assert!(TimerActorBuilder::from(config).build().is_ok());
     let text = r#"{ "mailbox_policy": { "wait": { "window": 4 } } }"#;
@@ -143,7 +146,7 @@ fn a_configuration_sets_what_it_says() {
         || TimerActorBuilder::from(config.clone()),
         |world| async move {
             let (addr, log) = world.probe();
-            assert_eq!((world.timers.name(), world.timers.inspect().tick), ("configured", ms(20)));
+            assert_eq!((world.timers.name(), world.timers.snapshot().tick), ("configured", ms(20)));
             world.after(&addr, 5, 1);
             assert!(world.timers.schedule_after(&addr, ms(5), Note(2)).is_err());
             world.run_to(100).await;

@@ -28,7 +28,7 @@ async fn at<N: support::Name>(world: &World, way: Way, addr: &Addr<Probe<N>>, at
 
 /// A world on a manual clock, whose wall clock is checked every second.
 fn world() -> World {
-    let world = World::manual(TimerActor::builder().wall_clock_check(ms(1000)));
+    let world = World::manual(TimerActor::builder().wall_clock_check_interval(ms(1000)));
     world.clock().hands.set_wall(wall(0));
     world
 }
@@ -121,7 +121,7 @@ fn a_wall_clock_set_back_a_little_makes_nothing_early() {
 fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
     let epoch = SystemTime::UNIX_EPOCH;
     paused(async {
-        let world = World::manual(TimerActor::builder().wall_clock_check(ms(1000)));
+        let world = World::manual(TimerActor::builder().wall_clock_check_interval(ms(1000)));
         let hands = &world.clock().hands;
         let (addr, log) = world.probe();
         world.run_to(100_000).await;
@@ -293,7 +293,7 @@ fn a_manual_clock_moves_when_told() {
 struct Story {
     deliveries: Vec<(u64, u64)>,
     answers: Vec<String>,
-    accounts: actix_timers::engine::Accounts,
+    counters: actix_timers::engine::Counters,
     wheel: actix_timers::timing::WheelSnapshot,
     alarms: Option<(u64, u64, u64)>,
 }
@@ -343,9 +343,9 @@ async fn story(world: World, seed: u64) -> Story {
         }
     }
     world.run_to(world.now() + 4000).await;
-    let inspection = world.timers.inspect();
+    let inspection = world.timers.snapshot();
     let alarms = world.is_manual().then(|| (world.clock().reads(), world.clock().alarms(), world.clock().rung()));
-    Story { deliveries: log.take(), answers, accounts: inspection.accounts, wheel: inspection.wheel, alarms }
+    Story { deliveries: log.take(), answers, counters: inspection.counters, wheel: inspection.wheel, alarms }
 }
 
 /// Two runs of the same program are the same, message by message and wake-up by wake-up.
@@ -358,7 +358,7 @@ fn two_identical_runs_are_the_same() {
             let on_paused = || paused(async { story(World::paused(builder()), seed).await });
             let on_manual = || paused(async { story(World::manual(builder()), seed).await });
             let (one, other) = (on_paused(), on_manual());
-            assert!(one.accounts.delivered > 100 && one.accounts.cancelled > 10, "{:?}", one.accounts);
+            assert!(one.counters.delivered > 100 && one.counters.cancelled > 10, "{:?}", one.counters);
             assert_eq!(one, on_paused());
             assert_eq!(other, on_manual());
         }
@@ -409,7 +409,7 @@ fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
             let timers = outside.join().unwrap();
             tokio::time::sleep(ms(20)).await;
             assert_eq!(log.take(), [("T", 10)]);
-            assert_eq!(timers.inspect().accounts.delivered, 1);
+            assert_eq!(timers.snapshot().counters.delivered, 1);
         });
     }
 }

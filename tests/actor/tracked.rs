@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use actix::prelude::*;
 use actix_timers::{
     CancelOutcome, DeadLetterReason, MailboxPolicy, RescheduleOutcome, Target, TimerActor, TimerContext, TimerId,
-    TimerState, Tracked, accept_tracked,
+    TimerState, Tracked, impl_tracked,
 };
 use support::{Census, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run};
 use tokio::sync::oneshot;
@@ -40,8 +40,8 @@ fn a_message_behind_its_token_is_cancelled_exactly_and_freed_at_once() {
         assert_eq!((world.pending(), census.live()), (0, 0));
         go.send(()).unwrap();
         world.run_to(30).await;
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.delivered), (2, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.delivered), (2, 0));
     });
 }
 
@@ -54,8 +54,8 @@ fn the_outcome_of_a_cancel_names_the_truth_before_in_and_after_the_handler() {
         let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
             probe.hook = Box::new(move |_, _| {
                 let id = own.borrow().unwrap();
-                let accounts = timers.inspect().accounts;
-                inside.borrow_mut().push((timers.cancel(id), accounts.pending, accounts.balance()));
+                let counters = timers.snapshot().counters;
+                inside.borrow_mut().push((timers.cancel(id), counters.pending, counters.balance()));
                 assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::InProgress);
             });
         });
@@ -65,7 +65,7 @@ fn the_outcome_of_a_cancel_names_the_truth_before_in_and_after_the_handler() {
         assert_eq!(log.take(), [(1, 10)]);
         assert_eq!(*seen.borrow(), [(CancelOutcome::InProgress, 1, true)]);
         assert_eq!(world.timers.cancel(timer), CancelOutcome::AlreadyDelivered);
-        assert_eq!((world.pending(), world.timers.inspect().accounts.delivered), (0, 1));
+        assert_eq!((world.pending(), world.timers.snapshot().counters.delivered), (0, 1));
     });
 }
 
@@ -89,7 +89,7 @@ impl Handler<Note<u32>> for Slow {
     }
 }
 
-accept_tracked!(Slow: Note<u32>);
+impl_tracked!(Slow: Note<u32>);
 
 #[test]
 fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
@@ -118,8 +118,8 @@ fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
         drop(addr);
         drop(go);
         world.settle().await;
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled, world.pending()), (3, 1, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, world.pending()), (3, 1, 0));
     });
 }
 
@@ -140,7 +140,7 @@ fn a_place_in_the_window_is_free_as_soon_as_its_message_is_cancelled_or_moved() 
         assert_eq!(log.names(), [3]);
         world.run_to(30).await;
         assert_eq!(log.take(), [(2, 15), (1, 20)]);
-        assert_eq!((world.pending(), world.timers.inspect().owners), (0, 0));
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
     });
 }
 
@@ -226,7 +226,7 @@ fn a_drain_returns_what_still_lies_behind_tokens() {
         go.send(()).unwrap();
         world.run_to(20).await;
         assert_eq!(log.len(), 0);
-        assert_eq!((world.pending(), world.timers.inspect().accounts.returned), (0, 7));
+        assert_eq!((world.pending(), world.timers.snapshot().counters.returned), (0, 7));
     });
 }
 
@@ -258,7 +258,7 @@ fn a_mailbox_closed_before_the_token_was_handled_makes_dead_letters_with_message
 }
 
 #[test]
-fn a_handler_that_panics_leaves_the_books_closed_and_the_rest_a_dead_letter() {
+fn a_handler_that_panics_leaves_the_outcome_counted_and_the_rest_a_dead_letter() {
     support::count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
@@ -458,7 +458,7 @@ fn tracked_messages_without_room_are_dropped_or_wait_as_the_policy_says() {
             go.send(()).unwrap();
             world.run_to(world.now() + 40).await;
             assert_eq!(log.names(), if policy == MailboxPolicy::Drop { vec![0] } else { vec![0, 3, 4, 5, 2] });
-            assert_eq!((world.pending(), world.timers.inspect().owners), (0, 0));
+            assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
         }
     });
 }
@@ -501,7 +501,7 @@ fn a_timer_actor_that_ends_takes_back_what_lies_behind_tokens() {
         (0..3).for_each(|n| {
             let _ = timers.schedule_after(Target::tracked(&addr).window(2), ms(0), Note(n)).unwrap();
         });
-        eventually(|| timers.inspect().wheel.levels.iter().all(|level| level.stats.entries == 0)).await;
+        eventually(|| timers.snapshot().wheel.levels.iter().all(|level| level.stats.entries == 0)).await;
         arbiter.stop();
         arbiter.join().unwrap();
         go.send(()).unwrap();
@@ -514,7 +514,7 @@ fn a_timer_actor_that_ends_takes_back_what_lies_behind_tokens() {
         run(&addr, |_, _| ()).await;
         assert_eq!(log.len(), 0);
         assert!(lost.iter().all(|letter| letter.1 == DeadLetterReason::ServiceStopped));
-        assert!(timers.inspect().accounts.balance());
+        assert!(timers.snapshot().counters.balance());
     });
 }
 
@@ -584,11 +584,11 @@ async fn random_operations(world: World, seed: u64) {
             }
             _ => world.run_to(world.now() + random.below(4)).await,
         }
-        assert!(world.timers.inspect().accounts.balance(), "step {step} of seed {seed}");
+        assert!(world.timers.snapshot().counters.balance(), "step {step} of seed {seed}");
     }
     recipients.iter_mut().for_each(|(_, go)| drop(go.take()));
     world.run_to(world.now() + 1000).await;
-    assert_eq!((world.pending(), world.timers.inspect().owners), (0, 0), "seed {seed}");
+    assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0), "seed {seed}");
     let mut ends: Vec<u32> = log.names();
     let (delivered, taken) = (ends.len(), cancelled.len());
     ends.extend(cancelled);
@@ -614,7 +614,7 @@ fn a_cancel_on_another_thread_and_a_handler_never_both_have_the_message() {
             self.0[n].fetch_add(1, Ordering::SeqCst);
         }
     }
-    accept_tracked!(Counter: Note<usize>);
+    impl_tracked!(Counter: Note<usize>);
     System::new().block_on(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();
@@ -638,12 +638,12 @@ fn a_cancel_on_another_thread_and_a_handler_never_both_have_the_message() {
                 taken[n] = timers.cancel(id).is_cancelled();
             }
         }
-        eventually(|| timers.inspect().pending() == 0).await;
+        eventually(|| timers.snapshot().pending() == 0).await;
         for (n, taken) in taken.iter().enumerate() {
             assert_eq!(handled[n].load(Ordering::SeqCst), usize::from(!taken), "message {n}");
         }
-        let accounts = timers.inspect().accounts;
-        assert_eq!(accounts.cancelled, taken.iter().filter(|taken| **taken).count() as u64);
-        assert_eq!((accounts.dead_lettered(), accounts.balance()), (0, true));
+        let counters = timers.snapshot().counters;
+        assert_eq!(counters.cancelled, taken.iter().filter(|taken| **taken).count() as u64);
+        assert_eq!((counters.dead_lettered(), counters.balance()), (0, true));
     });
 }

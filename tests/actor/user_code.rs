@@ -38,7 +38,7 @@ fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
             for id in [direct, own] {
                 assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
             }
-            assert_eq!(world.timers.inspect().accounts.cancelled, 2);
+            assert_eq!(world.timers.snapshot().counters.cancelled, 2);
             assert_alive(&world).await;
         });
         assert_eq!(count_panics() - before, 4);
@@ -55,7 +55,7 @@ fn a_message_whose_drop_panics_as_a_dead_letter_does_not_take_the_service_down()
         }
         drop(addr);
         world.run_to(10).await;
-        assert_eq!(world.timers.inspect().accounts.recipient_stopped, 3);
+        assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3);
         assert_alive(&world).await;
     });
     assert_eq!(count_panics() - before, 6);
@@ -69,8 +69,8 @@ fn messages_whose_drop_panics_when_their_actor_stops_do_not_take_the_service_dow
         run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(10), grenade()).unwrap())).await;
         drop(addr);
         world.settle().await;
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.cancelled, accounts.pending), (3, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.cancelled, counters.pending), (3, 0));
         assert_alive(&world).await;
     });
     assert_eq!(count_panics() - before, 6);
@@ -105,7 +105,7 @@ fn a_message_whose_drop_panics_when_its_request_is_refused_does_not_take_the_ser
             world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
             world.timers.addr().do_send(actix_timers::ScheduleAt::new(&addr, world.wall(10), grenade()));
             world.settle().await;
-            assert_eq!(world.timers.inspect().accounts.refused_capacity, 2);
+            assert_eq!(world.timers.snapshot().counters.refused_capacity, 2);
             for id in full {
                 assert!(world.timers.cancel(id).is_cancelled());
             }
@@ -124,9 +124,9 @@ fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_ser
         world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
         world.timers.addr().do_send(Drain::now());
         world.settle().await;
-        assert_eq!(world.timers.inspect().accounts.returned, 1);
+        assert_eq!(world.timers.snapshot().counters.returned, 1);
         assert!(world.timers.addr().connected());
-        assert_eq!(world.timers.addr().send(Cancel(TimerId::fresh())).await, Ok(CancelOutcome::NotFound));
+        assert_eq!(world.timers.addr().send(Cancel(TimerId::new())).await, Ok(CancelOutcome::NotFound));
     });
     assert_eq!(count_panics() - before, 2);
 }
@@ -150,8 +150,8 @@ fn a_handler_that_panics_ends_its_own_timers_and_nothing_else() {
         world.schedule(Way::Context, &other, ms(10), "other").await.unwrap();
         world.run_to(10).await;
         assert_eq!((log.take(), heard.take()), (vec![("first", 10)], vec![("other", 10)]));
-        let accounts = world.timers.inspect().accounts;
-        assert_eq!((accounts.delivered, accounts.cancelled, accounts.pending), (2, 3, 0));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, counters.pending), (2, 3, 0));
         assert_eq!(census.live(), 0);
         assert_alive(&world).await;
     });
@@ -237,7 +237,7 @@ fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
             let message = OnDrop::new(move || {
                 assert_eq!(timers.cancel(other), CancelOutcome::NotFound);
                 assert!(timers.schedule_after(target, Duration::ZERO, Note("refused")).is_err());
-                assert_eq!(timers.inspect().pending(), 0);
+                assert_eq!(timers.snapshot().pending(), 0);
                 answers.push("dropped", 0);
             });
             world.timers.schedule_after(&addr, ms(10), message).unwrap();

@@ -7,10 +7,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use actix_timers::engine::{
-    DeadLetterReason, Due, Ending, Engine, EngineConfig, KeyScope, MissedTickBehavior, Next, NotPending, Now, OwnerId,
-    Recurrence, Refusal, Repeated, Resumed, Rhythm, TimerGroup, TimerKey, TimerState, next_on_grid,
+    ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, MissedTickBehavior, NextRun, NotPending,
+    Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, TimerGroup, TimerKey, TimerState,
+    next_on_grid,
 };
-use actix_timers::timing::{Key, LAST_TICK, Tick, WheelSize};
+use actix_timers::timing::{Key, MAX_TICK, Tick, WheelSize};
 
 struct Rng(u64);
 
@@ -59,22 +60,22 @@ fn group(group: u8) -> TimerGroup {
 /// How a timer repeats, and how far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Repeats {
-    rhythm: Rhythm,
+    mode: RepeatMode,
     due: Duration,
     left: u64,
     /// It was asked to stop while it could not be stopped.
     is_stopped: bool,
 }
 
-fn at(tick: Tick) -> Now {
-    Now { time: Duration::from_millis(tick), wall: None }
+fn at(tick: Tick) -> ClockReading {
+    ClockReading { time: Duration::from_millis(tick), wall: None }
 }
 
 /// The naive book.
 #[derive(Default)]
 struct Book {
     timers: Vec<Known>,
-    ended: HashMap<Key, Ending>,
+    ended: HashMap<Key, Outcome>,
     /// Repetitions that were delivered and not the last.
     repeated: u64,
     /// Repetitions that were dead letters and not the last.
@@ -92,9 +93,9 @@ impl Book {
         self.timers.iter().position(|timer| timer.key == key)
     }
 
-    fn end(&mut self, key: Key, ending: Ending) -> u64 {
+    fn end(&mut self, key: Key, outcome: Outcome) -> u64 {
         let timer = self.timers.remove(self.position(key).unwrap());
-        self.ended.insert(key, ending);
+        self.ended.insert(key, outcome);
         if let Some(inbox) = timer.owner.and_then(|owner| self.inboxes.get_mut(&owner)) {
             inbox.retain(|sequence| *sequence != timer.sequence);
         }
@@ -128,7 +129,7 @@ impl Run {
         let config = EngineConfig {
             wheel_size: WheelSize::new(wheel_size).unwrap(),
             capacity: CAPACITY,
-            cascade_pace: 3,
+            cascade_batch: 3,
             ..EngineConfig::default()
         };
         let mut engine = Engine::new(config);
@@ -193,7 +194,7 @@ impl Run {
                 }
             }
             Err(refused) => {
-                assert_eq!((refused.refusal, refused.payload), (Refusal::Capacity, sequence));
+                assert_eq!((refused.reason, refused.payload), (RejectReason::Capacity, sequence));
                 assert_eq!(self.book.timers.len(), CAPACITY);
                 self.book.rejected_full += 1;
             }
@@ -227,7 +228,7 @@ impl Run {
         self.issued.push(timer);
         if let Some(old) = old {
             match (self.engine.cancel(old), replaceable) {
-                (Ok(payload), Some(old)) => assert_eq!(payload, self.book.end(old, Ending::Cancelled)),
+                (Ok(payload), Some(old)) => assert_eq!(payload, self.book.end(old, Outcome::Cancelled)),
                 (Err(NotPending::InFlight), None) => {
                     let at = self.book.position(old).unwrap();
                     let old = &mut self.book.timers[at];
@@ -267,14 +268,14 @@ impl Run {
         let ranges = [3, 40, 1000, 1 << 30];
         let range = ranges[self.rng.below(ranges.len())];
         let period = Duration::from_millis(1 + self.rng.next() % range);
-        let rhythm = match self.rng.below(4) {
-            0 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Skip },
-            1 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Burst },
-            2 => Rhythm::FixedRate { period, missed: MissedTickBehavior::Delay },
-            _ => Rhythm::FixedDelay { period },
+        let mode = match self.rng.below(4) {
+            0 => RepeatMode::FixedRate { period, missed: MissedTickBehavior::Skip },
+            1 => RepeatMode::FixedRate { period, missed: MissedTickBehavior::Burst },
+            2 => RepeatMode::FixedRate { period, missed: MissedTickBehavior::Delay },
+            _ => RepeatMode::FixedDelay { period },
         };
-        timer.repeats = Some(Repeats { rhythm, due, left, is_stopped: false });
-        assert!(self.engine.set_recurrence(timer.key, Recurrence::new(rhythm, due).times(left)));
+        timer.repeats = Some(Repeats { mode, due, left, is_stopped: false });
+        assert!(self.engine.set_recurrence(timer.key, Recurrence::new(mode, due).times(left)));
     }
 
     /// Somebody has made the message of one of the timers that wait for that.
@@ -286,7 +287,7 @@ impl Run {
         assert!(self.engine.is_making(timer.key));
         match self.rng.below(8) {
             0 => {
-                let reason = Ending::DeadLettered(DeadLetterReason::SourcePanicked);
+                let reason = Outcome::DeadLettered(DeadLetterReason::SourcePanicked);
                 assert_eq!(self.engine.finish(timer.key, reason), Some(timer.sequence));
                 self.book.end(timer.key, reason);
                 assert_eq!(self.engine.finish(timer.key, reason), None);
@@ -326,13 +327,13 @@ impl Run {
 
     /// A repetition is sent in a way that may be refused: it counts as delivered, and the next as accepted, until it was.
     fn send_repetition(&mut self, timer: Known) {
-        let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
+        let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
         let now = at(self.now);
         let next = self.engine.recurrence(timer.key).unwrap().after_this(now, false);
         self.engine.plan(timer.key, next);
-        let before = self.engine.accounts();
+        let before = self.engine.counters();
         assert!(self.engine.begin_send(timer.key));
-        let after = self.engine.accounts();
+        let after = self.engine.counters();
         assert!(after.balance());
         let is_last = left == 1 || is_stopped;
         assert_eq!((after.delivered, after.pending), (before.delivered + 1, before.pending - u64::from(is_last)));
@@ -344,18 +345,20 @@ impl Run {
                 let arrived = self.engine.commit_send(timer.key, now);
                 if is_last || is_cancelled {
                     assert_eq!(arrived, Repeated::Last(timer.sequence));
-                    self.book.end(timer.key, if is_last { Ending::Delivered } else { Ending::Cancelled });
+                    self.book.end(timer.key, if is_last { Outcome::Delivered } else { Outcome::Cancelled });
                     self.book.repeated += u64::from(!is_last);
                     return;
                 }
-                let due = match rhythm {
-                    Rhythm::FixedRate { period, missed } => next_on_grid(due.min(now.time), period, missed, now.time),
-                    Rhythm::FixedDelay { period } => now.time + period,
-                    Rhythm::Calendar => unreachable!("nobody asked for one"),
+                let due = match mode {
+                    RepeatMode::FixedRate { period, missed } => {
+                        next_on_grid(due.min(now.time), period, missed, now.time)
+                    }
+                    RepeatMode::FixedDelay { period } => now.time + period,
+                    RepeatMode::Calendar => unreachable!("nobody asked for one"),
                 };
                 self.book.repeated += 1;
                 let known = &mut self.book.timers[position];
-                known.repeats = Some(Repeats { rhythm, due, left: left - 1, is_stopped });
+                known.repeats = Some(Repeats { mode, due, left: left - 1, is_stopped });
                 known.is_making = false;
                 self.wait_again(timer.key, due);
                 assert_eq!(arrived, Repeated::Armed(self.engine.view(timer.key).unwrap().deadline));
@@ -370,7 +373,7 @@ impl Run {
             _ => {
                 let reason = DeadLetterReason::RecipientStopped;
                 assert_eq!(self.engine.reject_send(timer.key, reason), Some(timer.sequence));
-                self.book.end(timer.key, Ending::DeadLettered(reason));
+                self.book.end(timer.key, Outcome::DeadLettered(reason));
             }
         }
         assert_eq!(self.engine.commit_send(timer.key, now), Repeated::Gone);
@@ -379,24 +382,24 @@ impl Run {
 
     /// Hands the message of a timer over.
     fn repeat(&mut self, timer: Known) {
-        let Repeats { rhythm, due, left, is_stopped } = timer.repeats.unwrap();
+        let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
         // Half of the owners' own have handlers whose end is known.
         let until_handled = timer.owner.is_some() && timer.sequence.is_multiple_of(2);
         let now = at(self.now);
         let next = self.engine.recurrence(timer.key).unwrap().after_this(now, until_handled);
         self.engine.plan(timer.key, next);
         let repeated = self.engine.repeat(timer.key, now);
-        let due = match rhythm {
+        let due = match mode {
             _ if is_stopped || left == 1 => {
                 assert_eq!(repeated, Repeated::Last(timer.sequence));
-                self.book.end(timer.key, Ending::Delivered);
+                self.book.end(timer.key, Outcome::Delivered);
                 assert_eq!(self.engine.repeat(timer.key, now), Repeated::Gone);
                 return;
             }
-            Rhythm::FixedDelay { .. } if until_handled => None,
-            Rhythm::FixedRate { period, missed } => Some(next_on_grid(due.min(now.time), period, missed, now.time)),
-            Rhythm::FixedDelay { period } => Some(now.time + period),
-            Rhythm::Calendar => unreachable!("nobody asked for one"),
+            RepeatMode::FixedDelay { .. } if until_handled => None,
+            RepeatMode::FixedRate { period, missed } => Some(next_on_grid(due.min(now.time), period, missed, now.time)),
+            RepeatMode::FixedDelay { period } => Some(now.time + period),
+            RepeatMode::Calendar => unreachable!("nobody asked for one"),
         };
         self.book.repeated += 1;
         let at = self.book.position(timer.key).unwrap();
@@ -432,20 +435,20 @@ impl Run {
 
     /// A repetition was handed over and came back.
     fn break_off(&mut self, timer: Known) {
-        let before = self.engine.accounts();
+        let before = self.engine.counters();
         self.repeat(timer);
         let reason = DeadLetterReason::RecipientStopped;
         let was_pending = self.book.position(timer.key);
         let payload = was_pending.map(|at| self.book.timers[at].sequence);
         assert_eq!(self.engine.break_off(timer.key, reason), payload);
         if was_pending.is_some() {
-            self.book.end(timer.key, Ending::Cancelled);
+            self.book.end(timer.key, Outcome::Cancelled);
             self.book.repeated -= 1;
             self.book.came_back += 1;
         } else {
-            self.book.ended.insert(timer.key, Ending::DeadLettered(reason));
+            self.book.ended.insert(timer.key, Outcome::DeadLettered(reason));
         }
-        let after = self.engine.accounts();
+        let after = self.engine.counters();
         assert_eq!((after.delivered, after.recipient_stopped), (before.delivered, before.recipient_stopped + 1));
     }
 
@@ -453,7 +456,7 @@ impl Run {
     fn resume_one(&mut self) {
         let between = self.book.timers.iter().find(|timer| timer.state == TimerState::Between).copied();
         let Some(timer) = between else { return };
-        let Some(Rhythm::FixedDelay { period }) = timer.repeats.map(|repeats| repeats.rhythm) else {
+        let Some(RepeatMode::FixedDelay { period }) = timer.repeats.map(|repeats| repeats.mode) else {
             panic!("{timer:?}")
         };
         let due = at(self.now).time + period;
@@ -475,14 +478,14 @@ impl Run {
 
     /// A slot knows how its last timer ended, not those before; of them, "unknown" is a true answer, too.
     fn agrees(&self, key: Key, answer: NotPending, expected: NotPending) -> bool {
-        let delivered = self.book.ended.get(&key) == Some(&Ending::Delivered);
+        let delivered = self.book.ended.get(&key) == Some(&Outcome::Delivered);
         answer == expected || (answer == NotPending::Delivered && expected == NotPending::Unknown && delivered)
     }
 
     fn cancel(&mut self) {
         let Some(key) = self.any_key() else { return };
         match (self.engine.cancel(key), self.expectation(key)) {
-            (Ok(payload), Ok(_)) => assert_eq!(payload, self.book.end(key, Ending::Cancelled)),
+            (Ok(payload), Ok(_)) => assert_eq!(payload, self.book.end(key, Outcome::Cancelled)),
             (Err(answer), Err(expected)) => {
                 assert!(self.agrees(key, answer, expected), "{answer:?}, {expected:?}");
                 if let Some(at) = self.book.position(key)
@@ -593,18 +596,18 @@ impl Run {
             _ => {}
         }
         let delivered = self.rng.below(2) == 0;
-        let ending =
-            if delivered { Ending::Delivered } else { Ending::DeadLettered(DeadLetterReason::RecipientStopped) };
-        self.engine.finish(key, ending);
-        self.book.end(key, ending);
-        self.engine.finish(key, Ending::Delivered);
+        let outcome =
+            if delivered { Outcome::Delivered } else { Outcome::DeadLettered(DeadLetterReason::RecipientStopped) };
+        self.engine.finish(key, outcome);
+        self.book.end(key, outcome);
+        self.engine.finish(key, Outcome::Delivered);
     }
 
     /// A send that may be refused: it counts as delivered until it was.
     fn send(&mut self, key: Key) {
-        let before = self.engine.accounts();
+        let before = self.engine.counters();
         assert!(self.engine.begin_send(key));
-        let after = self.engine.accounts();
+        let after = self.engine.counters();
         assert!(after.balance());
         assert_eq!((after.pending, after.delivered), (before.pending - 1, before.delivered + 1));
         assert_eq!(self.engine.cancel(key), Err(NotPending::InFlight));
@@ -612,7 +615,7 @@ impl Run {
             0 => {
                 assert!(matches!(self.engine.commit_send(key, at(self.now)), Repeated::Last(_)));
                 assert_eq!(self.engine.commit_send(key, at(self.now)), Repeated::Gone);
-                self.book.end(key, Ending::Delivered);
+                self.book.end(key, Outcome::Delivered);
             }
             1 => {
                 self.engine.requeue_send(key);
@@ -621,7 +624,7 @@ impl Run {
             }
             _ => {
                 assert!(self.engine.reject_send(key, DeadLetterReason::RecipientStopped).is_some());
-                self.book.end(key, Ending::DeadLettered(DeadLetterReason::RecipientStopped));
+                self.book.end(key, Outcome::DeadLettered(DeadLetterReason::RecipientStopped));
             }
         }
     }
@@ -655,7 +658,7 @@ impl Run {
         if self.book.timers[at].repeats.is_some() {
             self.start_making(owner, at);
         } else {
-            self.book.end(due.key, Ending::Delivered);
+            self.book.end(due.key, Outcome::Delivered);
         }
     }
 
@@ -672,7 +675,7 @@ impl Run {
     fn escort(&mut self) {
         let owner = self.owners[self.rng.below(3)];
         let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
-        let taken = self.engine.escort_due(owner);
+        let taken = self.engine.take_for_send(owner);
         assert_eq!(taken.map(|due| due.payload), first);
         if let Some(due) = taken {
             self.book.inboxes.get_mut(&owner).unwrap().remove(0);
@@ -706,7 +709,7 @@ impl Run {
         let inbox = self.book.inboxes.get(&owner).cloned().unwrap_or_default();
         waiting.sort_by_key(|guest| inbox.iter().position(|sequence| sequence == guest));
         for guest in waiting {
-            let due = self.engine.first_guest(owner).unwrap();
+            let due = self.engine.first_foreign(owner).unwrap();
             assert_eq!(due.payload, guest, "guests leave in their order");
             let at = self.book.position(due.key).unwrap();
             let timer = &mut self.book.timers[at];
@@ -714,21 +717,21 @@ impl Run {
                 (timer.state, timer.is_making, timer.is_guest, timer.owner) = (TimerState::Due, true, false, None);
                 self.book.inboxes.get_mut(&owner).unwrap().retain(|sequence| *sequence != guest);
             } else {
-                self.engine.finish(due.key, Ending::Delivered);
-                self.book.end(due.key, Ending::Delivered);
+                self.engine.finish(due.key, Outcome::Delivered);
+                self.book.end(due.key, Outcome::Delivered);
             }
         }
-        assert_eq!(self.engine.first_guest(owner), None);
+        assert_eq!(self.engine.first_foreign(owner), None);
         while let Some(payload) = self.engine.cancel_one_of(owner) {
             let timer = *self.book.timers.iter().find(|timer| timer.sequence == payload).unwrap();
             assert_eq!(timer.owner, Some(owner));
-            self.book.end(timer.key, Ending::Cancelled);
+            self.book.end(timer.key, Outcome::Cancelled);
         }
         assert_eq!(self.engine.remove_owner(owner), Some("owner"));
         assert_eq!(self.engine.remove_owner(owner), None);
         let is_full = self.book.timers.len() == CAPACITY;
-        let late = self.engine.schedule(self.now, self.now, Some(owner), 0).map_err(|rejected| rejected.refusal);
-        let reason = if is_full { Refusal::Capacity } else { Refusal::OwnerEnded };
+        let late = self.engine.schedule(self.now, self.now, Some(owner), 0).map_err(|rejected| rejected.reason);
+        let reason = if is_full { RejectReason::Capacity } else { RejectReason::OwnerEnded };
         assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
         self.book.rejected_full += u64::from(is_full);
         self.book.rejected_closed += u64::from(!is_full);
@@ -742,17 +745,17 @@ impl Run {
     }
 
     fn check(&self) {
-        let accounts = self.engine.accounts();
-        assert!(accounts.balance(), "{accounts:?}");
-        assert_eq!(accounts.pending as usize, self.book.timers.len());
-        let ended = |ending: Ending| self.book.ended.values().filter(|known| **known == ending).count() as u64;
-        assert_eq!(accounts.delivered, ended(Ending::Delivered) + self.book.repeated);
-        assert_eq!(accounts.cancelled, ended(Ending::Cancelled));
-        let stopped = ended(Ending::DeadLettered(DeadLetterReason::RecipientStopped)) + self.book.came_back;
-        assert_eq!(accounts.recipient_stopped, stopped);
-        assert_eq!(accounts.source_panicked, ended(Ending::DeadLettered(DeadLetterReason::SourcePanicked)));
+        let counters = self.engine.counters();
+        assert!(counters.balance(), "{counters:?}");
+        assert_eq!(counters.pending as usize, self.book.timers.len());
+        let ended = |outcome: Outcome| self.book.ended.values().filter(|known| **known == outcome).count() as u64;
+        assert_eq!(counters.delivered, ended(Outcome::Delivered) + self.book.repeated);
+        assert_eq!(counters.cancelled, ended(Outcome::Cancelled));
+        let stopped = ended(Outcome::DeadLettered(DeadLetterReason::RecipientStopped)) + self.book.came_back;
+        assert_eq!(counters.recipient_stopped, stopped);
+        assert_eq!(counters.source_panicked, ended(Outcome::DeadLettered(DeadLetterReason::SourcePanicked)));
         let rejected = (self.book.rejected_full, self.book.rejected_closed);
-        assert_eq!((accounts.refused_capacity, accounts.refused_closed), rejected);
+        assert_eq!((counters.refused_capacity, counters.refused_closed), rejected);
         for timer in &self.book.timers {
             let view = self.engine.view(timer.key).unwrap();
             assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));
@@ -821,7 +824,7 @@ fn the_engine_agrees_with_a_naive_book() {
 
 /// However many messages of its own an owner has ended with: a guest is found past them in one step.
 #[test]
-fn a_guest_leaves_past_the_messages_of_its_host() {
+fn a_foreign_message_leaves_past_the_messages_of_its_host() {
     let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
     let host = engine.add_owner(()).unwrap();
     for own in 0..100 {
@@ -832,32 +835,32 @@ fn a_guest_leaves_past_the_messages_of_its_host() {
         while engine.expire(2, None, &mut 1000) != Due::Done {}
         engine.queue_behind(key, host);
     }
-    assert!(engine.has_guests(host));
-    assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(100));
+    assert!(engine.has_foreign(host));
+    assert_eq!(engine.first_foreign(host).map(|due| due.payload), Some(100));
     assert_eq!((engine.inbox_len(host), engine.owned(host)), (101, 101), "nothing else was touched");
-    assert_eq!(engine.first_guest(host).map(|due| due.payload), Some(101));
-    assert_eq!((engine.first_guest(host), engine.has_guests(host)), (None, false));
+    assert_eq!(engine.first_foreign(host).map(|due| due.payload), Some(101));
+    assert_eq!((engine.first_foreign(host), engine.has_foreign(host)), (None, false));
     assert_eq!(engine.take_due(host).map(|due| due.payload), Some(0));
 }
 
 #[test]
 fn a_line_is_no_owner_and_goes_only_when_nobody_queues_in_it() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
-    let line = engine.add_line("line").unwrap();
+    let line = engine.add_queue("line").unwrap();
     assert_eq!(engine.owners(), 0);
     for n in 0..3 {
         let key = engine.schedule(0, 1, None, n).unwrap();
         while engine.expire(1, None, &mut 1000) != Due::Done {}
         engine.queue_behind(key, line);
     }
-    assert_eq!(engine.remove_line(line), None);
+    assert_eq!(engine.remove_queue(line), None);
     for n in 0..3 {
-        let due = engine.escort_due(line).unwrap();
+        let due = engine.take_for_send(line).unwrap();
         assert_eq!(due.payload, n);
-        engine.finish(due.key, Ending::Delivered);
+        engine.finish(due.key, Outcome::Delivered);
     }
-    assert_eq!((engine.remove_line(line), engine.owners()), (Some("line"), 0));
-    assert_eq!(engine.remove_line(line), None);
+    assert_eq!((engine.remove_queue(line), engine.owners()), (Some("line"), 0));
+    assert_eq!(engine.remove_queue(line), None);
 }
 
 #[test]
@@ -868,14 +871,14 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
     }
     run.engine.close();
     let refused = run.engine.schedule(run.now, run.now, None, 1).unwrap_err();
-    assert_eq!(refused.refusal, Refusal::Closed);
+    assert_eq!(refused.reason, RejectReason::Closed);
     let mut last = 0;
     for (deadline, key) in run.engine.unfinished() {
         assert!(deadline >= last);
         last = deadline;
-        let returned = run.engine.give_up(key, Ending::Returned).unwrap();
-        assert_eq!(returned.payload, run.book.end(key, Ending::Returned));
-        assert!(run.engine.give_up(key, Ending::Returned).is_none());
+        let returned = run.engine.give_up(key, Outcome::Returned).unwrap();
+        assert_eq!(returned.payload, run.book.end(key, Outcome::Returned));
+        assert!(run.engine.give_up(key, Outcome::Returned).is_none());
     }
     assert!(run.book.timers.iter().all(|timer| timer.state == TimerState::InFlight || timer.is_making));
     // What was under way is handed over, and does not come again.
@@ -883,11 +886,11 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
         if timer.repeats.is_some() {
             assert_eq!(run.engine.repeat(timer.key, at(run.now)), Repeated::Last(timer.sequence));
         } else {
-            run.engine.finish(timer.key, Ending::Delivered);
+            run.engine.finish(timer.key, Outcome::Delivered);
         }
     }
-    assert_eq!(run.engine.accounts().pending, 0);
-    assert!(run.engine.accounts().balance());
+    assert_eq!(run.engine.counters().pending, 0);
+    assert!(run.engine.counters().balance());
 }
 
 #[test]
@@ -897,7 +900,7 @@ fn a_delivered_timer_is_remembered_until_the_next_in_its_slot_has_ended() {
     assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
     assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
     assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::InFlight));
-    engine.finish(key, Ending::Delivered);
+    engine.finish(key, Outcome::Delivered);
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
     assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::Delivered));
     let next = engine.schedule(0, 0, None, 2).unwrap();
@@ -956,7 +959,7 @@ fn a_timer_on_the_wall_clock_waits_for_its_time_of_day() {
     assert_eq!(engine.next_wake().map(|wake| wake <= 1500), Some(true));
     assert_eq!(engine.expire(1499, Some(second * 11 - Duration::from_millis(1)), &mut 9), Due::Done);
     assert!(matches!(engine.expire(1500, Some(11 * second), &mut 9), Due::Recipient(due) if due.payload == 1));
-    engine.finish(key, Ending::Delivered);
+    engine.finish(key, Outcome::Delivered);
     assert_eq!(engine.wall_timers(), 0);
 }
 
@@ -999,7 +1002,7 @@ fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
 /// There is no later tick to wait for its time of day in.
 #[test]
 fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
-    for end in [LAST_TICK, Tick::MAX] {
+    for end in [MAX_TICK, Tick::MAX] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
         let key = engine.schedule(0, 1000, None, 1).unwrap();
         engine.set_wall_time(key, Duration::from_secs(11));
@@ -1014,15 +1017,15 @@ fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
 fn a_repetition_without_a_time_of_day_does_not_follow_the_wall_clock() {
     let second = Duration::from_secs(1);
     let period = 5 * second;
-    let fixed_rate = Rhythm::FixedRate { period, missed: MissedTickBehavior::Skip };
-    for (rhythm, until_handled) in [(fixed_rate, false), (Rhythm::FixedDelay { period }, true)] {
+    let fixed_rate = RepeatMode::FixedRate { period, missed: MissedTickBehavior::Skip };
+    for (mode, until_handled) in [(fixed_rate, false), (RepeatMode::FixedDelay { period }, true)] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
         let key = engine.schedule(0, 1000, None, 1).unwrap();
         engine.set_wall_time(key, 11 * second);
-        assert!(engine.set_recurrence(key, Recurrence::new(rhythm, second).at(11 * second)));
+        assert!(engine.set_recurrence(key, Recurrence::new(mode, second).at(11 * second)));
         assert!(matches!(engine.expire(1000, Some(11 * second), &mut 99), Due::Recipient(_)));
         let next = engine.recurrence(key).unwrap().after_this(at(1000), until_handled);
-        assert_eq!(next == Next::AfterHandler, until_handled);
+        assert_eq!(next == NextRun::AfterHandler, until_handled);
         engine.plan(key, next);
         let repeated = engine.repeat(key, at(1000));
         assert_eq!((engine.wall_time(key), engine.wall_timers()), (None, 0));
@@ -1077,23 +1080,23 @@ fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
     for (is_closed, is_cancelled) in [(false, true), (true, false)] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
         let key = engine.schedule(0, 10, None, 1).unwrap();
-        let rhythm = Rhythm::FixedDelay { period: Duration::from_millis(10) };
-        assert!(engine.set_recurrence(key, Recurrence::new(rhythm, Duration::from_millis(10))));
+        let mode = RepeatMode::FixedDelay { period: Duration::from_millis(10) };
+        assert!(engine.set_recurrence(key, Recurrence::new(mode, Duration::from_millis(10))));
         assert!(matches!(engine.expire(10, None, &mut 9), Due::Recipient(_)));
         let plan = |engine: &mut Engine<u8, ()>| {
             let next = engine.recurrence(key).unwrap().after_this(at(10), false);
             engine.plan(key, next);
             assert!(engine.begin_send(key));
-            let accounts = engine.accounts();
-            assert!(accounts.balance());
-            (accounts.accepted, accounts.delivered, accounts.pending)
+            let counters = engine.counters();
+            assert!(counters.balance());
+            (counters.accepted, counters.delivered, counters.pending)
         };
         assert_eq!(plan(&mut engine), (2, 1, 1));
         if is_cancelled {
             assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
         }
         engine.requeue_send(key);
-        assert_eq!((engine.accounts().accepted, engine.accounts().pending), (1, 1));
+        assert_eq!((engine.counters().accepted, engine.counters().pending), (1, 1));
         if is_closed {
             engine.close();
         }
@@ -1101,7 +1104,7 @@ fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
         assert_eq!(plan(&mut engine), (1, 1, 0));
         assert_eq!(engine.commit_send(key, at(10)), Repeated::Last(1));
         assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
-        let accounts = engine.accounts();
-        assert_eq!((accounts.accepted, accounts.delivered, accounts.cancelled, accounts.pending), (1, 1, 0, 0));
+        let counters = engine.counters();
+        assert_eq!((counters.accepted, counters.delivered, counters.cancelled, counters.pending), (1, 1, 0, 0));
     }
 }

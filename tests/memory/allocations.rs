@@ -168,9 +168,9 @@ fn o_50_every_payload_is_dropped_exactly_once() {
             assert_eq!(census.live(), 10);
             drop(refused);
             assert_eq!((census.live(), census.dropped()), (0, 110));
-            let accounts = world.timers.inspect().accounts;
-            assert_eq!((accounts.delivered, accounts.cancelled, accounts.recipient_stopped), (50, 30, 10));
-            assert_eq!((accounts.returned, accounts.refused_capacity, accounts.pending), (10, 10, 0));
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.delivered, counters.cancelled, counters.recipient_stopped), (50, 30, 10));
+            assert_eq!((counters.returned, counters.refused_capacity, counters.pending), (10, 10, 0));
         },
     );
 }

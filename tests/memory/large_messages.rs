@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    DeadLetter, Drain, Every, MailboxPolicy, ManualClock, MessageSource, ScheduleAfter, ScheduleAt,
+    DeadLetter, Drain, MailboxPolicy, ManualClock, MessageSource, Repeat, ScheduleAfter, ScheduleAt,
     ScheduleAtFixedRate, ScheduleBatch, ScheduleWithFixedDelay, Target, TimerActor, TimerContext, TimerOptions, Timers,
 };
 
@@ -93,7 +93,7 @@ impl World {
     }
 
     fn repeat<const N: usize>(&self, target: Target<Large<N>>) {
-        let every = Every::new(SOON).times(2);
+        let every = Repeat::every(SOON).times(2);
         assert!(self.timers.schedule_at_fixed_rate(target.clone(), every, large::<N>()).is_ok());
         assert!(self.timers.schedule_with_fixed_delay(target, every, MessageSource::from_fn(large::<N>)).is_ok());
     }
@@ -121,12 +121,12 @@ fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
         }),
         ("own, at a fixed rate", |world| {
             world.sink.do_send(Run(|ctx| {
-                assert!(ctx.schedule_at_fixed_rate(Every::new(SOON).times(2), large::<N>()).is_ok());
+                assert!(ctx.schedule_at_fixed_rate(Repeat::every(SOON).times(2), large::<N>()).is_ok());
             }));
         }),
         ("own, with a fixed delay", |world| {
             world.sink.do_send(Run(|ctx| {
-                assert!(ctx.schedule_with_fixed_delay(Every::new(SOON).times(2), large::<N>()).is_ok());
+                assert!(ctx.schedule_with_fixed_delay(Repeat::every(SOON).times(2), large::<N>()).is_ok());
             }));
         }),
         ("target", |world| world.after::<N>(world.target())),
@@ -151,11 +151,11 @@ fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
             world.timers.addr().do_send(ScheduleAt::new(world.target::<N>(), at, large::<N>()));
         }),
         ("request, at a fixed rate", |world| {
-            let every = Every::new(SOON).times(2);
+            let every = Repeat::every(SOON).times(2);
             world.timers.addr().do_send(ScheduleAtFixedRate::new(world.target::<N>(), every, large::<N>()));
         }),
         ("request, with a fixed delay", |world| {
-            let every = Every::new(SOON).times(2);
+            let every = Repeat::every(SOON).times(2);
             world.timers.addr().do_send(ScheduleWithFixedDelay::new(world.target::<N>(), every, large::<N>()));
         }),
         ("batch", |world| {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::engine::Accounts;
+use actix_timers::engine::Counters;
 use actix_timers::{TimerContext, TimerId, Timers};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -14,9 +14,9 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
 }
 
 /// The accounts, once all actors have had their turn.
-pub(crate) async fn settled(timers: &Timers) -> Accounts {
+pub(crate) async fn settled(timers: &Timers) -> Counters {
     tokio::time::sleep(ms(30)).await;
-    timers.inspect().accounts
+    timers.snapshot().counters
 }
 
 /// A message of a timer: its delay and its place in the order of scheduling.
@@ -78,7 +78,7 @@ impl Flooded {
         let log = self.delivered();
         let addr = self.start();
         flood.on(&addr);
-        while !flood.ended() || Timers::current().unwrap().inspect().pending() > 0 {
+        while !flood.ended() || Timers::current().unwrap().snapshot().pending() > 0 {
             tokio::time::sleep(ms(1)).await;
         }
         tokio::time::sleep(ms(50)).await;
@@ -203,7 +203,7 @@ impl Metrics {
         metrics::with_local_recorder(&*self.recorder, run);
     }
 
-    pub(crate) fn wakeups_of_the_watch(&self) -> f64 {
+    pub(crate) fn wakeups_of_the_watchdog(&self) -> f64 {
         let page = self.handle.render();
         let lines =
             page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total") && line.contains("watch"));

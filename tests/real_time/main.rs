@@ -5,5 +5,5 @@ mod flood;
 #[cfg(target_os = "linux")]
 mod kernel_timer;
 mod stress;
-mod watch;
-mod watch_order;
+mod watchdog;
+mod watchdog_order;

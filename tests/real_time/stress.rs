@@ -170,8 +170,8 @@ fn rampage(fates: &Fates, timers: &Timers, recipients: &[Addr<Worker>], owners: 
                 }
             }
             _ => {
-                let accounts = timers.inspect().accounts;
-                assert!(accounts.balance(), "{accounts:?}");
+                let counters = timers.snapshot().counters;
+                assert!(counters.balance(), "{counters:?}");
                 if let Some(id) = fates.pick(&mut random).and_then(|fate| fate.id.get()) {
                     timers.get(*id);
                 }
@@ -202,22 +202,22 @@ fn run_with(n: usize, drain_at: usize) {
                 scope.spawn(move || rampage(fates, &timers, &recipients, &owners, seed));
             }
             let begin = Instant::now();
-            while fates.next.load(Ordering::SeqCst) < drain_at || timers.inspect().accounts.delivered == 0 {
+            while fates.next.load(Ordering::SeqCst) < drain_at || timers.snapshot().counters.delivered == 0 {
                 assert!(begin.elapsed() < PATIENCE);
                 // Leaves the processor to those that are waited for.
                 std::thread::sleep(Duration::from_micros(100));
             }
             timers.drain()
         });
-        let accounts = || {
-            let accounts = timers.inspect().accounts;
-            assert!(accounts.balance(), "{accounts:?}");
-            accounts
+        let counters = || {
+            let counters = timers.snapshot().counters;
+            assert!(counters.balance(), "{counters:?}");
+            counters
         };
         assert!(timers.drain().is_empty());
         // All requests and messages that are still on their way arrive before the arbiters stop.
         let begin = Instant::now();
-        while accounts().pending > 0 {
+        while counters().pending > 0 {
             assert!(begin.elapsed() < PATIENCE);
             // Leaves the processor to the arbiters.
             std::thread::sleep(ms(1));
@@ -225,11 +225,11 @@ fn run_with(n: usize, drain_at: usize) {
         for addr in recipients.iter().chain(&owners) {
             addr.send(Burst(0)).await.unwrap();
         }
-        timers.addr().send(actix_timers::Inspect).await.unwrap();
+        timers.addr().send(actix_timers::GetSnapshot).await.unwrap();
         for addr in recipients.iter().chain(&owners) {
             addr.send(Burst(0)).await.unwrap();
         }
-        let books = accounts();
+        let books = counters();
         for arbiter in arbiters {
             arbiter.stop();
             arbiter.join().unwrap();

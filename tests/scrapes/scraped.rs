@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Every, MailboxPolicy, ManualClock, MessageSource, ScheduleError, Target, TimerActor, TimerActorBuilder,
+    MailboxPolicy, ManualClock, MessageSource, Repeat, ScheduleError, Target, TimerActor, TimerActorBuilder,
     TimerContext, TimerId, Timers, scrape,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
@@ -59,7 +59,7 @@ fn balanced(page: &str) -> u64 {
 /// Threads that schedule and cancel a million timers as fast as they can while the driver delivers, and somebody who scrapes
 /// without a pause.
 #[test]
-fn the_books_balance_while_a_million_timers_are_scheduled_cancelled_and_delivered() {
+fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delivered() {
     const TIMERS: u64 = 1_000_000;
     const PENDING: usize = 1_000;
     let (recorder, handle) = recorder();
@@ -120,7 +120,7 @@ fn the_books_balance_while_a_million_timers_are_scheduled_cancelled_and_delivere
 
 /// A scrape while timer actors start and stop, and one name that is used again and again.
 #[test]
-fn the_books_balance_while_timer_actors_start_and_stop() {
+fn the_counters_add_up_while_timer_actors_start_and_stop() {
     const ROUNDS: u64 = 20;
     let (recorder, handle) = recorder();
     let over = AtomicBool::new(false);
@@ -159,7 +159,7 @@ fn the_books_balance_while_timer_actors_start_and_stop() {
 
 /// A scrape while a timer actor that is being drained still delivers.
 #[test]
-fn the_books_balance_during_a_drain() {
+fn the_counters_add_up_during_a_drain() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let clock = ManualClock::new();
@@ -306,7 +306,7 @@ fn every_refusal_has_its_reason() {
     System::new().block_on(async {
         let timers = install(&recorder, TimerActor::builder().capacity(1));
         let bell = Bell.start();
-        let never = Every::new(Duration::ZERO);
+        let never = Repeat::every(Duration::ZERO);
         let invalid = timers.schedule_at_fixed_rate(&bell, never, MessageSource::from_fn(|| Ring));
         assert!(matches!(invalid, Err(ScheduleError::ZeroPeriod { .. })));
         timers.schedule_after(&bell, HOUR, Ring).unwrap();

@@ -3,7 +3,7 @@
 //! Off-by-one mistakes of timing wheels sit at the edges of buckets and turns. A wheel of two to five buckets has all
 //! of those edges within a few dozen ticks, so that every combination can be tried.
 
-use actix_timers::timing::{LAST_TICK, Progress, Step, Tick};
+use actix_timers::timing::{Advance, MAX_TICK, Step, Tick};
 
 use crate::service::{Service, delivered};
 use schemes::checked_wheel::{CheckedWheel, Fate};
@@ -88,10 +88,10 @@ fn a_cascade_ahead_of_time_can_be_interrupted_after_every_entry() {
             let mut budget = 0;
             loop {
                 let mut wheel = crowded(size, phase, due);
-                let interrupted = wheel.prepare(due - 1, 1, budget) == Progress::Exhausted;
+                let interrupted = wheel.prepare(due - 1, 1, budget) == Advance::Exhausted;
                 early += wheel.moves;
                 interfere(&mut wheel, due - 1, due);
-                assert_eq!(wheel.advance(due, usize::MAX), Progress::Done);
+                assert_eq!(wheel.advance(due, usize::MAX), Advance::Done);
                 assert_eq!(wheel.earliest(), Some(due + 1), "only the later entry is left");
                 wheel.finish();
                 if !interrupted {
@@ -167,7 +167,7 @@ fn every_deadline_at_the_end_of_the_range_is_on_time_from_every_phase() {
     for size in [2, 3, 4, 5, 256] {
         let turn = size.min(5) as u64;
         for before_the_end in 0..=turn.pow(2) + 1 {
-            let now = LAST_TICK - before_the_end;
+            let now = MAX_TICK - before_the_end;
             for deadline in now..=Tick::MAX {
                 let mut wheel = CheckedWheel::new(size, Vec::new());
                 wheel.advance(now, usize::MAX);
@@ -191,7 +191,7 @@ fn every_deadline_at_the_end_of_the_range_is_on_time_from_zero() {
 fn on_time_at_the_end(wheel: &mut CheckedWheel, now: Tick, deadline: Tick) {
     wheel.insert(now, deadline);
     wheel.insert(now, deadline);
-    let due = deadline.min(LAST_TICK);
+    let due = deadline.min(MAX_TICK);
     if due > now {
         wheel.prepare(due - 1, 1, 1);
         assert_eq!(wheel.expire(due - 1, usize::MAX, Fate::Remove), Step::Done);
@@ -221,15 +221,15 @@ fn deadlines_across_the_whole_range_are_each_on_time() {
         let mut wheel = CheckedWheel::new(size, schemes::all(size));
         for edge in &edges {
             wheel.insert(0, *edge);
-            wheel.insert(0, LAST_TICK - edge);
+            wheel.insert(0, MAX_TICK - edge);
         }
         wheel.inspect_buckets();
         while let Some(deadline) = wheel.earliest() {
             if deadline > 0 {
-                assert_eq!(wheel.advance(deadline - 1, usize::MAX), Progress::Done);
+                assert_eq!(wheel.advance(deadline - 1, usize::MAX), Advance::Done);
                 assert_eq!(wheel.earliest(), Some(deadline), "nothing comes early");
             }
-            assert_eq!(wheel.advance(deadline, usize::MAX), Progress::Done);
+            assert_eq!(wheel.advance(deadline, usize::MAX), Advance::Done);
             assert!(wheel.earliest() > Some(deadline) || wheel.earliest().is_none(), "all of this tick has come");
         }
         wheel.finish();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use actix_timers::timing::{Progress, Tick, Wheel, WheelSize};
+use actix_timers::timing::{Advance, Tick, Wheel, WheelSize};
 
 const PACE: usize = 128;
 
@@ -15,9 +15,9 @@ fn cascades_per_tick(wheel: &mut Wheel<Tick>) -> BTreeMap<Tick, u64> {
     let mut due = Vec::new();
     while let Some(now) = wheel.next_wake(PACE) {
         let before = cascaded(wheel);
-        assert_eq!(wheel.prepare(now, PACE, usize::MAX), Progress::Done);
+        assert_eq!(wheel.prepare(now, PACE, usize::MAX), Advance::Done);
         due.clear();
-        assert_eq!(wheel.advance(now, usize::MAX, &mut due), Progress::Done);
+        assert_eq!(wheel.advance(now, usize::MAX, &mut due), Advance::Done);
         assert!(due.iter().all(|expired| expired.deadline == now), "all come out at their deadlines");
         *cascades.entry(now).or_default() += cascaded(wheel) - before;
     }
@@ -71,12 +71,12 @@ fn a_crowd_larger_than_a_turn_at_this_pace_is_begun_a_turn_ahead() {
     insert_crowd(&mut wheel, 0, 970, 100_000);
     assert_eq!(wheel.next_expiration(), Some(960));
     assert_eq!(wheel.next_wake(PACE), Some(960 - 64), "there is no room for it before");
-    assert_eq!(wheel.prepare(960 - 65, PACE, usize::MAX), Progress::Done);
+    assert_eq!(wheel.prepare(960 - 65, PACE, usize::MAX), Advance::Done);
     assert_eq!(cascaded(&wheel), 0);
 
-    assert_eq!(wheel.prepare(960 - 64, PACE, 10_000), Progress::Exhausted, "it is late already, and goes on at once");
+    assert_eq!(wheel.prepare(960 - 64, PACE, 10_000), Advance::Exhausted, "it is late already, and goes on at once");
     assert_eq!(cascaded(&wheel), 10_000);
-    assert_eq!(wheel.prepare(960 - 64, PACE, usize::MAX), Progress::Done);
+    assert_eq!(wheel.prepare(960 - 64, PACE, usize::MAX), Advance::Done);
     let ahead = 100_000 - cascaded(&wheel);
     assert!(ahead <= 64 * PACE as u64, "what is left fits the pace: {ahead}");
 }
@@ -87,7 +87,7 @@ fn a_small_bucket_waits_for_its_time() {
     insert_crowd(&mut wheel, 0, 970, PACE as u64);
     assert_eq!(wheel.next_wake(PACE), Some(960));
     assert_eq!(wheel.next_wake(PACE - 1), Some(959), "one more than the pace, one tick earlier");
-    assert_eq!(wheel.prepare(959, PACE, usize::MAX), Progress::Done);
+    assert_eq!(wheel.prepare(959, PACE, usize::MAX), Advance::Done);
     assert_eq!(cascaded(&wheel), 0);
 }
 
@@ -112,7 +112,7 @@ fn a_pace_of_zero_counts_as_one() {
     let mut wheel = wheel_of(64);
     insert_crowd(&mut wheel, 0, 970, 10);
     assert_eq!(wheel.next_wake(0), Some(950));
-    assert_eq!(wheel.prepare(950, 0, usize::MAX), Progress::Done);
+    assert_eq!(wheel.prepare(950, 0, usize::MAX), Advance::Done);
     assert_eq!(cascaded(&wheel), 1);
     assert_eq!(wheel.next_wake(0), Some(951));
 }
@@ -122,11 +122,11 @@ fn nothing_is_prepared_while_something_earlier_is_due() {
     let mut wheel = wheel_of(64);
     insert_crowd(&mut wheel, 0, 970, 5000);
     wheel.insert(0, 3, 3).expect("the wheel has room");
-    assert_eq!(wheel.prepare(959, PACE, usize::MAX), Progress::Done);
+    assert_eq!(wheel.prepare(959, PACE, usize::MAX), Advance::Done);
     assert_eq!(cascaded(&wheel), 0, "the wheel's clock stays before what is due");
     let mut due = Vec::new();
     wheel.advance(959, usize::MAX, &mut due);
     assert_eq!(due.len(), 1);
-    assert_eq!(wheel.prepare(959, PACE, usize::MAX), Progress::Done);
+    assert_eq!(wheel.prepare(959, PACE, usize::MAX), Advance::Done);
     assert!(5000 - cascaded(&wheel) < PACE as u64, "now all that would not fit the last tick is moved");
 }

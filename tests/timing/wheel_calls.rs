@@ -1,6 +1,6 @@
 //! The calls of the wheel one by one, where random runs would not notice a difference.
 
-use actix_timers::timing::{Key, LAST_TICK, List, Progress, Step, Wheel, WheelSize};
+use actix_timers::timing::{Advance, Key, List, MAX_TICK, Step, Wheel, WheelSize};
 
 fn wheel_of<T>(size: usize) -> Wheel<T> {
     Wheel::new(WheelSize::new(size).unwrap())
@@ -35,7 +35,7 @@ fn what_is_inserted_late_does_not_overtake_what_is_overdue() {
     wheel.insert(1000, 3, "past").unwrap();
     wheel.insert(1000, 1000, "now").unwrap();
     let mut due = Vec::new();
-    assert_eq!(wheel.advance(1000, usize::MAX, &mut due), Progress::Done);
+    assert_eq!(wheel.advance(1000, usize::MAX, &mut due), Advance::Done);
     let due: Vec<_> = due.iter().map(|expired| (expired.deadline, expired.value)).collect();
     assert_eq!(due, [(5, "overdue"), (1000, "past"), (1000, "now")]);
 }
@@ -47,7 +47,7 @@ fn without_a_budget_nothing_moves_and_nothing_is_reported_done() {
     assert_eq!(wheel.expire(10, &mut budget), Step::Done, "nothing is due");
     let key = wheel.insert(10, 10, ()).unwrap();
     assert_eq!(wheel.expire(10, &mut budget), Step::Exhausted);
-    assert_eq!(wheel.advance(10, 0, &mut Vec::new()), Progress::Exhausted);
+    assert_eq!(wheel.advance(10, 0, &mut Vec::new()), Advance::Exhausted);
     assert!(wheel.is_waiting(key));
     budget = 1;
     assert_eq!((wheel.expire(10, &mut budget), budget), (Step::Expired(key), 0));
@@ -94,13 +94,13 @@ fn a_list_of_the_callers_keeps_its_order_and_can_be_left_from_anywhere() {
 fn the_last_tick_of_all_can_be_reached_and_lived_in() {
     let mut wheel = wheel_of(256);
     wheel.insert(0, u64::MAX, 1).unwrap();
-    wheel.insert(0, LAST_TICK, 2).unwrap();
+    wheel.insert(0, MAX_TICK, 2).unwrap();
     let mut due = Vec::new();
-    assert_eq!(wheel.advance(LAST_TICK - 1, usize::MAX, &mut due), Progress::Done);
-    assert_eq!((due.len(), wheel.next_expiration()), (0, Some(LAST_TICK)));
-    assert_eq!(wheel.advance(u64::MAX, usize::MAX, &mut due), Progress::Done);
+    assert_eq!(wheel.advance(MAX_TICK - 1, usize::MAX, &mut due), Advance::Done);
+    assert_eq!((due.len(), wheel.next_expiration()), (0, Some(MAX_TICK)));
+    assert_eq!(wheel.advance(u64::MAX, usize::MAX, &mut due), Advance::Done);
     wheel.insert(u64::MAX, 0, 3).unwrap();
-    assert_eq!(wheel.advance(u64::MAX, usize::MAX, &mut due), Progress::Done);
+    assert_eq!(wheel.advance(u64::MAX, usize::MAX, &mut due), Advance::Done);
     let due: Vec<_> = due.iter().map(|expired| (expired.deadline, expired.value)).collect();
-    assert_eq!(due, [(LAST_TICK, 1), (LAST_TICK, 2), (LAST_TICK, 3)]);
+    assert_eq!(due, [(MAX_TICK, 1), (MAX_TICK, 2), (MAX_TICK, 3)]);
 }

@@ -8,7 +8,7 @@
 //!
 //! A run that fails prints its wheel size and seed; the same seed does the same again.
 
-use actix_timers::timing::{Key, LAST_TICK, Progress, Step, Tick};
+use actix_timers::timing::{Advance, Key, MAX_TICK, Step, Tick};
 
 use schemes::checked_wheel::{CheckedWheel, Fate};
 use schemes::random::Random;
@@ -138,7 +138,7 @@ impl Player {
             0..=3 => 0,
             4 | 5 => random.magnitude(63),
             // so near to the end of the range that time will run into it
-            _ => LAST_TICK - random.magnitude(bits),
+            _ => MAX_TICK - random.magnitude(bits),
         };
         let crowd = [4, 40, 200][random.index(3)];
         Self { random, wheel: CheckedWheel::new(size, schemes), now, bits, crowd, done: 0 }
@@ -206,7 +206,7 @@ impl Player {
     fn advance(&mut self) {
         let budget = self.budget();
         let now = self.present();
-        while self.wheel.advance(now, budget) == Progress::Exhausted && budget > 0 && !self.random.one_in(4) {
+        while self.wheel.advance(now, budget) == Advance::Exhausted && budget > 0 && !self.random.one_in(4) {
             self.done += 1;
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use actix::prelude::{ActorContext, Addr};
 use actix_timers::{
-    CancelOutcome, DeadLetterReason, Every, MailboxPolicy, MessageSource, Target, TimerActor, TimerContext,
+    CancelOutcome, DeadLetterReason, MailboxPolicy, MessageSource, Repeat, Target, TimerActor, TimerContext,
     TimerOptions, Timers,
 };
 use support::{Note, Probe, Run, World, count_panics, in_virtual_time, ms, panic_on_purpose, run};
@@ -292,7 +292,7 @@ fn spans_end_however_messages_are_delivered_or_lost() {
         });
     }
     spans_end(|world, addr| {
-        world.timers.schedule_at_fixed_rate(addr, Every::new(ms(5)).times(3), Note(1)).unwrap();
+        world.timers.schedule_at_fixed_rate(addr, Repeat::every(ms(5)).times(3), Note(1)).unwrap();
     });
     spans_end(|world, addr| {
         count_panics();
@@ -300,7 +300,7 @@ fn spans_end_however_messages_are_delivered_or_lost() {
             panic_on_purpose();
             Note(1)
         });
-        world.timers.schedule_at_fixed_rate(addr, Every::new(ms(5)), source).unwrap();
+        world.timers.schedule_at_fixed_rate(addr, Repeat::every(ms(5)), source).unwrap();
     });
 }
 
@@ -330,7 +330,7 @@ fn a_filter_may_use_timers() {
         }
 
         fn enabled(&self, _: &Metadata<'_>, _: Context<'_, S>) -> bool {
-            TIMERS.with_borrow(|timers| timers.as_ref().map(Timers::inspect)).is_some()
+            TIMERS.with_borrow(|timers| timers.as_ref().map(Timers::snapshot)).is_some()
         }
     }
     let _alone = super::alone();
@@ -348,7 +348,7 @@ fn a_filter_may_use_timers() {
             world.after(target, 1, 4);
         }
         world.run_to(10).await;
-        assert_eq!(world.timers.inspect().accounts.dead_letters(DeadLetterReason::RecipientStopped), 2);
+        assert_eq!(world.timers.snapshot().counters.dead_letters(DeadLetterReason::RecipientStopped), 2);
         TIMERS.set(None);
     });
 }
@@ -359,15 +359,15 @@ fn a_subscriber_may_use_timers() {
     struct Meddler(actix_timers::Timers);
     impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Meddler {
         fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
-            let _ = self.0.inspect();
+            let _ = self.0.snapshot();
         }
 
         fn on_new_span(&self, _: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
-            let _ = self.0.inspect();
+            let _ = self.0.snapshot();
         }
 
         fn on_close(&self, _: Id, _: Context<'_, S>) {
-            let _ = self.0.inspect();
+            let _ = self.0.snapshot();
         }
     }
     let _alone = super::alone();

@@ -57,7 +57,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
         // Foreign code, as this is, may use timers: nothing is locked while it is called.
         let timers = self.timers.lock().unwrap().clone();
         if let Some(timers) = timers {
-            assert!(timers.inspect().accounts.balance());
+            assert!(timers.snapshot().counters.balance());
             timers.list(&TimerFilter::new());
         }
     }

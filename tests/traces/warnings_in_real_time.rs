@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{Every, MessageSource, TimerActor, TimerActorBuilder, TimerContext, Timers};
+use actix_timers::{MessageSource, Repeat, TimerActor, TimerActorBuilder, TimerContext, Timers};
 use support::{Note, PATIENCE, Probe, Run, StopWatch, ms};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -89,7 +89,7 @@ fn of_a_driver_that_is_missing(seen: &Receiver<String>) {
     let [blocked, other] = [(); 2].map(|()| Arbiter::new());
     let (timers, probe) = on_one_arbiter(&blocked, TimerActor::builder().name("missing"));
     let (_, recipient) = on_one_arbiter(&other, TimerActor::builder());
-    let often = Every::new(ms(50));
+    let often = Repeat::every(ms(50));
     let id = timers.schedule_at_fixed_rate(&recipient, often, MessageSource::from_fn(|| Note(1))).unwrap();
     let release = block(&probe);
     let warning = wait_for_warning(seen, "missing", "the driver is blocked, the watchdog runs instead");

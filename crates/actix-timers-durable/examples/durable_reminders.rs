@@ -99,7 +99,7 @@ fn sent(list: &Path) -> std::io::Result<Vec<Sent>> {
 /// The same in each life of the service.
 fn start(directory: &Path) -> Result<DurableTimers, Box<dyn Error>> {
     let office = Office { list: directory.join("sent") }.start();
-    let options = RouteOptions::new().retry(RetryPolicy::default().first_delay(Duration::from_millis(50)));
+    let options = RouteOptions::new().retry(RetryPolicy::default().initial_delay(Duration::from_millis(50)));
     let store = EmbeddedStore::open(directory.join("store"))?;
     Ok(DurableTimers::builder(store).name("reminders").route_with::<Remind>("office", office, options).start()?)
 }

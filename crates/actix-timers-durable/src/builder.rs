@@ -7,12 +7,12 @@ use actix::{Actor, Recipient};
 use actix_timers::integration::{InternalTimers, builder_on_clock_of};
 use actix_timers::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
+use super::committer::{Committer, CommitterClock};
 use super::dispatcher::{Begin, DurableTimerActor};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableBuildError;
 use super::horizon::WheelHorizon;
-use super::journal::{Journal, JournalClock};
 use super::ledger::{Ledger, LedgerConfig, Reading};
 use super::message::DurableMessage;
 use super::routes::{RouteOptions, Routes};
@@ -37,7 +37,7 @@ use super::timers::DurableTimers;
 ///
 /// # System::new().block_on(async {
 /// let office = Office.start();
-/// let gentle = RouteOptions::new().window(8).retry(RetryPolicy::default().attempts(20));
+/// let gentle = RouteOptions::new().window(8).retry(RetryPolicy::default().max_attempts(20));
 /// let timers = DurableTimers::builder(MemoryStore::new())
 ///     .name("reminders")
 ///     .route_with::<Remind>("by post", office.clone(), gentle)
@@ -220,15 +220,15 @@ impl DurableTimersBuilder {
         let ledger = Ledger::open(store, config, policy_of, horizon)
             .map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
         let time = Arc::clone(timers.clock());
-        let reading: JournalClock =
+        let reading: CommitterClock =
             Arc::new(move || Reading { wall: DueTime::reached_at(time.wall()), time: time.now() });
-        let journal = if timers.clock().wall_is_steady() {
-            Journal::inline(ledger, reading, &name)
+        let committer = if timers.clock().wall_is_steady() {
+            Committer::inline(ledger, reading, &name)
         } else {
-            Journal::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?
+            Committer::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?
         };
-        let _ = place.set(journal.clone());
-        let durable = DurableTimers::new(journal, routes, timers, actor.clone());
+        let _ = place.set(committer.clone());
+        let durable = DurableTimers::new(committer, routes, timers, actor.clone());
         actor.do_send(Begin(durable.clone()));
         Ok(durable)
     }

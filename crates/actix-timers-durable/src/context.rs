@@ -3,10 +3,10 @@
 use actix::fut::{ActorFutureExt, wrap_future};
 use actix::{Actor, AsyncContext};
 
-use super::error::NotScheduled;
+use super::error::ScheduleError;
 use super::id::DurableId;
 use super::message::DurableMessage;
-use super::scheduling::{Scheduled, Scheduling};
+use super::schedule_future::{ScheduleFuture, Scheduled};
 
 /// Lets an actor schedule durable timers without waiting for the disk. Implemented for every async context.
 ///
@@ -18,7 +18,7 @@ where
 {
     /// Schedules, and goes on with other messages meanwhile. When it is on disk, or was refused, `done` runs in this actor.
     ///
-    /// If the actor stops before that, the timer may come to exist or not; see [`Scheduling`].
+    /// If the actor stops before that, the timer may come to exist or not; see [`ScheduleFuture`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -48,10 +48,10 @@ where
     /// # Orders { timers, reminders: 0 }.start();
     /// # });
     /// ```
-    fn schedule_durably<M, F>(&mut self, scheduling: Scheduling<M>, done: F) -> DurableId
+    fn schedule_durably<M, F>(&mut self, scheduling: ScheduleFuture<M>, done: F) -> DurableId
     where
         M: DurableMessage,
-        F: FnOnce(&mut A, Result<Scheduled, NotScheduled<M>>, &mut Self) + 'static,
+        F: FnOnce(&mut A, Result<Scheduled, ScheduleError<M>>, &mut Self) + 'static,
     {
         let id = scheduling.id();
         self.spawn(wrap_future::<_, A>(scheduling).map(|result, actor, ctx| done(actor, result, ctx)));
@@ -60,10 +60,10 @@ where
 
     /// Schedules, and handles no other message before `done` has run: nobody sees the actor before it knows whether the timer
     /// is on disk.
-    fn wait_durably<M, F>(&mut self, scheduling: Scheduling<M>, done: F) -> DurableId
+    fn wait_durably<M, F>(&mut self, scheduling: ScheduleFuture<M>, done: F) -> DurableId
     where
         M: DurableMessage,
-        F: FnOnce(&mut A, Result<Scheduled, NotScheduled<M>>, &mut Self) + 'static,
+        F: FnOnce(&mut A, Result<Scheduled, ScheduleError<M>>, &mut Self) + 'static,
     {
         let id = scheduling.id();
         self.wait(wrap_future::<_, A>(scheduling).map(|result, actor, ctx| done(actor, result, ctx)));

@@ -2,8 +2,8 @@
 //!
 //! It decides nothing about timers; the ledger does. The way of one message:
 //!
-//! 1. The internal timer actor reports that a record is [`Due`]. It joins the line of its route (`lines`).
-//! 2. [`DurableTimerActor::pump`] takes what may go out of all lines, and asks the ledger to clear it: in one group, so that all
+//! 1. The internal timer actor reports that a record is [`Due`]. It joins the line of its route (`route_queues`).
+//! 2. [`DurableTimerActor::flush`] takes what may go out of all lines, and asks the ledger to clear it: in one group, so that all
 //!    share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
 //! 3. What is [`Cleared`] is read, and goes into the mailbox of its recipient as a request. It is read under its claim: a decoder
 //!    that ends the process uses up an attempt, as a handler does.
@@ -20,12 +20,12 @@ use actix_timers::TimerId;
 use actix_timers::integration::InternalTimers;
 use tokio::sync::oneshot;
 
+use super::committer::Committer;
 use super::due_time::DueTime;
 use super::id::DurableId;
-use super::journal::Journal;
 use super::ledger::{Answer, Request, Verdict};
-use super::lines::Line;
-use super::record::{Progress, Record, RetryPolicy};
+use super::record::{Record, RecordState, RetryPolicy};
+use super::route_queues::RouteQueue;
 use super::routes::{Answer as HandlerAnswer, Route, Routes, Withdrawal, withdrawable};
 use super::store::StoreError;
 use super::timers::DurableTimers;
@@ -95,7 +95,7 @@ struct Answered {
 /// What may go is to go, after all that is in the mailbox.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Pump;
+struct Flush;
 
 /// Some delivery may have taken too long.
 #[derive(Message)]
@@ -127,7 +127,7 @@ struct Claiming {
 struct Delivery {
     route: usize,
     is_alone: bool,
-    progress: Progress,
+    progress: RecordState,
     retry: RetryPolicy,
     /// On the clock of the internal timer actor.
     deadline: Option<Duration>,
@@ -150,14 +150,14 @@ pub struct DurableTimerActor {
     /// Internal ones.
     timers: InternalTimers,
     /// Set as soon as the store is open.
-    journal: Arc<OnceLock<Journal>>,
+    committer: Arc<OnceLock<Committer>>,
     /// From when it begins to when it stops. There is the actor's own address in it, which keeps it alive.
     handle: Option<DurableTimers>,
-    lines: Vec<Line>,
+    queues: Vec<RouteQueue>,
     /// Records of all routes whose deliveries have ended with their process too often. Each is delivered alone.
-    suspects: Line,
+    suspects: RouteQueue,
     /// The line to begin with, so that none is always the last.
-    first_line: usize,
+    first_queue: usize,
     claiming: HashMap<DurableId, Claiming>,
     /// Groups that the ledger looks at.
     claims: usize,
@@ -171,16 +171,16 @@ pub struct DurableTimerActor {
 }
 
 impl DurableTimerActor {
-    pub(super) fn new(routes: Arc<Routes>, timers: InternalTimers, journal: Arc<OnceLock<Journal>>) -> Self {
-        let lines = routes.all().iter().map(|route| Line::new(route.options.window)).collect();
+    pub(super) fn new(routes: Arc<Routes>, timers: InternalTimers, committer: Arc<OnceLock<Committer>>) -> Self {
+        let queues = routes.all().iter().map(|route| RouteQueue::new(route.options.window)).collect();
         Self {
             routes,
             timers,
-            journal,
+            committer,
             handle: None,
-            lines,
-            suspects: Line::new(1),
-            first_line: 0,
+            queues,
+            suspects: RouteQueue::new(1),
+            first_queue: 0,
             claiming: HashMap::new(),
             claims: 0,
             in_flight: HashMap::new(),
@@ -193,8 +193,8 @@ impl DurableTimerActor {
     }
 
     fn submit(&self, request: Request) {
-        if let Some(journal) = self.journal.get() {
-            journal.submit(request);
+        if let Some(committer) = self.committer.get() {
+            committer.submit(request);
         }
     }
 
@@ -207,15 +207,15 @@ impl DurableTimerActor {
         DueTime::reached_at(self.timers.clock().wall())
     }
 
-    fn pump_later(&mut self, ctx: &mut Context<Self>) {
+    fn flush_later(&mut self, ctx: &mut Context<Self>) {
         self.timers.note_progress();
         if !std::mem::replace(&mut self.is_pumping, true) {
-            ctx.notify(Pump);
+            ctx.notify(Flush);
         }
     }
 
     /// Lets go what may go.
-    fn pump(&mut self, ctx: &mut Context<Self>) {
+    fn flush(&mut self, ctx: &mut Context<Self>) {
         if self.stopping.is_some() || self.handle.is_none() {
             return;
         }
@@ -223,19 +223,19 @@ impl DurableTimerActor {
         if !self.suspects.is_idle() {
             return self.claim(asked, ctx);
         }
-        let lines = self.lines.len();
-        for step in 0..lines {
-            let route = (self.first_line + step) % lines;
-            while asked.len() < GROUP && self.lines[route].may_go() {
-                let Some(record) = self.lines[route].next() else { break };
+        let queues = self.queues.len();
+        for step in 0..queues {
+            let route = (self.first_queue + step) % queues;
+            while asked.len() < GROUP && self.queues[route].may_go() {
+                let Some(record) = self.queues[route].next() else { break };
                 if self.begin_claim(route, record.id, false, ctx) {
                     asked.push(record.id);
                 }
             }
         }
-        self.first_line = if lines == 0 { 0 } else { (self.first_line + 1) % lines };
+        self.first_queue = if queues == 0 { 0 } else { (self.first_queue + 1) % queues };
         if asked.len() == GROUP {
-            self.pump_later(ctx);
+            self.flush_later(ctx);
         }
         self.claim(asked, ctx);
     }
@@ -245,7 +245,7 @@ impl DurableTimerActor {
         while self.in_flight.is_empty() && self.claims == 0 {
             let Some(record) = self.suspects.next() else { break };
             let route = self.routes.place(&record.route, &record.message_type);
-            match route.filter(|route| !self.lines[*route].is_stalled()) {
+            match route.filter(|route| !self.queues[*route].is_paused()) {
                 Some(route) if self.begin_claim(route, record.id, true, ctx) => return vec![record.id],
                 Some(_) => {}
                 None => self.suspects.return_place(),
@@ -279,7 +279,7 @@ impl DurableTimerActor {
         }
         if !self.routes.all()[route].is_connected() {
             self.return_place(route, is_alone);
-            self.stall(route);
+            self.pause(route);
             trace::route_without_recipient(&self.routes.all()[route].name);
             self.look_for_recipients_later(ctx);
             return false;
@@ -290,31 +290,31 @@ impl DurableTimerActor {
 
     /// A record that went is over, or has joined its line again.
     fn return_place(&mut self, route: usize, is_alone: bool) {
-        if is_alone { self.suspects.return_place() } else { self.lines[route].return_place() }
+        if is_alone { self.suspects.return_place() } else { self.queues[route].return_place() }
     }
 
     /// Nobody gets the messages of a route: they leave the memory until somebody does.
-    fn stall(&mut self, route: usize) {
-        if self.lines[route].stall() {
+    fn pause(&mut self, route: usize) {
+        if self.queues[route].pause() {
             let Route { name, message_type, .. } = &self.routes.all()[route];
             let (route, message_type) = (Arc::clone(name), Arc::clone(message_type));
-            self.submit(Request::Stall { route, message_type });
+            self.submit(Request::Pause { route, message_type });
         }
     }
 
     /// Somebody gets them, perhaps again.
-    fn go_on(&mut self, route: usize) {
-        if self.lines[route].go_on() {
+    fn resume(&mut self, route: usize) {
+        if self.queues[route].resume() {
             let Route { name, message_type, .. } = &self.routes.all()[route];
             let (route, message_type) = (Arc::clone(name), Arc::clone(message_type));
-            self.submit(Request::GoOn { route, message_type });
+            self.submit(Request::Resume { route, message_type });
         }
     }
 
     fn deliver(&mut self, record: &Arc<Record>, claiming: Claiming, ctx: &Context<Self>) {
         let Claiming { route, is_alone } = claiming;
-        let parcel = match self.routes.all()[route].unpack(record) {
-            Ok(Some(parcel)) => parcel,
+        let addressed = match self.routes.all()[route].unpack(record) {
+            Ok(Some(addressed)) => addressed,
             Ok(None) => return self.not_delivered(route, is_alone, record),
             Err(error) => {
                 trace::undecodable(record, &error);
@@ -325,9 +325,9 @@ impl DurableTimerActor {
         };
         let retry = record.retry_policy(self.routes.all()[route].options.retry);
         let deadline = self.timers.clock().now().checked_add(retry.timeout);
-        let Some(answering) = parcel.send() else { return self.not_delivered(route, is_alone, record) };
-        if let Some(journal) = self.journal.get() {
-            journal.meters().delivered(self.now().saturating_since(record.progress.due));
+        let Some(answering) = addressed.send() else { return self.not_delivered(route, is_alone, record) };
+        if let Some(committer) = self.committer.get() {
+            committer.meters().delivered(self.now().saturating_since(record.progress.due));
         }
         let (dispatcher, id) = (ctx.address(), record.id);
         let (answering, withdrawal) = withdrawable(answering);
@@ -440,10 +440,10 @@ impl Handler<Begin> for DurableTimerActor {
 
     fn handle(&mut self, Begin(handle): Begin, ctx: &mut Context<Self>) {
         self.handle = Some(handle);
-        if self.journal.get().is_some_and(Journal::has_a_thread) {
-            ctx.run_interval(SHOW_LAG, |actor, _| actor.journal.get().into_iter().for_each(Journal::publish));
+        if self.committer.get().is_some_and(Committer::has_a_thread) {
+            ctx.run_interval(SHOW_LAG, |actor, _| actor.committer.get().into_iter().for_each(Committer::publish));
         }
-        self.pump_later(ctx);
+        self.flush_later(ctx);
     }
 }
 
@@ -453,15 +453,15 @@ impl Handler<Due> for DurableTimerActor {
     fn handle(&mut self, Due(record): Due, ctx: &mut Context<Self>) {
         match self.routes.place(&record.route, &record.message_type) {
             // What is due while nobody is there comes again.
-            Some(route) if self.lines[route].is_stalled() => {}
+            Some(route) if self.queues[route].is_paused() => {}
             Some(route) if record.is_suspect(self.routes.all()[route].options.retry) => self.suspects.join(record),
-            Some(route) => self.lines[route].join(record),
+            Some(route) => self.queues[route].join(record),
             None => {
                 let (id, progress, verdict) = (record.id, record.progress, Verdict::Park);
                 self.submit(Request::Ended { id, progress, verdict });
             }
         }
-        self.pump_later(ctx);
+        self.flush_later(ctx);
     }
 }
 
@@ -474,12 +474,12 @@ impl Handler<LookAgain> for DurableTimerActor {
     }
 }
 
-impl Handler<Pump> for DurableTimerActor {
+impl Handler<Flush> for DurableTimerActor {
     type Result = ();
 
-    fn handle(&mut self, _: Pump, ctx: &mut Context<Self>) {
+    fn handle(&mut self, _: Flush, ctx: &mut Context<Self>) {
         self.is_pumping = false;
-        self.pump(ctx);
+        self.flush(ctx);
     }
 }
 
@@ -506,7 +506,7 @@ impl Handler<Cleared> for DurableTimerActor {
             }
         }
         self.set_timeout_alarm(ctx);
-        self.pump_later(ctx);
+        self.flush_later(ctx);
         self.stop_if_done(ctx);
     }
 }
@@ -516,7 +516,7 @@ impl Handler<Answered> for DurableTimerActor {
 
     fn handle(&mut self, Answered { id, answer }: Answered, ctx: &mut Context<Self>) {
         self.end(id, Ok(answer));
-        self.pump_later(ctx);
+        self.flush_later(ctx);
         self.stop_if_done(ctx);
     }
 }
@@ -531,7 +531,7 @@ impl Handler<CheckTimeouts> for DurableTimerActor {
             self.end(id, Err(Overdue));
         }
         self.set_timeout_alarm(ctx);
-        self.pump_later(ctx);
+        self.flush_later(ctx);
         self.stop_if_done(ctx);
     }
 }
@@ -540,8 +540,8 @@ impl Handler<Connected> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, Connected(route): Connected, ctx: &mut Context<Self>) {
-        self.go_on(route);
-        self.pump_later(ctx);
+        self.resume(route);
+        self.flush_later(ctx);
     }
 }
 
@@ -550,15 +550,15 @@ impl Handler<LookForRecipients> for DurableTimerActor {
 
     fn handle(&mut self, _: LookForRecipients, ctx: &mut Context<Self>) {
         self.looks_for_recipients = false;
-        for route in 0..self.lines.len() {
-            if self.lines[route].is_stalled() && self.routes.all()[route].is_connected() {
-                self.go_on(route);
+        for route in 0..self.queues.len() {
+            if self.queues[route].is_paused() && self.routes.all()[route].is_connected() {
+                self.resume(route);
             }
         }
-        if self.lines.iter().any(Line::is_stalled) {
+        if self.queues.iter().any(RouteQueue::is_paused) {
             self.look_for_recipients_later(ctx);
         }
-        self.pump_later(ctx);
+        self.flush_later(ctx);
     }
 }
 
@@ -609,7 +609,7 @@ struct Overdue;
 
 /// What a delivery leads to.
 fn verdict(
-    progress: &Progress,
+    progress: &RecordState,
     retry: &RetryPolicy,
     answer: Result<HandlerAnswer, Overdue>,
     id: DurableId,
@@ -622,7 +622,7 @@ fn verdict(
         Err(Overdue) => (format!("the handler had not ended after {:?}", retry.timeout), false),
     };
     if permanent || progress.attempt >= retry.attempts {
-        return Verdict::Bury { reason: reason.into() };
+        return Verdict::DeadLetter { reason: reason.into() };
     }
     let random = mixed(id.random() ^ u64::from(progress.attempt) ^ progress.repetition << 32);
     Verdict::Retry { due: now.saturating_add(retry.delay_after(progress.attempt, random)) }

@@ -54,7 +54,7 @@ pub enum DurableError {
     /// The key is too long.
     #[error(
         "a key of {size} bytes is longer than the {} bytes that are kept: use a shorter one, or a hash of it",
-        DurableOptions::MAX_KEY
+        DurableOptions::MAX_KEY_LEN
     )]
     KeyTooLong {
         /// How long it is.
@@ -74,14 +74,14 @@ pub enum DurableError {
 /// A message that was not scheduled, and why.
 ///
 /// ```
-/// # use actix_timers_durable::{DurableMessage, DurableTimers, MemoryStore, NotScheduled, DurableError};
+/// # use actix_timers_durable::{DurableMessage, DurableTimers, MemoryStore, ScheduleError, DurableError};
 /// # #[derive(serde::Serialize, serde::Deserialize)]
 /// # struct Remind(u32);
 /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
 /// # actix::System::new().block_on(async {
 /// let timers = DurableTimers::builder(MemoryStore::new()).start()?;
 /// let result = timers.schedule_after("reminders", std::time::Duration::from_secs(60), Remind(7)).await;
-/// let NotScheduled { message, reason, .. } = result.unwrap_err();
+/// let ScheduleError { message, reason, .. } = result.unwrap_err();
 /// assert_eq!(message.0, 7);
 /// assert!(matches!(reason, DurableError::UnknownRoute { .. }));
 /// # Ok::<(), actix_timers_durable::DurableBuildError>(())
@@ -90,7 +90,7 @@ pub enum DurableError {
 #[derive(thiserror::Error)]
 #[error("{reason}")]
 #[non_exhaustive]
-pub struct NotScheduled<M> {
+pub struct ScheduleError<M> {
     /// The message.
     pub message: M,
     /// Why it was not scheduled.
@@ -98,7 +98,7 @@ pub struct NotScheduled<M> {
     pub reason: DurableError,
 }
 
-impl<M> NotScheduled<M> {
+impl<M> ScheduleError<M> {
     /// The message that was not scheduled.
     pub fn into_message(self) -> M {
         self.message
@@ -106,7 +106,7 @@ impl<M> NotScheduled<M> {
 }
 
 /// Shows the reason without the message, which need not be `Debug`.
-impl<M> fmt::Debug for NotScheduled<M> {
+impl<M> fmt::Debug for ScheduleError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NotScheduled").field("reason", &self.reason).finish_non_exhaustive()
     }

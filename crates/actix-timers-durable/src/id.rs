@@ -18,7 +18,7 @@ use super::due_time::DueTime;
 /// ```
 /// use actix_timers_durable::{DueTime, DurableId};
 ///
-/// let id = DurableId::fresh(0, DueTime::from_millis(1_700_000_000_000)?);
+/// let id = DurableId::new(0, DueTime::from_millis(1_700_000_000_000)?);
 /// assert_eq!(id.to_string().parse::<DurableId>()?, id);
 /// assert_eq!(id.first_due().as_millis(), 1_700_000_000_000);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -49,7 +49,7 @@ impl DurableId {
     pub const MAX_SHARD: u16 = (1 << Self::SHARD_BITS) - 1;
 
     /// A new id for a timer that is to be due at `due`. Shards above [`MAX_SHARD`](Self::MAX_SHARD) wrap around.
-    pub fn fresh(shard: u16, due: DueTime) -> Self {
+    pub fn new(shard: u16, due: DueTime) -> Self {
         Self::from_parts(shard, due, unguessable())
     }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn ids_do_not_repeat_on_one_thread_or_several() {
-        let make = || (0..50_000).map(|_| DurableId::fresh(0, DueTime::MIN)).collect::<Vec<_>>();
+        let make = || (0..50_000).map(|_| DurableId::new(0, DueTime::MIN)).collect::<Vec<_>>();
         let elsewhere = std::thread::spawn(make).join().unwrap();
         let all: HashSet<_> = make().into_iter().chain(elsewhere).collect();
         assert_eq!(all.len(), 100_000);

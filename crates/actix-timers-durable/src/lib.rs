@@ -6,10 +6,10 @@
 //!
 //! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`) and [`Record`] (`record`): the data of a timer.
 //! 2. [`TimerStore`] (`store`): the narrow trait behind which the records lie, and the changes it commits.
-//! 3. `ledger`: the one place that decides; `journal`: where it lives, and the way to it.
+//! 3. `ledger`: the one place that decides; `committer`: where it lives, and the way to it.
 //! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for an actor that lives now.
-//! 5. `horizon`: the near future in the wheel; `dispatcher`: from a record that is due to a handler that has ended, in `lines`.
-//! 6. [`DurableTimers`] (`timers`, set up by `builder`): the requests, with `request`, `options`, `key` and `scheduling`; as
+//! 5. `horizon`: the near future in the wheel; `dispatcher`: from a record that is due to a handler that has ended, in `route_queues`.
+//! 6. [`DurableTimers`] (`timers`, set up by `builder`): the requests, with `request`, `options`, `key` and `schedule_future`; as
 //!    `messages`, and from a `context`. `view`: the answers, `error`: the errors.
 //! 7. [`metrics`]: what operators see.
 //!
@@ -17,6 +17,7 @@
 
 mod builder;
 mod calendar;
+mod committer;
 mod context;
 mod dispatcher;
 mod due_time;
@@ -24,18 +25,17 @@ mod envelope;
 mod error;
 mod horizon;
 mod id;
-mod journal;
 mod key;
 mod ledger;
-mod lines;
 mod message;
 mod messages;
 pub mod metrics;
 mod options;
 mod record;
 mod request;
+mod route_queues;
 mod routes;
-mod scheduling;
+mod schedule_future;
 mod shown;
 #[cfg(all(test, actix_timers_simulation))]
 #[allow(clippy::unwrap_used)]
@@ -63,18 +63,18 @@ pub use context::DurableContext;
 pub use dispatcher::DurableTimerActor;
 pub use due_time::{DueTime, OutOfRange};
 pub use envelope::{Durable, HandlerError};
-pub use error::{DurableBuildError, DurableError, NotScheduled};
+pub use error::{DurableBuildError, DurableError, ScheduleError};
 pub use id::{DurableId, ParseDurableIdError};
 pub use message::{DecodeError, DurableMessage, EncodeError};
 pub use messages::{CancelDurable, GetDurable, ListDurable};
 pub use options::DurableOptions;
-pub use record::{Missed, Progress, Record, Repeat, RetryPolicy, Rhythm};
+pub use record::{Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 pub use request::Schedule;
 pub use routes::RouteOptions;
-pub use scheduling::{Scheduled, Scheduling};
+pub use schedule_future::{ScheduleFuture, Scheduled};
 pub use store::{EmbeddedStore, MemoryStore, StoreError, TimerStore};
 pub use timers::DurableTimers;
-pub use view::{DurableFilter, DurableInfo, DurablePage, DurableState, PageEnd};
+pub use view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
 
 /// The code in the guide to durable timers is compiled and run.
 #[cfg(doctest)]

@@ -4,28 +4,28 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use actix_timers::CancelOutcome;
 
 use super::dispatcher::DurableTimerActor;
-use super::error::{DurableError, NotScheduled};
+use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
 use super::message::DurableMessage;
 use super::request::Schedule;
-use super::scheduling::Scheduled;
+use super::schedule_future::Scheduled;
 use super::timers::DurableTimers;
 use super::view::{DurableFilter, DurableInfo, DurablePage};
 
 /// Answers what became of it when it is on disk, or hands the message back.
 impl<M: DurableMessage> Message for Schedule<M> {
-    type Result = Result<Scheduled, NotScheduled<M>>;
+    type Result = Result<Scheduled, ScheduleError<M>>;
 }
 
 impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
-    type Result = ResponseFuture<Result<Scheduled, NotScheduled<M>>>;
+    type Result = ResponseFuture<Result<Scheduled, ScheduleError<M>>>;
 
     fn handle(&mut self, request: Schedule<M>, _: &mut Context<Self>) -> Self::Result {
         match self.durable() {
             Some(timers) => Box::pin(timers.schedule(request)),
             None => {
                 let (message, reason) = (request.message, DurableError::Closed);
-                Box::pin(std::future::ready(Err(NotScheduled { message, reason })))
+                Box::pin(std::future::ready(Err(ScheduleError { message, reason })))
             }
         }
     }
@@ -41,7 +41,7 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
 /// # System::new().block_on(async {
 /// let timers = DurableTimers::builder(MemoryStore::new()).start()?;
 /// let office: Recipient<CancelDurable> = timers.addr().clone().recipient();
-/// let unknown = DurableId::fresh(0, DueTime::MIN);
+/// let unknown = DurableId::new(0, DueTime::MIN);
 /// assert_eq!(office.send(CancelDurable(unknown)).await??, CancelOutcome::NotFound);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();

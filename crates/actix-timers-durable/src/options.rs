@@ -21,7 +21,7 @@ pub struct DurableOptions {
 
 impl DurableOptions {
     /// The longest key, in bytes.
-    pub const MAX_KEY: usize = 512;
+    pub const MAX_KEY_LEN: usize = 512;
 
     /// No options.
     pub const fn new() -> Self {

@@ -12,7 +12,7 @@ pub struct Record {
     /// Stable over retries, reschedules, repetitions and restarts.
     pub id: DurableId,
     /// How far it has come, and when it is due next.
-    pub progress: Progress,
+    pub progress: RecordState,
     /// The order of the requests: of two that are due in the same millisecond the one with the smaller number comes first.
     pub sequence: u64,
     /// Who it is for, by name.
@@ -24,7 +24,7 @@ pub struct Record {
     /// The idempotency key, if it was given one: at most one pending timer of a shard has it.
     pub key: Option<Arc<str>>,
     /// When it comes again, if it does.
-    pub repeat: Option<Repeat>,
+    pub repeat: Option<StoredRepeat>,
     /// What happens when its handler fails, if it is not what the route says.
     pub retry: Option<RetryPolicy>,
     /// The message, encoded.
@@ -46,7 +46,7 @@ impl Record {
 
 /// The part of a record that changes while the timer lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct RecordState {
     /// When the next delivery is due.
     pub due: DueTime,
     /// When the message was to be due by itself, retries aside: for one that repeats the place on its grid.
@@ -57,7 +57,7 @@ pub struct Progress {
     pub repetition: u64,
 }
 
-impl Progress {
+impl RecordState {
     /// A message that was never tried.
     pub const fn first(due: DueTime) -> Self {
         Self { due, nominal: due, attempt: 1, repetition: 1 }
@@ -66,9 +66,9 @@ impl Progress {
 
 /// How a durable timer comes again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Repeat {
+pub struct StoredRepeat {
     /// At what times.
-    pub rhythm: Rhythm,
+    pub mode: RepeatMode,
     /// So many repetitions in all.
     pub times: Option<u64>,
     /// None is due after this.
@@ -78,7 +78,7 @@ pub struct Repeat {
 /// At what times a durable timer comes again.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Rhythm {
+pub enum RepeatMode {
     /// On a grid.
     FixedRate {
         /// At least a millisecond.
@@ -104,7 +104,7 @@ pub type Missed = actix_timers::MissedTickBehavior;
 /// use std::time::Duration;
 /// use actix_timers_durable::RetryPolicy;
 ///
-/// let patient = RetryPolicy::default().attempts(20).longest_delay(Duration::from_secs(3600));
+/// let patient = RetryPolicy::default().max_attempts(20).max_delay(Duration::from_secs(3600));
 /// assert_eq!(patient.delay_after(1, 0), Duration::from_secs(1));
 /// assert_eq!(patient.delay_after(3, 0), Duration::from_secs(4));
 /// assert_eq!(patient.delay_after(99, 0), Duration::from_secs(3600));
@@ -114,9 +114,9 @@ pub struct RetryPolicy {
     /// Deliveries in all, the first included, before the message is a dead letter. At least 1.
     pub(crate) attempts: u32,
     /// After the first failure; doubled after each further one.
-    pub(crate) first_delay: Duration,
+    pub(crate) initial_delay: Duration,
     /// No delay is longer.
-    pub(crate) longest_delay: Duration,
+    pub(crate) max_delay: Duration,
     /// Up to this part of a delay, in percent, is taken off it at random.
     pub(crate) jitter_percent: u8,
     /// A handler that has not ended after this long has failed.
@@ -128,8 +128,8 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             attempts: 10,
-            first_delay: Duration::from_secs(1),
-            longest_delay: Duration::from_secs(300),
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(300),
             jitter_percent: 20,
             timeout: Duration::from_secs(30),
         }
@@ -139,29 +139,29 @@ impl Default for RetryPolicy {
 impl RetryPolicy {
     /// One attempt: what fails is a dead letter at once.
     pub fn never() -> Self {
-        Self::default().attempts(1)
+        Self::default().max_attempts(1)
     }
 
     /// Deliveries in all, the first included. 0 counts as 1.
     ///
     /// A message whose attempts were used up by processes that died comes once more, alone.
     #[must_use]
-    pub const fn attempts(mut self, attempts: u32) -> Self {
+    pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts = if attempts == 0 { 1 } else { attempts };
         self
     }
 
     /// The delay after the first failure. It doubles with each further one.
     #[must_use]
-    pub const fn first_delay(mut self, delay: Duration) -> Self {
-        self.first_delay = delay;
+    pub const fn initial_delay(mut self, delay: Duration) -> Self {
+        self.initial_delay = delay;
         self
     }
 
     /// The delay that no delay exceeds.
     #[must_use]
-    pub const fn longest_delay(mut self, delay: Duration) -> Self {
-        self.longest_delay = delay;
+    pub const fn max_delay(mut self, delay: Duration) -> Self {
+        self.max_delay = delay;
         self
     }
 
@@ -183,7 +183,7 @@ impl RetryPolicy {
     /// The delay after the attempt with this number has failed; `random` decides about the jitter (0 takes nothing off).
     pub fn delay_after(&self, attempt: u32, random: u64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(63);
-        let nanos = self.first_delay.as_nanos().saturating_mul(1 << doublings).min(self.longest_delay.as_nanos());
+        let nanos = self.initial_delay.as_nanos().saturating_mul(1 << doublings).min(self.max_delay.as_nanos());
         let most = nanos / 100 * u128::from(self.jitter_percent);
         let off = (most * u128::from(random >> 32)) >> 32;
         let nanos = nanos - off;
@@ -212,13 +212,13 @@ mod tests {
     #[test]
     fn no_policy_overflows() {
         for duration in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
-            let policy = RetryPolicy::default().first_delay(duration).longest_delay(Duration::MAX).jitter_percent(255);
+            let policy = RetryPolicy::default().initial_delay(duration).max_delay(Duration::MAX).jitter_percent(255);
             for attempt in [0, 1, 64, u32::MAX] {
                 for random in [0, 1, u64::MAX] {
                     assert!(policy.delay_after(attempt, random) <= Duration::MAX);
                 }
             }
         }
-        assert_eq!(RetryPolicy::never().attempts(0), RetryPolicy::never());
+        assert_eq!(RetryPolicy::never().max_attempts(0), RetryPolicy::never());
     }
 }

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 #[cfg(feature = "cron")]
 use actix_timers::Cron;
-use actix_timers::{Clock, Every, RequestTime};
+use actix_timers::{Clock, Repeat, RequestTime};
 
 use super::due_time::{DueTime, OutOfRange};
 use super::error::DurableError;
 use super::options::DurableOptions;
-use super::record::{Repeat, Rhythm};
+use super::record::{RepeatMode, StoredRepeat};
 
 /// Schedule a durable timer: a message for a route, and when.
 ///
@@ -19,34 +19,34 @@ use super::record::{Repeat, Rhythm};
 ///
 /// ```
 /// use std::time::Duration;
-/// use actix_timers::Every;
+/// use actix_timers::Repeat;
 /// use actix_timers_durable::{DurableMessage, DurableOptions, Schedule};
 /// # #[derive(serde::Serialize, serde::Deserialize)]
 /// # struct Remind(u32);
 /// # impl DurableMessage for Remind { const NAME: &'static str = "remind"; }
 ///
 /// let once = Schedule::after("reminders", Duration::from_secs(3600), Remind(7)).options(DurableOptions::new().if_absent("7"));
-/// let daily = Schedule::at_fixed_rate("reminders", Every::new(Duration::from_secs(86_400)).times(5), Remind(7));
+/// let daily = Schedule::at_fixed_rate("reminders", Repeat::every(Duration::from_secs(86_400)).times(5), Remind(7));
 /// # let _ = (once, daily);
 /// ```
 #[must_use = "a request does nothing until it is given to durable timers"]
 pub struct Schedule<M> {
     pub(super) route: String,
-    pub(super) when: When,
+    pub(super) when: DueSpec,
     pub(super) options: DurableOptions,
     pub(super) message: M,
 }
 
 /// When a durable timer is due.
 #[derive(Debug, Clone)]
-pub(super) enum When {
+pub(super) enum DueSpec {
     After {
         delay: Duration,
         requested: RequestTime,
     },
     At(SystemTime),
     FixedRate {
-        every: Every,
+        repeat: Repeat,
         requested: RequestTime,
     },
     #[cfg(feature = "cron")]
@@ -54,30 +54,30 @@ pub(super) enum When {
 }
 
 impl<M> Schedule<M> {
-    fn new(route: impl Into<String>, when: When, message: M) -> Self {
+    fn new(route: impl Into<String>, when: DueSpec, message: M) -> Self {
         Self { route: route.into(), when, options: DurableOptions::new(), message }
     }
 
     /// A message after `delay`, counted from this call.
     pub fn after(route: impl Into<String>, delay: Duration, message: M) -> Self {
-        Self::new(route, When::After { delay, requested: RequestTime::now() }, message)
+        Self::new(route, DueSpec::After { delay, requested: RequestTime::now() }, message)
     }
 
     /// A message when the wall clock shows `at`; at once if that is past.
     pub fn at(route: impl Into<String>, at: impl Into<SystemTime>, message: M) -> Self {
-        Self::new(route, When::At(at.into()), message)
+        Self::new(route, DueSpec::At(at.into()), message)
     }
 
     /// Messages at a fixed rate, on a grid of times of day that begins one period after this call, or when `every` says.
     /// What is missed, also while no process runs, is made up for as `every` says: by one delivery unless said otherwise.
-    pub fn at_fixed_rate(route: impl Into<String>, every: impl Into<Every>, message: M) -> Self {
-        Self::new(route, When::FixedRate { every: every.into(), requested: RequestTime::now() }, message)
+    pub fn at_fixed_rate(route: impl Into<String>, repeat: impl Into<Repeat>, message: M) -> Self {
+        Self::new(route, DueSpec::FixedRate { repeat: repeat.into(), requested: RequestTime::now() }, message)
     }
 
     /// Messages at the times that a cron expression names. One delivery stands for all that were missed.
     #[cfg(feature = "cron")]
     pub fn cron(route: impl Into<String>, cron: Cron, message: M) -> Self {
-        Self::new(route, When::Cron(Box::new(cron)), message)
+        Self::new(route, DueSpec::Cron(Box::new(cron)), message)
     }
 
     /// Sets options, in place of those set before.
@@ -96,21 +96,21 @@ impl<M> fmt::Debug for Schedule<M> {
     }
 }
 
-impl When {
+impl DueSpec {
     /// When it is due for the first time, and how it comes again.
-    pub(super) fn resolve(self, clock: &dyn Clock) -> Result<(DueTime, Option<Repeat>), DurableError> {
+    pub(super) fn resolve(self, clock: &dyn Clock) -> Result<(DueTime, Option<StoredRepeat>), DurableError> {
         match self {
             Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
             Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
-            Self::FixedRate { every, requested } => {
-                let Every { period, first_after, times, until, missed, .. } = every;
+            Self::FixedRate { repeat, requested } => {
+                let Repeat { period, first_after, times, until, missed, .. } = repeat;
                 if period < Duration::from_millis(1) {
                     return Err(DurableError::PeriodTooShort(period));
                 }
                 let waited = clock.since_request(requested);
                 let first = due_after(clock, first_after.unwrap_or(period), waited)?;
-                let repeat = Repeat {
-                    rhythm: Rhythm::FixedRate { period, missed },
+                let repeat = StoredRepeat {
+                    mode: RepeatMode::FixedRate { period, missed },
                     times,
                     until: until.map(DueTime::reached_at),
                 };
@@ -124,7 +124,7 @@ impl When {
                 let zone = cron.time_zone().ok_or(DurableError::NamelessTimeZone)?.to_owned();
                 let expression = cron.expression().to_owned();
                 let first = cron.next_after(clock.wall()).ok_or(DurableError::NeverDue)?;
-                let repeat = Repeat { rhythm: Rhythm::Cron { expression, zone }, times: None, until: None };
+                let repeat = StoredRepeat { mode: RepeatMode::Cron { expression, zone }, times: None, until: None };
                 Ok((DueTime::at_or_after(first)?, Some(repeat)))
             }
         }

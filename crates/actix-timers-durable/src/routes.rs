@@ -25,7 +25,7 @@ use super::record::{Record, RetryPolicy};
 /// ```
 /// use actix_timers_durable::{RetryPolicy, RouteOptions};
 ///
-/// let one_by_one = RouteOptions::new().window(1).retry(RetryPolicy::default().attempts(100));
+/// let one_by_one = RouteOptions::new().window(1).retry(RetryPolicy::default().max_attempts(100));
 /// # let _ = one_by_one;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option
 }
 
 /// A message that was read, on its way to its recipient.
-pub(super) trait Parcel: Send {
+pub(super) trait Addressed: Send {
     /// Puts it into the mailbox. Nothing if that is closed.
     fn send(self: Box<Self>) -> Option<Answering>;
 }
@@ -114,7 +114,7 @@ pub(super) trait Parcel: Send {
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
     /// Reads the message of a record. Nothing if nobody is there to get it.
-    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Parcel>>, DecodeError>;
+    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
 }
 
 struct TypedEnd<M: DurableMessage>(RwLock<Option<Recipient<Durable<M>>>>);
@@ -135,7 +135,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(Recipient::connected)
     }
 
-    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Parcel>>, DecodeError> {
+    fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
         // Code of the user.
         let decode = AssertUnwindSafe(|| M::decode(record.message_version, &record.payload));
@@ -152,7 +152,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
     }
 }
 
-impl<M: DurableMessage> Parcel for (Recipient<Durable<M>>, Durable<M>) {
+impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
     fn send(self: Box<Self>) -> Option<Answering> {
         let (recipient, durable) = *self;
         if !recipient.connected() {
@@ -183,7 +183,7 @@ impl Route {
     }
 
     /// Reads the message of a record. Nothing if nobody is there to get it.
-    pub(super) fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Parcel>>, DecodeError> {
+    pub(super) fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         self.end.unpack(record)
     }
 }

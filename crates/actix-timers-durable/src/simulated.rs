@@ -12,17 +12,17 @@ use actix::prelude::*;
 use actix_timers::simulation::arbiter::{Arbiter, Task, block_on};
 use actix_timers::simulation::internal::internal_timers;
 use actix_timers::simulation::{self, Simulation, random, seeds};
-use actix_timers::{CancelOutcome, Every, MissedTickBehavior, RescheduleOutcome};
+use actix_timers::{CancelOutcome, MissedTickBehavior, Repeat, RescheduleOutcome};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
+use super::committer::{Committer, CommitterClock};
 use super::dispatcher::{Begin, DurableTimerActor};
 use super::horizon::WheelHorizon;
-use super::journal::{Journal, JournalClock};
 use super::ledger::{Ledger, LedgerConfig, Reading};
 use super::routes::{RouteOptions, Routes};
-use super::store::{Kept, MemoryDisk};
+use super::store::{FsyncOutcome, MemoryDisk};
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -127,7 +127,7 @@ const ATTEMPTS: u32 = 3;
 const FIRST_DELAY: u64 = 40 * MILLISECOND;
 
 fn retries() -> RetryPolicy {
-    RetryPolicy::default().attempts(ATTEMPTS).first_delay(Duration::from_nanos(FIRST_DELAY))
+    RetryPolicy::default().max_attempts(ATTEMPTS).initial_delay(Duration::from_nanos(FIRST_DELAY))
 }
 
 #[derive(Clone, Default)]
@@ -216,13 +216,13 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
         ..LedgerConfig::default()
     };
     let ledger = Ledger::open(Box::new(faults.disk.open()), config, Box::new(|_, _| Some(retries())), horizon).unwrap();
-    let clock: JournalClock = Arc::new(|| {
+    let clock: CommitterClock = Arc::new(|| {
         let time = Duration::from_nanos(simulation::now());
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
     });
-    let journal = Journal::start_thread(ledger, clock, "simulated").unwrap();
-    let _ = place.set(journal.clone());
-    let durable = DurableTimers::new(journal, routes, timers.clone(), addr.clone());
+    let committer = Committer::start_thread(ledger, clock, "simulated").unwrap();
+    let _ = place.set(committer.clone());
+    let durable = DurableTimers::new(committer, routes, timers.clone(), addr.clone());
     addr.do_send(Begin(durable.clone()));
     shared.replace(Some(durable));
     // Deliveries are spawned.
@@ -266,9 +266,9 @@ fn schedule(number: u64, delay: u64, durable: &DurableTimers, records: &Records)
         block_on(durable.schedule_after("office", after, note))
     } else {
         let missed = [MissedTickBehavior::Skip, MissedTickBehavior::Burst, MissedTickBehavior::Delay];
-        let every = Every::new(Duration::from_nanos(period)).first_after(after).times(times);
-        let every = every.missed_ticks(missed[random(3) as usize]);
-        block_on(durable.schedule_at_fixed_rate("office", every, note))
+        let repeat = Repeat::every(Duration::from_nanos(period)).first_after(after).times(times);
+        let repeat = repeat.missed_ticks(missed[random(3) as usize]);
+        block_on(durable.schedule_at_fixed_rate("office", repeat, note))
     };
     records.note(number, if scheduled.is_ok() { "scheduled" } else { "not scheduled" }, |entry| {
         entry.id = scheduled.as_ref().ok().map(|scheduled| scheduled.id());
@@ -340,7 +340,7 @@ fn disturb(faults: &Faults) {
     simulation::rest(random(100) * MILLISECOND);
     if random(4) == 0 {
         faults.failed.set(true);
-        faults.disk.fail_next_fsync([Kept::All, Kept::Nothing][random(2) as usize]);
+        faults.disk.fail_next_fsync([FsyncOutcome::All, FsyncOutcome::Nothing][random(2) as usize]);
     } else {
         faults.disk.refuse_commits(1 + random(4));
     }

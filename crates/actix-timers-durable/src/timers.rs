@@ -10,25 +10,25 @@ use actix::{Addr, Recipient};
 #[cfg(feature = "cron")]
 use actix_timers::Cron;
 use actix_timers::integration::InternalTimers;
-use actix_timers::{CancelOutcome, Every, RescheduleOutcome};
+use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
 use tokio::sync::oneshot;
 
+use super::committer::Committer;
 use super::dispatcher::{Connected, DurableTimerActor, Stop};
 use super::due_time::DueTime;
 use super::envelope::Durable;
 use super::error::DurableError;
 use super::id::DurableId;
-use super::journal::Journal;
 use super::key;
 use super::ledger::{self, Answered, Cancellation, Listed, Query, Request, Rescheduling};
 use super::message::DurableMessage;
 use super::options::DurableOptions;
-use super::record::{Progress, Record};
+use super::record::{Record, RecordState};
 use super::request::{Schedule, due_after};
 use super::routes::Routes;
-use super::scheduling::{Scheduled, Scheduling};
+use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::{Counts, OnKey, Part, StoreError};
-use super::view::{DurableFilter, DurableInfo, DurablePage, PageEnd};
+use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage};
 
 /// So long a [stop](DurableTimers::stop) waits for what is under way.
 const GRACE: Duration = Duration::from_secs(30);
@@ -91,7 +91,7 @@ const GRACE: Duration = Duration::from_secs(30);
 pub struct DurableTimers(Arc<Parts>);
 
 struct Parts {
-    journal: Journal,
+    committer: Committer,
     routes: Arc<Routes>,
     /// Internal ones, not to be handed out.
     timers: InternalTimers,
@@ -100,12 +100,12 @@ struct Parts {
 
 impl DurableTimers {
     pub(super) fn new(
-        journal: Journal,
+        committer: Committer,
         routes: Arc<Routes>,
         timers: InternalTimers,
         actor: Addr<DurableTimerActor>,
     ) -> Self {
-        Self(Arc::new(Parts { journal, routes, timers, actor }))
+        Self(Arc::new(Parts { committer, routes, timers, actor }))
     }
 
     /// The address of the actor behind it, to send it requests as messages: [`Schedule`],
@@ -117,14 +117,14 @@ impl DurableTimers {
     /// Delivers `message` on a route after `delay`, counted from this call.
     ///
     /// # Errors
-    /// The future's: [`NotScheduled`](super::NotScheduled) hands the message back. The route or the message type is not
+    /// The future's: [`ScheduleError`](super::ScheduleError) hands the message back. The route or the message type is not
     /// registered, the due time is out of range, the message has no written form or is too large, or the store does not take it.
     pub fn schedule_after<M: DurableMessage>(
         &self,
         route: impl Into<String>,
         delay: Duration,
         message: M,
-    ) -> Scheduling<M> {
+    ) -> ScheduleFuture<M> {
         self.schedule(Schedule::after(route, delay, message))
     }
 
@@ -137,23 +137,23 @@ impl DurableTimers {
         route: impl Into<String>,
         at: impl Into<SystemTime>,
         message: M,
-    ) -> Scheduling<M> {
+    ) -> ScheduleFuture<M> {
         self.schedule(Schedule::at(route, at, message))
     }
 
     /// Delivers `message` on a route again and again, on a grid of times of day that begins one period from now. It is one
     /// timer and keeps its id; the next repetition is set when the one before is complete or a dead letter. What was missed,
-    /// also while no process ran, is made up for as [`Every::missed_ticks`] says.
+    /// also while no process ran, is made up for as [`Repeat::missed_ticks`] says.
     ///
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after); also a period below a millisecond is refused, and what would never be due.
     pub fn schedule_at_fixed_rate<M: DurableMessage>(
         &self,
         route: impl Into<String>,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         message: M,
-    ) -> Scheduling<M> {
-        self.schedule(Schedule::at_fixed_rate(route, every, message))
+    ) -> ScheduleFuture<M> {
+        self.schedule(Schedule::at_fixed_rate(route, repeat, message))
     }
 
     /// Delivers `message` on a route at the times that a cron expression names. One delivery stands for all that were missed.
@@ -162,7 +162,12 @@ impl DurableTimers {
     /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more, or whose time
     /// zone has no name.
     #[cfg(feature = "cron")]
-    pub fn schedule_cron<M: DurableMessage>(&self, route: impl Into<String>, cron: Cron, message: M) -> Scheduling<M> {
+    pub fn schedule_cron<M: DurableMessage>(
+        &self,
+        route: impl Into<String>,
+        cron: Cron,
+        message: M,
+    ) -> ScheduleFuture<M> {
         self.schedule(Schedule::cron(route, cron, message))
     }
 
@@ -187,17 +192,17 @@ impl DurableTimers {
     ///
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after).
-    pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> Scheduling<M> {
+    pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> ScheduleFuture<M> {
         let Schedule { route, when, options, message } = request;
         let clock = &**self.0.timers.clock();
         let (due, repeat) = match when.resolve(clock) {
             Ok(resolved) => resolved,
-            Err(reason) => return Scheduling::refused(DurableId::fresh(0, DueTime::MAX), message, reason),
+            Err(reason) => return ScheduleFuture::refused(DurableId::new(0, DueTime::MAX), message, reason),
         };
-        let id = DurableId::fresh(0, due);
+        let id = DurableId::new(0, due);
         let blank = Record {
             id,
-            progress: Progress::first(due),
+            progress: RecordState::first(due),
             sequence: 0,
             route: "".into(),
             message_type: "".into(),
@@ -208,12 +213,12 @@ impl DurableTimers {
             payload: [].into(),
         };
         match self.written(blank, &route, &options, &message) {
-            Err(reason) => Scheduling::refused(id, message, reason),
+            Err(reason) => ScheduleFuture::refused(id, message, reason),
             Ok((record, on_key)) => {
-                let journal = self.0.journal.clone();
+                let committer = self.0.committer.clone();
                 let committing = async move {
                     let ask = |answer| Request::Schedule { record: Arc::new(record), on_key, answer };
-                    Ok(match answered(journal.ask(ask).await)? {
+                    Ok(match answered(committer.ask(ask).await)? {
                         ledger::Scheduled::Created => Scheduled::Created(id),
                         ledger::Scheduled::Exists(other) => Scheduled::Exists(other),
                         ledger::Scheduled::Replaced { id: old, in_progress } => {
@@ -221,7 +226,7 @@ impl DurableTimers {
                         }
                     })
                 };
-                Scheduling::under_way(id, message, Box::pin(committing))
+                ScheduleFuture::under_way(id, message, Box::pin(committing))
             }
         }
     }
@@ -237,7 +242,7 @@ impl DurableTimers {
         let (_, route) = self.0.routes.of::<M>(route)?;
         let (key, on_key) = match &options.key {
             None => (None, OnKey::KeepExisting),
-            Some((key, _)) if key.len() > DurableOptions::MAX_KEY => {
+            Some((key, _)) if key.len() > DurableOptions::MAX_KEY_LEN => {
                 return Err(DurableError::KeyTooLong { size: key.len() });
             }
             Some((key, on_key)) => (Some(key::kept(&route.name, key).into()), *on_key),
@@ -254,7 +259,7 @@ impl DurableTimers {
     /// # Errors
     /// The store did not do it.
     pub async fn cancel(&self, id: DurableId) -> Result<CancelOutcome, DurableError> {
-        let cancelled = self.0.journal.ask(|answer| Request::Cancel { id, answer }).await;
+        let cancelled = self.0.committer.ask(|answer| Request::Cancel { id, answer }).await;
         Ok(match answered(cancelled)? {
             Cancellation::Cancelled => CancelOutcome::Cancelled,
             Cancellation::InProgress => CancelOutcome::InProgress,
@@ -267,7 +272,7 @@ impl DurableTimers {
     /// # Errors
     /// The store did not do it.
     pub async fn cancel_key(&self, route: &str, key: &str) -> Result<CancelOutcome, DurableError> {
-        match self.timer_of_key(route, key).await? {
+        match self.timer_by_key(route, key).await? {
             Some(id) => self.cancel(id).await,
             None => Ok(CancelOutcome::NotFound),
         }
@@ -277,9 +282,9 @@ impl DurableTimers {
     ///
     /// # Errors
     /// The store cannot be asked.
-    pub async fn timer_of_key(&self, route: &str, key: &str) -> Result<Option<DurableId>, DurableError> {
+    pub async fn timer_by_key(&self, route: &str, key: &str) -> Result<Option<DurableId>, DurableError> {
         let key: Arc<str> = key::kept(route, key).into();
-        answered(self.0.journal.ask(|answer| Request::FindKey { key, answer }).await)
+        answered(self.0.committer.ask(|answer| Request::FindKey { key, answer }).await)
     }
 
     /// Lets a timer be due `delay` from now instead. One that repeats goes on from there.
@@ -310,7 +315,7 @@ impl DurableTimers {
     }
 
     async fn reschedule(&self, id: DurableId, due: DueTime) -> Result<RescheduleOutcome, DurableError> {
-        let moved = self.0.journal.ask(|answer| Request::Reschedule { id, due, answer }).await;
+        let moved = self.0.committer.ask(|answer| Request::Reschedule { id, due, answer }).await;
         Ok(match answered(moved)? {
             Rescheduling::Rescheduled => RescheduleOutcome::Rescheduled,
             Rescheduling::InProgress => RescheduleOutcome::InProgress,
@@ -323,7 +328,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be asked.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
-        let seen = answered(self.0.journal.ask(|answer| Request::Get { id, answer }).await)?;
+        let seen = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?;
         Ok(seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)))
     }
 
@@ -368,7 +373,7 @@ impl DurableTimers {
             after: filter.after,
             limit: filter.limit,
         };
-        let page = answered(self.0.journal.ask(|answer| Request::List { query, answer }).await)?;
+        let page = answered(self.0.committer.ask(|answer| Request::List { query, answer }).await)?;
         Ok(listed(&filter, &page))
     }
 
@@ -382,8 +387,8 @@ impl DurableTimers {
     ) -> Result<DurablePage, DurableError> {
         let mut page = DurablePage::default();
         if filter.after.is_none()
-            && let Some(id) = self.timer_of_key(route, key).await?
-            && let Some(seen) = answered(self.0.journal.ask(|answer| Request::Get { id, answer }).await)?
+            && let Some(id) = self.timer_by_key(route, key).await?
+            && let Some(seen) = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?
             && seen.found.part == Part::Pending
             && (filter.from..=until).contains(&seen.found.record.progress.due)
         {
@@ -397,8 +402,8 @@ impl DurableTimers {
     ///
     /// # Errors
     /// The store did not do it.
-    pub async fn revive(&self, id: DurableId) -> Result<bool, DurableError> {
-        answered(self.0.journal.ask(|answer| Request::Revive { id, answer }).await)
+    pub async fn requeue(&self, id: DurableId) -> Result<bool, DurableError> {
+        answered(self.0.committer.ask(|answer| Request::Requeue { id, answer }).await)
     }
 
     /// Removes a dead letter. False if there is none.
@@ -406,7 +411,7 @@ impl DurableTimers {
     /// # Errors
     /// The store did not do it.
     pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
-        answered(self.0.journal.ask(|answer| Request::Discard { id, answer }).await)
+        answered(self.0.committer.ask(|answer| Request::Discard { id, answer }).await)
     }
 
     /// The numbers of timers in the store: pending, parked, and dead letters. A timer that was cancelled while its handler runs is
@@ -415,7 +420,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be asked.
     pub async fn counts(&self) -> Result<Counts, DurableError> {
-        answered(self.0.journal.ask(|answer| Request::Counts { answer }).await)
+        answered(self.0.committer.ask(|answer| Request::Counts { answer }).await)
     }
 
     /// Copies all that is on disk into a new directory, which can be opened as a store itself. Others go on meanwhile; what
@@ -425,7 +430,7 @@ impl DurableTimers {
     /// [`StoreError::Unsupported`] if this store cannot do that; else it cannot be read or written.
     pub async fn back_up(&self, directory: impl Into<PathBuf> + Send) -> Result<(), DurableError> {
         let directory = directory.into();
-        answered(self.0.journal.ask(|answer| Request::BackUp { directory, answer }).await)
+        answered(self.0.committer.ask(|answer| Request::BackUp { directory, answer }).await)
     }
 
     /// Gives a route another recipient for messages of this type, for all deliveries that have not begun: after its actor has
@@ -478,7 +483,7 @@ fn listed(filter: &DurableFilter, listed: &Listed) -> DurablePage {
     let seen = listed.seen.iter().filter(|seen| filter.matches(&seen.found.record));
     DurablePage {
         timers: seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)).collect(),
-        next: listed.next.map(PageEnd),
+        next: listed.next.map(Cursor),
         damaged: listed.damaged,
     }
 }

@@ -9,7 +9,7 @@ use super::due_time::DueTime;
 use super::id::DurableId;
 use super::key;
 use super::message::{DecodeError, DurableMessage};
-use super::record::{Progress, Record, Repeat};
+use super::record::{Record, RecordState, StoredRepeat};
 use super::store::{Found, Part, Position};
 
 /// Where a durable timer stands.
@@ -22,7 +22,7 @@ pub enum DurableState {
     InFlight,
     /// It is set aside: no route, message type or version of this build fits it. A build that knows it delivers it.
     Parked,
-    /// It failed for good, and waits to be [revived](super::DurableTimers::revive) or
+    /// It failed for good, and waits to be [requeued](super::DurableTimers::requeue) or
     /// [discarded](super::DurableTimers::discard).
     Dead {
         /// What its handler said last.
@@ -49,9 +49,9 @@ pub struct DurableInfo {
     /// Its idempotency key.
     pub key: Option<String>,
     /// When it is due next, when it was to be due by itself, and the numbers of attempt and repetition.
-    pub progress: Progress,
+    pub progress: RecordState,
     /// How it comes again, if it does.
-    pub repeat: Option<Repeat>,
+    pub repeat: Option<StoredRepeat>,
     /// Its message as it is written.
     pub payload: Arc<[u8]>,
 }
@@ -73,7 +73,7 @@ impl DurableInfo {
 
     /// What was found in the store. Whether it is in flight is known elsewhere.
     pub(super) fn of_found(found: &Found, in_flight: bool) -> Self {
-        let state = match (&found.grave, found.part) {
+        let state = match (&found.dead_letter, found.part) {
             (Some((reason, since)), _) => DurableState::Dead { reason: Arc::clone(reason), since: *since },
             (None, Part::Parked) => DurableState::Parked,
             (None, _) if in_flight => DurableState::InFlight,
@@ -176,7 +176,7 @@ impl DurableFilter {
     }
 
     /// Goes on after an earlier page: with its [`next`](DurablePage::next).
-    pub const fn after(mut self, page: PageEnd) -> Self {
+    pub const fn after(mut self, page: Cursor) -> Self {
         self.after = Some(page.0);
         self
     }
@@ -195,7 +195,7 @@ impl Default for DurableFilter {
 
 /// Where a page ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageEnd(pub(super) Position);
+pub struct Cursor(pub(super) Position);
 
 /// Some of the timers that were asked for, by due time.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -205,7 +205,7 @@ pub struct DurablePage {
     /// timers, whether or not they match.
     pub timers: Vec<DurableInfo>,
     /// For [`DurableFilter::after`], to get the next page. There is none after the last.
-    pub next: Option<PageEnd>,
+    pub next: Option<Cursor>,
     /// Timers that lie there and cannot be read, because the store is damaged in those places.
     pub damaged: usize,
 }

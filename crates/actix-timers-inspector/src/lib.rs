@@ -89,11 +89,11 @@ impl Inspector {
     /// An inspector for one timer actor, which only shows things.
     pub fn new(timers: &Timers) -> Self {
         Self { inspected: Vec::new(), allow_cancel: false, hosts: AllowedHosts::default(), turns: Arc::default() }
-            .and(timers)
+            .add_timers(timers)
     }
 
     /// One more timer actor, to be chosen on the page. If it has the name of an earlier one, a number is added to it here.
-    pub fn and(mut self, timers: &Timers) -> Self {
+    pub fn add_timers(mut self, timers: &Timers) -> Self {
         let is_taken = |name: &str| self.inspected.iter().any(|other| other.name == name);
         let numbered = (2..).map(|number| format!("{} ({number})", timers.name()));
         let name = std::iter::once(timers.name().to_owned()).chain(numbered).find(|name| !is_taken(name));

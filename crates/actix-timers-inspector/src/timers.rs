@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_timers::integration::{ShortId, TIMERS_OF_A_BUCKET, TimerWalk};
 use actix_timers::timing::Tick;
-use actix_timers::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerPlace};
+use actix_timers::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerLocation};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
@@ -59,7 +59,7 @@ struct Place {
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    escorted: Option<bool>,
+    by_mailbox: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     under_way: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,11 +70,11 @@ fn as_text<S: Serializer>(tick: &Option<Tick>, serializer: S) -> Result<S::Ok, S
     tick.map(|tick| tick.to_string()).serialize(serializer)
 }
 
-impl From<&TimerPlace> for Place {
-    fn from(place: &TimerPlace) -> Self {
+impl From<&TimerLocation> for Place {
+    fn from(place: &TimerLocation) -> Self {
         let kind = place.as_str();
         match *place {
-            TimerPlace::Wheel { level, bucket, width, expires_in } => Self {
+            TimerLocation::Wheel { level, bucket, width, expires_in } => Self {
                 kind,
                 level: Some(level),
                 start_tick: Some(bucket),
@@ -82,10 +82,10 @@ impl From<&TimerPlace> for Place {
                 expires_in_seconds: Some(expires_in.as_secs_f64()),
                 ..Self::default()
             },
-            TimerPlace::Inbox { length, ahead, escorted } => {
-                Self { kind, length: Some(length), ahead, escorted: Some(escorted), ..Self::default() }
+            TimerLocation::Inbox { length, ahead, by_mailbox } => {
+                Self { kind, length: Some(length), ahead, by_mailbox: Some(by_mailbox), ..Self::default() }
             }
-            TimerPlace::Line { length, ahead, under_way, mailbox_full } => Self {
+            TimerLocation::Queue { length, ahead, under_way, mailbox_full } => Self {
                 kind,
                 length: Some(length),
                 ahead,
@@ -93,7 +93,7 @@ impl From<&TimerPlace> for Place {
                 mailbox_full: Some(mailbox_full),
                 ..Self::default()
             },
-            TimerPlace::Mailbox { under_way } => Self { kind, under_way: Some(under_way), ..Self::default() },
+            TimerLocation::Mailbox { under_way } => Self { kind, under_way: Some(under_way), ..Self::default() },
             // The source, a flight, the handler: nothing belongs to them.
             _ => Self { kind, ..Self::default() },
         }
@@ -109,8 +109,8 @@ impl Row {
             },
             state: name_of(info.state),
             due_in_seconds: info.remaining.as_secs_f64() - info.overdue.as_secs_f64(),
-            place: Place::from(&info.place),
-            why: info.why(),
+            place: Place::from(&info.location),
+            why: info.explain(),
             clock: if info.wall_time.is_some() { "wall" } else { "monotonic" },
             wall_seconds: info.wall_time.map(unix_seconds),
             repeats: info.repeats,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use actix_timers::engine::Accounts;
+use actix_timers::engine::Counters;
 use actix_timers::timing::{BucketSnapshot, LevelStats, Tick};
 use serde::{Serialize, Serializer};
 
@@ -42,7 +42,7 @@ pub(super) struct Wheel {
     queued_buckets: usize,
     next_expiration_in_seconds: Option<f64>,
     overdue_seconds: f64,
-    accounts: Accounts,
+    counters: Counters,
     delay_queue: Vec<Head>,
     levels: Vec<Level>,
 }
@@ -109,7 +109,7 @@ const fn state_of(is_closed: bool, is_stopped: bool, pending: u64) -> &'static s
 impl Inspected {
     pub(super) fn summary(&self) -> Summary {
         let outline = self.survey.outline();
-        let pending = outline.accounts.pending;
+        let pending = outline.counters.pending;
         let state = state_of(outline.is_closed, outline.is_stopped, pending);
         Summary { timer: self.name.clone(), state, pending }
     }
@@ -140,7 +140,7 @@ impl Inspected {
             levels.push(ring.into_level(stats, |ticks| survey.time_of(ticks)));
         }
         let in_wheel = levels.iter().map(|level| level.entries as u64).sum();
-        let pending = outline.accounts.pending;
+        let pending = outline.counters.pending;
         let next = outline.next_expiration.map(|tick| survey.time_of(tick));
         Ok(Wheel {
             timer: self.name.clone(),
@@ -164,7 +164,7 @@ impl Inspected {
             queued_buckets: outline.queued_buckets,
             next_expiration_in_seconds: next.map(|next| next.saturating_sub(now).as_secs_f64()),
             overdue_seconds: next.map_or(0.0, |next| now.saturating_sub(next).as_secs_f64()),
-            accounts: outline.accounts,
+            counters: outline.counters,
             delay_queue,
             levels,
         })

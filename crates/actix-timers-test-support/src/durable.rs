@@ -68,7 +68,7 @@ impl Medium for MemoryDisk {
     }
 
     fn crash(&mut self) {
-        self.cut_off();
+        self.power_off();
     }
 }
 
@@ -232,7 +232,7 @@ pub fn start_counted(builder: DurableTimersBuilder) -> (DurableTimers, impl Fn()
 
 /// Three attempts, after 100 and 200 ms, without jitter; 1 s for a handler.
 pub fn quick() -> RetryPolicy {
-    RetryPolicy::default().attempts(3).first_delay(ms(100)).jitter_percent(0).timeout(ms(1000))
+    RetryPolicy::default().max_attempts(3).initial_delay(ms(100)).jitter_percent(0).timeout(ms(1000))
 }
 
 pub struct Writer {

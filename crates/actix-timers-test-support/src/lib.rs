@@ -39,8 +39,8 @@ use actix_timers::{
 
 pub use listener::{Listener, letters, listen};
 
-actix_timers::accept_tracked!(Probe<u32>: Note<u32>, Counted);
-actix_timers::accept_tracked!(Probe<u64>: Note<u64>);
+actix_timers::impl_tracked!(Probe<u32>: Note<u32>, Counted);
+actix_timers::impl_tracked!(Probe<u64>: Note<u64>);
 
 /// How long a test on the real clock waits for what has to happen before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -241,9 +241,9 @@ impl World {
     }
 
     pub fn pending(&self) -> u64 {
-        let accounts = self.timers.inspect().accounts;
-        assert!(accounts.balance(), "{accounts:?}");
-        accounts.pending
+        let counters = self.timers.snapshot().counters;
+        assert!(counters.balance(), "{counters:?}");
+        counters.pending
     }
 }
 

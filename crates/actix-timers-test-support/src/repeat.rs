@@ -2,7 +2,7 @@
 
 use actix::prelude::*;
 use actix_timers::{
-    Every, MessageSource, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerContext, TimerId,
+    MessageSource, Repeat, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerContext, TimerId,
 };
 
 use crate::{Log, Name, Note, Probe, Way, World, run};
@@ -26,22 +26,22 @@ impl World {
         way: Way,
         kind: Kind,
         addr: &Addr<Probe<N>>,
-        every: impl Into<Every>,
+        repeat: impl Into<Repeat>,
         messages: impl Into<MessageSource<Note<N>>>,
     ) -> Result<TimerId, Refused<N>> {
-        let (every, messages) = (every.into(), messages.into());
+        let (repeat, messages) = (repeat.into(), messages.into());
         match (way, kind) {
-            (Way::Direct, Kind::Rate) => self.timers.schedule_at_fixed_rate(addr, every, messages),
-            (Way::Direct, Kind::Delay) => self.timers.schedule_with_fixed_delay(addr, every, messages),
+            (Way::Direct, Kind::Rate) => self.timers.schedule_at_fixed_rate(addr, repeat, messages),
+            (Way::Direct, Kind::Delay) => self.timers.schedule_with_fixed_delay(addr, repeat, messages),
             (Way::Message, Kind::Rate) => {
-                self.timers.addr().send(ScheduleAtFixedRate::new(addr, every, messages)).await.unwrap()
+                self.timers.addr().send(ScheduleAtFixedRate::new(addr, repeat, messages)).await.unwrap()
             }
             (Way::Message, Kind::Delay) => {
-                self.timers.addr().send(ScheduleWithFixedDelay::new(addr, every, messages)).await.unwrap()
+                self.timers.addr().send(ScheduleWithFixedDelay::new(addr, repeat, messages)).await.unwrap()
             }
-            (Way::Context, Kind::Rate) => run(addr, move |_, ctx| ctx.schedule_at_fixed_rate(every, messages)).await,
+            (Way::Context, Kind::Rate) => run(addr, move |_, ctx| ctx.schedule_at_fixed_rate(repeat, messages)).await,
             (Way::Context, Kind::Delay) => {
-                run(addr, move |_, ctx| ctx.schedule_with_fixed_delay(every, messages)).await
+                run(addr, move |_, ctx| ctx.schedule_with_fixed_delay(repeat, messages)).await
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The file alone says what is expected; nothing is taken from the airports but their logs. A message of a durable timer may
 //! come again, as a later attempt, when a crash has fallen between its handler and the note of its end.
 
-use actix_timers::engine::Accounts;
+use actix_timers::engine::Counters;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 
@@ -196,22 +196,22 @@ pub(crate) fn totals(found: &Tally, expected: &Tally, problems: &mut Vec<String>
 }
 
 /// Checks the books of the timer actor at the end against the totals by the file.
-pub(crate) fn accounts(accounts: &Accounts, expected: &Tally, problems: &mut Vec<String>) {
+pub(crate) fn counters(counters: &Counters, expected: &Tally, problems: &mut Vec<String>) {
     let news = expected.cancelled + expected.rescheduled;
     for (name, found, wanted) in [
-        ("accepted", accounts.accepted, expected.flights + news),
-        ("delivered", accounts.delivered, expected.calls + news),
-        ("cancelled", accounts.cancelled, expected.cancelled),
-        ("rescheduled", accounts.rescheduled, expected.rescheduled),
-        ("dead letters", accounts.dead_lettered(), 0),
-        ("returned", accounts.returned, 0),
-        ("pending", accounts.pending, 0),
+        ("accepted", counters.accepted, expected.flights + news),
+        ("delivered", counters.delivered, expected.calls + news),
+        ("cancelled", counters.cancelled, expected.cancelled),
+        ("rescheduled", counters.rescheduled, expected.rescheduled),
+        ("dead letters", counters.dead_lettered(), 0),
+        ("returned", counters.returned, 0),
+        ("pending", counters.pending, 0),
     ] {
         if found != wanted {
             problems.push(format!("the timer actor has {found} timers as {name}, by the file there must be {wanted}"));
         }
     }
-    if !accounts.balance() {
-        problems.push(format!("the books of the timer actor do not balance: {accounts:?}"));
+    if !counters.balance() {
+        problems.push(format!("the books of the timer actor do not balance: {counters:?}"));
     }
 }

@@ -104,7 +104,7 @@ fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Fail
             drop(display);
             let replay = replay.map_err(Failure::Broken)?;
             let (tallies, total, mut findings) = compare(&airports, &replay.logs, &expected);
-            check::accounts(&replay.closed.accounts, &expected, &mut findings.problems);
+            check::counters(&replay.closed.counters, &expected, &mut findings.problems);
             let facts = report::facts(&replay, &total, span, options.speed);
             (tallies, total, facts, findings)
         }

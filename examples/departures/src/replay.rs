@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::{Inspection, TimerActor, Timers};
+use actix_timers::{Snapshot, TimerActor, Timers};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::airport::{Airport, Close, Open};
@@ -24,9 +24,9 @@ pub(crate) struct Replay {
     /// By airport.
     pub(crate) logs: BTreeMap<String, Log>,
     /// The timer actor when everything was scheduled.
-    pub(crate) opened: Inspection,
+    pub(crate) opened: Snapshot,
     /// The timer actor at the end.
-    pub(crate) closed: Inspection,
+    pub(crate) closed: Snapshot,
     /// From the first message scheduled to the last one handled.
     pub(crate) took: Duration,
 }
@@ -86,7 +86,7 @@ async fn replay(
     let timers = TimerActor::builder()
         .name("departures")
         .clock(clock.clone())
-        .wall_clock_check(Duration::MAX)
+        .wall_clock_check_interval(Duration::MAX)
         .install()
         .map_err(|why| why.to_string())?;
     let mut running = BTreeMap::new();
@@ -95,7 +95,7 @@ async fn replay(
         airport.send(Open).await.map_err(|why| format!("airport {name}: {why}"))??;
         running.insert(name.clone(), airport);
     }
-    let opened = timers.inspect();
+    let opened = timers.snapshot();
     clock.start();
     clock.reaches(span.last).await;
     let closed = all_delivered(&timers).await;
@@ -110,14 +110,14 @@ async fn replay(
 
 /// Everything is due; at a high speed it takes a moment longer until it is handled, too. Gives up when for a long time
 /// nothing has moved.
-async fn all_delivered(timers: &Timers) -> Inspection {
+async fn all_delivered(timers: &Timers) -> Snapshot {
     const PATIENCE: Duration = Duration::from_secs(30);
     const LOOK_EVERY: Duration = Duration::from_millis(10);
-    let mut before = timers.inspect();
+    let mut before = timers.snapshot();
     let mut moved = tokio::time::Instant::now();
     while before.pending() > 0 && moved.elapsed() < PATIENCE {
         tokio::time::sleep(LOOK_EVERY).await;
-        let now = timers.inspect();
+        let now = timers.snapshot();
         if now.pending() < before.pending() {
             moved = tokio::time::Instant::now();
         }

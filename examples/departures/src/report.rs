@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-use actix_timers::Inspection;
+use actix_timers::Snapshot;
 use jiff::SignedDuration;
 
 use crate::check::{Findings, Tally};
@@ -68,7 +68,7 @@ pub(crate) fn facts(replay: &Replay, total: &Tally, span: Span, speed: Option<Sp
         ("pending", format!("{} at most, {} at the end", grouped(opened.pending()), grouped(closed.pending()))),
     ];
     facts.extend(facts_of_time(span, speed, *took));
-    facts.push(("timer actor", accounts(closed)));
+    facts.push(("timer actor", counters(closed)));
     facts
 }
 
@@ -112,14 +112,14 @@ fn row(f: &mut fmt::Formatter<'_>, [name, flights, calls, cancelled, rescheduled
     writeln!(f, "{name:<9}{flights:>9}{calls:>17}{cancelled:>12}{rescheduled:>14}{lag:>16}")
 }
 
-fn wheel(depth: usize, inspection: &Inspection) -> String {
+fn wheel(depth: usize, inspection: &Snapshot) -> String {
     let buckets = inspection.wheel.levels.first().map_or(0, |level| level.stats.buckets);
     let tick = span_of_time(SignedDuration::try_from(inspection.tick).unwrap_or(SignedDuration::MAX));
     format!("{depth} levels of {buckets} buckets, with ticks of {tick}")
 }
 
-fn accounts(inspection: &Inspection) -> String {
-    let books = &inspection.accounts;
+fn counters(inspection: &Snapshot) -> String {
+    let books = &inspection.counters;
     let [accepted, delivered, cancelled, dead, returned, pending] =
         [books.accepted, books.delivered, books.cancelled, books.dead_lettered(), books.returned, books.pending]
             .map(grouped);

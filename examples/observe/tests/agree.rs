@@ -60,7 +60,7 @@ fn compare() {
                 let _ = timers.reschedule_after(pending[step as usize * 17 % pending.len()], HOUR * step as u32);
             }
             clock.advance(Duration::from_millis(step * step)).await;
-            let (seen, page) = scrape(|| (timers.inspect(), handle.render()));
+            let (seen, page) = scrape(|| (timers.snapshot(), handle.render()));
             let expected = snapshot::lines(&seen);
             deepest = deepest.max(seen.wheel_depth());
             for line in expected.lines() {
@@ -70,8 +70,8 @@ fn compare() {
             let levels = page.lines().filter(|line| line.starts_with("actix_timers_level_entries{")).count();
             assert_eq!(levels, seen.wheel_depth(), "no level but those that exist");
         }
-        let accounts = timers.inspect().accounts;
-        let all_of_it = [accounts.delivered, accounts.cancelled, accounts.rescheduled, accounts.pending];
+        let counters = timers.snapshot().counters;
+        let all_of_it = [counters.delivered, counters.cancelled, counters.rescheduled, counters.pending];
         assert!(deepest >= 3 && all_of_it.iter().all(|&number| number > 20), "{deepest} {all_of_it:?}");
     });
 }

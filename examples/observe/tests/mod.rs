@@ -62,7 +62,7 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
         let timers = TimerActor::builder().capacity(capacity).start().unwrap();
         let shop = Shop::open(&timers);
         tokio::time::sleep(WHILE).await;
-        let calm = timers.inspect().accounts;
+        let calm = timers.snapshot().counters;
         assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: before it, all is well");
         let scene = Scene {
             timers: timers.clone(),
@@ -78,8 +78,8 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
 #[test]
 fn a_stuck_recipient_makes_some_messages_wait_and_others_be_dropped() {
     during(Incident::StuckRecipient, 100_000, |timers| {
-        let seen = timers.inspect();
-        assert!(seen.accounts.mailbox_full > 0);
+        let seen = timers.snapshot();
+        assert!(seen.counters.mailbox_full > 0);
         let in_buckets: usize = seen.wheel.levels.iter().map(|level| level.stats.entries).sum();
         assert!(seen.pending() > in_buckets as u64 + 100, "they are due, and wait");
     });
@@ -87,26 +87,26 @@ fn a_stuck_recipient_makes_some_messages_wait_and_others_be_dropped() {
 
 #[test]
 fn a_stopped_recipient_leaves_dead_letters() {
-    during(Incident::StoppedRecipient, 100_000, |timers| assert!(timers.inspect().accounts.recipient_stopped > 0));
+    during(Incident::StoppedRecipient, 100_000, |timers| assert!(timers.snapshot().counters.recipient_stopped > 0));
 }
 
 #[test]
 fn a_burst_fills_one_bucket() {
     during(Incident::Burst, 250_000, |timers| {
-        let fullest = timers.inspect().wheel.levels.iter().map(|level| level.stats.fullest).max();
+        let fullest = timers.snapshot().wheel.levels.iter().map(|level| level.stats.fullest).max();
         assert!(fullest > Some(50_000), "{fullest:?}");
     });
 }
 
 #[test]
 fn an_overload_is_refused() {
-    during(Incident::Overload, 20_000, |timers| assert!(timers.inspect().accounts.refused_capacity > 0));
+    during(Incident::Overload, 20_000, |timers| assert!(timers.snapshot().counters.refused_capacity > 0));
 }
 
 /// A minute of letters, in virtual time, and then the incident.
 #[cfg(feature = "durable")]
 #[test]
-fn letters_are_delivered_and_only_those_with_a_wrong_address_are_buried() {
+fn letters_are_delivered_and_only_those_with_a_wrong_address_become_dead_letters() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
         let letters = post::start(actix_timers_durable::MemoryStore::new()).unwrap();

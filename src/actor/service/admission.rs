@@ -3,16 +3,16 @@
 
 use actix::Message;
 
-use super::Core;
+use super::State;
 use super::carried::Carried;
+use super::deadline::Deadline;
 use super::job::Job;
-use super::lanes::Payload;
-use super::moment::Moment;
+use super::message_stores::MessageRef;
 use super::once::Once;
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
-use crate::engine::{KeyScope, OwnerId, Recurrence, Refusal};
+use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
 use crate::timing::{Key, Tick};
 
 /// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
@@ -21,9 +21,9 @@ const LOOK_EVERY: u64 = 4096;
 
 /// A timer to be taken in, apart from its message.
 pub(super) struct NewTimer<'o> {
-    pub(super) moment: Moment,
+    pub(super) deadline: Deadline,
     pub(super) recurrence: Option<Recurrence>,
-    pub(super) whose: Whose,
+    pub(super) key_owner: KeyOwner,
     /// An id of the caller's.
     pub(super) id: Option<TimerId>,
     pub(super) options: Option<&'o TimerOptions>,
@@ -31,13 +31,13 @@ pub(super) struct NewTimer<'o> {
 
 /// The owner of a timer, and the scope of its key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whose {
+pub(super) struct KeyOwner {
     owner: Option<OwnerId>,
     /// Among which timers its key is unique; nothing if its target had gone before it was named.
     scope: Option<KeyScope>,
 }
 
-impl Whose {
+impl KeyOwner {
     pub(super) const fn own(owner: OwnerId) -> Self {
         Self { owner: Some(owner), scope: Some(KeyScope::Owner(owner)) }
     }
@@ -63,77 +63,83 @@ impl Whose {
 
 /// What others have to be told of once the lock is given up.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Wakeup {
     /// The driver has to look.
-    pub(super) look: bool,
+    pub(super) poke: bool,
     /// The tick of a timer that is due before all that was known.
-    pub(super) first: Option<Tick>,
+    pub(super) first_deadline: Option<Tick>,
 }
 
 /// A timer that was taken in.
 pub(super) struct Admitted {
     pub(super) key: Key,
     /// The message of the timer that had its key, to be dropped after unlocking.
-    pub(super) replaced: Option<Payload>,
+    pub(super) replaced: Option<MessageRef>,
 }
 
 /// What was not taken in, and why.
-pub(super) struct Rejected<J> {
-    pub(super) reason: Rejection,
+pub(super) struct NotAdmitted<J> {
+    pub(super) reason: NotAdmittedReason,
     pub(super) job: J,
 }
 
-impl<C: Carried, D> Rejected<Once<C, D>> {
+impl<C: Carried, D> NotAdmitted<Once<C, D>> {
     /// What was not taken in is the message alone.
-    pub(super) fn message(self) -> Rejected<C> {
-        Rejected { reason: self.reason, job: self.job.message }
+    pub(super) fn message(self) -> NotAdmitted<C> {
+        NotAdmitted { reason: self.reason, job: self.job.message }
     }
 }
 
-pub(super) type Admission<J> = Result<Admitted, Rejected<J>>;
+pub(super) type Admission<J> = Result<Admitted, NotAdmitted<J>>;
 
-pub(super) enum Rejection {
+pub(super) enum NotAdmittedReason {
     Duplicate(TimerId),
-    Refused(Refusal),
+    Engine(RejectReason),
 }
 
-impl Core {
+impl State {
     /// Takes a timer in with its message and its labels, in the place of the one that had its key. All at once: nobody sees
     /// both, or neither.
     #[inline(always)]
-    pub(super) fn admit<J: Job>(&mut self, timer: &NewTimer<'_>, lane: u32, job: J, news: &mut News) -> Admission<J> {
-        let NewTimer { moment, recurrence, whose, id, options } = timer;
+    pub(super) fn admit<J: Job>(
+        &mut self,
+        timer: &NewTimer<'_>,
+        store: u32,
+        job: J,
+        wakeup: &mut Wakeup,
+    ) -> Admission<J> {
+        let NewTimer { deadline, recurrence, key_owner, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err(Rejected { reason: Rejection::Duplicate(id), job });
+            return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), job });
         }
         // Whether it is taken in or rejected, there is something new to publish.
-        news.look |= self.published.ask_to_publish();
-        let label = options.and_then(|options| whose.scope().zip(options.key.clone()));
+        wakeup.poke |= self.published.ask_to_publish();
+        let label = options.and_then(|options| key_owner.scope().zip(options.key.clone()));
         let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
-        let unset = Payload { lane, slot: u32::MAX };
+        let unset = MessageRef { store, slot: u32::MAX };
         let scheduled = match old {
-            None => self.engine.schedule(moment.now, moment.deadline, whose.owner(), unset),
-            Some(old) => self.engine.schedule_in_place_of(old, moment.now, moment.deadline, whose.owner(), unset),
+            None => self.engine.schedule(deadline.now, deadline.tick, key_owner.owner(), unset),
+            Some(old) => self.engine.schedule_in_place_of(old, deadline.now, deadline.tick, key_owner.owner(), unset),
         };
         let key = match scheduled {
             Ok(key) => key,
-            Err(refused) => return Err(Rejected { reason: Rejection::Refused(refused.refusal), job }),
+            Err(refused) => return Err(NotAdmitted { reason: NotAdmittedReason::Engine(refused.reason), job }),
         };
-        match self.lanes.put(lane, job) {
+        match self.stores.put(store, job) {
             Ok(payload) => self.engine.set_payload(key, payload),
             Err(job) => {
                 let _ = self.engine.cancel(key);
-                return Err(Rejected { reason: Rejection::Refused(Refusal::Capacity), job });
+                return Err(NotAdmitted { reason: NotAdmittedReason::Engine(RejectReason::Capacity), job });
             }
         }
         if let Some(recurrence) = recurrence {
             // As many recurrences fit in as timers do.
             self.engine.set_recurrence(key, *recurrence);
         }
-        if let Some(wall) = moment.wall {
+        if let Some(wall) = deadline.wall {
             self.engine.set_wall_time(key, wall);
         }
         if let Some(name) = name {
@@ -144,12 +150,12 @@ impl Core {
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());
         }
-        if self.is_first(moment.deadline) {
-            news.first = Some(moment.deadline);
+        if self.is_first(deadline.tick) {
+            wakeup.first_deadline = Some(deadline.tick);
         }
-        news.look |= news.first.is_some()
-            || self.engine.accounts().accepted.is_multiple_of(LOOK_EVERY)
-            || (moment.wall.is_some() && self.wall_offset.is_none());
+        wakeup.poke |= wakeup.first_deadline.is_some()
+            || self.engine.counters().accepted.is_multiple_of(LOOK_EVERY)
+            || (deadline.wall.is_some() && self.wall_offset.is_none());
         Ok(Admitted { key, replaced })
     }
 }

@@ -1,10 +1,10 @@
 //! The service step by step: the test polls the contexts itself, and stands in for the watch.
 //!
-//! Here is the turn protocol; `lines`, `inboxes`, `calls` and `watched` are about the rest.
+//! Here is the turn protocol; `queues`, `inboxes`, `calls` and `watched` are about the rest.
 
 mod calls;
 mod inboxes;
-mod lines;
+mod recipient_queues;
 mod watched;
 
 use std::cell::{Cell, RefCell};
@@ -19,12 +19,12 @@ use actix::dev::ContextFut;
 use actix::prelude::*;
 
 use super::driver::Turn;
-use super::escort::Hand;
-use super::{Service, places};
+use super::mailbox_delivery::TurnBy;
+use super::{Service, thread_registry};
 use crate::actor::timer_actor::TimerActor;
 use crate::{
-    Alarm, CancelOutcome, Clock, DeadLetter, Every, ManualClock, MessageSource, RequestTime, Target, TimerActorBuilder,
-    TimerContext, TimerId, Timers,
+    Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,
+    TimerActorBuilder, TimerContext, TimerId, Timers,
 };
 
 /// The context of a listener, to be polled.
@@ -100,7 +100,7 @@ impl Handler<StartRepeating> for Listener {
     type Result = ();
 
     fn handle(&mut self, StartRepeating(message, hook): StartRepeating, ctx: &mut Context<Self>) {
-        let _ = ctx.schedule_at_fixed_rate(Every::new(ms(10)).times(1), made(message, hook));
+        let _ = ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), made(message, hook));
     }
 }
 
@@ -299,7 +299,7 @@ impl World {
         let service = Arc::clone(actor.service());
         let context = Context::new();
         let timers = Timers::new(Arc::clone(&service), context.address());
-        places::move_in(&service);
+        thread_registry::set_current(&service);
         let Ear { addr, context: listener, called: listener_called, log } = Ear::new();
         let mut world = Self {
             clock: hands,
@@ -322,7 +322,7 @@ impl World {
     fn when_in_flight(&self, id: TimerId, job: impl FnOnce() + Send + 'static) {
         let (service, mut job) = (Arc::clone(&self.service), Some(job));
         *self.reading.lock().unwrap() = Some(Box::new(move || {
-            let is_waiting = service.get(id).is_some_and(|timer| timer.place.as_str() != "flight");
+            let is_waiting = service.get(id).is_some_and(|timer| timer.location.as_str() != "flight");
             match job.take_if(|_| !is_waiting) {
                 Some(job) => {
                     job();
@@ -357,7 +357,7 @@ impl World {
     }
 
     fn owner(&self) -> crate::engine::OwnerId {
-        *self.service.core().mailboxes.values().next().unwrap()
+        *self.service.state().mailboxes.values().next().unwrap()
     }
 
     fn poll_driver(&mut self) {
@@ -416,7 +416,7 @@ fn a_driver_that_found_the_turn_taken_is_called_after_it() {
 
 /// The same for a turn of the watch: the driver is polled in the middle of it.
 #[test]
-fn the_watch_calls_the_driver_after_its_turn() {
+fn the_watchdog_calls_the_driver_after_its_turn() {
     let mut world = World::new();
     let target = world.addr.clone();
     let driver = Hook::default();
@@ -430,9 +430,9 @@ fn the_watch_calls_the_driver_after_its_turn() {
     let found = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&found);
     *driver.lock().unwrap() = Some(Box::new(move || {
-        *seen.lock().unwrap() = Some(matches!(service.turn(Hand::Driver), Turn::Taken));
+        *seen.lock().unwrap() = Some(matches!(service.turn(TurnBy::Driver), Turn::Taken));
     }));
-    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
     assert_eq!(*found.lock().unwrap(), Some(true), "in the middle of the turn it is taken");
     assert!(world.driver_called.take() > 0, "it has to set its alarm");
     world.poll_driver();
@@ -471,7 +471,7 @@ fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
 /// The first message of a turn keeps the watch from sending the second, and meanwhile the actor of that is polled. An own
 /// message of it is due behind them.
 #[test]
-fn the_watch_sends_each_message_before_it_looks_at_the_next() {
+fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     let mut world = World::new();
     let target = world.addr.clone();
     let slow = Hook::default();
@@ -485,9 +485,9 @@ fn the_watch_sends_each_message_before_it_looks_at_the_next() {
     let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
     let seen = Arc::clone(&found);
     *slow.lock().unwrap() = Some(Box::new(move || {
-        *seen.lock().unwrap() = Some(service.core().engine.in_inboxes());
+        *seen.lock().unwrap() = Some(service.state().engine.in_inboxes());
     }));
-    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
     assert_eq!(*found.lock().unwrap(), Some(0), "what is due behind them does not lie in the inbox yet");
     world.poll_listener();
     world.poll_listener();
@@ -497,11 +497,11 @@ fn the_watch_sends_each_message_before_it_looks_at_the_next() {
 /// The watch sends a message after the context has emptied its mailbox and before it polls the inbox. An own message that is
 /// due later does not overtake it.
 #[test]
-fn an_inbox_lets_the_mailbox_go_first_after_the_watch_has_sent() {
+fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
     let mut world = World::new();
     let target = world.addr.clone();
-    let watch = Hook::default();
-    target.do_send(Between(Arc::clone(&watch)));
+    let watchdog = Hook::default();
+    target.do_send(Between(Arc::clone(&watchdog)));
     world.poll_listener();
     world.timers.schedule_after(&target, ms(5), number(1)).unwrap();
     world.own(10, number(2));
@@ -509,8 +509,8 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watch_has_sent() {
     world.clock.jump(ms(40));
 
     let service = Arc::clone(&world.service);
-    *watch.lock().unwrap() = Some(Box::new(move || {
-        assert!(matches!(service.turn(Hand::Watch), Turn::Sleep(_)));
+    *watchdog.lock().unwrap() = Some(Box::new(move || {
+        assert!(matches!(service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
     }));
     world.poll_listener();
     world.poll_listener();
@@ -537,7 +537,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
         let service = Arc::clone(&world.service);
         let claim = if watch_sends {
             *between.lock().unwrap() = Some(Box::new(move || {
-                assert!(matches!(service.turn(Hand::Watch), Turn::Sleep(_)));
+                assert!(matches!(service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
                 *called.hook.lock().unwrap() = Some(look);
             }));
             None
@@ -558,7 +558,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
 /// The watch sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
 /// The next incarnation shares the mailbox, but not the timers.
 #[test]
-fn the_watch_sends_nothing_of_an_owner_that_ends_while_it_sends() {
+fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     let mut world = World::new();
     let target = world.addr.clone();
     world.own(10, number(1));
@@ -567,7 +567,7 @@ fn the_watch_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     world.own(10, number(3));
     world.poll_driver();
     world.clock.jump(ms(30));
-    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
     assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled, "what waited for it stays in the inbox");
 
     let World { service, listener, listener_called, log, .. } = world;
@@ -575,16 +575,16 @@ fn the_watch_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
         assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
     }));
-    let guard = service.core();
+    let guard = service.state();
     let owner = *guard.mailboxes.values().next().unwrap();
-    drop(service.escort(guard, owner, Hand::Watch));
+    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
     poll(&mut listener, &listener_called);
     assert_eq!(*log.lock().unwrap(), [2]);
 }
 
-crate::accept_tracked!(Listener: Number, Endless, Run);
+crate::impl_tracked!(Listener: Number, Endless, Run);
 
 /// Two messages are due for a window of one. While the token of the first is being sent, a drain takes that message back; the
 /// second is in the driver's hands, and goes in its place.
@@ -606,7 +606,7 @@ fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
         world.poll_listener();
     }
     assert_eq!((drained.load(Ordering::SeqCst), world.log()), (1, vec![2]));
-    assert_eq!(world.timers.inspect().pending(), 0);
+    assert_eq!(world.timers.snapshot().pending(), 0);
 }
 
 /// An inbox that has a message of somebody else to send waits for the turn. It does not poll itself until it gets it.
@@ -640,16 +640,16 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
 /// A handler is so quick that it has run before the watch notes that the message is sent. No knock tells the watch of it then:
 /// it goes on with the next late message by itself, and not after another 20 ms.
 #[test]
-fn the_watch_goes_on_though_a_handler_was_quicker_than_its_sender() {
+fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     let mut world = World::new();
     world.own(10, number(1));
     world.own(10, number(2));
     let second = LAST_OWN.take().unwrap();
     world.poll_driver();
     world.clock.jump(ms(40));
-    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
-    let owner = *world.service.core().mailboxes.values().next().unwrap();
-    world.service.core().watch_inbox(owner, ms(10));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    let owner = *world.service.state().mailboxes.values().next().unwrap();
+    world.service.state().watch_inbox(owner, ms(10));
 
     let called = Arc::clone(&world.listener_called);
     *called.hook.lock().unwrap() = Some(Box::new(|| {
@@ -659,7 +659,7 @@ fn the_watch_goes_on_though_a_handler_was_quicker_than_its_sender() {
     }));
     let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
     POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
-    assert!(world.service.escort_late());
+    assert!(world.service.deliver_late_by_mailbox());
     world.listener = POLLED.take().unwrap();
     assert_eq!(world.log(), [1]);
     assert_eq!(world.timers.cancel(second), CancelOutcome::InProgress, "it is on its way");
@@ -689,11 +689,11 @@ fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>))
 /// The watch makes a message of somebody else for an actor whose inbox is polled meanwhile. The inbox waits until the message
 /// is sent, without polling itself: nobody knows how long the user's code takes.
 #[test]
-fn an_inbox_sleeps_while_the_watch_makes_a_message_for_its_actor() {
+fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     let (mut world, hook) = (World::new(), Hook::default());
     let target = world.addr.clone();
-    let every = Every::new(ms(10)).times(1);
-    world.timers.schedule_at_fixed_rate(&target, every, made(2, Arc::clone(&hook))).unwrap();
+    let repeat = Repeat::every(ms(10)).times(1);
+    world.timers.schedule_at_fixed_rate(&target, repeat, made(2, Arc::clone(&hook))).unwrap();
     world.own(5, number(1));
     world.own(20, number(3));
     world.poll_driver();
@@ -704,9 +704,11 @@ fn an_inbox_sleeps_while_the_watch_makes_a_message_for_its_actor() {
     world.poll_listener();
     assert_eq!(world.log(), [1], "the second waits for the turn");
     drop(turn);
-    let owner = *service.core().mailboxes.values().next().unwrap();
+    let owner = *service.state().mailboxes.values().next().unwrap();
 
-    let calls = calls_while(&hook, &mut world, |service| drop(service.escort(service.core(), owner, Hand::Watch)));
+    let calls = calls_while(&hook, &mut world, |service| {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
+    });
     assert_eq!(calls, 0);
     assert!(world.listener_called.take() > 0, "the inbox is called");
     (0..3).for_each(|_| world.poll_listener());
@@ -715,17 +717,19 @@ fn an_inbox_sleeps_while_the_watch_makes_a_message_for_its_actor() {
 
 /// The same for a message of the actor's own, which the watch sends through its mailbox.
 #[test]
-fn an_inbox_sleeps_while_the_watch_makes_a_message_of_its_own() {
+fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     let (mut world, hook) = (World::new(), Hook::default());
     world.addr.do_send(StartRepeating(1, Arc::clone(&hook)));
     world.poll_listener();
     world.own(10, number(2));
     world.poll_driver();
     world.clock.jump(ms(40));
-    assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
-    let owner = *world.service.core().mailboxes.values().next().unwrap();
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    let owner = *world.service.state().mailboxes.values().next().unwrap();
 
-    let calls = calls_while(&hook, &mut world, |service| drop(service.escort(service.core(), owner, Hand::Watch)));
+    let calls = calls_while(&hook, &mut world, |service| {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
+    });
     assert_eq!(calls, 0);
     assert!(world.listener_called.take() > 0, "the inbox is called");
     (0..3).for_each(|_| world.poll_listener());

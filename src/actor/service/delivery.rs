@@ -7,15 +7,15 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Handler, WeakAddr};
 
 use super::Service;
-use super::admission::News;
+use super::admission::Wakeup;
 use super::carried::{Carried, send};
-use super::job::{Committed, Job, MessageOf, STOPPED, Ticket, Via, Way, produce};
-use super::lanes::{ContextRoute, Guard, Handling, Lanes, Payload, Route, request};
-use super::subscribers::Lost;
+use super::job::{Committed, Connection, Job, MessageOf, STOPPED, Ticket, Via, produce};
+use super::message_stores::{ContextRoute, MessageRef, MessageStores, ReplyFuture, Route, StateGuard, request};
+use super::subscribers::DeadLetterEvent;
 use crate::actor::target::Target;
-use crate::engine::{Ending, Handover};
+use crate::engine::{DueTimer, Outcome};
 
-impl Lanes {
+impl MessageStores {
     /// The lane for jobs that an actor of type `A` schedules for itself.
     pub(super) fn own<A, J>(&mut self) -> u32
     where
@@ -23,8 +23,11 @@ impl Lanes {
         A::Context: ToEnvelope<A, MessageOf<J>>,
         J: Job,
     {
-        self.find_or_make::<J, fn(A, J)>(type_name::<MessageOf<J>>(), || {
-            Route::Context(Box::new(ContextRoute::<A> { deliver: deliver::<A, J>, escort: escort::<A, J> }))
+        self.find_or_insert::<J, fn(A, J)>(type_name::<MessageOf<J>>(), || {
+            Route::Context(Box::new(ContextRoute::<A> {
+                deliver: deliver::<A, J>,
+                send_to_owner: send_to_owner::<A, J>,
+            }))
         })
     }
 
@@ -33,28 +36,33 @@ impl Lanes {
     where
         J: Job<To = Target<MessageOf<J>>>,
     {
-        self.find_or_make::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
+        self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
             post: post::<J>,
-            mailbox: |lanes, payload| lanes.stored::<J>(payload).map(|job| job.to().mailbox()),
-            line: None,
+            mailbox: |stores, payload| stores.stored::<J>(payload).map(|job| job.to().mailbox()),
+            queue: None,
         })
     }
 }
 
 /// Runs the handler of the owner.
-fn deliver<A, J>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, actor: &mut A, ctx: &mut A::Context)
-where
+fn deliver<A, J>(
+    service: &Service,
+    mut state: StateGuard<'_>,
+    due: DueTimer<MessageRef>,
+    actor: &mut A,
+    ctx: &mut A::Context,
+) where
     A: Actor + Handler<MessageOf<J>>,
     J: Job,
 {
-    let Some(taken) = J::take(&mut core, due) else { return };
-    let ticket = Ticket { due, id: service.id_if_lost::<J>(&core, due.key) };
-    let mut news = News::default();
-    let (mut core, produced) = produce::<J>(service, core, taken, Via::Handler);
-    let Committed { message, resume, deferred } = J::commit(produced, &mut core, ticket, Via::Handler, &mut news);
-    drop(core);
+    let Some(taken) = J::take(&mut state, due) else { return };
+    let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
+    let mut wakeup = Wakeup::default();
+    let (mut state, produced) = produce::<J>(service, state, taken, Via::Handler);
+    let Committed { message, resume, deferred } = J::commit(produced, &mut state, ticket, Via::Handler, &mut wakeup);
+    drop(state);
     if J::PRODUCES {
-        service.tell(news);
+        service.notify(wakeup);
     }
     deferred.discard(service);
     let Some(message) = message else { return };
@@ -66,17 +74,22 @@ where
 }
 
 /// Sends a message to its owner through the mailbox.
-fn escort<A, J>(service: &Service, mut core: Guard<'_>, due: Handover<Payload>, addr: &WeakAddr<A>) -> Option<Handling>
+fn send_to_owner<A, J>(
+    service: &Service,
+    mut state: StateGuard<'_>,
+    due: DueTimer<MessageRef>,
+    addr: &WeakAddr<A>,
+) -> Option<ReplyFuture>
 where
     A: Actor + Handler<MessageOf<J>>,
     A::Context: ToEnvelope<A, MessageOf<J>>,
     J: Job,
 {
-    let taken = J::take(&mut core, due)?;
-    let ticket = Ticket { due, id: service.id_if_lost::<J>(&core, due.key) };
-    let (mut core, produced) = produce::<J>(service, core, taken, Via::OwnMailbox);
-    let (message, deferred) = J::send_off(produced, &mut core, ticket);
-    drop(core);
+    let taken = J::take(&mut state, due)?;
+    let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
+    let (mut state, produced) = produce::<J>(service, state, taken, Via::OwnMailbox);
+    let (message, deferred) = J::send_off(produced, &mut state, ticket);
+    drop(state);
     deferred.discard(service);
     request(addr, message?)
 }
@@ -84,28 +97,28 @@ where
 /// A message for a recipient between two steps.
 struct Outgoing<J: Job, S> {
     ticket: Ticket,
-    way: Way<MessageOf<J>>,
+    connection: Connection<MessageOf<J>>,
     step: S,
 }
 
 impl<J: Job> Outgoing<J, J::Taken> {
     #[inline(always)]
     fn produce(self, service: &Service) -> Outgoing<J, J::Produced> {
-        let Self { ticket, way, step } = self;
-        let step = if way.is_open {
+        let Self { ticket, connection, step } = self;
+        let step = if connection.is_open {
             J::produce(step, service, Via::Mailbox)
         } else {
-            J::give_up(step, Ending::DeadLettered(STOPPED))
+            J::give_up(step, Outcome::DeadLettered(STOPPED))
         };
-        Outgoing { ticket, way, step }
+        Outgoing { ticket, connection, step }
     }
 }
 
 impl<J: Job> Outgoing<J, J::Produced> {
     #[inline(always)]
-    fn commit(self, guard: &mut Guard<'_>, news: &mut News) -> Outgoing<J, Committed<J>> {
-        let Self { ticket, way, step } = self;
-        Outgoing { ticket, way, step: J::commit(step, guard, ticket, Via::Mailbox, news) }
+    fn commit(self, guard: &mut StateGuard<'_>, wakeup: &mut Wakeup) -> Outgoing<J, Committed<J>> {
+        let Self { ticket, connection, step } = self;
+        Outgoing { ticket, connection, step: J::commit(step, guard, ticket, Via::Mailbox, wakeup) }
     }
 }
 
@@ -114,30 +127,34 @@ impl<J: Job> Outgoing<J, J::Produced> {
 ///
 /// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has
 /// handled one, and is not woken for each.
-fn post<'a, J: Job>(service: &'a Arc<Service>, mut guard: Guard<'a>, due: &mut Vec<Handover<Payload>>) -> Guard<'a> {
-    guard.lanes.fetch(due.iter().map(|due| due.payload));
-    let mut news = News::default();
+fn post<'a, J: Job>(
+    service: &'a Arc<Service>,
+    mut guard: StateGuard<'a>,
+    due: &mut Vec<DueTimer<MessageRef>>,
+) -> StateGuard<'a> {
+    guard.stores.fetch(due.iter().map(|due| due.payload));
+    let mut wakeup = Wakeup::default();
     let mut committed = Vec::with_capacity(due.len());
     if J::PRODUCES {
         let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, &mut guard, due)).collect();
         drop(guard);
         let produced: Vec<_> = taken.into_iter().map(|outgoing| outgoing.produce(service)).collect();
-        guard = service.core();
-        committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(&mut guard, &mut news)));
+        guard = service.state();
+        committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(&mut guard, &mut wakeup)));
     } else {
         for due in due.drain(..) {
             let Some(taken) = take::<J>(service, &mut guard, due) else { continue };
-            committed.push(taken.produce(service).commit(&mut guard, &mut news));
+            committed.push(taken.produce(service).commit(&mut guard, &mut wakeup));
         }
     }
     drop(guard);
     if J::PRODUCES {
-        service.tell(news);
+        service.notify(wakeup);
     }
     let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
-    for Outgoing { ticket, way, step: Committed { message, deferred, .. } } in committed {
+    for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed {
         let Ticket { due, id } = ticket;
-        if let Some((recipient, message)) = way.recipient.as_ref().zip(message) {
+        if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
             // The clock may be the user's. Whatever it does, the rest is sent.
             let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
             // If a waker panics the message is in the mailbox all the same.
@@ -145,40 +162,44 @@ fn post<'a, J: Job>(service: &'a Arc<Service>, mut guard: Guard<'a>, due: &mut V
             if let Err(message) = sent {
                 stopped_just_now.push(due.key);
                 match id {
-                    Some(id) => letters.push(Lost::of(id, due.deadline, STOPPED, Some(message))),
+                    Some(id) => letters.push(DeadLetterEvent::of(id, due.deadline, STOPPED, Some(message))),
                     None => service.drop_contained(message),
                 }
             }
         }
-        service.drop_contained(way.recipient);
+        service.drop_contained(connection.recipient);
         deferred.discard(service);
     }
-    let mut guard = service.core();
+    let mut guard = service.state();
     for key in stopped_just_now {
         if let Some(payload) = guard.engine.break_off(key, STOPPED) {
             service.discard(guard, payload);
-            guard = service.core();
+            guard = service.state();
         }
     }
     if letters.is_empty() {
         return guard;
     }
     drop(guard);
-    letters.into_iter().for_each(|lost| service.bury(lost));
-    service.core()
+    letters.into_iter().for_each(|lost| service.emit_dead_letter(lost));
+    service.state()
 }
 
 #[inline(always)]
-fn take<J: Job>(service: &Service, guard: &mut Guard<'_>, due: Handover<Payload>) -> Option<Outgoing<J, J::Taken>> {
+fn take<J: Job>(
+    service: &Service,
+    guard: &mut StateGuard<'_>,
+    due: DueTimer<MessageRef>,
+) -> Option<Outgoing<J, J::Taken>> {
     let step = J::take(guard, due)?;
-    let way = Way::to(J::target_of(&step).and_then(Target::open));
-    Some(Outgoing { ticket: Ticket { due, id: service.id_for_letter(guard, due.key) }, way, step })
+    let connection = Connection::to(J::target_of(&step).and_then(Target::open));
+    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(guard, due.key) }, connection, step })
 }
 
 impl Service {
     /// The id of an owner's timer: its message can only get lost where it is produced.
     #[inline(always)]
-    fn id_if_lost<J: Job>(&self, guard: &Guard<'_>, key: crate::timing::Key) -> Option<crate::actor::TimerId> {
-        if J::PRODUCES { self.id_for_letter(guard, key) } else { None }
+    fn id_if_lost<J: Job>(&self, guard: &StateGuard<'_>, key: crate::timing::Key) -> Option<crate::actor::TimerId> {
+        if J::PRODUCES { self.id_for_dead_letter(guard, key) } else { None }
     }
 }

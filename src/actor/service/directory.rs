@@ -108,7 +108,7 @@ mod tests {
     fn the_clock_of_a_timer_actor_is_not_read_for_an_id_that_is_not_its_own() {
         let clock = Counting::default();
         let actor = TimerActor::builder().clock(clock.clone()).build().unwrap();
-        assert_eq!(get(TimerId::fresh()), None);
+        assert_eq!(get(TimerId::new()), None);
         assert_eq!(clock.0.load(Ordering::Relaxed), 0);
         drop(actor);
     }

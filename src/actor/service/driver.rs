@@ -14,12 +14,12 @@ use actix::dev::AsyncContextParts;
 use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
-use super::escort::Hand;
-use super::lanes::{Guard, Payload, Post};
-use super::{Core, NEVER, Service};
+use super::mailbox_delivery::TurnBy;
+use super::message_stores::{MessageRef, SendFn, StateGuard};
+use super::{NEVER, Service, State};
 use crate::actor::clock::Alarm;
-use crate::engine::{Due, Handover, OwnerId};
-use crate::metrics::{Wakeup, gate};
+use crate::engine::{Due, DueTimer, OwnerId};
+use crate::metrics::{WakeupCause, gate};
 use crate::timing::Tick;
 
 /// Steps of the wall clock smaller than this are left to the check that each timer gets when it is due.
@@ -81,15 +81,15 @@ where
         this.service.sleep.end();
         if !std::mem::replace(&mut this.started, true) {
             let _ = this.service.thread.set(std::thread::current().id());
-            this.service.be_watched();
+            this.service.join_watchdog();
         }
         let rang = this.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
         if rang {
             this.alarm = None;
         }
-        this.service.meters.woken(if rang { Wakeup::Alarm } else { Wakeup::Call });
+        this.service.meters.woken(if rang { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.intake.store(0, Ordering::Relaxed);
-        let more = match this.service.turn(Hand::Driver) {
+        let more = match this.service.turn(TurnBy::Driver) {
             Turn::More => true,
             // The watch calls when it is done.
             Turn::Taken => return Poll::Pending,
@@ -113,57 +113,62 @@ where
             return Poll::Pending;
         }
         // Nobody can ask for anything any more, and nothing is left to do.
-        let forgotten = !ctx.parts().connected() && this.service.core().engine.accounts().pending == 0;
+        let forgotten = !ctx.parts().connected() && this.service.state().engine.counters().pending == 0;
         if forgotten { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
 /// Messages to recipients that are sent together: of one type, and all due before what comes next.
 struct Run {
-    messages: Vec<Handover<Payload>>,
+    messages: Vec<DueTimer<MessageRef>>,
     longest: usize,
-    hand: Hand,
+    by: TurnBy,
 }
 
 impl Run {
     /// On the thread of the timer actor no inbox can be polled while messages wait in a run. Elsewhere one could, and what
     /// is due later overtake them: there each is sent at once.
-    fn new(hand: Hand) -> Self {
-        let longest = if hand == Hand::Driver { SENT_TOGETHER } else { 1 };
-        Self { messages: Vec::new(), longest, hand }
+    fn new(by: TurnBy) -> Self {
+        let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
+        Self { messages: Vec::new(), longest, by }
     }
 
     /// Adds a message; sends what does not go together with it, and all of them if they are many.
-    fn add<'a>(&mut self, service: &'a Arc<Service>, mut guard: Guard<'a>, due: Handover<Payload>) -> Guard<'a> {
-        if self.messages.first().is_some_and(|first| first.payload.lane != due.payload.lane) {
+    fn add<'a>(
+        &mut self,
+        service: &'a Arc<Service>,
+        mut guard: StateGuard<'a>,
+        due: DueTimer<MessageRef>,
+    ) -> StateGuard<'a> {
+        if self.messages.first().is_some_and(|first| first.payload.store != due.payload.store) {
             guard = self.post(service, guard);
         }
         self.messages.push(due);
         if self.messages.len() >= self.longest { self.post(service, guard) } else { guard }
     }
 
-    fn post<'a>(&mut self, service: &'a Arc<Service>, guard: Guard<'a>) -> Guard<'a> {
+    fn post<'a>(&mut self, service: &'a Arc<Service>, guard: StateGuard<'a>) -> StateGuard<'a> {
         let Some(first) = self.messages.first().map(|first| first.payload) else { return guard };
-        let Some(post) = guard.lanes.post_of(first) else { return guard };
-        match self.hand {
-            Hand::Driver => post(service, guard, &mut self.messages),
-            Hand::Watch => service.post_from_elsewhere(guard, post, &mut self.messages),
+        let Some(post) = guard.stores.post_of(first) else { return guard };
+        match self.by {
+            TurnBy::Driver => post(service, guard, &mut self.messages),
+            TurnBy::Watchdog => service.post_from_elsewhere(guard, post, &mut self.messages),
         }
     }
 }
 
 impl Service {
     /// Takes the driver's turn while a batch keeps it from being polled. It looks itself after that.
-    pub(crate) fn turn_in_between(self: &Arc<Self>) {
-        self.turn(Hand::Driver);
+    pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
+        self.turn(TurnBy::Driver);
         self.driver.wake();
     }
 
     /// Does what is due, within the budget.
-    pub(crate) fn turn(self: &Arc<Self>, hand: Hand) -> Turn {
-        let claim = match hand {
-            Hand::Driver => self.driver.claim(),
-            Hand::Watch => self.driver.claim_elsewhere(),
+    pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> Turn {
+        let claim = match by {
+            TurnBy::Driver => self.driver.claim(),
+            TurnBy::Watchdog => self.driver.claim_elsewhere(),
         };
         let Some(_claim) = claim else { return Turn::Taken };
         let began = std::time::Instant::now();
@@ -171,40 +176,40 @@ impl Service {
         let steady = self.clock.wall_is_steady();
         self.ask_who_traces();
         let tick = self.tick.round_down(now);
-        let arrivals = self.take_arrivals();
-        let (mut guard, readings) = self.core_and_clocks(now);
-        if hand == Hand::Driver {
+        let completions = self.take_completions();
+        let (mut guard, readings) = self.state_and_clocks(now);
+        if by == TurnBy::Driver {
             guard.driven = now;
         }
-        for (owner, key) in arrivals {
-            guard = self.meet(guard, owner, key);
+        for (owner, key) in completions {
+            guard = self.poll_done(guard, owner, key);
         }
-        self.note_lateness(&mut guard, now, hand);
-        let wall = self.watch_wall_clock(&mut guard, readings);
+        self.note_lateness(&mut guard, now, by);
+        let wall = self.check_wall_clock(&mut guard, readings);
         let mut budget = self.settings.expiry_budget;
         let mut wakers = Vec::new();
-        if hand == Hand::Driver {
+        if by == TurnBy::Driver {
             let waiting = std::mem::take(&mut guard.await_turn);
             wakers.extend(waiting.into_iter().filter_map(|owner| guard.ring_for(owner)));
         }
-        let mut run = Run::new(hand);
+        let mut run = Run::new(by);
         let exhausted = loop {
-            if !guard.bereft.is_empty() {
+            if !guard.orphaned.is_empty() {
                 if budget == 0 {
                     break true;
                 }
                 guard = run.post(self, guard);
-                guard = self.post_guests(guard, hand, &mut budget);
+                guard = self.send_foreign(guard, by, &mut budget);
                 continue;
             }
             match guard.engine.expire(tick, wall, &mut budget) {
                 Due::Inbox(owner) => {
-                    wakers.extend(self.call_inbox(&mut guard, owner, now, hand));
+                    wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
                 }
                 Due::Recipient(due) => {
                     if let Some(owner) = guard.waiting_before(due.payload) {
                         guard.engine.queue_behind(due.key, owner);
-                        wakers.extend(self.call_inbox(&mut guard, owner, now, hand));
+                        wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
                     } else {
                         guard = run.add(self, guard, due);
                     }
@@ -214,17 +219,17 @@ impl Service {
             }
         };
         guard = run.post(self, guard);
-        let more_in_lines;
-        (guard, more_in_lines) = self.pump_called(guard, now, hand);
-        if hand == Hand::Driver {
+        let more_in_queues;
+        (guard, more_in_queues) = self.flush_ready(guard, now, by);
+        if by == TurnBy::Driver {
             guard = self.free_ended(guard, budget);
         }
-        guard = self.see_to_away(guard, hand);
-        if hand == Hand::Driver {
-            guard = self.look_after_strays(guard, now);
+        guard = self.serve_without_inbox(guard, by);
+        if by == TurnBy::Driver {
+            guard = self.check_detached(guard, now);
         }
-        let see_to_laggards = self.look_after_laggards(&mut guard, now);
-        let more = exhausted || more_in_lines || (hand == Hand::Driver && !guard.ended.is_empty());
+        let next_slow_check = self.check_slow_recipients(&mut guard, now);
+        let more = exhausted || more_in_queues || (by == TurnBy::Driver && !guard.ended.is_empty());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
             guard.published.ask_to_publish();
@@ -238,11 +243,11 @@ impl Service {
             Err(later) => (None, later),
         };
         let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
-        let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check));
-        let sleep = self.until(&mut guard, next, [publish, look, see_to_laggards]);
+        let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
+        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check]);
         let armed = guard.armed;
         let over = self.wound_down(&mut guard, now);
-        let told = guard.engine.told();
+        let ended = guard.engine.ended();
         let warnings = self.warnings(&mut guard, now);
         drop(guard);
         // Before anything foreign runs, which may scrape.
@@ -250,7 +255,7 @@ impl Service {
             self.meters.publish(&report);
         }
         drop(over);
-        self.contain(|| self.end_trails(&told));
+        self.contain(|| self.end_spans(&ended));
         self.warn(warnings);
         // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
         if armed != NEVER {
@@ -264,10 +269,10 @@ impl Service {
     /// Sends messages for one recipient from a thread other than the driver's.
     pub(super) fn post_from_elsewhere<'a>(
         self: &'a Arc<Self>,
-        guard: Guard<'a>,
-        post: Post,
-        messages: &mut Vec<Handover<Payload>>,
-    ) -> Guard<'a> {
+        guard: StateGuard<'a>,
+        post: SendFn,
+        messages: &mut Vec<DueTimer<MessageRef>>,
+    ) -> StateGuard<'a> {
         let addressee = messages.first().and_then(|first| guard.addressee(first.payload));
         self.send_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
     }
@@ -275,68 +280,68 @@ impl Service {
     /// Sends something to an owner from a thread other than the driver's, where the owner's inbox may be polled meanwhile.
     pub(super) fn send_elsewhere<'a, T>(
         &'a self,
-        mut guard: Guard<'a>,
+        mut guard: StateGuard<'a>,
         addressee: Option<OwnerId>,
-        send: impl FnOnce(Guard<'a>) -> (Guard<'a>, T),
-    ) -> (Guard<'a>, T) {
+        send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
+    ) -> (StateGuard<'a>, T) {
         let Some(owner) = addressee else { return send(guard) };
         guard.mail_begins(owner);
         let (mut guard, sent) = send(guard);
         if let Some(waker) = guard.mail_is_sent(owner) {
             drop(guard);
             Self::wake_all(vec![waker]);
-            guard = self.core();
+            guard = self.state();
         }
         (guard, sent)
     }
 
     /// Something has come into the inbox of `owner`: who is to be woken for it.
-    fn call_inbox(&self, core: &mut Core, owner: OwnerId, now: Duration, hand: Hand) -> Option<Waker> {
-        let card = core.engine.owner_mut(owner)?;
-        let waker = if card.bell.ring() { card.waker.take() } else { None };
-        let (is_away, is_watched) = (card.away, card.watched);
-        if !card.lags {
-            core.note_waiting(owner);
+    fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
+        let owner_state = state.engine.owner_mut(owner)?;
+        let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
+        let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.watched);
+        if !owner_state.is_slow {
+            state.note_waiting(owner);
         }
-        if is_away {
-            core.away.push(owner);
+        if is_without_inbox {
+            state.without_inbox.push(owner);
         } else if !is_watched && self.is_watched() {
             // A driver that runs lets inboxes run, too. Only what the watch brings is stuck already.
-            let oldest = core.engine.oldest_due(owner).filter(|_| hand == Hand::Watch);
-            core.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
+            let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
+            state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
         }
         waker
     }
 
     /// How long the driver may sleep, if the next tick that matters is `next`, and others want it to look at some time.
-    fn until(&self, core: &mut Core, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
-        core.armed = next.unwrap_or(NEVER);
-        let strays = (!core.strays.is_empty()).then_some(core.strays_at);
-        let wind_down = core.wind_down_at();
-        let retry = core.lines.next_retry();
+    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
+        state.armed = next.unwrap_or(NEVER);
+        let detached = (!state.detached.is_empty()).then_some(state.detached_check_at);
+        let wind_down = state.wind_down_at();
+        let retry = state.queues.next_retry();
         let next = next.map(|tick| self.tick.time_of(tick));
-        let first = [next, strays, wind_down, retry].into_iter().chain(looks).flatten().min();
+        let first = [next, detached, wind_down, retry].into_iter().chain(looks).flatten().min();
         // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }
 
     /// The lock, and both clocks if timers follow the wall clock. A clock may be code of the user: it is read before.
-    fn core_and_clocks(&self, now: Duration) -> (Guard<'_>, Option<Readings>) {
-        let core = self.core();
-        if core.engine.wall_timers() == 0 {
-            return (core, None);
+    fn state_and_clocks(&self, now: Duration) -> (StateGuard<'_>, Option<Readings>) {
+        let state = self.state();
+        if state.engine.wall_timers() == 0 {
+            return (state, None);
         }
-        drop(core);
+        drop(state);
         let before = now.max(self.clock.now());
         let wall = self.clock.wall();
         let readings = Readings { before, wall, after: self.clock.now() };
-        (self.core(), Some(readings))
+        (self.state(), Some(readings))
     }
 
     /// The time of day, if timers follow it; moves them if the wall clock was stepped.
-    fn watch_wall_clock(&self, core: &mut Core, readings: Option<Readings>) -> Option<Duration> {
+    fn check_wall_clock(&self, state: &mut State, readings: Option<Readings>) -> Option<Duration> {
         let Some(Readings { before, wall, after }) = readings else {
-            core.wall_offset = None;
+            state.wall_offset = None;
             return None;
         };
         let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH);
@@ -349,29 +354,34 @@ impl Service {
         let most = nanos - before.as_nanos().cast_signed();
         let step = CLOCK_STEP.as_nanos().cast_signed();
         let is_off = |offset: i128| offset + step < least || offset > most + step;
-        let stepped = core.wall_offset.is_some_and(is_off);
+        let stepped = state.wall_offset.is_some_and(is_off);
         if stepped {
-            core.warnings.note_step(before, least - core.wall_offset.unwrap_or(least));
-            core.engine.follow_wall_clock(self.tick.round_down(before), wall);
+            state.warnings.note_step(before, least - state.wall_offset.unwrap_or(least));
+            state.engine.follow_wall_clock(self.tick.round_down(before), wall);
         }
-        if stepped || core.wall_offset.is_none() {
-            core.wall_offset = Some(least);
+        if stepped || state.wall_offset.is_none() {
+            state.wall_offset = Some(least);
         }
         Some(wall)
     }
 
     /// Sends what others have queued in the inboxes of owners that have ended, before anything that is due later.
-    fn post_guests<'a>(self: &'a Arc<Self>, mut guard: Guard<'a>, hand: Hand, budget: &mut usize) -> Guard<'a> {
-        let mut run = Run::new(hand);
+    fn send_foreign<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        by: TurnBy,
+        budget: &mut usize,
+    ) -> StateGuard<'a> {
+        let mut run = Run::new(by);
         while *budget > 0
-            && let Some(host) = guard.bereft.front().copied()
+            && let Some(queue_owner) = guard.orphaned.front().copied()
         {
-            match guard.engine.first_guest(host) {
-                Some(guest) => {
+            match guard.engine.first_foreign(queue_owner) {
+                Some(foreign) => {
                     *budget -= 1;
-                    guard = run.add(self, guard, guest);
+                    guard = run.add(self, guard, foreign);
                 }
-                None => drop(guard.bereft.pop_front()),
+                None => drop(guard.orphaned.pop_front()),
             }
         }
         run.post(self, guard)

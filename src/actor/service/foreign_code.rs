@@ -16,9 +16,9 @@ use actix::prelude::*;
 
 use super::Service;
 use crate::actor::{
-    Alarm, Cancel, Clock, DeadLetter, Drain, Every, MailboxPolicy, ManualClock, MessageSource, RequestTime, Reschedule,
-    ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleWithFixedDelay, Target, TimerActor, TimerContext,
-    TimerId, TimerOptions, Timers,
+    Alarm, Cancel, Clock, DeadLetter, Drain, MailboxPolicy, ManualClock, MessageSource, Repeat, RequestTime,
+    Reschedule, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleWithFixedDelay, Target, TimerActor,
+    TimerContext, TimerId, TimerOptions, Timers,
 };
 
 thread_local! {
@@ -99,7 +99,7 @@ impl Handler<Tender> for Shop {
     }
 }
 
-crate::accept_tracked!(Shop: Tender);
+crate::impl_tracked!(Shop: Tender);
 
 type Job = Box<dyn FnOnce(&mut Context<Shop>) + Send>;
 
@@ -130,9 +130,9 @@ impl Handler<DeadLetter> for Clerk {
 }
 
 /// A clock.
-struct Watch(ManualClock);
+struct Watchdog(ManualClock);
 
-impl Clock for Watch {
+impl Clock for Watchdog {
     fn now(&self) -> Duration {
         look("the clock: now");
         self.0.now()
@@ -200,7 +200,7 @@ struct World {
 impl World {
     fn new(policy: MailboxPolicy, capacity: usize) -> Self {
         let clock = ManualClock::new();
-        let builder = TimerActor::builder().clock(Watch(clock.clone())).mailbox_policy(policy).capacity(capacity);
+        let builder = TimerActor::builder().clock(Watchdog(clock.clone())).mailbox_policy(policy).capacity(capacity);
         let timers = builder.install().unwrap();
         SERVICE.set(Arc::downgrade(timers.service()));
         let clerk = Clerk.start();
@@ -248,10 +248,10 @@ impl World {
                 look("a source");
                 Tender
             });
-            ids.extend(timers.schedule_at_fixed_rate(target, Every::new(ms(4)).times(3), made).ok());
+            ids.extend(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).times(3), made).ok());
             ids.extend(timers.schedule_with_fixed_delay(target, ms(4), Tender).ok());
             let until = self.clock.wall() + ms(9);
-            ids.extend(timers.schedule_at_fixed_rate(target, Every::new(ms(4)).until(until), Tender).ok());
+            ids.extend(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).until(until), Tender).ok());
             ids.extend(timers.schedule_at(target, self.clock.wall() + ms(5), Tender).ok());
             timers.addr().do_send(ScheduleAfter::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleAtFixedRate::new(target, ms(5), Tender));
@@ -267,7 +267,7 @@ impl World {
             let _ = ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
             let _ = ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
             let _ = ctx.schedule_at_fixed_rate(ms(4), Tender);
-            let _ = ctx.schedule_with_fixed_delay(Every::new(ms(4)).times(2), Tender);
+            let _ = ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), Tender);
         })));
         give_way().await;
         ids
@@ -395,11 +395,11 @@ fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
             let world = World::new(MailboxPolicy::Unbounded, 100);
             let addr = World::shop(false);
             let target = Target::from(&addr).window(5);
-            let every = Every::new(ms(1)).times(1);
+            let repeat = Repeat::every(ms(1)).times(1);
             let schedule = |delay| match repeats {
                 false => world.timers.schedule_after(&target, ms(delay), Tender).map(drop).ok(),
                 true => {
-                    world.timers.schedule_at_fixed_rate(&target, every.first_after(ms(delay)), Tender).map(drop).ok()
+                    world.timers.schedule_at_fixed_rate(&target, repeat.first_after(ms(delay)), Tender).map(drop).ok()
                 }
             };
             schedule(1).unwrap();
@@ -412,7 +412,7 @@ fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
             })));
             drop(addr);
             world.pass(20).await;
-            assert_eq!(world.timers.inspect().accounts.recipient_stopped, 1);
+            assert_eq!(world.timers.snapshot().counters.recipient_stopped, 1);
         });
         assert_eq!(UNDER_THE_LOCK.take(), BTreeSet::new(), "repeats: {repeats}");
     }

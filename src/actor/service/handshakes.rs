@@ -6,14 +6,14 @@ use std::task::{Wake, Waker};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use super::bell::Bell;
-use super::lookout::{IDLE, Lookout};
+use super::next_check::{IDLE, NextCheck};
 use super::turns::Turns;
+use super::wake_flag::WakeFlag;
 use crate::simulation::model;
 
 /// What the lock guards: an inbox, and whether its reader has left word how to wake it.
 #[derive(Default)]
-struct Core {
+struct State {
     messages: usize,
     waker: Option<thread::Thread>,
 }
@@ -23,16 +23,16 @@ struct Core {
 #[test]
 fn nothing_that_is_put_into_an_inbox_is_slept_over() {
     model::check(None, || {
-        let shared = Arc::new((Bell::silent(), Mutex::new(Core::default())));
+        let shared = Arc::new((WakeFlag::cleared(), Mutex::new(State::default())));
         let senders: Vec<_> = (0..2)
             .map(|_| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    let (bell, core) = &*shared;
-                    let mut core = core.lock().unwrap();
-                    core.messages += 1;
-                    let waker = if bell.ring() { core.waker.clone() } else { None };
-                    drop(core);
+                    let (wake_flag, state) = &*shared;
+                    let mut state = state.lock().unwrap();
+                    state.messages += 1;
+                    let waker = if wake_flag.set() { state.waker.clone() } else { None };
+                    drop(state);
                     if let Some(reader) = waker {
                         reader.unpark();
                     }
@@ -40,18 +40,18 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
             })
             .collect();
 
-        let (bell, core) = &*shared;
+        let (wake_flag, state) = &*shared;
         let (mut taken, mut has_waker) = (0, false);
         while taken < 2 {
-            if !bell.has_rung() && has_waker {
+            if !wake_flag.is_set() && has_waker {
                 thread::park();
                 continue;
             }
-            let mut core = core.lock().unwrap();
-            bell.silence();
-            core.waker = Some(thread::current());
+            let mut state = state.lock().unwrap();
+            wake_flag.clear();
+            state.waker = Some(thread::current());
             has_waker = true;
-            taken += std::mem::take(&mut core.messages);
+            taken += std::mem::take(&mut state.messages);
         }
         for sender in senders {
             sender.join().unwrap();
@@ -61,35 +61,35 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
 
 /// A scheduler puts a deadline under the lock and tells the watch. The watch sleeps for ever only if it has seen it.
 #[test]
-fn the_watch_looks_whenever_something_was_scheduled() {
+fn the_watchdog_looks_whenever_something_was_scheduled() {
     model::check(None, || {
-        let shared = Arc::new((Lookout::idle(), Mutex::new(IDLE)));
-        let watch = thread::current();
+        let shared = Arc::new((NextCheck::idle(), Mutex::new(IDLE)));
+        let watchdog = thread::current();
         let scheduler = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let (lookout, deadline) = &*shared;
+                let (next_check, deadline) = &*shared;
                 *deadline.lock().unwrap() = 5;
-                if lookout.expect(5) {
-                    watch.unpark();
+                if next_check.expect(5) {
+                    watchdog.unpark();
                 }
             })
         };
 
-        let (lookout, deadline) = &*shared;
+        let (next_check, deadline) = &*shared;
         // Called once from outside, as when a service starts.
-        lookout.expect(0);
+        next_check.expect(0);
         let mut seen = IDLE;
         while seen == IDLE {
             // 1 is now: what is to be looked at later than that is slept for, and 5 never comes by itself.
-            match lookout.next() {
+            match next_check.next() {
                 0 => {
-                    lookout.begin();
+                    next_check.begin();
                     seen = *deadline.lock().unwrap();
-                    lookout.expect(seen);
+                    next_check.expect(seen);
                 }
                 5 => {
-                    lookout.begin();
+                    next_check.begin();
                     seen = *deadline.lock().unwrap();
                 }
                 _ => thread::park(),
@@ -102,22 +102,22 @@ fn the_watch_looks_whenever_something_was_scheduled() {
 
 /// What a thread sleeps on. (The checker's own `park` forgets a call that comes while the thread waits for a lock.)
 struct Sleep {
-    is_called: Mutex<bool>,
+    is_marked_ready: Mutex<bool>,
     called: Condvar,
 }
 
 impl Sleep {
     fn sleep(&self) {
-        let mut is_called = self.is_called.lock().unwrap();
-        while !std::mem::take(&mut *is_called) {
-            is_called = self.called.wait(is_called).unwrap();
+        let mut is_marked_ready = self.is_marked_ready.lock().unwrap();
+        while !std::mem::take(&mut *is_marked_ready) {
+            is_marked_ready = self.called.wait(is_marked_ready).unwrap();
         }
     }
 }
 
 impl Wake for Sleep {
     fn wake(self: std::sync::Arc<Self>) {
-        *self.is_called.lock().unwrap() = true;
+        *self.is_marked_ready.lock().unwrap() = true;
         self.called.notify_one();
     }
 }
@@ -131,7 +131,7 @@ struct Due {
 
 /// The driver: each time it is woken it looks, until all of `expected` was sent by somebody. It has no alarm.
 fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
-    let sleep = std::sync::Arc::new(Sleep { is_called: Mutex::new(false), called: Condvar::new() });
+    let sleep = std::sync::Arc::new(Sleep { is_marked_ready: Mutex::new(false), called: Condvar::new() });
     let waker = Waker::from(std::sync::Arc::clone(&sleep));
     loop {
         turns.register(&waker);
@@ -180,7 +180,7 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
 fn who_has_the_turn_sends_alone() {
     model::check(None, || {
         let shared = Arc::new((Turns::default(), Mutex::new(0), Mutex::new(Vec::new())));
-        let watch = {
+        let watchdog = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let (turns, next, mailbox) = &*shared;
@@ -195,7 +195,7 @@ fn who_has_the_turn_sends_alone() {
                 send_next(next, mailbox);
             }
         }
-        watch.join().unwrap();
+        watchdog.join().unwrap();
         assert!(mailbox.lock().unwrap().is_sorted());
     });
 }

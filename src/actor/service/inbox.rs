@@ -21,7 +21,7 @@
 //! handler of the one before has run. The inbox returns when the actor schedules again.
 //!
 //! The second reason to go that way is an inbox that is not polled: a context empties its mailbox first, and a flooded
-//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watch` is patient, the watch escorts
+//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watchdog` is patient, the watch escorts
 //! its messages, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
 //! still can. As soon as the inbox is polled again the rest takes the short way.
 
@@ -37,79 +37,79 @@ use actix::dev::AsyncContextParts;
 use actix::fut::{ActorFuture, wrap_future};
 use actix::{Actor, AsyncContext, WeakAddr};
 
-use super::bell::Bell;
-use super::escort::Again;
-use super::lanes::{ContextRoute, Guard, Handling, Payload, Route};
+use super::mailbox_delivery::Again;
+use super::message_stores::{ContextRoute, MessageRef, ReplyFuture, Route, StateGuard};
 use super::spare::{Pair, Spare};
-use super::{Mail, Service, places};
-use crate::engine::{Handover, OwnerId};
+use super::wake_flag::WakeFlag;
+use super::{Mail, Service, thread_registry};
+use crate::engine::{DueTimer, OwnerId};
 
 /// Handlers run in one poll of an actor; then others have their turn.
 const MESSAGES_PER_POLL: usize = 64;
 
 /// What the service knows about an owner.
-pub(crate) struct OwnerCard {
+pub(crate) struct OwnerState {
     /// Wakes the actor's context; none until its inbox has been polled, and from a wake to the next poll.
     pub(crate) waker: Option<Waker>,
     /// Rings when something is due, or may be.
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) wake_flag: Arc<WakeFlag>,
     /// An inbox is in the context.
     pub(crate) present: bool,
     /// The inbox has left the context.
-    pub(crate) away: bool,
+    pub(crate) without_inbox: bool,
     /// It is looked after while the inbox is away.
-    pub(crate) stray: bool,
+    pub(crate) detached: bool,
     /// Its actor has stopped or was restarted.
     pub(crate) ended: bool,
     /// The watch looks after its inbox.
     pub(crate) watched: bool,
     /// The inbox has taken something since the watch looked.
     pub(crate) moved: bool,
-    /// It is listed among the `laggards`.
-    pub(crate) lags: bool,
-    /// The place of its mailbox in memory; see `places`.
+    /// It is listed among the `slow_recipients`.
+    pub(crate) is_slow: bool,
+    /// The place of its mailbox in memory; see `thread_registry`.
     pub(crate) mailbox: u64,
     /// None for a line.
-    pub(crate) door: Option<Arc<dyn Door>>,
+    pub(crate) actor_ref: Option<Arc<dyn ActorRef>>,
 }
 
-impl OwnerCard {
+impl OwnerState {
     /// The card of a line, which is no actor and has no inbox.
-    pub(crate) fn of_line(mailbox: u64, bell: &Arc<Bell>) -> Self {
+    pub(crate) fn of_queue(mailbox: u64, wake_flag: &Arc<WakeFlag>) -> Self {
         Self {
             waker: None,
-            bell: Arc::clone(bell),
+            wake_flag: Arc::clone(wake_flag),
             present: false,
-            away: false,
-            stray: false,
+            without_inbox: false,
+            detached: false,
             ended: false,
             watched: false,
             moved: false,
-            lags: false,
+            is_slow: false,
             mailbox,
-            door: None,
+            actor_ref: None,
         }
     }
 }
 
 /// Sends a message through the mailbox; `None` if the owner has stopped.
-pub(crate) type Escorting = Box<dyn FnOnce(&Service, Guard<'_>, Handover<Payload>) -> Option<Handling>>;
+pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
 
 /// The owner as seen by the driver, which does not know its type.
-pub(crate) trait Door: Send + Sync {
-    fn is_open(&self) -> bool;
+pub(crate) trait ActorRef: Send + Sync {
+    fn is_alive(&self) -> bool;
 
     /// The name of the actor's type.
     fn actor_type(&self) -> &'static str;
 
     /// How the messages of a lane are sent through the mailbox.
-    fn escort(&self, route: &Route) -> Option<Escorting>;
+    fn send_to_owner(&self, route: &Route) -> Option<BoxedSend>;
 }
 
-struct ActorDoor<A: Actor>(WeakAddr<A>);
+struct TypedActorRef<A: Actor>(WeakAddr<A>);
 
-impl<A: Actor> Door for ActorDoor<A> {
-    fn is_open(&self) -> bool {
+impl<A: Actor> ActorRef for TypedActorRef<A> {
+    fn is_alive(&self) -> bool {
         self.0.upgrade().is_some()
     }
 
@@ -117,10 +117,10 @@ impl<A: Actor> Door for ActorDoor<A> {
         type_name::<A>()
     }
 
-    fn escort(&self, route: &Route) -> Option<Escorting> {
+    fn send_to_owner(&self, route: &Route) -> Option<BoxedSend> {
         let route = context_route::<A>(route)?;
         let addr = self.0.clone();
-        Some(Box::new(move |service, core, due| (route.escort)(service, core, due, &addr)))
+        Some(Box::new(move |service, state, due| (route.send_to_owner)(service, state, due, &addr)))
     }
 }
 
@@ -135,7 +135,7 @@ fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
 pub(crate) struct Inbox {
     service: Arc<Service>,
     owner: OwnerId,
-    bell: Arc<Bell>,
+    wake_flag: Arc<WakeFlag>,
     waker: Option<Waker>,
     mailbox: u64,
     /// Where the context was when last polled.
@@ -152,25 +152,25 @@ impl Inbox {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        let bell = Arc::new(Bell::silent());
-        let card = OwnerCard {
+        let wake_flag = Arc::new(WakeFlag::cleared());
+        let owner_state = OwnerState {
             waker: None,
-            bell: Arc::clone(&bell),
+            wake_flag: Arc::clone(&wake_flag),
             present: false,
-            away: false,
-            stray: false,
+            without_inbox: false,
+            detached: false,
             ended: false,
             watched: false,
             moved: false,
-            lags: false,
+            is_slow: false,
             mailbox,
-            door: Some(Arc::new(ActorDoor(ctx.address().downgrade()))),
+            actor_ref: Some(Arc::new(TypedActorRef(ctx.address().downgrade()))),
         };
-        let mut core = service.core();
-        let owner = core.engine.add_owner(card).ok()?;
-        core.mailboxes.insert(mailbox, owner);
-        drop(core);
-        Self::enter(service, owner, mailbox, bell, ctx);
+        let mut state = service.state();
+        let owner = state.engine.add_owner(owner_state).ok()?;
+        state.mailboxes.insert(mailbox, owner);
+        drop(state);
+        Self::enter(service, owner, mailbox, wake_flag, ctx);
         Some(owner)
     }
 
@@ -180,8 +180,8 @@ impl Inbox {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(bell) = Self::return_to(service, owner) {
-            Self::enter(service, owner, mailbox, bell, ctx);
+        if let Some(wake_flag) = Self::return_to(service, owner) {
+            Self::enter(service, owner, mailbox, wake_flag, ctx);
         }
     }
 
@@ -191,69 +191,76 @@ impl Inbox {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(bell) = Self::return_to(service, owner) {
+        if let Some(wake_flag) = Self::return_to(service, owner) {
             pair.inbox.set(true);
-            Self::spawn(service, owner, mailbox, bell, pair, ctx);
+            Self::spawn(service, owner, mailbox, wake_flag, pair, ctx);
         }
     }
 
     /// The bell of an owner that has no inbox at present.
-    fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<Bell>> {
+    fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<WakeFlag>> {
         let now = service.clock.now();
-        let mut core = service.core();
-        let card = core.engine.owner_mut(owner).filter(|card| !card.present && !card.ended)?;
-        card.away = false;
-        card.bell.ring();
-        let bell = Arc::clone(&card.bell);
-        if let Some(oldest) = core.engine.oldest_due(owner)
+        let mut state = service.state();
+        let owner_state =
+            state.engine.owner_mut(owner).filter(|owner_state| !owner_state.present && !owner_state.ended)?;
+        owner_state.without_inbox = false;
+        owner_state.wake_flag.set();
+        let wake_flag = Arc::clone(&owner_state.wake_flag);
+        if let Some(oldest) = state.engine.oldest_due(owner)
             && service.is_watched()
         {
-            core.watch_inbox(owner, now);
+            state.watch_inbox(owner, now);
             service.expect(oldest);
         }
-        Some(bell)
+        Some(wake_flag)
     }
 
-    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, bell: Arc<Bell>, ctx: &mut C)
+    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, wake_flag: Arc<WakeFlag>, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
         let pair = Rc::new(Pair { inbox: Cell::new(true), spare: Cell::new(true) });
-        Self::spawn(service, owner, mailbox, bell, &pair, ctx);
+        Self::spawn(service, owner, mailbox, wake_flag, &pair, ctx);
         ctx.spawn(Spare::new(Arc::clone(service), owner, mailbox, pair));
     }
 
-    fn spawn<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, bell: Arc<Bell>, pair: &Rc<Pair>, ctx: &mut C)
-    where
+    fn spawn<A, C>(
+        service: &Arc<Service>,
+        owner: OwnerId,
+        mailbox: u64,
+        wake_flag: Arc<WakeFlag>,
+        pair: &Rc<Pair>,
+        ctx: &mut C,
+    ) where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(card) = service.core().engine.owner_mut(owner) {
-            card.present = true;
+        if let Some(owner_state) = service.state().engine.owner_mut(owner) {
+            owner_state.present = true;
         }
         let (service, pair) = (Arc::clone(service), Rc::clone(pair));
-        let mut inbox = Self { service, owner, bell, waker: None, mailbox, place: 0, pair, left: false };
+        let mut inbox = Self { service, owner, wake_flag, waker: None, mailbox, place: 0, pair, left: false };
         if ctx.parts().started() {
-            inbox.settle(places::place_of(ctx));
+            inbox.settle(thread_registry::context_address(ctx));
         }
         ctx.spawn(inbox);
     }
 
     /// Both items have been dropped: the context has ended or was restarted, and the owner with it.
     pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: u64) {
-        if service.core().engine.owner(owner).is_some_and(|card| card.present) {
+        if service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.present) {
             return;
         }
-        places::leave_mailbox(mailbox, service.number(), owner);
+        thread_registry::unbind_mailbox(mailbox, service.number(), owner);
         service.end_owner(owner);
     }
 
     /// Lets the owner be found by the place of its context from now on.
     fn settle(&mut self, place: usize) {
         if self.place != place {
-            places::leave_place(self.place, self.service.number(), self.owner);
-            places::settle(place, self.service.number(), self.owner);
+            thread_registry::unbind_context(self.place, self.service.number(), self.owner);
+            thread_registry::bind_context(place, self.service.number(), self.owner);
             self.place = place;
         }
     }
@@ -261,7 +268,7 @@ impl Inbox {
     /// Nothing to do until the service calls: looks whether that is so, and if not, says how to be called.
     fn rest(&mut self, cx: &Context<'_>) -> bool {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if !self.bell.has_rung() && is_known {
+        if !self.wake_flag.is_set() && is_known {
             return true;
         }
         if !is_known {
@@ -269,13 +276,13 @@ impl Inbox {
         }
         // A waker is foreign code: none is cloned or dropped under the lock.
         let mut waker = self.waker.clone();
-        let mut core = self.service.core();
-        if let Some(card) = core.engine.owner_mut(self.owner) {
-            card.bell.silence();
-            std::mem::swap(&mut card.waker, &mut waker);
+        let mut state = self.service.state();
+        if let Some(owner_state) = state.engine.owner_mut(self.owner) {
+            owner_state.wake_flag.clear();
+            std::mem::swap(&mut owner_state.waker, &mut waker);
         }
-        let rests = core.engine.inbox_len(self.owner) == 0 && !core.escorts.contains_key(&self.owner);
-        drop(core);
+        let rests = state.engine.inbox_len(self.owner) == 0 && !state.mailbox_deliveries.contains_key(&self.owner);
+        drop(state);
         drop(waker);
         rests
     }
@@ -290,7 +297,7 @@ where
 
     fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        this.settle(places::place_of(ctx));
+        this.settle(thread_registry::context_address(ctx));
         if !ctx.parts().connected() {
             this.left = true;
             return Poll::Ready(());
@@ -305,13 +312,13 @@ where
         for _ in 0..MESSAGES_PER_POLL {
             if ctx.waiting() {
                 // Stopping, or waiting for a future: no messages now. The context polls again after that.
-                this.bell.ring();
+                this.wake_flag.set();
                 return Poll::Pending;
             }
-            let mut core = this.service.core();
-            if core.escorts.contains_key(&this.owner) {
-                match this.service.overtake(core, this.owner) {
-                    Ok(unlocked) => core = unlocked,
+            let mut state = this.service.state();
+            if state.mailbox_deliveries.contains_key(&this.owner) {
+                match this.service.try_take_over(state, this.owner) {
+                    Ok(unlocked) => state = unlocked,
                     Err(Again::AtOnce) => {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
@@ -319,52 +326,52 @@ where
                     Err(Again::WhenCalled) => return Poll::Pending,
                 }
             }
-            match core.mail_goes_first(this.owner) {
+            match state.mail_goes_first(this.owner) {
                 None => {}
                 Some(Mail::Sent) => {
-                    drop(core);
-                    this.bell.ring();
+                    drop(state);
+                    this.wake_flag.set();
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
                 Some(Mail::BeingSent) => return Poll::Pending,
             }
-            let upcoming = core.engine.upcoming_chunk(this.owner);
+            let upcoming = state.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
-                core.lanes.fetch(core.engine.upcoming(this.owner));
+                state.stores.fetch(state.engine.upcoming(this.owner));
             }
-            let Some(next) = core.engine.next_due(this.owner) else { return Poll::Pending };
-            if let Some(post) = core.lanes.post_of(next) {
+            let Some(next) = state.engine.next_due(this.owner) else { return Poll::Pending };
+            if let Some(post) = state.stores.post_of(next) {
                 // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
                 // It goes only while the watch has no turn, which might send what is due later meanwhile.
                 let Some(claim) = this.service.driver.claim() else {
-                    core.await_turn.push(this.owner);
+                    state.await_turn.push(this.owner);
                     return Poll::Pending;
                 };
-                match core.engine.escort_due(this.owner) {
+                match state.engine.take_for_send(this.owner) {
                     Some(due) => {
-                        let publish = core.published.ask_to_publish();
-                        drop(post(&this.service, core, &mut vec![due]));
+                        let publish = state.published.ask_to_publish();
+                        drop(post(&this.service, state, &mut vec![due]));
                         if publish {
                             this.service.driver.wake();
                         }
                     }
-                    None => drop(core),
+                    None => drop(state),
                 }
                 drop(claim);
-                this.bell.ring();
+                this.wake_flag.set();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let Some(due) = core.engine.take_due(this.owner) else { return Poll::Pending };
-            let publish = core.published.ask_to_publish();
-            if let Some(card) = core.engine.owner_mut(this.owner) {
-                card.moved = true;
+            let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
+            let publish = state.published.ask_to_publish();
+            if let Some(owner_state) = state.engine.owner_mut(this.owner) {
+                owner_state.moved = true;
             }
-            let route = core.lanes.lane(due.payload.lane).and_then(|lane| context_route::<A>(&lane.route));
+            let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
             match route {
-                Some(route) => (route.deliver)(&this.service, core, due, actor, ctx),
-                None => drop(core),
+                Some(route) => (route.deliver)(&this.service, state, due, actor, ctx),
+                None => drop(state),
             }
             if publish {
                 this.service.driver.wake();
@@ -372,7 +379,7 @@ where
         }
         // Pending alone is not enough: after a handler that has spawned a future the context polls all its items again at
         // once. Only waiting ends its turn.
-        this.bell.ring();
+        this.wake_flag.set();
         ctx.wait(wrap_future(give_way()));
         Poll::Pending
     }
@@ -393,20 +400,20 @@ async fn give_way() {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        places::leave_place(self.place, self.service.number(), self.owner);
+        thread_registry::unbind_context(self.place, self.service.number(), self.owner);
         self.pair.inbox.set(false);
-        let mut core = self.service.core();
+        let mut state = self.service.state();
         let left = self.left;
         let mut waker = None;
-        if let Some(card) = core.engine.owner_mut(self.owner) {
-            card.present = false;
-            card.away = left;
-            waker = card.waker.take();
+        if let Some(owner_state) = state.engine.owner_mut(self.owner) {
+            owner_state.present = false;
+            owner_state.without_inbox = left;
+            waker = owner_state.waker.take();
         }
         if left {
-            core.away.push(self.owner);
+            state.without_inbox.push(self.owner);
         }
-        drop(core);
+        drop(state);
         drop(waker);
         if left {
             self.service.driver.wake();

@@ -14,16 +14,16 @@
 
 use actix::Recipient;
 
-use super::admission::News;
+use super::admission::Wakeup;
 use super::carried::Carried;
-use super::lanes::{Guard, Payload, Unloaded};
-use super::lines::Posting;
+use super::message_stores::{BoxedMessage, MessageRef, StateGuard};
+use super::recipient_queues::TokenId;
 use super::repeating::Clocks;
-use super::subscribers::Lost;
-use super::{Core, Service};
+use super::subscribers::DeadLetterEvent;
+use super::{Service, State};
 use crate::actor::id::TimerId;
 use crate::actor::target::Target;
-use crate::engine::{DeadLetterReason, Ending, Handover, Now};
+use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
 
 pub(super) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
 pub(super) const FULL: DeadLetterReason = DeadLetterReason::MailboxFull;
@@ -55,7 +55,7 @@ where
 {
     pub(super) target: Target<M>,
     /// Its token in the mailbox, or its place as the next of its queue.
-    pub(super) posting: Option<Posting>,
+    pub(super) token_id: Option<TokenId>,
 }
 
 impl<M> Queued<M>
@@ -63,7 +63,7 @@ where
     M: actix::Message<Result: Send> + Send + 'static,
 {
     pub(super) const fn new(target: Target<M>) -> Self {
-        Self { target, posting: None }
+        Self { target, token_id: None }
     }
 }
 
@@ -107,10 +107,10 @@ pub(super) trait Job: Send + Sized + 'static {
     fn to(&self) -> &Self::To;
 
     /// The message of a timer that ends before its time, to be given back or dropped.
-    fn unload(self) -> Option<Unloaded>;
+    fn take_boxed(self) -> Option<BoxedMessage>;
 
     /// Step 1. None if the timer was cancelled.
-    fn take(core: &mut Core, due: Handover<Payload>) -> Option<Self::Taken>;
+    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self::Taken>;
 
     /// The recipient of a job that was taken.
     fn target_of(taken: &Self::Taken) -> Option<&Target<MessageOf<Self>>>;
@@ -119,25 +119,32 @@ pub(super) trait Job: Send + Sized + 'static {
     fn produce(taken: Self::Taken, service: &Service, via: Via) -> Self::Produced;
 
     /// Step 2 without a message: the timer is to end.
-    fn give_up(taken: Self::Taken, ending: Ending) -> Self::Produced;
+    fn give_up(taken: Self::Taken, outcome: Outcome) -> Self::Produced;
 
     /// Whether there is a message to hand over, and when it was produced.
-    fn is_ready(produced: &Self::Produced) -> Option<Now>;
+    fn is_ready(produced: &Self::Produced) -> Option<ClockReading>;
 
     /// Step 3.
-    fn commit(produced: Self::Produced, core: &mut Core, ticket: Ticket, via: Via, news: &mut News) -> Committed<Self>;
+    fn commit(
+        produced: Self::Produced,
+        state: &mut State,
+        ticket: Ticket,
+        via: Via,
+        wakeup: &mut Wakeup,
+    ) -> Committed<Self>;
 
     /// Step 3 for a message whose timer stays in flight until its handler has ended, or its mailbox has taken it.
-    fn send_off(produced: Self::Produced, core: &mut Core, ticket: Ticket) -> (Option<Self::Carried>, Deferred<Self>);
+    fn send_off(produced: Self::Produced, state: &mut State, ticket: Ticket)
+    -> (Option<Self::Carried>, Deferred<Self>);
 
     /// Takes out what is left in the store of a timer that has ended.
-    fn take_rest(core: &mut Core, payload: Payload) -> Option<Self::Rest>;
+    fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;
 }
 
 /// A timer whose message is under way.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket {
-    pub(super) due: Handover<Payload>,
+    pub(super) due: DueTimer<MessageRef>,
     /// The id of the timer, if anybody wants to hear of it should its message get lost.
     pub(super) id: Option<TimerId>,
 }
@@ -161,7 +168,7 @@ pub(super) struct Deferred<J: Job> {
     pub(super) target: Option<Target<MessageOf<J>>>,
     /// The timer ended without its message being delivered, and somebody wants to hear of it. Boxed, since it is rare and
     /// would make each message a long way to move.
-    pub(super) lost: Option<Box<Lost>>,
+    pub(super) lost: Option<Box<DeadLetterEvent>>,
 }
 
 impl<J: Job> Deferred<J> {
@@ -170,7 +177,7 @@ impl<J: Job> Deferred<J> {
     /// Adds a message that could not be delivered: a dead letter if anybody wants to hear of it.
     pub(super) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Carried>) {
         match ticket.id {
-            Some(id) => self.lost = Some(Box::new(Lost::of(id, ticket.due.deadline, reason, message))),
+            Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, ticket.due.deadline, reason, message))),
             None => self.message = message,
         }
     }
@@ -180,7 +187,7 @@ impl<J: Job> Deferred<J> {
     pub(super) fn discard(self, service: &Service) {
         let Self { message, producer, rest, target, lost } = self;
         if let Some(lost) = lost {
-            service.bury(*lost);
+            service.emit_dead_letter(*lost);
         }
         message.into_iter().for_each(|message| service.drop_contained(message));
         producer.into_iter().for_each(|producer| service.drop_contained(producer));
@@ -203,14 +210,14 @@ impl Service {
 #[inline(always)]
 pub(super) fn produce<'a, J: Job>(
     service: &'a Service,
-    guard: Guard<'a>,
+    guard: StateGuard<'a>,
     taken: J::Taken,
     via: Via,
-) -> (Guard<'a>, J::Produced) {
+) -> (StateGuard<'a>, J::Produced) {
     if J::PRODUCES {
         drop(guard);
         let produced = J::produce(taken, service, via);
-        (service.core(), produced)
+        (service.state(), produced)
     } else {
         (guard, J::produce(taken, service, via))
     }
@@ -218,7 +225,7 @@ pub(super) fn produce<'a, J: Job>(
 
 /// A way to a recipient, and whether that is there. One that has stopped is kept, too: it may be the last address, and is
 /// dropped where no lock is held.
-pub(super) struct Way<M>
+pub(super) struct Connection<M>
 where
     M: actix::Message<Result: Send> + Send + 'static,
 {
@@ -226,7 +233,7 @@ where
     pub(super) is_open: bool,
 }
 
-impl<M> Way<M>
+impl<M> Connection<M>
 where
     M: actix::Message<Result: Send> + Send + 'static,
 {

@@ -1,43 +1,43 @@
 //! The service behind a timer actor: what may be asked of it, from any thread, and how it does it.
 //!
 //! One lock guards the engine and the messages. What is done under it is short and bounded, and no code of the user runs
-//! meanwhile (see `lanes`). The driver, on the timer actor's arbiter, turns time into deliveries; whoever schedules
+//! meanwhile (see `stores`). The driver, on the timer actor's arbiter, turns time into deliveries; whoever schedules
 //! something that is due earlier than the driver expects wakes it.
 //!
 //! In reading order:
 //!
-//! 1. `requests`: schedule, cancel, reschedule, look; `moment`: when a message is wanted; `admission`: how a timer is taken
+//! 1. `requests`: schedule, cancel, reschedule, look; `deadline`: when a message is wanted; `admission`: how a timer is taken
 //!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time;
 //!    `description`: what is known of one; `survey`: a look at the wheel in small steps.
-//! 2. `lanes`: where messages wait, and how each leaves; `store`: the memory of one lane; `carried`: how large messages are
+//! 2. `stores`: where messages wait, and how each leaves; `slab`: the memory of one lane; `carried`: how large messages are
 //!    kept.
-//! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_ways`: how they leave.
-//! 4. `driver`: the alarm, and what one turn does; `turns`: who takes one; `strays`: actors that have stopped.
-//! 5. `inbox`: how an actor's own messages reach it; `bell`: how it is called; `spare`: what brings it back if it is
-//!    cancelled by mistake; `places`: which context is which owner; `escort`: the way through the mailbox.
-//! 6. `lines`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
-//!    withdrawn; `errand`: how recipients answer.
-//! 7. `laggards`: recipients that let what is due wait, and since when.
-//! 8. `watch`: what happens when an arbiter is kept busy; `lookout`: how it is called.
+//! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_delivery`: how they leave.
+//! 4. `driver`: the alarm, and what one turn does; `turns`: who takes one; `detached`: actors that have stopped.
+//! 5. `inbox`: how an actor's own messages reach it; `wake_flag`: how it is called; `spare`: what brings it back if it is
+//!    cancelled by mistake; `thread_registry`: which context is which owner; `mailbox_delivery`: the way through the mailbox.
+//! 6. `queues`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
+//!    withdrawn; `waiter`: how recipients answer.
+//! 7. `slow_recipients`: recipients that let what is due wait, and since when.
+//! 8. `watchdog`: what happens when an arbiter is kept busy; `next_check`: how it is called.
 //! 9. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
 //! 10. `directory`: which service an id belongs to.
-//! 11. `unrest`: what is left to do at one moment, for tests in virtual time.
+//! 11. `activity`: what is left to do at one moment, for tests in virtual time.
 //! 12. `foreign_code`: a test that no code of the user runs under the lock.
 
+pub(crate) mod activity;
 mod admission;
-mod bell;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod by_hand;
 pub(crate) mod carried;
 pub(crate) mod closing;
+mod deadline;
 mod delivery;
 mod description;
+mod detached;
 pub(crate) mod directory;
 mod dispatch;
 pub(crate) mod driver;
-pub(crate) mod errand;
-pub(crate) mod escort;
 #[cfg(test)]
 mod foreign_code;
 #[cfg(test)]
@@ -45,29 +45,29 @@ mod foreign_code;
 mod handshakes;
 pub(crate) mod inbox;
 mod job;
-pub(crate) mod laggards;
-mod lanes;
-mod lines;
-mod lookout;
-mod moment;
+pub(crate) mod mailbox_delivery;
+mod message_stores;
+mod next_check;
 mod once;
-pub(crate) mod places;
 mod random;
+mod recipient_queues;
 mod repeating;
+pub(crate) mod reply_waiter;
 mod requests;
 mod selection;
 mod series;
 #[cfg(test)]
 mod simulated;
+mod slab;
+pub(crate) mod slow_recipients;
 mod spare;
-mod store;
-mod strays;
 pub(crate) mod subscribers;
 mod survey;
 mod sync;
+pub(crate) mod thread_registry;
 mod turns;
-pub(crate) mod unrest;
-mod watch;
+mod wake_flag;
+mod watchdog;
 mod wind_down;
 
 use std::any::Any;
@@ -83,31 +83,31 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-pub(crate) use self::lines::Anchor;
-pub(crate) use self::moment::When;
+pub(crate) use self::deadline::Schedule;
+pub(crate) use self::recipient_queues::MailboxPin;
 #[cfg(feature = "cron")]
 pub(crate) use self::repeating::Calendar;
-pub(crate) use self::repeating::Course;
+pub(crate) use self::repeating::RepeatSchedule;
 pub use self::selection::Listing;
 pub use self::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 
-use self::escort::Escort;
-use self::inbox::OwnerCard;
-use self::laggards::Laggards;
-use self::lanes::{Guard, Lanes, Payload};
-use self::lines::Lines;
+use self::activity::{ExternalWork, Sleep};
+use self::inbox::OwnerState;
+use self::mailbox_delivery::MailboxDelivery;
+use self::message_stores::{MessageRef, MessageStores, StateGuard};
 use self::random::Random;
+use self::recipient_queues::RecipientQueues;
+use self::slow_recipients::SlowRecipients;
 use self::subscribers::Subscribers;
 use self::sync::Mutex;
 use self::turns::Turns;
-use self::unrest::{Outside, Sleep};
-use self::watch::Watched;
+use self::watchdog::WatchdogEntry;
 use self::wind_down::WindDown;
 use super::clock::Clock;
 use super::id::IdMaker;
 use super::mailbox_policy::MailboxPolicy;
 use super::secret::Secret;
-use super::trace::{Obituaries, Panics, Trails, Warnings};
+use super::trace::{DeadLetterLimiter, Panics, TimerSpans, Warnings};
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report, gate};
 use crate::timing::{Key, Tick, TickLength};
@@ -121,8 +121,8 @@ pub(crate) struct Settings {
     pub(crate) engine: EngineConfig,
     pub(crate) name: Option<String>,
     pub(crate) expiry_budget: usize,
-    pub(crate) intake_budget: usize,
-    pub(crate) wall_clock_check: Duration,
+    pub(crate) request_budget: usize,
+    pub(crate) wall_clock_check_interval: Duration,
     /// For targets that have none of their own.
     pub(crate) mailbox_policy: MailboxPolicy,
     /// How long something may wait for its recipient before somebody should know.
@@ -150,25 +150,25 @@ pub(crate) struct Service {
     pub(super) intake: AtomicUsize,
     pub(crate) subscribers: Subscribers,
     /// The spans of pending timers, with the feature `tracing`.
-    pub(crate) trails: Trails,
+    pub(crate) timer_spans: TimerSpans,
     /// Panics of user code that were caught, with the feature `tracing`.
     pub(crate) panics: Panics,
     /// Which dead letters were told, with the feature `tracing`.
-    pub(crate) obituaries: Obituaries,
+    pub(crate) dead_letter_limiter: DeadLetterLimiter,
     random: Random,
     ids: IdMaker,
     number: u32,
     sleep: Sleep,
-    outside: Outside,
+    external: ExternalWork,
     /// The thread the driver runs on, once it runs.
     thread: OnceLock<ThreadId>,
     /// The driver has stopped: nothing will ever be delivered again.
     stopped: AtomicBool,
     /// Set once the watch looks after this service.
-    pub(crate) watched: OnceLock<Watched>,
+    pub(crate) watchdog_entry: OnceLock<WatchdogEntry>,
     /// Messages under way whose handlers have run. Locked last, and never for long.
-    pub(crate) arrivals: Mutex<Vec<(OwnerId, Key)>>,
-    core: Mutex<Core>,
+    pub(crate) completions: Mutex<Vec<(OwnerId, Key)>>,
+    state: Mutex<State>,
 }
 
 /// A message that must come before those in an inbox.
@@ -181,13 +181,13 @@ pub(crate) enum Mail {
 }
 
 /// What the lock guards.
-pub(crate) struct Core {
-    pub(crate) engine: Engine<Payload, OwnerCard>,
-    pub(crate) lanes: Lanes,
+pub(crate) struct State {
+    pub(crate) engine: Engine<MessageRef, OwnerState>,
+    pub(crate) stores: MessageStores,
     /// What waits until its recipient keeps up.
-    pub(crate) lines: Lines,
+    pub(crate) queues: RecipientQueues,
     /// Who lets something wait.
-    pub(crate) laggards: Laggards,
+    pub(crate) slow_recipients: SlowRecipients,
     /// What users are to be warned of, with the feature `tracing`.
     pub(crate) warnings: Warnings,
     /// Owners by the place of their mailbox in memory.
@@ -200,19 +200,19 @@ pub(crate) struct Core {
     pub(crate) ended: Vec<OwnerId>,
     /// Those of them in whose inboxes messages of others lie, the one that ended first in front. They go out before
     /// anything else is brought out.
-    pub(crate) bereft: VecDeque<OwnerId>,
+    pub(crate) orphaned: VecDeque<OwnerId>,
     /// Owners whose inbox is to be emptied through the mailbox, or who may have stopped.
-    pub(crate) away: Vec<OwnerId>,
+    pub(crate) without_inbox: Vec<OwnerId>,
     /// Owners without an inbox in their context, and when to look after them.
-    pub(crate) strays: VecDeque<OwnerId>,
-    pub(crate) strays_at: Duration,
+    pub(crate) detached: VecDeque<OwnerId>,
+    pub(crate) detached_check_at: Duration,
     /// Owners to whom the watch is sending, or has sent, a message that must come before those in their inboxes: true if
     /// it is in the mailbox.
     pub(crate) mail: FxHashMap<OwnerId, bool>,
     /// Owners whose inbox found the turn taken by the watch. The driver, which is called after that, calls them.
     pub(crate) await_turn: Vec<OwnerId>,
     /// Messages on their way through the mailbox; at most one for each owner, and none may overtake it.
-    pub(crate) escorts: FxHashMap<OwnerId, Escort>,
+    pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
     /// Owners with something in their inbox, and since when they have not taken any of it, for the watch.
     pub(crate) waiting: VecDeque<(Duration, OwnerId)>,
     /// How far the wall clock was ahead of the monotonic one when last compared, in nanoseconds.
@@ -222,10 +222,10 @@ pub(crate) struct Core {
     pub(crate) wind_downs: Vec<WindDown>,
 }
 
-impl Core {
+impl State {
     /// The owner whose own messages, due already and not handled yet, a message to it must not overtake. (Those of one
     /// that has ended are handled by nobody.)
-    fn waiting_before(&self, payload: Payload) -> Option<OwnerId> {
+    fn waiting_before(&self, payload: MessageRef) -> Option<OwnerId> {
         if self.engine.in_inboxes() == 0 {
             return None;
         }
@@ -233,14 +233,14 @@ impl Core {
     }
 
     /// The owner that a message to a recipient is for, if that is one and has not ended.
-    fn addressee(&self, payload: Payload) -> Option<OwnerId> {
-        self.owner_at(self.lanes.mailbox_of(payload)?)
+    fn addressee(&self, payload: MessageRef) -> Option<OwnerId> {
+        self.owner_at(self.stores.mailbox_of(payload)?)
     }
 
     /// The owner with this mailbox, if it has not ended.
     fn owner_at(&self, mailbox: u64) -> Option<OwnerId> {
         let owner = *self.mailboxes.get(&mailbox)?;
-        self.engine.owner(owner).is_some_and(|card| !card.ended).then_some(owner)
+        self.engine.owner(owner).is_some_and(|owner_state| !owner_state.ended).then_some(owner)
     }
 
     /// The watch begins to send something to `owner`. What comes into the inbox meanwhile is due later.
@@ -268,9 +268,9 @@ impl Core {
 
     /// Has the inbox of `owner` polled; by the waker that is returned, outside of the lock.
     pub(crate) fn ring_for(&mut self, owner: OwnerId) -> Option<Waker> {
-        let card = self.engine.owner_mut(owner)?;
-        card.bell.ring();
-        card.waker.take()
+        let owner_state = self.engine.owner_mut(owner)?;
+        owner_state.wake_flag.set();
+        owner_state.waker.take()
     }
 
     /// Whether the driver has to be told of a deadline, which it is to be then: it is earlier than what it knows of.
@@ -282,22 +282,22 @@ impl Core {
 
     /// An owner ends: its timers are still to be freed.
     pub(crate) fn end(&mut self, owner: OwnerId) {
-        if let Some(card) = self.engine.owner_mut(owner) {
-            card.ended = true;
+        if let Some(owner_state) = self.engine.owner_mut(owner) {
+            owner_state.ended = true;
         }
         self.mail.remove(&owner);
         self.ended.push(owner);
-        if self.engine.has_guests(owner) {
-            self.bereft.push_back(owner);
+        if self.engine.has_foreign(owner) {
+            self.orphaned.push_back(owner);
         }
     }
 
     /// Remembers an owner without an inbox in its context.
-    pub(crate) fn note_stray(&mut self, owner: OwnerId) {
-        if let Some(card) = self.engine.owner_mut(owner)
-            && !std::mem::replace(&mut card.stray, true)
+    pub(crate) fn note_detached(&mut self, owner: OwnerId) {
+        if let Some(owner_state) = self.engine.owner_mut(owner)
+            && !std::mem::replace(&mut owner_state.detached, true)
         {
-            self.strays.push_back(owner);
+            self.detached.push_back(owner);
         }
     }
 }
@@ -321,33 +321,33 @@ impl Service {
             settings,
             intake: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
-            trails: Trails::new(),
+            timer_spans: TimerSpans::new(),
             panics: Panics::new(),
-            obituaries: Obituaries::new(),
+            dead_letter_limiter: DeadLetterLimiter::new(),
             number,
             sleep: Sleep::not_yet(),
-            outside: Outside::default(),
+            external: ExternalWork::default(),
             thread: OnceLock::new(),
             stopped: AtomicBool::new(false),
-            watched: OnceLock::new(),
-            arrivals: Mutex::default(),
-            core: Mutex::new(Core {
+            watchdog_entry: OnceLock::new(),
+            completions: Mutex::default(),
+            state: Mutex::new(State {
                 engine,
-                lanes: Lanes::default(),
-                lines: Lines::default(),
-                laggards: Laggards::default(),
+                stores: MessageStores::default(),
+                queues: RecipientQueues::default(),
+                slow_recipients: SlowRecipients::default(),
                 warnings: Warnings::new(),
                 mailboxes: FxHashMap::default(),
                 armed: NEVER,
                 await_turn: Vec::new(),
                 driven: Duration::ZERO,
                 ended: Vec::new(),
-                bereft: VecDeque::new(),
-                away: Vec::new(),
-                strays: VecDeque::new(),
-                strays_at: Duration::ZERO,
+                orphaned: VecDeque::new(),
+                without_inbox: Vec::new(),
+                detached: VecDeque::new(),
+                detached_check_at: Duration::ZERO,
                 mail: FxHashMap::default(),
-                escorts: FxHashMap::default(),
+                mailbox_deliveries: FxHashMap::default(),
                 waiting: VecDeque::new(),
                 wall_offset: None,
                 published: Published::default(),
@@ -361,14 +361,14 @@ impl Service {
     }
 
     /// Locks. A panic of user code cannot leave the core half changed, since none runs under the lock.
-    pub(crate) fn core(&self) -> Guard<'_> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> StateGuard<'_> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the core is locked at this moment.
     #[cfg(test)]
     pub(crate) fn is_locked(&self) -> bool {
-        matches!(self.core.try_lock(), Err(TryLockError::WouldBlock))
+        matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Whether nothing can ever be delivered again.
@@ -378,7 +378,7 @@ impl Service {
 
     /// Counts requests from the mailbox. True if those were as many as one turn may handle.
     pub(crate) fn take_in(&self, requests: usize) -> bool {
-        let full = self.intake.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.intake_budget;
+        let full = self.intake.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.request_budget;
         if full {
             self.intake.store(0, Ordering::Relaxed);
         }
@@ -390,22 +390,22 @@ impl Service {
         // The clock may be the user's; if it panics, nothing is said to be late.
         let now = self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO);
         let _pass = gate::enter();
-        let report = self.report(&mut self.core(), now);
+        let report = self.report(&mut self.state(), now);
         self.meters.publish(&report);
     }
 
-    pub(crate) fn report(&self, core: &mut Core, now: Duration) -> Report {
-        let next = core.engine.next_expiration().map(|tick| self.tick.time_of(tick));
+    pub(crate) fn report(&self, state: &mut State, now: Duration) -> Report {
+        let next = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
         Report {
-            number: core.published.number(),
-            retries: core.lines.retries(),
-            accounts: core.engine.accounts(),
-            levels: core.engine.level_stats().collect(),
-            horizon: self.tick.time_of(core.engine.horizon()),
-            queued_buckets: core.engine.queued_buckets(),
+            number: state.published.number(),
+            retries: state.queues.retries(),
+            counters: state.engine.counters(),
+            levels: state.engine.level_stats().collect(),
+            horizon: self.tick.time_of(state.engine.horizon()),
+            queued_buckets: state.engine.queued_buckets(),
             until_next: next.map_or(Duration::ZERO, |next| next.saturating_sub(now)),
             overdue: next.map_or(Duration::ZERO, |next| now.saturating_sub(next)),
-            waited: self.waited(core, now),
+            waited: self.waited(state, now),
         }
     }
 

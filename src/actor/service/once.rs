@@ -1,13 +1,13 @@
 //! The message of a timer that does not repeat, as it is stored.
 
-use super::Core;
 use super::Service;
-use super::admission::News;
+use super::State;
+use super::admission::Wakeup;
 use super::carried::Carried;
 use super::job::{Committed, Deferred, Destination, Job, Ticket, Via};
-use super::lanes::{Contents, Payload, Unloaded};
+use super::message_stores::{BoxedContents, BoxedMessage, MessageRef};
 use crate::actor::target::Target;
-use crate::engine::{Ending, Handover, Now};
+use crate::engine::{ClockReading, DueTimer, Outcome};
 
 /// A message and its destination.
 pub(super) struct Once<C, D> {
@@ -16,7 +16,7 @@ pub(super) struct Once<C, D> {
 }
 
 /// When a stored message was produced: nobody asks.
-const AT_ONCE: Now = Now { time: std::time::Duration::ZERO, wall: None };
+const AT_ONCE: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
 
 impl<C, D> Job for Once<C, D>
 where
@@ -27,7 +27,7 @@ where
     type To = D;
     type Taken = Self;
     /// With an ending if it is not to be delivered.
-    type Produced = (Self, Option<Ending>);
+    type Produced = (Self, Option<Outcome>);
     type Producer = ();
     type Rest = D;
 
@@ -37,13 +37,13 @@ where
         &self.to
     }
 
-    fn unload(self) -> Option<Unloaded> {
-        Some(Unloaded::new(Contents::Message(self.message.into_any()), Some(Box::new(self.to))))
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
     }
 
     #[inline(always)]
-    fn take(core: &mut Core, due: Handover<Payload>) -> Option<Self> {
-        core.lanes.take(due.payload)
+    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self> {
+        state.stores.take(due.payload)
     }
 
     #[inline(always)]
@@ -57,42 +57,42 @@ where
     }
 
     #[inline(always)]
-    fn give_up(taken: Self, ending: Ending) -> Self::Produced {
-        (taken, Some(ending))
+    fn give_up(taken: Self, outcome: Outcome) -> Self::Produced {
+        (taken, Some(outcome))
     }
 
     #[inline(always)]
-    fn is_ready((_, ending): &Self::Produced) -> Option<Now> {
-        ending.is_none().then_some(AT_ONCE)
+    fn is_ready((_, outcome): &Self::Produced) -> Option<ClockReading> {
+        outcome.is_none().then_some(AT_ONCE)
     }
 
     #[inline(always)]
     fn commit(
-        (Self { to, message }, ending): Self::Produced,
-        core: &mut Core,
+        (Self { to, message }, outcome): Self::Produced,
+        state: &mut State,
         ticket: Ticket,
         via: Via,
-        _: &mut News,
+        _: &mut Wakeup,
     ) -> Committed<Self> {
         // Taken out of its inbox, an own message counts as delivered already.
         if via != Via::Handler {
-            core.engine.finish(ticket.due.key, ending.unwrap_or(Ending::Delivered));
+            state.engine.finish(ticket.due.key, outcome.unwrap_or(Outcome::Delivered));
         }
         let mut deferred = Deferred { rest: Some(to), ..Deferred::NONE };
-        let Some(ending) = ending else { return Committed { message: Some(message), resume: None, deferred } };
-        match ending {
-            Ending::DeadLettered(reason) => deferred.lose(ticket, reason, Some(message)),
+        let Some(outcome) = outcome else { return Committed { message: Some(message), resume: None, deferred } };
+        match outcome {
+            Outcome::DeadLettered(reason) => deferred.lose(ticket, reason, Some(message)),
             _ => deferred.message = Some(message),
         }
         Committed { message: None, resume: None, deferred }
     }
 
     #[inline(always)]
-    fn send_off((Self { to, message }, _): Self::Produced, _: &mut Core, _: Ticket) -> (Option<C>, Deferred<Self>) {
+    fn send_off((Self { to, message }, _): Self::Produced, _: &mut State, _: Ticket) -> (Option<C>, Deferred<Self>) {
         (Some(message), Deferred { rest: Some(to), ..Deferred::NONE })
     }
 
-    fn take_rest(_: &mut Core, _: Payload) -> Option<D> {
+    fn take_rest(_: &mut State, _: MessageRef) -> Option<D> {
         None
     }
 }

@@ -6,20 +6,20 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Message};
 
-use super::admission::{Admission, Admitted, NewTimer, News, Rejected, Rejection, Whose};
+use super::admission::{Admission, Admitted, KeyOwner, NewTimer, NotAdmitted, NotAdmittedReason, Wakeup};
 use super::carried::{Boxed, Carried, is_large};
+use super::deadline::Schedule;
 use super::description::COUNTED_ALONE;
 use super::job::{Destination, Job, Own, Queued};
-use super::lanes::{Guard, Lanes, Payload};
-use super::moment::When;
+use super::message_stores::{MessageRef, MessageStores, StateGuard};
 use super::once::Once;
-use super::{Core, Service};
+use super::{Service, State};
 use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
-use crate::actor::view::{Inspection, TimerInfo};
-use crate::engine::{Ending, Next, NotPending, OwnerId, Refusal};
+use crate::actor::view::{Snapshot, TimerInfo};
+use crate::engine::{NextRun, NotPending, Outcome, OwnerId, RejectReason};
 use crate::timing::Key;
 
 /// Timers of a batch taken in while the lock is held: some microseconds' worth.
@@ -41,7 +41,7 @@ impl Service {
     #[inline(always)]
     pub(crate) fn schedule_own<A, M>(
         &self,
-        when: When,
+        when: Schedule,
         owner: OwnerId,
         options: Option<&TimerOptions>,
         message: M,
@@ -61,7 +61,7 @@ impl Service {
     #[inline(always)]
     fn place_own<A, C>(
         &self,
-        when: When,
+        when: Schedule,
         owner: OwnerId,
         options: Option<&TimerOptions>,
         message: C,
@@ -71,15 +71,15 @@ impl Service {
         A::Context: ToEnvelope<A, C::Message>,
         C: Carried,
     {
-        let timer = self.once(when, None, options, Whose::own(owner));
-        self.place_once(&timer, Lanes::own::<A, Once<C, Own>>, Once { to: Own, message })
+        let timer = self.once(when, None, options, KeyOwner::own(owner));
+        self.place_once(&timer, MessageStores::own::<A, Once<C, Own>>, Once { to: Own, message })
     }
 
     /// Schedules a message to a recipient; under an id of the caller's, if one is given.
     #[inline(always)]
     pub(crate) fn schedule_for<M>(
         &self,
-        when: When,
+        when: Schedule,
         id: Option<TimerId>,
         options: Option<&TimerOptions>,
         target: Target<M>,
@@ -98,55 +98,55 @@ impl Service {
     #[inline(always)]
     pub(crate) fn place_for<C: Carried>(
         &self,
-        when: When,
+        when: Schedule,
         id: Option<TimerId>,
         options: Option<&TimerOptions>,
         target: Target<C::Message>,
         message: C,
     ) -> Result<TimerId, ScheduleError<C>> {
-        let timer = self.once(when, id, options, Whose::recipient(&target));
-        if target.is_lined(self.settings.mailbox_policy) {
-            return self.place_in_line(&timer, target, message);
+        let timer = self.once(when, id, options, KeyOwner::recipient(&target));
+        if target.is_queued(self.settings.mailbox_policy) {
+            return self.place_in_queue(&timer, target, message);
         }
-        self.place_once(&timer, Lanes::plain::<Once<C, _>>, Once { to: target, message })
+        self.place_once(&timer, MessageStores::plain::<Once<C, _>>, Once { to: target, message })
     }
 
     /// Apart, so that its code is not in the way of the others.
     #[inline(never)]
-    fn place_in_line<C: Carried>(
+    fn place_in_queue<C: Carried>(
         &self,
         timer: &NewTimer<'_>,
         target: Target<C::Message>,
         message: C,
     ) -> Result<TimerId, ScheduleError<C>> {
-        self.place_once(timer, Lanes::queued::<Once<C, _>>, Once { to: Queued::new(target), message })
+        self.place_once(timer, MessageStores::queued::<Once<C, _>>, Once { to: Queued::new(target), message })
     }
 
     /// A timer that does not repeat, as of now.
     #[inline(always)]
     fn once<'o>(
         &self,
-        when: When,
+        when: Schedule,
         id: Option<TimerId>,
         options: Option<&'o TimerOptions>,
-        whose: Whose,
+        key_owner: KeyOwner,
     ) -> NewTimer<'o> {
-        let moment = self.moment_with(self.clock.now(), when, options);
-        NewTimer { moment, recurrence: None, whose, id, options }
+        let deadline = self.deadline_with(self.clock.now(), when, options);
+        NewTimer { deadline, recurrence: None, key_owner, id, options }
     }
 
     #[inline(always)]
     fn place_once<C, D>(
         &self,
         timer: &NewTimer<'_>,
-        lane: fn(&mut Lanes) -> u32,
+        store: fn(&mut MessageStores) -> u32,
         once: Once<C, D>,
     ) -> Result<TimerId, ScheduleError<C>>
     where
         C: Carried,
         D: Destination<C::Message>,
     {
-        self.place(timer, lane, once, (), |_, ()| ()).map_err(|refused| refused.map(|(once, ())| once.message))
+        self.place(timer, store, once, (), |_, ()| ()).map_err(|refused| refused.map(|(once, ())| once.message))
     }
 
     /// Takes a timer in: first `job`, and `rest` into it once it is accepted.
@@ -154,41 +154,41 @@ impl Service {
     pub(super) fn place<J: Job, R>(
         &self,
         timer: &NewTimer<'_>,
-        lane: fn(&mut Lanes) -> u32,
+        store: fn(&mut MessageStores) -> u32,
         job: J,
         rest: R,
         put_in: impl FnOnce(&mut J, R),
     ) -> Result<TimerId, ScheduleError<(J, R)>> {
-        let mut news = News::default();
-        let mut core = self.core();
-        let lane = lane(&mut core.lanes);
+        let mut wakeup = Wakeup::default();
+        let mut state = self.state();
+        let store = store(&mut state.stores);
         let mut replaced = None;
-        let admitted = match core.admit(timer, lane, job, &mut news) {
+        let admitted = match state.admit(timer, store, job, &mut wakeup) {
             Ok(admitted) => {
                 replaced = admitted.replaced;
                 if size_of::<R>() > 0
-                    && let Some(payload) = core.engine.payload(admitted.key)
-                    && let Some(job) = core.lanes.stored_mut(payload)
+                    && let Some(payload) = state.engine.payload(admitted.key)
+                    && let Some(job) = state.stores.stored_mut(payload)
                 {
                     put_in(job, rest);
                 }
                 Ok(admitted)
             }
-            Err(Rejected { reason, job }) => Err(Rejected { reason, job: (job, rest) }),
+            Err(NotAdmitted { reason, job }) => Err(NotAdmitted { reason, job: (job, rest) }),
         };
         match replaced {
-            Some(payload) => self.discard(core, payload),
-            None => drop(core),
+            Some(payload) => self.discard(state, payload),
+            None => drop(state),
         }
-        self.tell(news);
-        self.answer(timer.moment.delay, timer.id, admitted)
+        self.notify(wakeup);
+        self.answer(timer.deadline.delay, timer.id, admitted)
     }
 
     /// Schedules so many of the messages that come next, in their order, with few looks at the clock and few locks.
     pub(crate) fn schedule_some<C: Carried>(
         &self,
         mut most: usize,
-        entries: &mut impl Iterator<Item = (When, Option<Arc<TimerOptions>>, Target<C::Message>, C)>,
+        entries: &mut impl Iterator<Item = (Schedule, Option<Arc<TimerOptions>>, Target<C::Message>, C)>,
         answers: &mut Vec<Result<TimerId, ScheduleError<C::Message>>>,
     ) {
         loop {
@@ -203,51 +203,54 @@ impl Service {
             let part: Vec<_> = part
                 .into_iter()
                 .map(|(when, options, target, message)| {
-                    let moment = self.moment_with(now, when, options.as_deref());
-                    (moment, options, target, message)
+                    let deadline = self.deadline_with(now, when, options.as_deref());
+                    (deadline, options, target, message)
                 })
                 .collect();
-            let mut news = News::default();
+            let mut wakeup = Wakeup::default();
             let mut replaced = Vec::new();
-            let mut core = self.core();
-            let plain = core.lanes.plain::<Once<C, Target<C::Message>>>();
+            let mut state = self.state();
+            let plain = state.stores.plain::<Once<C, Target<C::Message>>>();
             let admitted: Vec<_> = part
                 .into_iter()
-                .map(|(moment, options, target, message)| {
-                    let (delay, whose, options) = (moment.delay, Whose::recipient(&target), options.as_deref());
-                    let timer = NewTimer { moment, recurrence: None, whose, id: None, options };
-                    let admitted = if target.is_lined(self.settings.mailbox_policy) {
-                        let lane = core.lanes.queued::<Once<C, Queued<C::Message>>>();
+                .map(|(deadline, options, target, message)| {
+                    let (delay, key_owner, options) =
+                        (deadline.delay, KeyOwner::recipient(&target), options.as_deref());
+                    let timer = NewTimer { deadline, recurrence: None, key_owner, id: None, options };
+                    let admitted = if target.is_queued(self.settings.mailbox_policy) {
+                        let store = state.stores.queued::<Once<C, Queued<C::Message>>>();
                         let once = Once { to: Queued::new(target), message };
-                        core.admit(&timer, lane, once, &mut news).map_err(Rejected::message)
+                        state.admit(&timer, store, once, &mut wakeup).map_err(NotAdmitted::message)
                     } else {
-                        core.admit(&timer, plain, Once { to: target, message }, &mut news).map_err(Rejected::message)
+                        state
+                            .admit(&timer, plain, Once { to: target, message }, &mut wakeup)
+                            .map_err(NotAdmitted::message)
                     };
                     replaced.extend(admitted.as_ref().ok().and_then(|admitted| admitted.replaced));
                     (delay, admitted)
                 })
                 .collect();
-            self.discard_all(core, replaced);
-            self.tell(news);
+            self.discard_all(state, replaced);
+            self.notify(wakeup);
             answers.extend(admitted.into_iter().map(|(delay, admitted)| unpacked(self.answer(delay, None, admitted))));
         }
     }
 
     /// Gives up the lock and drops messages of timers that have ended; the first, which mostly is the only one, in the same
     /// step in which its timer has ended.
-    fn discard_all<'a>(&'a self, core: Guard<'a>, messages: Vec<Payload>) {
-        let mut core = Some(core);
+    fn discard_all<'a>(&'a self, state: StateGuard<'a>, messages: Vec<MessageRef>) {
+        let mut state = Some(state);
         for payload in messages {
-            self.discard(core.take().unwrap_or_else(|| self.core()), payload);
+            self.discard(state.take().unwrap_or_else(|| self.state()), payload);
         }
     }
 
     /// Tells the driver, and the watch, what they have to know.
-    pub(super) fn tell(&self, news: News) {
-        if let Some(first) = news.first {
+    pub(super) fn notify(&self, wakeup: Wakeup) {
+        if let Some(first) = wakeup.first_deadline {
             self.expect(first);
         }
-        if news.look {
+        if wakeup.poke {
             self.driver.wake();
         }
     }
@@ -259,50 +262,52 @@ impl Service {
         id: Option<TimerId>,
         admitted: Admission<S>,
     ) -> Result<TimerId, ScheduleError<S>> {
-        let Rejected { reason, job: message } = match admitted {
+        let NotAdmitted { reason, job: message } = match admitted {
             Ok(Admitted { key, .. }) => {
                 self.meters.schedule_delay.record(delay.as_secs_f64());
                 let id = id.unwrap_or_else(|| self.ids.id_of(key));
-                self.begin_trail(key, id, delay);
+                self.begin_span(key, id, delay);
                 return Ok(id);
             }
             Err(rejected) => rejected,
         };
         Err(match reason {
-            Rejection::Duplicate(id) => {
+            NotAdmittedReason::Duplicate(id) => {
                 self.meters.refused_duplicate.increment(1);
                 ScheduleError::DuplicateId { id, message }
             }
-            Rejection::Refused(Refusal::Capacity) => {
+            NotAdmittedReason::Engine(RejectReason::Capacity) => {
                 ScheduleError::CapacityReached { capacity: self.settings.engine.capacity, message }
             }
-            Rejection::Refused(Refusal::Closed | Refusal::OwnerEnded) => ScheduleError::Stopped { message },
+            NotAdmittedReason::Engine(RejectReason::Closed | RejectReason::OwnerEnded) => {
+                ScheduleError::Stopped { message }
+            }
         })
     }
 
     /// Cancels a timer of this service.
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
-        let mut core = self.core();
-        let payload = match self.find(&core, id).and_then(|key| core.engine.cancel(key)) {
+        let mut state = self.state();
+        let payload = match self.find(&state, id).and_then(|key| state.engine.cancel(key)) {
             Ok(payload) => payload,
             Err(reason) => return reason.into(),
         };
-        self.let_go(core, payload)
+        self.let_go(state, payload)
     }
 
     /// Cancels a timer, and drops its message after unlocking.
-    pub(super) fn stop(&self, mut core: Guard<'_>, key: Key) -> CancelOutcome {
-        match core.engine.cancel(key) {
-            Ok(payload) => self.let_go(core, payload),
+    pub(super) fn stop(&self, mut state: StateGuard<'_>, key: Key) -> CancelOutcome {
+        match state.engine.cancel(key) {
+            Ok(payload) => self.let_go(state, payload),
             Err(reason) => reason.into(),
         }
     }
 
     /// Drops the message of a timer that was cancelled just now, after unlocking.
     #[inline(always)]
-    fn let_go(&self, mut core: Guard<'_>, payload: Payload) -> CancelOutcome {
-        let look = core.published.ask_to_publish();
-        self.discard(core, payload);
+    fn let_go(&self, mut state: StateGuard<'_>, payload: MessageRef) -> CancelOutcome {
+        let look = state.published.ask_to_publish();
+        self.discard(state, payload);
         if look {
             self.driver.wake();
         }
@@ -311,42 +316,43 @@ impl Service {
 
     /// Drops a message of a timer that has ended, after unlocking.
     #[inline(always)]
-    pub(super) fn discard(&self, core: Guard<'_>, payload: Payload) {
-        match core.lanes.lane(payload.lane).map(|lane| lane.discard) {
-            Some(discard) => drop(self.contain(|| discard(self, core, payload))),
-            None => drop(core),
+    pub(super) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
+        match state.stores.store(payload.store).map(|store| store.discard) {
+            Some(discard) => drop(self.contain(|| discard(self, state, payload))),
+            None => drop(state),
         }
     }
 
     /// Moves a timer of this service.
-    pub(crate) fn reschedule(&self, id: TimerId, when: When) -> RescheduleOutcome {
+    pub(crate) fn reschedule(&self, id: TimerId, when: Schedule) -> RescheduleOutcome {
         let now = self.clock.now();
-        let wanted = self.wanted(now, when);
-        let moment = self.moment_of(now, &wanted);
-        let mut core = self.core();
-        let key = match self.find(&core, id) {
+        let exact = self.exact_deadline(now, when);
+        let deadline = self.deadline_of(now, &exact);
+        let mut state = self.state();
+        let key = match self.find(&state, id) {
             Ok(key) => key,
             Err(reason) => return reason.into(),
         };
-        let was_posted = core.engine.is_posted(key);
-        if let Err(reason) = core.engine.reschedule(moment.now, key, moment.deadline) {
+        let was_posted = state.engine.is_posted(key);
+        if let Err(reason) = state.engine.reschedule(deadline.now, key, deadline.tick) {
             // One that repeats comes at this time once more, after the message that is on its way.
-            core.engine.ask_next(key, Next::At { due: moment.due, wall: moment.wall });
+            state.engine.ask_next(key, NextRun::At { due: deadline.due, wall: deadline.wall });
             return reason.into();
         }
-        core.engine.set_due(key, wanted.time, wanted.before_origin);
-        let makes_room = was_posted && core.recall(key);
-        if let Some(wall) = moment.wall {
-            core.engine.set_wall_time(key, wall);
+        state.engine.set_due(key, exact.time, exact.before_origin);
+        let makes_room = was_posted && state.recall(key);
+        if let Some(wall) = deadline.wall {
+            state.engine.set_wall_time(key, wall);
         }
-        let first = core.is_first(moment.deadline);
-        let look = core.published.ask_to_publish() || first || (moment.wall.is_some() && core.wall_offset.is_none());
-        drop(core);
+        let first = state.is_first(deadline.tick);
+        let look =
+            state.published.ask_to_publish() || first || (deadline.wall.is_some() && state.wall_offset.is_none());
+        drop(state);
         if first {
-            self.expect(moment.deadline);
+            self.expect(deadline.tick);
         }
         if makes_room {
-            self.ask_to_pump();
+            self.request_flush();
         }
         if look {
             self.driver.wake();
@@ -357,46 +363,46 @@ impl Service {
     /// What is known of a pending timer.
     pub(crate) fn get(&self, id: TimerId) -> Option<TimerInfo> {
         let now = self.clock.now();
-        let core = self.core();
-        let key = self.find(&core, id).ok()?;
-        self.info(&core, key, now, COUNTED_ALONE)
+        let state = self.state();
+        let key = self.find(&state, id).ok()?;
+        self.info(&state, key, now, COUNTED_ALONE)
     }
 
-    pub(crate) fn inspect(&self) -> Inspection {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
-        let core = self.core();
-        Inspection::new(&self.name, self.tick, now, &core.engine)
+        let state = self.state();
+        Snapshot::new(&self.name, self.tick, now, &state.engine)
     }
 
     /// Whether a timer here has this id, which does not say where its timer is.
     pub(crate) fn has_named(&self, id: TimerId) -> bool {
-        self.core().engine.named(id.as_uuid().as_u128()).is_some()
+        self.state().engine.named(id.as_uuid().as_u128()).is_some()
     }
 
     /// The live key behind an id.
-    pub(super) fn find(&self, core: &Core, id: TimerId) -> Result<Key, NotPending> {
+    pub(super) fn find(&self, state: &State, id: TimerId) -> Result<Key, NotPending> {
         if id.actor_number().is_none() {
-            return core.engine.named(id.as_uuid().as_u128()).ok_or(NotPending::Unknown);
+            return state.engine.named(id.as_uuid().as_u128()).ok_or(NotPending::Unknown);
         }
         if id.actor_number() != Some(self.number) {
             return Err(NotPending::Unknown);
         }
-        let (generation, live) = core.engine.slot(id.slot()).ok_or(NotPending::Unknown)?;
+        let (generation, live) = state.engine.slot(id.slot()).ok_or(NotPending::Unknown)?;
         if let Some(key) = live
-            && core.engine.name_of(key).is_none()
+            && state.engine.name_of(key).is_none()
             && self.ids.is_id_of(id, key)
         {
             return Ok(key);
         }
         let last = generation.checked_sub(1).map(|generation| Key::new(id.slot(), generation));
-        match last.filter(|last| self.ids.is_id_of(id, *last)).and_then(|last| core.engine.ending(last)) {
-            Some(Ending::Delivered) => Err(NotPending::Delivered),
+        match last.filter(|last| self.ids.is_id_of(id, *last)).and_then(|last| state.engine.outcome(last)) {
+            Some(Outcome::Delivered) => Err(NotPending::Delivered),
             _ => Err(NotPending::Unknown),
         }
     }
 
-    pub(crate) fn id_of(&self, core: &Core, key: Key) -> TimerId {
-        let named = core.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
+    pub(crate) fn id_of(&self, state: &State, key: Key) -> TimerId {
+        let named = state.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
         named.unwrap_or_else(|| self.ids.id_of(key))
     }
 }
@@ -409,7 +415,7 @@ mod tests {
     use actix::prelude::*;
     use metrics_exporter_prometheus::PrometheusBuilder;
 
-    use super::When;
+    use super::Schedule;
     use crate::actor::{ScheduleError, Target, TimerActor, TimerId};
 
     #[derive(Message)]
@@ -435,9 +441,9 @@ mod tests {
         System::new().block_on(async {
             let timers = metrics::with_local_recorder(&recorder, || TimerActor::builder().start()).unwrap();
             let bell = Bell.start();
-            let id = TimerId::fresh();
+            let id = TimerId::new();
             let schedule = || {
-                let hour = When::after(Duration::from_secs(3600));
+                let hour = Schedule::after(Duration::from_secs(3600));
                 timers.service().schedule_for(hour, Some(id), None, Target::from(&bell), Ring)
             };
             assert_eq!(schedule().ok(), Some(id));

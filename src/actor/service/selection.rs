@@ -8,7 +8,7 @@ use std::time::Duration;
 use actix::ResponseFuture;
 
 use super::description::COUNTED_IN_LISTS;
-use super::{Core, Service};
+use super::{Service, State};
 use crate::actor::actor_id::ActorId;
 use crate::actor::error::CancelOutcome;
 use crate::actor::filter::TimerFilter;
@@ -38,7 +38,7 @@ pub struct Listing {
     /// The timers that are looked at, each with the number from which on those after it are.
     page: Vec<(u64, Key)>,
     /// By lane, whether its messages are of a type that is wanted, as far as that is known.
-    lanes: Vec<bool>,
+    stores: Vec<bool>,
     found: Vec<(Tick, TimerInfo)>,
     /// It is enough when so many have been found.
     enough: usize,
@@ -55,17 +55,17 @@ enum Source {
 
 impl Source {
     /// Takes out the next few timers. False if that were all.
-    fn fill(&mut self, core: &Core, page: &mut Vec<(u64, Key)>) -> bool {
+    fn fill(&mut self, state: &State, page: &mut Vec<(u64, Key)>) -> bool {
         match self {
             Self::Slots(slots) => {
                 let end = slots.end.min(slots.start.saturating_add(PAGE as u64));
-                let live = |slot: u64| Some((slot + 1, core.engine.slot(u32::try_from(slot).ok()?)?.1?));
+                let live = |slot: u64| Some((slot + 1, state.engine.slot(u32::try_from(slot).ok()?)?.1?));
                 page.extend((slots.start..end).filter_map(live));
                 slots.start = end;
                 slots.start < slots.end
             }
             Self::Group(group, numbers) => {
-                let members = core.engine.group_members(group, numbers.start).take(PAGE);
+                let members = state.engine.group_members(group, numbers.start).take(PAGE);
                 page.extend(members.filter(|(number, _)| *number < numbers.end).map(|(number, key)| (number + 1, key)));
                 let is_all = page.len() < PAGE;
                 numbers.start = page.last().filter(|_| !is_all).map_or(numbers.end, |(next, _)| *next);
@@ -81,7 +81,7 @@ impl Source {
 
 impl Listing {
     fn new(filter: TimerFilter, now: Duration, source: Source) -> Self {
-        Self { filter, now, source, page: Vec::new(), lanes: Vec::new(), found: Vec::new(), enough: usize::MAX }
+        Self { filter, now, source, page: Vec::new(), stores: Vec::new(), found: Vec::new(), enough: usize::MAX }
     }
 
     fn keep(&mut self, deadline: Tick, info: TimerInfo) {
@@ -105,12 +105,14 @@ impl Listing {
     }
 
     /// Whether messages of a lane are of a type that is wanted.
-    fn wants_lane(&mut self, core: &Core, lane: u32) -> bool {
+    fn wants_store(&mut self, state: &State, store: u32) -> bool {
         let Some(wanted) = &self.filter.message_type else { return true };
-        while let Some(next) = core.lanes.lane(self.lanes.len() as u32).filter(|_| self.lanes.len() <= lane as usize) {
-            self.lanes.push(wanted.fits(next.message_type));
+        while let Some(next) =
+            state.stores.store(self.stores.len() as u32).filter(|_| self.stores.len() <= store as usize)
+        {
+            self.stores.push(wanted.fits(next.message_type));
         }
-        self.lanes.get(lane as usize).copied().unwrap_or(false)
+        self.stores.get(store as usize).copied().unwrap_or(false)
     }
 }
 
@@ -130,11 +132,11 @@ impl Listing {
     }
 }
 
-impl Core {
+impl State {
     /// Whether a timer is the actor's own or for it.
     fn is_of(&self, timer: Key, subject: Subject) -> bool {
         let Some(payload) = self.engine.payload(timer) else { return false };
-        match self.lanes.mailbox_of(payload) {
+        match self.stores.mailbox_of(payload) {
             Some(mailbox) => mailbox == subject.mailbox,
             None => subject.owner.is_some() && self.engine.view(timer).and_then(|view| view.owner) == subject.owner,
         }
@@ -143,21 +145,21 @@ impl Core {
 
 impl Service {
     pub(crate) fn cancel_key(&self, scope: KeyScope, key: &TimerKey) -> CancelOutcome {
-        let core = self.core();
-        match core.engine.keyed(scope, key) {
-            Some(timer) => self.stop(core, timer),
+        let state = self.state();
+        match state.engine.keyed(scope, key) {
+            Some(timer) => self.stop(state, timer),
             None => CancelOutcome::NotFound,
         }
     }
 
-    pub(crate) fn timer_of_key(&self, scope: KeyScope, key: &TimerKey) -> Option<TimerId> {
-        let core = self.core();
-        core.engine.keyed(scope, key).map(|timer| self.id_of(&core, timer))
+    pub(crate) fn timer_by_key(&self, scope: KeyScope, key: &TimerKey) -> Option<TimerId> {
+        let state = self.state();
+        state.engine.keyed(scope, key).map(|timer| self.id_of(&state, timer))
     }
 
     /// Cancels those that still can be, and returns how many these were.
     pub(crate) fn cancel_all(&self, timers: &[Key]) -> usize {
-        timers.iter().filter(|timer| self.stop(self.core(), **timer).is_cancelled()).count()
+        timers.iter().filter(|timer| self.stop(self.state(), **timer).is_cancelled()).count()
     }
 
     /// The same, letting other actors have their turn now and then.
@@ -174,14 +176,14 @@ impl Service {
 
     /// An owner's own timers. To be called on the thread of its actor: two at a time would disturb each other.
     pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
-        let mut core = self.core();
-        let mut timers = Vec::with_capacity(core.engine.owned_itself(owner));
+        let mut state = self.state();
+        let mut timers = Vec::with_capacity(state.engine.owned_itself(owner));
         let count = timers.capacity();
         for number in 1..=count {
-            timers.extend(core.engine.turn_over(owner));
+            timers.extend(state.engine.turn_over(owner));
             if number % PAGE == 0 {
-                drop(core);
-                core = self.core();
+                drop(state);
+                state = self.state();
             }
         }
         timers
@@ -189,12 +191,12 @@ impl Service {
 
     /// The timers of a group, in the order in which they joined it.
     pub(crate) fn timers_of_group(&self, group: &TimerGroup) -> Vec<Key> {
-        let mut core = self.core();
-        let end = core.engine.groups_joined();
-        let (mut timers, mut next) = (Vec::with_capacity(core.engine.group_len(group)), 0);
+        let mut state = self.state();
+        let end = state.engine.groups_joined();
+        let (mut timers, mut next) = (Vec::with_capacity(state.engine.group_len(group)), 0);
         loop {
             let before = timers.len();
-            for (number, timer) in core.engine.group_members(group, next).take(PAGE) {
+            for (number, timer) in state.engine.group_members(group, next).take(PAGE) {
                 next = number + 1;
                 if number < end {
                     timers.push(timer);
@@ -203,23 +205,23 @@ impl Service {
             if timers.len() < before + PAGE {
                 return timers;
             }
-            drop(core);
-            core = self.core();
+            drop(state);
+            state = self.state();
         }
     }
 
     /// The timers of an actor: its own, and those for it.
     pub(crate) fn timers_of(&self, actor: &ActorId) -> Vec<Key> {
         let Some(mailbox) = actor.mailbox() else { return Vec::new() };
-        let mut core = self.core();
-        let subject = Subject { mailbox, owner: core.mailboxes.get(&mailbox).copied() };
+        let mut state = self.state();
+        let subject = Subject { mailbox, owner: state.mailboxes.get(&mailbox).copied() };
         let mut timers = Vec::new();
-        for slot in 0..core.engine.slots() {
-            let timer = core.engine.slot(slot).and_then(|(_, timer)| timer);
-            timers.extend(timer.filter(|timer| core.is_of(*timer, subject)));
+        for slot in 0..state.engine.slots() {
+            let timer = state.engine.slot(slot).and_then(|(_, timer)| timer);
+            timers.extend(timer.filter(|timer| state.is_of(*timer, subject)));
             if slot as usize % PAGE == PAGE - 1 {
-                drop(core);
-                core = self.core();
+                drop(state);
+                state = self.state();
             }
         }
         timers
@@ -240,12 +242,12 @@ impl Service {
     /// Begins a list where an earlier part of it ended.
     fn begin_part(&self, filter: TimerFilter, from: u64) -> Listing {
         let now = self.clock.now();
-        let core = self.core();
+        let state = self.state();
         let source = match &filter.group {
-            Some(group) => Source::Group(group.clone(), from..core.engine.groups_joined()),
-            None => Source::Slots(from..u64::from(core.engine.slots())),
+            Some(group) => Source::Group(group.clone(), from..state.engine.groups_joined()),
+            None => Source::Slots(from..u64::from(state.engine.slots())),
         };
-        drop(core);
+        drop(state);
         Listing::new(filter, now, source)
     }
 
@@ -258,12 +260,12 @@ impl Service {
 
     /// Looks at some timers more, until the list is full. False if that were all.
     pub(crate) fn continue_list(&self, listing: &mut Listing) -> bool {
-        let core = self.core();
+        let state = self.state();
         let mut page = std::mem::take(&mut listing.page);
         page.clear();
-        let more = listing.source.fill(&core, &mut page);
+        let more = listing.source.fill(&state, &mut page);
         for (next, timer) in &page {
-            if let Some((deadline, info)) = self.fitting(&core, *timer, listing) {
+            if let Some((deadline, info)) = self.fitting(&state, *timer, listing) {
                 listing.keep(deadline, info);
             }
             if listing.found.len() >= listing.enough {
@@ -278,12 +280,12 @@ impl Service {
     }
 
     /// What is known of a timer, if the list wants it.
-    fn fitting(&self, core: &Core, timer: Key, listing: &mut Listing) -> Option<(Tick, TimerInfo)> {
-        if !listing.wants_lane(core, core.engine.payload(timer)?.lane) {
+    fn fitting(&self, state: &State, timer: Key, listing: &mut Listing) -> Option<(Tick, TimerInfo)> {
+        if !listing.wants_store(state, state.engine.payload(timer)?.store) {
             return None;
         }
         let filter = &listing.filter;
-        let view = core.engine.view(timer)?;
+        let view = state.engine.view(timer)?;
         let other_level = filter.level.is_some() && view.bucket.map(|(level, _)| level) != filter.level;
         if other_level || filter.state.is_some_and(|state| view.state != state) {
             return None;
@@ -295,27 +297,27 @@ impl Service {
             return None;
         }
         let other_key =
-            !filter.keys.is_empty() && core.engine.key_of(timer).is_none_or(|key| !filter.keys.contains(key));
-        let other_group = filter.group.as_ref().is_some_and(|group| core.engine.group_of(timer) != Some(group));
+            !filter.keys.is_empty() && state.engine.key_of(timer).is_none_or(|key| !filter.keys.contains(key));
+        let other_group = filter.group.as_ref().is_some_and(|group| state.engine.group_of(timer) != Some(group));
         if other_key || other_group {
             return None;
         }
         if let Some(actor) = &filter.actor {
             let mailbox = actor.mailbox()?;
-            let subject = Subject { mailbox, owner: core.mailboxes.get(&mailbox).copied() };
-            if !core.is_of(timer, subject) {
+            let subject = Subject { mailbox, owner: state.mailboxes.get(&mailbox).copied() };
+            if !state.is_of(timer, subject) {
                 return None;
             }
         }
-        if filter.actor_tag.is_some() && core.tag_for(timer) != filter.actor_tag {
+        if filter.actor_tag.is_some() && state.tag_for(timer) != filter.actor_tag {
             return None;
         }
         if let Some(part) = &filter.actor_type
-            && core.actor_type_for(timer).is_none_or(|name| !name.contains(part.as_str()))
+            && state.actor_type_for(timer).is_none_or(|name| !name.contains(part.as_str()))
         {
             return None;
         }
-        Some((view.deadline, self.info(core, timer, listing.now, COUNTED_IN_LISTS)?))
+        Some((view.deadline, self.info(state, timer, listing.now, COUNTED_IN_LISTS)?))
     }
 }
 

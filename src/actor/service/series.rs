@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
-use super::admission::News;
+use super::admission::Wakeup;
 use super::carried::Carried;
 use super::job::{Committed, Deferred, Destination, Job, Ticket, Via};
-use super::lanes::{Contents, Payload, Unloaded};
+use super::message_stores::{BoxedContents, BoxedMessage, MessageRef};
 use super::repeating::{Calendar, Clocks};
-use super::{Core, Service};
+use super::{Service, State};
 use crate::actor::target::Target;
-use crate::engine::{DeadLetterReason, Ending, Handover, Next, Now, Recurrence, Repeated};
+use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
 
@@ -39,14 +39,14 @@ pub(super) struct Taken<C: Carried> {
 pub(super) struct Produced<C: Carried> {
     taken: Taken<C>,
     /// The message, or the ending of the timer.
-    result: Result<Ready<C>, Ending>,
+    result: Result<Ready<C>, Outcome>,
 }
 
 /// A message, and what comes after it.
 struct Ready<C> {
     message: C,
-    next: Next,
-    now: Now,
+    next: NextRun,
+    now: ClockReading,
 }
 
 impl<C: Carried, D> Series<C, D> {
@@ -68,11 +68,11 @@ impl<C: Carried> Producer<C> {
         self.ready.take().unwrap_or_else(|| C::next_of(&mut self.source))
     }
 
-    fn after_this(&self, recurrence: &Recurrence, now: Now, via: Via) -> Next {
+    fn after_this(&self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
         let Some(calendar) = &self.calendar else {
             return match recurrence.after_this(now, via != Via::Mailbox) {
                 // A message may wait long in a mailbox, and what is missed meanwhile shows only afterwards.
-                Next::At { .. } if via == Via::OwnMailbox => Next::AfterHandler,
+                NextRun::At { .. } if via == Via::OwnMailbox => NextRun::AfterHandler,
                 next => next,
             };
         };
@@ -80,7 +80,7 @@ impl<C: Carried> Producer<C> {
         let last = now.wall.unwrap_or_default().max(recurrence.wall().unwrap_or_default());
         let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(calendar);
         let at = next.and_then(|next| next.duration_since(SystemTime::UNIX_EPOCH).ok());
-        at.map_or(Next::Never, |at| recurrence.on_wall_clock(at, now))
+        at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now))
     }
 }
 
@@ -103,19 +103,19 @@ where
     }
 
     /// The message of a timer that never ran is the next one of the series.
-    fn unload(self) -> Option<Unloaded> {
+    fn take_boxed(self) -> Option<BoxedMessage> {
         let Self { to, producer } = self;
         let Producer { mut source, ready, .. } = producer?;
         if let Some(message) = ready {
-            return Some(Unloaded::new(Contents::Message(message.into_any()), Some(Box::new((to, source)))));
+            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
         }
         let source = Box::new(move || C::next_of(&mut source).into_any());
-        Some(Unloaded::new(Contents::Source(source), Some(Box::new(to))))
+        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
     }
 
-    fn take(core: &mut Core, due: Handover<Payload>) -> Option<Taken<C>> {
-        let recurrence = *core.engine.recurrence(due.key)?;
-        let series = core.lanes.stored_mut::<Self>(due.payload)?;
+    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<C>> {
+        let recurrence = *state.engine.recurrence(due.key)?;
+        let series = state.stores.stored_mut::<Self>(due.payload)?;
         let target = series.to.target().cloned();
         series.producer.take().map(|producer| Taken { recurrence, producer, target })
     }
@@ -129,98 +129,104 @@ where
         let result = service.contain(|| {
             let now = service.read(Clocks::of(recurrence));
             if recurrence.is_over(now) {
-                return Err(Ending::Cancelled);
+                return Err(Outcome::Cancelled);
             }
             let message = producer.next();
             Ok(Ready { message, next: producer.after_this(recurrence, now, via), now })
         });
-        Produced { taken, result: result.unwrap_or(Err(Ending::DeadLettered(PANICKED))) }
+        Produced { taken, result: result.unwrap_or(Err(Outcome::DeadLettered(PANICKED))) }
     }
 
-    fn give_up(taken: Taken<C>, ending: Ending) -> Produced<C> {
-        Produced { taken, result: Err(ending) }
+    fn give_up(taken: Taken<C>, outcome: Outcome) -> Produced<C> {
+        Produced { taken, result: Err(outcome) }
     }
 
-    fn is_ready(produced: &Produced<C>) -> Option<Now> {
+    fn is_ready(produced: &Produced<C>) -> Option<ClockReading> {
         produced.result.as_ref().ok().map(|ready| ready.now)
     }
 
     /// Sets the next repetition, unless the timer was cancelled meanwhile.
-    fn commit(produced: Produced<C>, core: &mut Core, ticket: Ticket, _: Via, news: &mut News) -> Committed<Self> {
+    fn commit(
+        produced: Produced<C>,
+        state: &mut State,
+        ticket: Ticket,
+        _: Via,
+        wakeup: &mut Wakeup,
+    ) -> Committed<Self> {
         let Produced { taken: Taken { recurrence, producer, target }, result } = produced;
         let due = ticket.due;
         let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
         let Ready { message, next, now } = match result {
             Ok(ready) => ready,
-            Err(ending) => {
-                end(core, ticket, ending, &mut deferred);
+            Err(outcome) => {
+                end(state, ticket, outcome, &mut deferred);
                 return Committed { message: None, resume: None, deferred };
             }
         };
-        core.engine.plan(due.key, next);
-        let repeated = core.engine.repeat(due.key, now);
+        state.engine.plan(due.key, next);
+        let repeated = state.engine.repeat(due.key, now);
         match repeated {
             Repeated::Gone => {
                 deferred.message = Some(message);
                 return Committed { message: None, resume: None, deferred };
             }
-            Repeated::Last(payload) => deferred.rest = core.lanes.take(payload),
-            Repeated::Between => put_back(core, due.payload, &mut deferred),
+            Repeated::Last(payload) => deferred.rest = state.stores.take(payload),
+            Repeated::Between => put_back(state, due.payload, &mut deferred),
             Repeated::Armed(deadline) => {
-                put_back(core, due.payload, &mut deferred);
-                core.expect_repetition(deadline, news);
+                put_back(state, due.payload, &mut deferred);
+                state.expect_repetition(deadline, wakeup);
             }
         }
         let resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
         Committed { message: Some(message), resume, deferred }
     }
 
-    fn send_off(produced: Produced<C>, core: &mut Core, ticket: Ticket) -> (Option<C>, Deferred<Self>) {
+    fn send_off(produced: Produced<C>, state: &mut State, ticket: Ticket) -> (Option<C>, Deferred<Self>) {
         let Produced { taken: Taken { producer, target, .. }, result } = produced;
         let due = ticket.due;
         let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
         match result {
-            Ok(ready) if core.engine.payload(due.key) == Some(due.payload) => {
-                core.engine.plan(due.key, ready.next);
-                put_back(core, due.payload, &mut deferred);
+            Ok(ready) if state.engine.payload(due.key) == Some(due.payload) => {
+                state.engine.plan(due.key, ready.next);
+                put_back(state, due.payload, &mut deferred);
                 return (Some(ready.message), deferred);
             }
             Ok(ready) => deferred.message = Some(ready.message),
-            Err(ending) => end(core, ticket, ending, &mut deferred),
+            Err(outcome) => end(state, ticket, outcome, &mut deferred),
         }
         (None, deferred)
     }
 
-    fn take_rest(core: &mut Core, payload: Payload) -> Option<Self> {
-        core.lanes.take(payload)
+    fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self> {
+        state.stores.take(payload)
     }
 }
 
 /// Puts a producer back into its series.
-fn put_back<C, D>(core: &mut Core, payload: Payload, deferred: &mut Deferred<Series<C, D>>)
+fn put_back<C, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<C, D>>)
 where
     C: Carried,
     D: Destination<C::Message>,
 {
-    if let Some(series) = core.lanes.stored_mut::<Series<C, D>>(payload) {
+    if let Some(series) = state.stores.stored_mut::<Series<C, D>>(payload) {
         series.producer = deferred.producer.take();
     }
 }
 
 /// Ends a timer without a message, unless it was cancelled meanwhile.
-fn end<C, D>(core: &mut Core, ticket: Ticket, ending: Ending, deferred: &mut Deferred<Series<C, D>>)
+fn end<C, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<C, D>>)
 where
     C: Carried,
     D: Destination<C::Message>,
 {
     let ready = deferred.producer.as_mut().and_then(|producer| producer.ready.take());
-    match (core.engine.finish(ticket.due.key, ending), ending) {
-        (Some(payload), Ending::DeadLettered(reason)) => {
-            deferred.rest = core.lanes.take(payload);
+    match (state.engine.finish(ticket.due.key, outcome), outcome) {
+        (Some(payload), Outcome::DeadLettered(reason)) => {
+            deferred.rest = state.stores.take(payload);
             deferred.lose(ticket, reason, ready);
         }
         (Some(payload), _) => {
-            deferred.rest = core.lanes.take(payload);
+            deferred.rest = state.stores.take(payload);
             deferred.message = ready;
         }
         (None, _) => deferred.message = ready,

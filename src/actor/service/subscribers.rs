@@ -10,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use actix::{Recipient, WeakRecipient};
 
 use super::carried::Carried;
-use super::{Core, Service};
-use crate::actor::dead_letter::{DeadLetter, Particulars};
+use super::{Service, State};
+use crate::actor::dead_letter::{DeadLetter, DeadLetterDetails};
 use crate::actor::id::TimerId;
-use crate::actor::target::{place_in_memory, send};
+use crate::actor::target::{mailbox_id, send};
 use crate::actor::trace;
 use crate::engine::DeadLetterReason;
 use crate::timing::{Key, Tick};
@@ -35,7 +35,7 @@ struct Subscriber {
 }
 
 /// A message that was lost, and what is known of its timer.
-pub(crate) struct Lost {
+pub(crate) struct DeadLetterEvent {
     pub(crate) id: TimerId,
     pub(crate) deadline: Tick,
     pub(crate) reason: DeadLetterReason,
@@ -44,7 +44,7 @@ pub(crate) struct Lost {
     pub(crate) message: Option<Box<dyn Any + Send>>,
 }
 
-impl Lost {
+impl DeadLetterEvent {
     /// A message whose type is known here.
     pub(super) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
         let message = message.map(Carried::into_any);
@@ -86,7 +86,7 @@ impl Subscribers {
 impl Service {
     /// From now on `recipient` is told of dead letters.
     pub(crate) fn subscribe(&self, recipient: &Recipient<DeadLetter>) {
-        let mailbox = place_in_memory(recipient);
+        let mailbox = mailbox_id(recipient);
         let subscriber = Subscriber { recipient: recipient.downgrade(), mailbox };
         self.subscribers.change(|list| {
             if list.iter().all(|known| known.mailbox != mailbox) {
@@ -112,12 +112,12 @@ impl Service {
     }
 
     /// The id of a pending timer whose message may get lost, if anybody wants to know.
-    pub(crate) fn id_for_letter(&self, core: &Core, key: Key) -> Option<TimerId> {
-        self.has_subscribers().then(|| self.id_of(core, key))
+    pub(crate) fn id_for_dead_letter(&self, state: &State, key: Key) -> Option<TimerId> {
+        self.has_subscribers().then(|| self.id_of(state, key))
     }
 
     /// Tells the subscribers of a message that was lost. It is counted already. Not to be called under the lock.
-    pub(crate) fn bury(&self, lost: Lost) {
+    pub(crate) fn emit_dead_letter(&self, lost: DeadLetterEvent) {
         // No letters about letters: they would never come to an end.
         let is_letter = lost.message.as_ref().is_some_and(|message| message.is::<DeadLetter>());
         if is_letter {
@@ -129,11 +129,12 @@ impl Service {
             trace::dead_letter(&self.name, &lost);
             let now = self.clock.now();
             self.warn_of_dead_letter(now, &lost);
-            let Lost { id, deadline, reason, message_type, message } = lost;
+            let DeadLetterEvent { id, deadline, reason, message_type, message } = lost;
             let deadline = self.tick.time_of(deadline);
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
             let timer = self.name.clone();
-            let letter = DeadLetter::new(Particulars { id, timer, reason, overdue, remaining, message_type }, message);
+            let letter =
+                DeadLetter::new(DeadLetterDetails { id, timer, reason, overdue, remaining, message_type }, message);
             for recipient in self.subscribers.reachable() {
                 self.contain(|| drop(send(&recipient, letter.clone())));
                 self.contain(|| drop(recipient));

@@ -6,7 +6,7 @@ use super::Service;
 use super::description::{COUNTED_ALONE, COUNTED_IN_LISTS};
 use crate::actor::id::ShortId;
 use crate::actor::view::TimerInfo;
-use crate::engine::Accounts;
+use crate::engine::Counters;
 use crate::timing::{BucketSnapshot, LevelStats, Tick};
 
 /// Buckets looked at while the lock is held.
@@ -34,7 +34,7 @@ pub struct Outline {
     /// Nothing will ever be delivered again.
     pub is_stopped: bool,
     /// The accounts of all timers.
-    pub accounts: Accounts,
+    pub counters: Counters,
     /// Actors with timers of their own.
     pub actors: usize,
     /// Timers that are due and wait in the inboxes of their actors.
@@ -91,8 +91,8 @@ impl TimerWalk {
 impl Service {
     pub(crate) fn outline(&self) -> Outline {
         let (now, wall) = (self.clock.now(), self.clock.wall());
-        let core = self.core();
-        let engine = &core.engine;
+        let state = self.state();
+        let engine = &state.engine;
         Outline {
             now,
             wall,
@@ -101,7 +101,7 @@ impl Service {
             capacity: self.settings.engine.capacity,
             is_closed: engine.is_closed(),
             is_stopped: self.is_stopped(),
-            accounts: engine.accounts(),
+            counters: engine.counters(),
             actors: engine.owners(),
             in_inboxes: engine.in_inboxes(),
             repeating: engine.repeating_timers(),
@@ -118,25 +118,25 @@ impl Service {
     /// What is known of the pending timer with an id of which only the beginning is known. None if several have such ids.
     pub(crate) fn get_short(&self, id: ShortId) -> Option<TimerInfo> {
         let now = self.clock.now();
-        let core = self.core();
+        let state = self.state();
         let timer = match id.place() {
-            Some((_, slot)) => core.engine.slot(slot)?.1?,
+            Some((_, slot)) => state.engine.slot(slot)?.1?,
             None => {
-                let mut timers = core.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
+                let mut timers = state.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
                 timers.next().filter(|_| timers.next().is_none())?
             }
         };
-        (ShortId::of(self.id_of(&core, timer)) == id).then(|| self.info(&core, timer, now, COUNTED_ALONE))?
+        (ShortId::of(self.id_of(&state, timer)) == id).then(|| self.info(&state, timer, now, COUNTED_ALONE))?
     }
 
     pub(crate) fn level(&self, level: usize) -> Option<LevelStats> {
-        self.core().engine.stats_of_level(level)
+        self.state().engine.stats_of_level(level)
     }
 
     /// Some buckets of a level from this tick on, in order; and where those that follow begin, if there may be any.
     pub(crate) fn buckets(&self, level: usize, from: Tick) -> (Vec<BucketSnapshot>, Option<Tick>) {
-        let core = self.core();
-        let buckets: Vec<BucketSnapshot> = core.engine.buckets_from(level, from).take(BUCKETS).collect();
+        let state = self.state();
+        let buckets: Vec<BucketSnapshot> = state.engine.buckets_from(level, from).take(BUCKETS).collect();
         let next = buckets.get(BUCKETS - 1).and_then(|last| last.start.checked_add(1));
         (buckets, next)
     }
@@ -144,10 +144,10 @@ impl Service {
     /// Looks at some timers more. False if that were all, or enough.
     pub(crate) fn continue_walk(&self, walk: &mut TimerWalk) -> bool {
         let now = self.clock.now();
-        let core = self.core();
+        let state = self.state();
         let mut budget = TIMERS_OF_A_BUCKET;
-        while walk.found.len() < walk.limit && walk.level < core.engine.level_count() {
-            let bucket = core.engine.buckets_from(walk.level, walk.from).next();
+        while walk.found.len() < walk.limit && walk.level < state.engine.level_count() {
+            let bucket = state.engine.buckets_from(walk.level, walk.from).next();
             let Some(bucket) = bucket.filter(|bucket| !walk.alone || bucket.start == walk.from) else {
                 if walk.alone {
                     return false;
@@ -160,10 +160,10 @@ impl Service {
                 return true;
             }
             budget -= take;
-            let timers = core.engine.timers_of_bucket(walk.level, bucket.start).take(take);
+            let timers = state.engine.timers_of_bucket(walk.level, bucket.start).take(take);
             let known = timers.filter_map(|timer| {
-                let deadline = core.engine.view(timer)?.deadline;
-                Some((deadline, self.info(&core, timer, now, COUNTED_IN_LISTS)?))
+                let deadline = state.engine.view(timer)?.deadline;
+                Some((deadline, self.info(&state, timer, now, COUNTED_IN_LISTS)?))
             });
             walk.found.extend(known);
             // All that are in one bucket of level 0 are due at the same tick.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Core, Service};
+use super::{Service, State};
 use crate::actor::view::Returned;
-use crate::timing::LAST_TICK;
+use crate::timing::MAX_TICK;
 
 /// A year. Where nothing is due sooner the driver has few turns, and each may look at all that is pending.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -30,14 +30,14 @@ impl Service {
     fn wind_down(&self, time: Duration) -> oneshot::Receiver<()> {
         let until = self.clock.now().saturating_add(time);
         let (over, is_over) = oneshot::channel();
-        let mut core = self.core();
-        core.engine.close();
+        let mut state = self.state();
+        state.engine.close();
         // Each timer that ends may be the last: the driver is to look at each.
-        core.published.hurry();
-        core.wind_downs.push(WindDown { until, _over: over });
-        drop(core);
+        state.published.hurry();
+        state.wind_downs.push(WindDown { until, _over: over });
+        drop(state);
         if self.is_stopped() {
-            self.core().wind_downs.clear();
+            self.state().wind_downs.clear();
         }
         self.driver.wake();
         is_over
@@ -45,28 +45,28 @@ impl Service {
 
     /// Ends those that wait no longer: their time is over, or nothing that is pending falls due before that. To be dropped
     /// once the lock is given up.
-    pub(crate) fn wound_down(&self, core: &mut Core, now: Duration) -> Vec<WindDown> {
-        if core.wind_downs.is_empty() {
+    pub(crate) fn wound_down(&self, state: &mut State, now: Duration) -> Vec<WindDown> {
+        if state.wind_downs.is_empty() {
             return Vec::new();
         }
-        let accounts = core.engine.accounts();
-        let in_wheel: usize = core.engine.level_stats().map(|stats| stats.entries).sum();
-        let under_way = accounts.pending > in_wheel as u64;
-        let mut next = core.engine.next_expiration();
+        let counters = state.engine.counters();
+        let in_wheel: usize = state.engine.level_stats().map(|stats| stats.entries).sum();
+        let under_way = counters.pending > in_wheel as u64;
+        let mut next = state.engine.next_expiration();
         if next.is_some_and(|next| self.tick.time_of(next).saturating_sub(now) > FAR) {
             // A bucket so far away begins long before what lies in it is due.
-            next = core.engine.unfinished().first().map(|(deadline, _)| *deadline);
+            next = state.engine.unfinished().first().map(|(deadline, _)| *deadline);
         }
         // What is due at the end of time is never due.
-        let next = next.filter(|next| *next < LAST_TICK).map_or(Duration::MAX, |next| self.tick.time_of(next));
+        let next = next.filter(|next| *next < MAX_TICK).map_or(Duration::MAX, |next| self.tick.time_of(next));
         let is_over = |wind_down: &mut WindDown| {
             now >= wind_down.until || (!under_way && (next > wind_down.until || next == Duration::MAX))
         };
-        core.wind_downs.extract_if(.., is_over).collect()
+        state.wind_downs.extract_if(.., is_over).collect()
     }
 }
 
-impl Core {
+impl State {
     /// When the driver has to look after those that wait.
     pub(crate) fn wind_down_at(&self) -> Option<Duration> {
         self.wind_downs.iter().map(|wind_down| wind_down.until).min()

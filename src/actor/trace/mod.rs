@@ -20,10 +20,10 @@ mod on;
 mod warnings;
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Delivering, Obituaries, Panics, Trails, Warnings, dead_letter, reads_dead_letters};
+pub(crate) use off::{DeadLetterLimiter, Delivering, Panics, TimerSpans, Warnings, dead_letter, reads_dead_letters};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Delivering, Trails, dead_letter, reads_dead_letters};
+pub(crate) use on::{Delivering, TimerSpans, dead_letter, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub use warnings::Limit;
 #[cfg(feature = "tracing")]
-pub(crate) use warnings::{Obituaries, Panics, Warnings};
+pub(crate) use warnings::{DeadLetterLimiter, Panics, Warnings};

@@ -4,17 +4,17 @@ use std::any::Any;
 use std::time::Duration;
 
 use crate::actor::id::TimerId;
-use crate::actor::service::escort::Hand;
-use crate::actor::service::laggards::Longest;
-use crate::actor::service::subscribers::Lost;
-use crate::actor::service::{Core, Service};
+use crate::actor::service::mailbox_delivery::TurnBy;
+use crate::actor::service::slow_recipients::OldestWaiting;
+use crate::actor::service::subscribers::DeadLetterEvent;
+use crate::actor::service::{Service, State};
 use crate::timing::{Key, Tick};
 
 /// The spans of pending timers: none.
 #[derive(Debug)]
-pub(crate) struct Trails;
+pub(crate) struct TimerSpans;
 
-impl Trails {
+impl TimerSpans {
     pub(crate) const fn new() -> Self {
         Self
     }
@@ -34,7 +34,7 @@ impl Warnings {
 }
 
 /// What is to be told: nothing.
-pub(crate) struct Warned;
+pub(crate) struct PendingWarnings;
 
 /// Panics of user code that were caught: the panic hook has reported them.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Panics {
 
 /// Dead letters that were told: none.
 #[derive(Debug)]
-pub(crate) struct Obituaries;
+pub(crate) struct DeadLetterLimiter;
 
-impl Obituaries {
+impl DeadLetterLimiter {
     pub(crate) const fn new() -> Self {
         Self
     }
@@ -67,34 +67,34 @@ pub(crate) struct Delivering;
 
 impl Service {
     #[inline(always)]
-    pub(crate) fn begin_trail(&self, _: Key, _: TimerId, _: Duration) {}
+    pub(crate) fn begin_span(&self, _: Key, _: TimerId, _: Duration) {}
 
     #[inline(always)]
-    pub(crate) fn end_trails(&self, _: &[Key]) {}
+    pub(crate) fn end_spans(&self, _: &[Key]) {}
 
     #[inline(always)]
-    pub(crate) fn end_all_trails(&self) {
-        let Trails = &self.trails;
+    pub(crate) fn end_all_spans(&self) {
+        let TimerSpans = &self.timer_spans;
     }
 
     #[inline(always)]
-    pub(crate) fn note_lateness(&self, _: &mut Core, _: Duration, _: Hand) {}
+    pub(crate) fn note_lateness(&self, _: &mut State, _: Duration, _: TurnBy) {}
 
     #[inline(always)]
-    pub(crate) fn note_stuck(&self, _: &mut Core, _: Longest, _: Duration) {}
+    pub(crate) fn note_stuck(&self, _: &mut State, _: OldestWaiting, _: Duration) {}
 
     #[inline(always)]
-    pub(crate) fn warnings(&self, core: &mut Core, _: Duration) -> Warned {
-        let Warnings = core.warnings;
-        Warned
+    pub(crate) fn warnings(&self, state: &mut State, _: Duration) -> PendingWarnings {
+        let Warnings = state.warnings;
+        PendingWarnings
     }
 
     #[inline(always)]
-    pub(crate) fn warn(&self, _: Warned) {}
+    pub(crate) fn warn(&self, _: PendingWarnings) {}
 
     #[inline(always)]
-    pub(crate) fn warn_of_dead_letter(&self, _: Duration, _: &Lost) {
-        let Obituaries = self.obituaries;
+    pub(crate) fn warn_of_dead_letter(&self, _: Duration, _: &DeadLetterEvent) {
+        let DeadLetterLimiter = self.dead_letter_limiter;
     }
 
     #[inline(always)]
@@ -116,4 +116,4 @@ pub(crate) const fn reads_dead_letters() -> bool {
 }
 
 #[inline(always)]
-pub(crate) fn dead_letter(_: &str, _: &Lost) {}
+pub(crate) fn dead_letter(_: &str, _: &DeadLetterEvent) {}

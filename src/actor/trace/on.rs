@@ -12,17 +12,17 @@ use tracing::{Level, Span, debug, debug_span, enabled, field};
 
 use crate::actor::id::TimerId;
 use crate::actor::service::Service;
-use crate::actor::service::subscribers::Lost;
+use crate::actor::service::subscribers::DeadLetterEvent;
 use crate::timing::{Key, Tick};
 
 /// The spans of pending timers. The engine tells of those that have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Trails(Mutex<FxHashMap<Key, Span>>);
+pub(crate) struct TimerSpans(Mutex<FxHashMap<Key, Span>>);
 
 /// Held while a message is handed over.
 pub(crate) type Delivering = Option<EnteredSpan>;
 
-impl Trails {
+impl TimerSpans {
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -38,7 +38,7 @@ impl Trails {
 
 impl Service {
     /// A timer was taken in.
-    pub(crate) fn begin_trail(&self, key: Key, id: TimerId, delay: Duration) {
+    pub(crate) fn begin_span(&self, key: Key, id: TimerId, delay: Duration) {
         if self.settings.internal || !enabled!(target: "actix_timers", Level::DEBUG) {
             return;
         }
@@ -64,25 +64,25 @@ impl Service {
 
     /// Keeps the span of a timer until that has ended.
     fn keep_span(&self, key: Key, span: Span) {
-        let earlier = self.trails.spans().insert(key, span);
+        let earlier = self.timer_spans.spans().insert(key, span);
         drop(earlier);
         // It may have ended already, on another thread.
-        let is_pending = self.core().engine.tell_end(key);
+        let is_pending = self.state().engine.report_end(key);
         if !is_pending {
-            drop(self.trails.remove(key));
+            drop(self.timer_spans.remove(key));
         }
     }
 
     /// Timers have ended: closes their spans.
-    pub(crate) fn end_trails(&self, ended: &[Key]) {
+    pub(crate) fn end_spans(&self, ended: &[Key]) {
         for key in ended {
-            drop(self.trails.remove(*key));
+            drop(self.timer_spans.remove(*key));
         }
     }
 
     /// All timers have ended.
-    pub(crate) fn end_all_trails(&self) {
-        let spans = std::mem::take(&mut *self.trails.spans());
+    pub(crate) fn end_all_spans(&self) {
+        let spans = std::mem::take(&mut *self.timer_spans.spans());
         drop(spans);
     }
 
@@ -92,7 +92,7 @@ impl Service {
         if !enabled!(target: "actix_timers", Level::DEBUG) {
             return None;
         }
-        let timer = self.trails.remove(key)?;
+        let timer = self.timer_spans.remove(key)?;
         let lag = self.clock.now().saturating_sub(self.tick.time_of(deadline));
         let lag_seconds = lag.as_secs_f64();
         let delivery = debug_span!(target: "actix_timers", parent: &timer, "deliver", lag_seconds).entered();
@@ -102,10 +102,10 @@ impl Service {
 
     /// The type of a pending timer's message.
     fn message_type(&self, key: Key) -> Option<&'static str> {
-        let core = self.core();
-        core.engine.view(key)?;
-        let lane = core.engine.payload(key).and_then(|payload| core.lanes.lane(payload.lane));
-        Some(lane.map_or("", |lane| lane.message_type))
+        let state = self.state();
+        state.engine.view(key)?;
+        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
+        Some(store.map_or("", |store| store.message_type))
     }
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn reads_dead_letters() -> bool {
     enabled!(target: "actix_timers", Level::WARN)
 }
 
-pub(crate) fn dead_letter(timer: &str, lost: &Lost) {
-    let Lost { id, reason, message_type, .. } = *lost;
+pub(crate) fn dead_letter(timer: &str, lost: &DeadLetterEvent) {
+    let DeadLetterEvent { id, reason, message_type, .. } = *lost;
     debug!(target: "actix_timers", timer, id = field::display(id), reason = reason.as_str(), message_type, "dead letter");
 }

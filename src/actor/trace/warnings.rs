@@ -14,11 +14,11 @@ use tracing::field::display;
 use tracing::warn;
 
 use crate::actor::id::TimerId;
-use crate::actor::service::escort::Hand;
-use crate::actor::service::laggards::Longest;
-use crate::actor::service::subscribers::Lost;
-use crate::actor::service::{Core, Service};
-use crate::engine::{Accounts, DeadLetterReason};
+use crate::actor::service::mailbox_delivery::TurnBy;
+use crate::actor::service::slow_recipients::OldestWaiting;
+use crate::actor::service::subscribers::DeadLetterEvent;
+use crate::actor::service::{Service, State};
+use crate::engine::{Counters, DeadLetterReason};
 
 /// The least time between two warnings of one kind.
 const EVERY: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ const TEXT: usize = 200;
 enum Warning {
     NearlyFull { pending: u64, capacity: usize, suppressed: u64 },
     Full { refused: u64, capacity: usize },
-    Late { late: Duration, hand: Hand, suppressed: u64 },
+    Late { late: Duration, by: TurnBy, suppressed: u64 },
     Stepped { seconds: f64, suppressed: u64 },
     Stuck { id: TimerId, message_type: &'static str, waited: Duration, behind: usize },
     Panicked { panics: u64, text: String },
@@ -49,7 +49,7 @@ enum Warning {
 
 /// What is to be told once the lock is given up.
 #[derive(Debug, Default)]
-pub(crate) struct Warned(Vec<Warning>);
+pub(crate) struct PendingWarnings(Vec<Warning>);
 
 /// Lets one warning pass in ten seconds, and counts the others.
 #[derive(Debug, Default)]
@@ -88,7 +88,7 @@ pub(crate) struct Warnings {
     refused: u64,
     /// Since when the driver has been missing, while the watch stands in.
     missing_since: Option<Duration>,
-    to_tell: Warned,
+    pending: PendingWarnings,
 }
 
 impl Warnings {
@@ -102,12 +102,12 @@ impl Warnings {
             && let Some(suppressed) = self.stepped.pass(now)
         {
             let seconds = nanos as f64 / 1e9;
-            self.to_tell.0.push(Warning::Stepped { seconds, suppressed });
+            self.pending.0.push(Warning::Stepped { seconds, suppressed });
         }
     }
 
-    fn note_capacity(&mut self, now: Duration, accounts: &Accounts, capacity: usize) {
-        let Accounts { pending, refused_capacity, .. } = *accounts;
+    fn note_capacity(&mut self, now: Duration, counters: &Counters, capacity: usize) {
+        let Counters { pending, refused_capacity, .. } = *counters;
         let share = pending.saturating_mul(100) / (capacity as u64).max(1);
         if share < HAS_ROOM {
             self.is_nearly_full = false;
@@ -115,29 +115,29 @@ impl Warnings {
             && !std::mem::replace(&mut self.is_nearly_full, true)
             && let Some(suppressed) = self.nearly_full.pass(now)
         {
-            self.to_tell.0.push(Warning::NearlyFull { pending, capacity, suppressed });
+            self.pending.0.push(Warning::NearlyFull { pending, capacity, suppressed });
         }
         if refused_capacity > self.refused && self.full.pass(now).is_some() {
             let refused = refused_capacity - std::mem::replace(&mut self.refused, refused_capacity);
-            self.to_tell.0.push(Warning::Full { refused, capacity });
+            self.pending.0.push(Warning::Full { refused, capacity });
         }
     }
 
     /// A turn begins in which something is overdue, or would be for the driver, since `due`.
-    fn note_lateness(&mut self, now: Duration, due: Option<Duration>, driven: Duration, hand: Hand) {
-        let since = match hand {
-            Hand::Driver => {
+    fn note_lateness(&mut self, now: Duration, due: Option<Duration>, driven: Duration, by: TurnBy) {
+        let since = match by {
+            TurnBy::Driver => {
                 self.missing_since = None;
                 due
             }
             // What the watch has done is not overdue any more, but its driver is still missing.
-            Hand::Watch => due.map(|due| *self.missing_since.get_or_insert(due.max(driven))),
+            TurnBy::Watchdog => due.map(|due| *self.missing_since.get_or_insert(due.max(driven))),
         };
         let late = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if late >= LATE
             && let Some(suppressed) = self.late.pass(now)
         {
-            self.to_tell.0.push(Warning::Late { late, hand, suppressed });
+            self.pending.0.push(Warning::Late { late, by, suppressed });
         }
     }
 }
@@ -147,7 +147,7 @@ impl Warnings {
 pub(crate) struct Panics {
     any: AtomicBool,
     /// How many, and what the first of them said.
-    untold: Mutex<Option<(u64, String)>>,
+    unreported: Mutex<Option<(u64, String)>>,
 }
 
 impl Panics {
@@ -159,28 +159,28 @@ impl Panics {
     pub(crate) fn note(&self, panic: &(dyn Any + Send)) -> bool {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
         let text = text.unwrap_or("it has no text").chars().take(TEXT).collect();
-        self.untold().get_or_insert((0, text)).0 += 1;
+        self.unreported().get_or_insert((0, text)).0 += 1;
         self.any.store(true, Ordering::Release);
         true
     }
 
-    fn untold(&self) -> MutexGuard<'_, Option<(u64, String)>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unreported(&self) -> MutexGuard<'_, Option<(u64, String)>> {
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self) -> Option<Warning> {
         if !self.any.swap(false, Ordering::Acquire) {
             return None;
         }
-        self.untold().take().map(|(panics, text)| Warning::Panicked { panics, text })
+        self.unreported().take().map(|(panics, text)| Warning::Panicked { panics, text })
     }
 }
 
 /// Dead letters that were told, of each reason. Whoever buries one holds no lock, and tells at once.
 #[derive(Debug, Default)]
-pub(crate) struct Obituaries(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
+pub(crate) struct DeadLetterLimiter(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
 
-impl Obituaries {
+impl DeadLetterLimiter {
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -193,54 +193,54 @@ impl Obituaries {
 
 impl Service {
     /// A message was lost. Not to be called under the lock.
-    pub(crate) fn warn_of_dead_letter(&self, now: Duration, lost: &Lost) {
-        let Lost { id, reason, message_type, .. } = *lost;
-        let Some(suppressed) = self.obituaries.pass(now, reason) else { return };
+    pub(crate) fn warn_of_dead_letter(&self, now: Duration, lost: &DeadLetterEvent) {
+        let DeadLetterEvent { id, reason, message_type, .. } = *lost;
+        let Some(suppressed) = self.dead_letter_limiter.pass(now, reason) else { return };
         let (timer, id, reason) = (&*self.name, display(id), reason.as_str());
         warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, "a message became a dead letter");
     }
 
     /// A turn begins.
-    pub(crate) fn note_lateness(&self, core: &mut Core, now: Duration, hand: Hand) {
-        let due = core.engine.next_expiration().map(|tick| self.tick.time_of(tick));
-        let driven = core.driven;
-        core.warnings.note_lateness(now, due, driven, hand);
+    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
+        let due = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
+        let driven = state.driven;
+        state.warnings.note_lateness(now, due, driven, by);
     }
 
-    /// A recipient does not take what is due for it. That is [noticed](Self::look_after_laggards) no more often than it may
+    /// A recipient does not take what is due for it. That is [noticed](Self::check_slow_recipients) no more often than it may
     /// be told.
-    pub(crate) fn note_stuck(&self, core: &mut Core, longest: Longest, waited: Duration) {
-        let Longest { key, owner, .. } = longest;
-        let lane = core.engine.payload(key).and_then(|payload| core.lanes.lane(payload.lane));
-        let message_type = lane.map_or("", |lane| lane.message_type);
-        let behind = core.engine.inbox_len(owner) - usize::from(core.engine.first_due(owner) == Some(key));
-        let warning = Warning::Stuck { id: self.id_of(core, key), message_type, waited, behind };
-        core.warnings.to_tell.0.push(warning);
+    pub(crate) fn note_stuck(&self, state: &mut State, oldest: OldestWaiting, waited: Duration) {
+        let OldestWaiting { key, owner, .. } = oldest;
+        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
+        let message_type = store.map_or("", |store| store.message_type);
+        let behind = state.engine.inbox_len(owner) - usize::from(state.engine.first_due(owner) == Some(key));
+        let warning = Warning::Stuck { id: self.id_of(state, key), message_type, waited, behind };
+        state.warnings.pending.0.push(warning);
     }
 
     /// What is to be told now, with what shows in the books.
-    pub(crate) fn warnings(&self, core: &mut Core, now: Duration) -> Warned {
-        let accounts = core.engine.accounts();
-        core.warnings.note_capacity(now, &accounts, self.settings.engine.capacity);
-        if core.warnings.panicked.is_open(now)
+    pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
+        let counters = state.engine.counters();
+        state.warnings.note_capacity(now, &counters, self.settings.engine.capacity);
+        if state.warnings.panicked.is_open(now)
             && let Some(panicked) = self.panics.take()
         {
-            core.warnings.panicked.pass(now);
-            core.warnings.to_tell.0.push(panicked);
+            state.warnings.panicked.pass(now);
+            state.warnings.pending.0.push(panicked);
         }
-        std::mem::take(&mut core.warnings.to_tell)
+        std::mem::take(&mut state.warnings.pending)
     }
 
     /// Warns. Not to be called under the lock.
-    pub(crate) fn warn(&self, warned: Warned) {
-        for warning in warned.0 {
+    pub(crate) fn warn(&self, pending_warnings: PendingWarnings) {
+        for warning in pending_warnings.0 {
             self.contain(|| tell(&self.name, warning));
         }
     }
 
     /// There is no next turn to tell of panics.
     pub(crate) fn warn_for_the_last_time(&self) {
-        self.warn(Warned(self.panics.take().into_iter().collect()));
+        self.warn(PendingWarnings(self.panics.take().into_iter().collect()));
     }
 }
 
@@ -252,11 +252,11 @@ fn tell(timer: &str, warning: Warning) {
         Warning::Full { refused, capacity } => {
             warn!(target: "actix_timers", timer, refused, capacity, "timers were refused: the capacity is used up");
         }
-        Warning::Late { late, hand: Hand::Driver, suppressed } => {
+        Warning::Late { late, by: TurnBy::Driver, suppressed } => {
             let late_seconds = late.as_secs_f64();
             warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is late");
         }
-        Warning::Late { late, hand: Hand::Watch, suppressed } => {
+        Warning::Late { late, by: TurnBy::Watchdog, suppressed } => {
             let late_seconds = late.as_secs_f64();
             warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is blocked, the watchdog runs instead");
         }

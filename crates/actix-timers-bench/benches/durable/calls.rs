@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use actix_timers_durable::store::EmbeddedStore;
 
-use crate::office;
+use crate::contenders::{self, Timer};
+use crate::fixture;
 use crate::settings::Settings;
-use crate::subjects::{self, Timer};
 use bench::rows::{OURS, Row, Rows};
 
 /// Who ask at a time, each for the answer to its own request.
@@ -29,8 +29,8 @@ fn row(subject: &str, size: usize, unit: &'static str, samples: Vec<f64>) -> Row
 /// Each request is answered before the next: how long the one in the middle takes.
 async fn one_caller(settings: &Settings, rows: &mut Rows) {
     let directory = tempfile::tempdir_in(&settings.directory).unwrap();
-    let timers = office::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
-    let mut write = subjects::named(subjects::WRITE_AND_SYNC, directory.path());
+    let timers = fixture::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
+    let mut write = contenders::named(contenders::WRITE_AND_SYNC, directory.path());
     let calls = if settings.check { 5 } else { 1000 };
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     let mut number = 0;
@@ -39,7 +39,7 @@ async fn one_caller(settings: &Settings, rows: &mut Rows) {
         // In turns, since a disk has its moods.
         for _ in 0..calls {
             let started = Instant::now();
-            office::schedule(&timers, DELAY).await;
+            fixture::schedule(&timers, DELAY).await;
             took.push(started.elapsed());
             number += 1;
             let timer = Timer { number, due: number };
@@ -53,7 +53,7 @@ async fn one_caller(settings: &Settings, rows: &mut Rows) {
     assert_eq!(timers.counts().await.unwrap().pending, (calls * settings.rounds) as u64);
     timers.stop().await.unwrap();
     rows.push(row(OURS, 1, "ns a call (median)", ours));
-    rows.push(row(subjects::WRITE_AND_SYNC, 1, "ns a call (median)", bare));
+    rows.push(row(contenders::WRITE_AND_SYNC, 1, "ns a call (median)", bare));
 }
 
 fn middle(took: &mut [Duration]) -> f64 {
@@ -64,15 +64,15 @@ fn middle(took: &mut [Duration]) -> f64 {
 /// Callers that each wait for their own answer, beside groups of as many.
 async fn many_callers(settings: &Settings, rows: &mut Rows) {
     let directory = tempfile::tempdir_in(&settings.directory).unwrap();
-    let timers = office::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
-    let peers = [subjects::FJALL, subjects::LOG];
-    let mut peers = peers.map(|name| (subjects::named(name, directory.path()), Vec::new()));
+    let timers = fixture::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
+    let peers = [contenders::FJALL, contenders::LOG];
+    let mut peers = peers.map(|name| (contenders::named(name, directory.path()), Vec::new()));
     let calls = if settings.check { 2 } else { 200 };
     let mut ours = Vec::new();
     let mut number = 0;
     for _ in 0..settings.rounds {
         let started = Instant::now();
-        for caller in office::many_callers(&timers, CALLERS, calls, DELAY) {
+        for caller in fixture::many_callers(&timers, CALLERS, calls, DELAY) {
             caller.await.unwrap();
         }
         ours.push(started.elapsed().as_nanos() as f64 / (CALLERS * calls) as f64);

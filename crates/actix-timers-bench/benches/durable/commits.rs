@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::contenders::{self, Subject, Timer};
 use crate::settings::Settings;
-use crate::subjects::{self, Subject, Timer};
 use bench::rows::{Row, Rows};
 
 const GROUPS: [usize; 4] = [1, 16, 256, 4096];
@@ -12,8 +12,8 @@ const GROUPS: [usize; 4] = [1, 16, 256, 4096];
 pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
     for group in GROUPS {
         let directory = tempfile::tempdir_in(&settings.directory).unwrap();
-        let wanted = subjects::NAMES.into_iter().filter(|name| group == 1 || *name != subjects::WRITE_AND_SYNC);
-        let mut subjects: Vec<_> = wanted.map(|name| subjects::named(name, directory.path())).collect();
+        let wanted = contenders::NAMES.into_iter().filter(|name| group == 1 || *name != contenders::WRITE_AND_SYNC);
+        let mut subjects: Vec<_> = wanted.map(|name| contenders::named(name, directory.path())).collect();
         measure(settings, group, &mut subjects, rows);
     }
 }

@@ -13,20 +13,20 @@
 //!
 //! # Reading order
 //!
-//! 1. `subjects`: who writes: a bare file, a log, a bare fjall, the store. `office`: ours through the actor.
+//! 1. `contenders`: who writes: a bare file, a log, a bare fjall, the store. `fixture`: ours through the actor.
 //! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by many.
-//! 3. `lives`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes written, and
+//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes written, and
 //!    what stays on disk and in memory. `start`: a start after `kill -9` with all of them overdue.
 //! 4. `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod calls;
 mod commits;
-mod lives;
-mod office;
+mod contenders;
+mod fixture;
+mod lifecycle;
 mod settings;
 mod start;
-mod subjects;
 mod watched;
 
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     if let Some(what) = &settings.only {
         match what.as_str() {
             start::FILL | start::DELIVER => start::run_one(&settings, what),
-            subject => lives::run_one(&settings, subject),
+            subject => lifecycle::run_one(&settings, subject),
         }
         return ExitCode::SUCCESS;
     }
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         calls::run(&settings, &mut rows);
     }
     if settings.wants("lives") {
-        lives::run(&settings, &mut rows);
+        lifecycle::run(&settings, &mut rows);
     }
     if settings.wants("start") {
         start::run(&settings, &mut rows);

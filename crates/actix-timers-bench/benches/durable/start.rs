@@ -10,7 +10,7 @@ use actix::prelude::*;
 use actix_timers_durable::DueTime;
 use actix_timers_durable::store::{EmbeddedStore, TimerStore};
 
-use crate::office::{self, Delivered};
+use crate::fixture::{self, Delivered};
 use crate::settings::Settings;
 use bench::rows::{OURS, Row, Rows};
 
@@ -66,17 +66,17 @@ pub(crate) fn run_one(settings: &Settings, what: &str) {
 fn fill(path: &Path, pending: u64) {
     let mut store = EmbeddedStore::open(path).unwrap();
     let fence = store.acquire(0).unwrap().fence;
-    office::fill(&mut store, fence, pending, DueTime::MIN);
+    fixture::fill(&mut store, fence, pending, DueTime::MIN);
     say();
     loop {
         // Until it is killed.
-        office::fill(&mut store, fence, 256, DueTime::MIN);
+        fixture::fill(&mut store, fence, 256, DueTime::MIN);
     }
 }
 
 async fn deliver(path: &Path) {
     let delivered = Rc::<Delivered>::default();
-    let _timers = office::start(EmbeddedStore::open(path).unwrap(), &delivered);
+    let _timers = fixture::start(EmbeddedStore::open(path).unwrap(), &delivered);
     delivered.one_more.notified().await;
     say();
     actix_rt::time::sleep(Duration::MAX).await;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actix_timers_durable::store::{
-    BackUp, Change, Counts, EmbeddedStore, Fence, Found, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
+    BackUp, Change, ChangeOutcome, Counts, EmbeddedStore, Fence, Found, Lease, Page, Part, Position, StoreError,
+    TimerStore,
 };
 use actix_timers_durable::{DueTime, DurableId, Record};
 
@@ -40,7 +41,7 @@ impl TimerStore for Watched {
         self.store.admits(record)
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         let started = Instant::now();
         let outcomes = self.store.commit(fence, changes);
         self.commits.lock().unwrap().push(started.elapsed());

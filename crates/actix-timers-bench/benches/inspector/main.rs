@@ -154,7 +154,7 @@ fn main() {
     }
     let (pending, seconds) = (argument("--timers", 1_000_000), argument("--seconds", 5));
     let (server, timers, late) = serve(pending);
-    println!("{} timers pending, {} levels; times in ms", timers.inspect().pending(), timers.inspect().wheel_depth());
+    println!("{} timers pending, {} levels; times in ms", timers.snapshot().pending(), timers.snapshot().wheel_depth());
     println!("{:<34} {:>7} {:>8} {:>8} {:>8} {:>8}", "", "count", "median", "p99", "p99.9", "most");
     let phase = |name: &str, visit: &dyn Fn(&mut Vec<Asked>)| {
         late.lock().unwrap().clear();

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use actix_timers::timing::{Expired, Key, Progress, Tick, Wheel, WheelSize};
+use actix_timers::timing::{Advance, Expired, Key, Tick, Wheel, WheelSize};
 
 use crate::Operation;
 use bench::random::Random;
@@ -66,7 +66,7 @@ impl Setting {
     }
 
     fn advance(&mut self, now: Tick) {
-        while self.wheel.advance(now, BUDGET, &mut self.due) == Progress::Exhausted {}
+        while self.wheel.advance(now, BUDGET, &mut self.due) == Advance::Exhausted {}
     }
 }
 

@@ -17,7 +17,7 @@
 //! # Reading order
 //!
 //! 1. `workloads`: what is measured, one file each; `mod.rs` lists them.
-//! 2. `subjects`: who is measured, one file each.
+//! 2. `contenders`: who is measured, one file each.
 //! 3. `rounds`: how nanoseconds per operation are taken, with criterion.
 //! 4. `child`: how lateness, idling and memory are taken, in processes of their own; `senders`: who is measured there.
 //! 5. `rows`: how the figures are compared and written.
@@ -26,10 +26,10 @@
 
 mod arguments;
 mod child;
+mod contenders;
 mod heap;
 mod rounds;
 mod senders;
-mod subjects;
 mod threads;
 mod workloads;
 
@@ -37,7 +37,7 @@ use std::process::ExitCode;
 
 use arguments::Arguments;
 use bench::rows::Rows;
-use subjects::external;
+use contenders::external;
 
 fn main() -> ExitCode {
     if let Some(request) = child::request() {

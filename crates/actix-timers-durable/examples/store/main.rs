@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use actix_timers_durable::store::{Change, EmbeddedStore, OnKey, Part, StoreError};
-use actix_timers_durable::{DueTime, DurableId, Progress, Record, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Record, RecordState, TimerStore};
 
 const USAGE: &str = "\
 usage: store check DIR
@@ -159,8 +159,8 @@ fn list(store: &mut EmbeddedStore, part: Part, limit: usize, out: &mut dyn Write
             if let Some(key) = key {
                 write!(out, ", key {}", Shown(key))?;
             }
-            if let Some((reason, buried_at)) = &found.grave {
-                write!(out, ", buried {}: {}", time(*buried_at), Shown(reason))?;
+            if let Some((reason, dead_at)) = &found.dead_letter {
+                write!(out, ", buried {}: {}", time(*dead_at), Shown(reason))?;
             }
             writeln!(out)?;
         }
@@ -231,11 +231,11 @@ pub(crate) fn fill(store: &mut EmbeddedStore) -> Result<(), StoreError> {
 
 pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> Result<(), StoreError> {
     let fence = store.acquire(0)?.fence;
-    let ids: Vec<DurableId> = (0..5).map(|number| DurableId::fresh(0, nine_o_clock(number))).collect();
+    let ids: Vec<DurableId> = (0..5).map(|number| DurableId::new(0, nine_o_clock(number))).collect();
     let put = ids.iter().zip(0..).map(|(id, number)| {
         let record = Record {
             id: *id,
-            progress: Progress::first(nine_o_clock(number)),
+            progress: RecordState::first(nine_o_clock(number)),
             sequence: number,
             route: "reminders".into(),
             message_type: "Remind".into(),
@@ -248,9 +248,9 @@ pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> R
         Change::Put { record: Arc::new(record), on_key: OnKey::KeepExisting }
     });
     store.commit(fence, &put.collect::<Vec<_>>())?;
-    let buried_at = nine_o_clock(9);
-    let bury = Change::Bury { id: ids[3], at: None, reason: reason.into(), buried_at, then: None };
-    store.commit(fence, &[bury, Change::Park { id: ids[4], at: None }])?;
+    let dead_at = nine_o_clock(9);
+    let dead_letter = Change::DeadLetter { id: ids[3], at: None, reason: reason.into(), dead_at, then: None };
+    store.commit(fence, &[dead_letter, Change::Park { id: ids[4], at: None }])?;
     Ok(())
 }
 

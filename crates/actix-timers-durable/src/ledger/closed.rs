@@ -2,7 +2,7 @@
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
-use crate::store::{Change, Counts, Fence, Found, Lease, Outcome, Page, Part, Position, StoreError, TimerStore};
+use crate::store::{Change, ChangeOutcome, Counts, Fence, Found, Lease, Page, Part, Position, StoreError, TimerStore};
 
 /// Refuses everything.
 pub(super) struct Closed;
@@ -12,7 +12,7 @@ impl TimerStore for Closed {
         Err(StoreError::Closed)
     }
 
-    fn commit(&mut self, _: Fence, _: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, _: Fence, _: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         Err(StoreError::Closed)
     }
 

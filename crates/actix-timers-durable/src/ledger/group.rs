@@ -8,16 +8,16 @@ use rustc_hash::FxHashSet;
 
 use super::closed::Closed;
 use super::health::{Health, Trouble};
+use super::internal_changes::InternalChange;
 use super::note::Note;
 use super::request::{Answer, Answered, Cancellation, Request, Rescheduling, Scheduled};
-use super::settling::Settlement;
 use super::table::State;
-use super::{Horizon, Ledger, Outbox, Reading};
+use super::{Horizon, Ledger, Reading, Replies};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Change, Outcome, StoreError};
+use crate::store::{Change, ChangeOutcome, StoreError};
 
 /// Changes of the ledger's own in one commit.
 const OWN: usize = 8192;
@@ -38,7 +38,7 @@ pub(super) struct Group {
     pub(super) closing: Option<Answer<()>>,
     /// What is given to the store: of the ledger's own first, then of callers.
     changes: Vec<Change>,
-    own: Vec<Settlement>,
+    own: Vec<InternalChange>,
     steps: Vec<Step>,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Step {
         id: DurableId,
         answer: Answer<Rescheduling>,
     },
-    Revive {
+    Requeue {
         answer: Answer<bool>,
     },
     Discard {
@@ -77,52 +77,52 @@ pub(super) enum Step {
 
 impl<H: Horizon> Ledger<H> {
     /// Takes a group of requests from the front of the queue, commits what they change together with what is still to be
-    /// settled, and puts the answers into `outbox`.
+    /// settled, and puts the answers into `replies`.
     ///
     /// `clock` is read before and after a commit. Returns how many of the requests were those of callers.
     pub(crate) fn commit(
         &mut self,
         clock: &dyn Fn() -> Reading,
         requests: &mut VecDeque<Request>,
-        outbox: &mut Outbox,
+        replies: &mut Replies,
     ) -> usize {
         let now = clock();
         self.renumber_interrupted(now);
         let mut group = std::mem::take(&mut self.group);
-        let of_callers = self.plan(now, requests, &mut group, outbox);
+        let of_callers = self.prepare(now, requests, &mut group, replies);
         if group.closing.is_some() {
             self.exonerate_at_close();
         }
-        self.write(now, clock, &mut group, outbox);
+        self.write(now, clock, &mut group, replies);
         for query in group.queries.drain(..) {
-            self.look_up(query, outbox);
+            self.look_up(query, replies);
         }
         if let Some(answer) = group.closing.take() {
-            while self.settling.len() > 0 && matches!(self.health, Health::Well) {
-                self.write(now, clock, &mut group, outbox);
+            while self.internal_changes.len() > 0 && matches!(self.health, Health::Well) {
+                self.write(now, clock, &mut group, replies);
             }
             let closed = self.close();
-            outbox.put(answer, closed);
+            replies.put(answer, closed);
         }
         self.group = group;
         of_callers
     }
 
     /// Commits what callers want to change, and what is to be settled.
-    fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, outbox: &mut Outbox) {
+    fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, replies: &mut Replies) {
         let own = match &self.health {
             Health::Well => OWN,
             Health::Refusing(trouble) if now.time >= trouble.again || group.is_waited_for() => OWN_ON_TRIAL,
             Health::Refusing(_) | Health::Failed(_) | Health::Lost(_) => 0,
         };
-        if group.wanted.is_empty() && (own == 0 || self.settling.len() == 0) {
+        if group.wanted.is_empty() && (own == 0 || self.internal_changes.len() == 0) {
             return;
         }
         let advance = self.advance();
         group.changes.extend(advance.map(|to| Change::Advance { to }));
-        for (change, settlement) in self.settling.take(own) {
+        for (change, internal_change) in self.internal_changes.take(own) {
             group.changes.push(change);
-            group.own.push(settlement);
+            group.own.push(internal_change);
         }
         for (change, step) in group.wanted.drain(..) {
             group.changes.push(change);
@@ -132,7 +132,7 @@ impl<H: Horizon> Ledger<H> {
         let written = self.store.commit(self.fence, &group.changes);
         let bookkeeping = |change: &&Change| matches!(change, Change::Advance { .. } | Change::EndClaim { .. });
         let requests = group.changes.len() - group.changes.iter().filter(bookkeeping).count();
-        outbox.wrote(requests, clock().time.saturating_sub(before));
+        replies.wrote(requests, clock().time.saturating_sub(before));
         let written = written.and_then(|outcomes| {
             let is_whole = outcomes.len() == group.changes.len();
             let broken = || StoreError::Failed(io::Error::other("it did not say what came of each change"));
@@ -141,98 +141,98 @@ impl<H: Horizon> Ledger<H> {
         match written {
             Ok(outcomes) => {
                 self.cursor = advance.unwrap_or(self.cursor);
-                self.written(group, outcomes.into_iter().skip(advance.iter().len()), outbox);
+                self.written(group, outcomes.into_iter().skip(advance.iter().len()), replies);
             }
-            Err(error) => self.not_written(now, group, advance.iter().len(), Arc::new(error), outbox),
+            Err(error) => self.not_written(now, group, advance.iter().len(), Arc::new(error), replies),
         }
         group.changes.clear();
     }
 
     /// What can be promised about what is due first, if it is worth it.
     fn advance(&self) -> Option<DueTime> {
-        if !self.settling.leaving().is_empty() {
+        if !self.internal_changes.leaving().is_empty() {
             return None;
         }
         let first = self.table.first_due().unwrap_or(DueTime::MAX).min(self.frontier.bound()).min(self.first_left());
         (first.as_millis() >= self.cursor.as_millis().saturating_add(ADVANCE_MILLIS)).then_some(first)
     }
 
-    fn written(&mut self, group: &mut Group, mut outcomes: impl Iterator<Item = Outcome>, outbox: &mut Outbox) {
+    fn written(&mut self, group: &mut Group, mut outcomes: impl Iterator<Item = ChangeOutcome>, replies: &mut Replies) {
         if self.health.trouble().is_some() {
             self.health = Health::Well;
             self.note(Note::WritesAgain);
         }
-        for (settlement, outcome) in group.own.drain(..).zip(outcomes.by_ref()) {
-            self.settle(settlement, outcome, outbox);
+        for (internal_change, outcome) in group.own.drain(..).zip(outcomes.by_ref()) {
+            self.settle(internal_change, outcome, replies);
         }
         for (step, outcome) in group.steps.drain(..).zip(outcomes) {
-            self.step(step, outcome, outbox);
+            self.step(step, outcome, replies);
         }
         self.end_claims();
     }
 
-    fn settle(&mut self, settlement: Settlement, outcome: Outcome, outbox: &mut Outbox) {
-        self.settling.written(&settlement);
-        match settlement {
-            Settlement::Claim { cleared, answer } => return outbox.put(answer, Ok(cleared)),
-            Settlement::Bookkeeping => return,
+    fn settle(&mut self, internal_change: InternalChange, outcome: ChangeOutcome, replies: &mut Replies) {
+        self.internal_changes.written(&internal_change);
+        match internal_change {
+            InternalChange::Claim { cleared, answer } => return replies.put(answer, Ok(cleared)),
+            InternalChange::Bookkeeping => return,
             // It is in memory with its new number, or will be when it is loaded.
-            Settlement::Renumbered(id) => return self.recovery.is_renumbered(id),
+            InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it before this was written.
-            Settlement::Ended(id) if self.table.is_ending(id) => self.forget(id),
-            Settlement::Ended(_) | Settlement::Left(_) | Settlement::Unparked => {}
+            InternalChange::Ended(id) if self.table.is_ending(id) => self.forget(id),
+            InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Unparked => {}
         }
-        if let Outcome::Moved(record) = outcome {
+        if let ChangeOutcome::Moved(record) = outcome {
             self.admit(record);
         }
     }
 
-    fn step(&mut self, step: Step, outcome: Outcome, outbox: &mut Outbox) {
+    fn step(&mut self, step: Step, outcome: ChangeOutcome, replies: &mut Replies) {
         match (step, outcome) {
-            (Step::Schedule { answer, .. }, Outcome::Exists(id)) => {
-                self.books.duplicates += 1;
-                outbox.schedule(answer, Ok(Scheduled::Exists(id)));
+            (Step::Schedule { answer, .. }, ChangeOutcome::Exists(id)) => {
+                self.counters.duplicates += 1;
+                replies.schedule(answer, Ok(Scheduled::Exists(id)));
             }
             (Step::Schedule { record, answer }, outcome) => {
                 let mut scheduled = Scheduled::Created;
-                if let Outcome::Replaced(id) = outcome {
+                if let ChangeOutcome::Replaced(id) = outcome {
                     let in_progress = self.table.get(id).is_some_and(|entry| !entry.state.is_pending());
-                    self.books.cancelled += 1;
+                    self.counters.cancelled += 1;
                     self.removed(id);
                     scheduled = Scheduled::Replaced { id, in_progress };
                 }
-                self.books.scheduled += 1;
+                self.counters.scheduled += 1;
                 self.admit(record);
-                outbox.schedule(answer, Ok(scheduled));
+                replies.schedule(answer, Ok(scheduled));
             }
             (Step::Cancel { id, is_in_flight, answer }, outcome) => {
                 self.removed(id);
-                let is_removed = outcome == Outcome::Removed;
-                self.books.cancelled += u64::from(is_removed);
+                let is_removed = outcome == ChangeOutcome::Removed;
+                self.counters.cancelled += u64::from(is_removed);
                 let cancellation = match (is_in_flight, is_removed) {
                     (true, _) => Cancellation::InProgress,
                     (false, true) => Cancellation::Cancelled,
                     (false, false) => Cancellation::NotFound,
                 };
-                outbox.cancel(answer, Ok(cancellation));
+                replies.cancel(answer, Ok(cancellation));
             }
             (Step::Reschedule { id, answer }, outcome) => {
                 self.forget(id);
                 let mut rescheduled = Rescheduling::NotFound;
-                if let Outcome::Moved(record) = outcome {
-                    self.books.rescheduled += 1;
+                if let ChangeOutcome::Moved(record) = outcome {
+                    self.counters.rescheduled += 1;
                     self.admit(record);
                     rescheduled = Rescheduling::Rescheduled;
                 }
-                outbox.put(answer, Ok(rescheduled));
+                replies.put(answer, Ok(rescheduled));
             }
             (Step::Aside, _) => {}
-            (Step::Revive { answer }, Outcome::Moved(record)) => {
+            (Step::Requeue { answer }, ChangeOutcome::Moved(record)) => {
                 self.admit(record);
-                outbox.put(answer, Ok(true));
+                replies.put(answer, Ok(true));
             }
-            (Step::Revive { answer }, _) => outbox.put(answer, Ok(false)),
-            (Step::Discard { answer }, outcome) => outbox.put(answer, Ok(outcome == Outcome::Removed)),
+            (Step::Requeue { answer }, _) => replies.put(answer, Ok(false)),
+            (Step::Discard { answer }, outcome) => replies.put(answer, Ok(outcome == ChangeOutcome::Removed)),
         }
     }
 
@@ -242,49 +242,49 @@ impl<H: Horizon> Ledger<H> {
         group: &mut Group,
         before: usize,
         error: Arc<StoreError>,
-        outbox: &mut Outbox,
+        replies: &mut Replies,
     ) {
-        self.books.failed(StoreOp::Commit);
+        self.counters.failed(StoreOp::Commit);
         self.sicken(now, &error);
         let is_over = self.health.end().is_some();
-        for (settlement, change) in group.own.drain(..).zip(group.changes.drain(before..)).rev() {
-            let settlement = match settlement {
-                Settlement::Claim { cleared, answer } => {
+        for (internal_change, change) in group.own.drain(..).zip(group.changes.drain(before..)).rev() {
+            let internal_change = match internal_change {
+                InternalChange::Claim { cleared, answer } => {
                     // At least once is promised whatever happens; the number of an attempt is not.
                     let is_lost = self.health.lost().is_some();
                     let is_of_suspect = cleared.iter().any(|record| self.used_up(record).is_some());
-                    outbox.put(answer, if is_lost { Err(Arc::clone(&error)) } else { Ok(cleared) });
+                    replies.put(answer, if is_lost { Err(Arc::clone(&error)) } else { Ok(cleared) });
                     if is_of_suspect {
                         // Written later it could be left alone in the store though its delivery has ended.
                         continue;
                     }
-                    Settlement::Claim { cleared: Vec::new(), answer: Answer::Nobody }
+                    InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody }
                 }
                 other => other,
             };
             if !is_over {
-                self.settling.put_back(change, settlement);
+                self.internal_changes.put_back(change, internal_change);
             }
         }
         for step in group.steps.drain(..) {
-            self.fail(step, &error, outbox);
+            self.fail(step, &error, replies);
         }
     }
 
-    fn fail(&mut self, step: Step, error: &Arc<StoreError>, outbox: &mut Outbox) {
+    fn fail(&mut self, step: Step, error: &Arc<StoreError>, replies: &mut Replies) {
         let error = Arc::clone(error);
         match step {
-            Step::Schedule { answer, .. } => outbox.schedule(answer, Err(error)),
+            Step::Schedule { answer, .. } => replies.schedule(answer, Err(error)),
             Step::Cancel { id, answer, .. } => {
                 self.arm_again(id);
-                outbox.cancel(answer, Err(error));
+                replies.cancel(answer, Err(error));
             }
             Step::Reschedule { id, answer } => {
                 self.arm_again(id);
-                outbox.put(answer, Err(error));
+                replies.put(answer, Err(error));
             }
             Step::Aside => {}
-            Step::Revive { answer } | Step::Discard { answer } => outbox.put(answer, Err(error)),
+            Step::Requeue { answer } | Step::Discard { answer } => replies.put(answer, Err(error)),
         }
     }
 
@@ -323,13 +323,13 @@ impl<H: Horizon> Ledger<H> {
     /// Gives the shard up, and lets go of the store.
     fn close(&mut self) -> Answered<()> {
         let unsettled = match &self.health {
-            _ if self.settling.len() == 0 => None,
+            _ if self.internal_changes.len() == 0 => None,
             Health::Refusing(trouble) => Some(Arc::clone(&trouble.error)),
             health => health.end().cloned(),
         };
         let released = self.store.release(self.fence).map_err(Arc::new);
         if released.is_err() {
-            self.books.failed(StoreOp::Lease);
+            self.counters.failed(StoreOp::Lease);
         }
         self.store = Box::new(Closed);
         self.give_up(Arc::new(StoreError::Closed));

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::frontier::Frontier;
 use super::health::{Health, Trouble};
+use super::internal_changes::InternalChange;
 use super::note::Note;
 use super::repeat;
-use super::settling::Settlement;
 use super::table::{State, Turn};
 use super::{Horizon, Ledger, Reading};
 use crate::due_time::DueTime;
@@ -28,13 +28,13 @@ const UNSETTLED: usize = 16_384;
 impl<H: Horizon> Ledger<H> {
     /// Arms what is new in the near future, loads what comes next, and goes on with the recovery. Says whether there is more
     /// to do at once: a [`commit`](Self::commit), perhaps without requests, and then this again.
-    pub(crate) fn tend(&mut self, now: Reading) -> bool {
+    pub(crate) fn maintain(&mut self, now: Reading) -> bool {
         if self.health.lost().is_some() {
             return false;
         }
         let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
         // After the end of the store what is loaded is delivered, and no more, since none of it can be ended on disk.
-        let may_load = self.health.end().is_none() && self.settling.len() < UNSETTLED;
+        let may_load = self.health.end().is_none() && self.internal_changes.len() < UNSETTLED;
         if may_read && may_load {
             self.take_back(now);
             self.load(now);
@@ -43,7 +43,7 @@ impl<H: Horizon> Ledger<H> {
         self.arm();
         self.look_again(now);
         let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
-        has_more || matches!(self.health, Health::Well) && self.settling.len() > 0
+        has_more || matches!(self.health, Health::Well) && self.internal_changes.len() > 0
     }
 
     /// A record was kept or moved: it is taken into memory if it belongs there.
@@ -62,7 +62,7 @@ impl<H: Horizon> Ledger<H> {
         let (id, at) = (record.id, Some(record.progress.due));
         if !self.is_known(&record) {
             self.note_parked(&record);
-            self.settle_later(Change::Park { id, at }, Settlement::Left(id));
+            self.queue_internal(Change::Park { id, at }, InternalChange::Left(id));
             return false;
         }
         self.sequence = self.sequence.max(record.sequence);
@@ -162,7 +162,7 @@ impl<H: Horizon> Ledger<H> {
     }
 
     fn take_loaded(&mut self, record: Arc<Record>) {
-        if !self.table.contains(record.id) && !self.settling.leaving().contains(&record.id) {
+        if !self.table.contains(record.id) && !self.internal_changes.leaving().contains(&record.id) {
             let record = self.recovery.renumbered(record);
             let due = record.progress.due;
             if self.take_in(record) {
@@ -186,13 +186,13 @@ impl<H: Horizon> Ledger<H> {
                 let bytes: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
                 self.page = if bytes > PAGE_BYTES { self.page / 2 } else { self.page * 2 }.clamp(1, PAGE);
                 for damaged in &page.damaged {
-                    self.books.failed(StoreOp::Decode);
+                    self.counters.failed(StoreOp::Decode);
                     self.note(Note::Damaged(*damaged));
                 }
                 Some(page)
             }
             Err(error) => {
-                self.books.failed(StoreOp::Load);
+                self.counters.failed(StoreOp::Load);
                 let error = Arc::new(error);
                 if self.load_trouble.is_none() {
                     self.note(Note::CannotRead(Arc::clone(&error)));
@@ -244,7 +244,8 @@ impl<H: Horizon> Ledger<H> {
 
     /// Asks to be called when there will be something to do without a request.
     fn look_again(&mut self, now: Reading) {
-        let tries = self.health.trouble().filter(|_| self.settling.len() > 0).into_iter().chain(&self.load_trouble);
+        let tries =
+            self.health.trouble().filter(|_| self.internal_changes.len() > 0).into_iter().chain(&self.load_trouble);
         if let Some(pause) = tries.map(|trouble| trouble.again.saturating_sub(now.time)).min() {
             self.horizon.look_again_after(pause);
         }

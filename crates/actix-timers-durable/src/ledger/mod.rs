@@ -4,7 +4,7 @@
 //!
 //! 1. [`Ledger::commit`] takes a group of [requests](Request), writes what they change in one commit, and says what is to be
 //!    answered.
-//! 2. [`Ledger::tend`] arms what is new in the near future, and loads what comes next.
+//! 2. [`Ledger::maintain`] arms what is new in the near future, and loads what comes next.
 //!
 //! # The life of a timer
 //!
@@ -25,27 +25,27 @@
 //! # Where to read on
 //!
 //! - `request`: what it is asked, and what it answers; `horizon`: who rings.
-//! - `plan`: what a request changes; `group`: the commit, and what came of each; `settling`: changes of its own, kept until they
+//! - `prepare`: what a request changes; `group`: the commit, and what came of each; `internal_changes`: changes of its own, kept until they
 //!   are written; `health`: what if they cannot be. `repeat`: what comes after a delivery.
 //! - `table`: what is in memory; `frontier`: up to where; `loading`: what is loaded, armed and evicted; `recovery`: what the
-//!   last life left; `suspects`: who is to blame if a process has died; `stalled`: what is left on disk since nobody gets it.
-//! - `queries`, `outbox`, `note`: what is answered and told.
+//!   last life left; `suspects`: who is to blame if a process has died; `paused`: what is left on disk since nobody gets it.
+//! - `queries`, `replies`, `note`: what is answered and told.
 
 mod closed;
 mod frontier;
 mod group;
 mod health;
 mod horizon;
+mod internal_changes;
 mod loading;
 mod note;
-mod outbox;
-mod plan;
+mod paused;
+mod prepare;
 mod queries;
 mod recovery;
 mod repeat;
+mod replies;
 mod request;
-mod settling;
-mod stalled;
 mod suspects;
 mod table;
 #[cfg(test)]
@@ -59,19 +59,19 @@ use std::time::Duration;
 use super::due_time::DueTime;
 use super::record::{Record, RetryPolicy};
 use super::store::{Fence, StoreError, TimerStore};
-use crate::metrics::{DurableBooks, DurableReport};
+use crate::metrics::{DurableCounters, DurableReport};
 use frontier::Frontier;
 use group::Group;
 use health::{Health, Trouble};
+use internal_changes::InternalChanges;
 use note::DeadLetterLimits;
+use paused::Paused;
 use recovery::Recovery;
-use settling::Settling;
-use stalled::Stalled;
 use table::{Table, Turn};
 
 pub(crate) use horizon::Horizon;
 pub(crate) use note::Note;
-pub(crate) use outbox::Outbox;
+pub(crate) use replies::Replies;
 pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request, Rescheduling, Scheduled, Verdict};
 
 /// How a ledger works.
@@ -122,7 +122,7 @@ pub(crate) struct Ledger<H: Horizon> {
     cursor: DueTime,
     /// The number of the last request, or of one that was loaded.
     sequence: u64,
-    settling: Settling,
+    internal_changes: InternalChanges,
     table: Table<H::Handle>,
     frontier: Frontier,
     /// Loading goes on until the horizon is reached, or there is no room.
@@ -136,8 +136,8 @@ pub(crate) struct Ledger<H: Horizon> {
     recovery: Recovery,
     /// The number of a claim without members, once the end of this process proves nothing about a delivery that is alone.
     exoneration: Option<u64>,
-    stalled: Vec<Stalled>,
-    books: DurableBooks,
+    paused: Vec<Paused>,
+    counters: DurableCounters,
     notes: Vec<Note>,
     dead_letter_limits: DeadLetterLimits,
     /// Routes and types that were told to be unknown.
@@ -147,7 +147,7 @@ pub(crate) struct Ledger<H: Horizon> {
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// Becomes the owner of the shard. Nothing is loaded or armed before the first [`tend`](Self::tend).
+    /// Becomes the owner of the shard. Nothing is loaded or armed before the first [`maintain`](Self::maintain).
     ///
     /// # Errors
     /// If the store cannot be had or read.
@@ -169,7 +169,7 @@ impl<H: Horizon> Ledger<H> {
             has_no_room: false,
             cursor: lease.cursor,
             sequence: 0,
-            settling: Settling::default(),
+            internal_changes: InternalChanges::default(),
             table: Table::new(next_claim),
             frontier: Frontier::before(lease.cursor),
             is_filling: false,
@@ -179,8 +179,8 @@ impl<H: Horizon> Ledger<H> {
             looks_again_at: None,
             recovery: Recovery::from(lease.claims),
             exoneration: None,
-            stalled: Vec::new(),
-            books: DurableBooks::default(),
+            paused: Vec::new(),
+            counters: DurableCounters::default(),
             notes: Vec::new(),
             dead_letter_limits: DeadLetterLimits::default(),
             unknown: HashSet::new(),
@@ -189,7 +189,7 @@ impl<H: Horizon> Ledger<H> {
     }
 
     /// Why everything that is asked from now on is refused: it was closed, or the shard belongs to somebody else.
-    pub(crate) const fn why_over(&self) -> Option<&Arc<StoreError>> {
+    pub(crate) const fn end_reason(&self) -> Option<&Arc<StoreError>> {
         self.health.lost()
     }
 
@@ -197,7 +197,7 @@ impl<H: Horizon> Ledger<H> {
     pub(crate) fn report(&mut self, now: Reading) -> DurableReport {
         let counts = self.store.counts(self.config.shard).unwrap_or_default();
         DurableReport {
-            books: self.books,
+            counters: self.counters,
             pending: counts.pending,
             parked: counts.parked,
             dead_letters: counts.dead,
@@ -221,7 +221,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    fn note_buried(&mut self, now: Reading, record: &Arc<Record>, reason: &Arc<str>) {
+    fn note_dead_letter(&mut self, now: Reading, record: &Arc<Record>, reason: &Arc<str>) {
         let note = self.dead_letter_limits.note(now.time, record, reason);
         self.note(note);
     }

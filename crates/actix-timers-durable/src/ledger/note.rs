@@ -49,7 +49,7 @@ pub(crate) enum Note {
         message_type: Arc<str>,
     },
     /// This record becomes a dead letter.
-    Buried {
+    DeadLetter {
         /// The record.
         record: Arc<Record>,
         /// Why it is a dead letter.
@@ -86,7 +86,7 @@ impl Note {
                 let [route, message_type] = [Shown(route), Shown(message_type)];
                 warn!(target: TARGET, %route, %message_type, "durable timers are set aside: this build does not know their route or type");
             }
-            Self::Buried { record, reason, suppressed } => {
+            Self::DeadLetter { record, reason, suppressed } => {
                 let id = tracing::field::display(record.id);
                 let (route, attempt, reason) = (&*record.route, record.progress.attempt, &**reason);
                 debug!(target: TARGET, timer, id, route, attempt, reason, "durable dead letter");
@@ -125,13 +125,13 @@ impl DeadLetterLimits {
     pub(super) fn note(&mut self, now: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
         let route = (Arc::clone(&record.route), Arc::clone(&record.message_type));
         let suppressed = self.0.entry(route).or_default().pass(now);
-        Note::Buried { record: Arc::clone(record), reason: Arc::clone(reason), suppressed }
+        Note::DeadLetter { record: Arc::clone(record), reason: Arc::clone(reason), suppressed }
     }
 
     /// Nobody reads it.
     #[cfg(not(feature = "tracing"))]
     pub(super) fn note(&mut self, _: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
         let Self() = self;
-        Note::Buried { record: Arc::clone(record), reason: Arc::clone(reason), suppressed: None }
+        Note::DeadLetter { record: Arc::clone(record), reason: Arc::clone(reason), suppressed: None }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::request::{Answer, Listed, Query, Request, Seen};
-use super::{Horizon, Ledger, Outbox, frontier};
+use super::{Horizon, Ledger, Replies, frontier};
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::store::{Found, Part, Position, StoreError};
@@ -16,46 +16,46 @@ const FIRST_PAGE: usize = 8;
 const PAGE: usize = 64;
 
 impl<H: Horizon> Ledger<H> {
-    pub(super) fn look_up(&mut self, request: Request, outbox: &mut Outbox) {
+    pub(super) fn look_up(&mut self, request: Request, replies: &mut Replies) {
         let shard = self.config.shard;
         match request {
             Request::Get { id, answer } => {
                 let seen = self.see(id);
-                self.answer(answer, seen, outbox);
+                self.answer(answer, seen, replies);
             }
             Request::FindKey { key, answer } => {
                 let found = self.store.find_key(shard, &key);
-                self.answer(answer, found, outbox);
+                self.answer(answer, found, replies);
             }
             Request::List { query, answer } => {
                 let page = self.list(&query);
-                self.answer(answer, page, outbox);
+                self.answer(answer, page, replies);
             }
             Request::Counts { answer } => {
                 let counts = self.store.counts(shard);
-                self.answer(answer, counts, outbox);
+                self.answer(answer, counts, replies);
             }
             Request::BackUp { directory, answer } => match self.store.back_up(&directory) {
-                Ok(copy) => outbox.copy(answer, copy),
+                Ok(copy) => replies.copy(answer, copy),
                 Err(error) => {
-                    self.books.failed(StoreOp::BackUp);
-                    outbox.put(answer, Err(Arc::new(error)));
+                    self.counters.failed(StoreOp::BackUp);
+                    replies.put(answer, Err(Arc::new(error)));
                 }
             },
             _ => debug_assert!(false, "not a query"),
         }
     }
 
-    fn answer<T: Send + 'static>(&mut self, answer: Answer<T>, found: Result<T, StoreError>, outbox: &mut Outbox) {
+    fn answer<T: Send + 'static>(&mut self, answer: Answer<T>, found: Result<T, StoreError>, replies: &mut Replies) {
         if found.is_err() {
-            self.books.failed(StoreOp::Read);
+            self.counters.failed(StoreOp::Read);
         }
-        outbox.put(answer, found.map_err(Arc::new));
+        replies.put(answer, found.map_err(Arc::new));
     }
 
     fn see(&mut self, id: DurableId) -> Result<Option<Seen>, StoreError> {
         if let Some(entry) = self.table.get(id).filter(|entry| entry.state.is_removed()) {
-            let found = Found { record: Arc::clone(&entry.record), part: Part::Pending, grave: None };
+            let found = Found { record: Arc::clone(&entry.record), part: Part::Pending, dead_letter: None };
             return Ok(Some(Seen { found, in_progress: true }));
         }
         let found = self.store.get(id)?;
@@ -78,7 +78,7 @@ impl<H: Horizon> Ledger<H> {
             if size * 2 <= BYTES {
                 page_size = (page_size * 2).min(PAGE);
             }
-            page.damaged.iter().for_each(|_| self.books.failed(StoreOp::Decode));
+            page.damaged.iter().for_each(|_| self.counters.failed(StoreOp::Decode));
             listed.damaged += page.damaged.len();
             listed.next = page.next;
             for found in page.found {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::internal_changes::InternalChange;
 use super::note::Note;
 use super::request::Verdict;
-use super::settling::Settlement;
 use super::{Horizon, Ledger, Reading, repeat, suspects};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
-use crate::metrics::{Ending, StoreOp};
-use crate::record::{Progress, Record};
+use crate::metrics::{DeliveryOutcome, StoreOp};
+use crate::record::{Record, RecordState};
 use crate::store::{Change, Claim, Part, Position};
 
 /// A long recovery says how far it is after so many.
@@ -20,7 +20,7 @@ const SAY_EVERY: u64 = 100_000;
 pub(super) struct Recovery {
     stage: Stage,
     /// What was interrupted, with its next number, as long as that is not written.
-    renumbered: FxHashMap<DurableId, Progress>,
+    renumbered: FxHashMap<DurableId, RecordState>,
     /// Where to look for what was set aside and is known by now. None: everywhere was looked.
     aside: Option<Aside>,
     overdue: u64,
@@ -65,8 +65,8 @@ impl Recovery {
     }
 }
 
-fn is_next(progress: Progress, next: Progress) -> bool {
-    Progress { attempt: next.attempt, ..progress } == next && next.attempt == progress.attempt.saturating_add(1)
+fn is_next(progress: RecordState, next: RecordState) -> bool {
+    RecordState { attempt: next.attempt, ..progress } == next && next.attempt == progress.attempt.saturating_add(1)
 }
 
 impl<H: Horizon> Ledger<H> {
@@ -84,14 +84,14 @@ impl<H: Horizon> Ledger<H> {
         claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
     }
 
-    /// Whatever of this claim is still pending has been tried once, perhaps. A suspect that was alone is buried.
+    /// Whatever of this claim is still pending has been tried once, perhaps. A suspect that was alone becomes a dead letter.
     fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
         let mut is_whole = true;
         for (id, due, attempt) in claim.members {
             let found = match self.store.get(id) {
                 Ok(found) => found.filter(|found| found.part == Part::Pending),
                 Err(error) => {
-                    self.books.failed(StoreOp::Read);
+                    self.counters.failed(StoreOp::Read);
                     self.note(Note::CannotRead(Arc::new(error)));
                     is_whole = false;
                     continue;
@@ -99,30 +99,30 @@ impl<H: Horizon> Ledger<H> {
             };
             let is_it = |record: &Record| (record.progress.due, record.progress.attempt) == (due, attempt);
             let Some(record) = found.map(|found| found.record).filter(|record| is_it(record)) else { continue };
-            if is_alone && self.bury_suspect(now, &record) {
+            if is_alone && self.dead_letter_suspect(now, &record) {
                 continue;
             }
             let progress = record.progress;
-            let to = Progress { attempt: attempt.saturating_add(1), ..progress };
-            self.books.interrupted += 1;
+            let to = RecordState { attempt: attempt.saturating_add(1), ..progress };
+            self.counters.interrupted += 1;
             self.recovery.renumbered.insert(id, to);
-            self.settle_later(Change::Move { id, at: Some(due), to }, Settlement::Renumbered(id));
+            self.queue_internal(Change::Move { id, at: Some(due), to }, InternalChange::Renumbered(id));
         }
         // Else the next life looks again.
         if is_whole {
-            self.settle_later(Change::EndClaim { number: claim.number }, Settlement::Bookkeeping);
+            self.queue_internal(Change::EndClaim { number: claim.number }, InternalChange::Bookkeeping);
         }
     }
 
-    /// The process has died during the delivery of this record alone. Returns whether it is buried for that.
-    fn bury_suspect(&mut self, now: Reading, record: &Arc<Record>) -> bool {
+    /// The process has died during the delivery of this record alone. Returns whether it becomes a dead letter for that.
+    fn dead_letter_suspect(&mut self, now: Reading, record: &Arc<Record>) -> bool {
         let Some(policy) = self.used_up(record).filter(|_| self.is_known(record)) else { return false };
         let reason = suspects::reason(record, policy);
-        self.books.interrupted += 1;
-        self.books.ended(Ending::DeadLetter);
-        self.note_buried(now, record, &reason);
-        let change = repeat::change_after(record, Verdict::Bury { reason }, now.wall);
-        self.settle_later(change, Settlement::Left(record.id));
+        self.counters.interrupted += 1;
+        self.counters.ended(DeliveryOutcome::DeadLetter);
+        self.note_dead_letter(now, record, &reason);
+        let change = repeat::change_after(record, Verdict::DeadLetter { reason }, now.wall);
+        self.queue_internal(change, InternalChange::Left(record.id));
         true
     }
 
@@ -136,7 +136,7 @@ impl<H: Horizon> Ledger<H> {
         let Some(page) = self.read(now, Part::Parked, after, DueTime::MAX, self.page) else { return };
         for found in page.found {
             if self.is_known(&found.record) {
-                self.settle_later(Change::Unpark { id: found.record.id }, Settlement::Unparked);
+                self.queue_internal(Change::Unpark { id: found.record.id }, InternalChange::Unparked);
             }
         }
         self.recovery.aside = page.next.map(Aside::After);
@@ -148,7 +148,7 @@ impl<H: Horizon> Ledger<H> {
             && due <= since
         {
             self.recovery.overdue += 1;
-            self.books.recovered += 1;
+            self.counters.recovered += 1;
             if self.recovery.overdue.is_multiple_of(SAY_EVERY) {
                 self.note(Note::RecoveringStill { overdue: self.recovery.overdue });
             }
@@ -161,7 +161,7 @@ impl<H: Horizon> Ledger<H> {
             && due <= since
         {
             self.recovery.overdue = self.recovery.overdue.saturating_sub(1);
-            self.books.recovered = self.books.recovered.saturating_sub(1);
+            self.counters.recovered = self.counters.recovered.saturating_sub(1);
         }
     }
 

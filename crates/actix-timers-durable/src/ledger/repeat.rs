@@ -8,7 +8,7 @@ use actix_timers::integration::next_on_grid;
 use super::request::Verdict;
 use crate::calendar;
 use crate::due_time::DueTime;
-use crate::record::{Progress, Record, Rhythm};
+use crate::record::{Record, RecordState, RepeatMode};
 use crate::store::Change;
 
 /// Bytes of a reason that are kept. It is the text of somebody's error.
@@ -24,43 +24,43 @@ pub(super) fn change_after(record: &Record, verdict: Verdict, now: DueTime) -> C
             None => Change::Remove { id, at },
         },
         Verdict::Retry { due } => {
-            Change::Move { id, at, to: Progress { due, attempt: progress.attempt.saturating_add(1), ..progress } }
+            Change::Move { id, at, to: RecordState { due, attempt: progress.attempt.saturating_add(1), ..progress } }
         }
-        Verdict::Bury { reason } => {
-            Change::Bury { id, at, reason: shortened(reason), buried_at: now, then: next(record, now) }
+        Verdict::DeadLetter { reason } => {
+            Change::DeadLetter { id, at, reason: shortened(reason), dead_at: now, then: next(record, now) }
         }
-        Verdict::Undelivered { again } => Change::Move { id, at, to: Progress { due: again, ..progress } },
+        Verdict::Undelivered { again } => Change::Move { id, at, to: RecordState { due: again, ..progress } },
         Verdict::Park => Change::Park { id, at },
     }
 }
 
 /// Whether this build can say when the timer comes again, if it does.
 pub(super) fn can_follow(record: &Record) -> bool {
-    match record.repeat.as_ref().map(|repeat| &repeat.rhythm) {
-        Some(Rhythm::Cron { expression, zone }) => calendar::is_known(expression, zone),
-        Some(Rhythm::FixedRate { .. }) | None => true,
+    match record.repeat.as_ref().map(|repeat| &repeat.mode) {
+        Some(RepeatMode::Cron { expression, zone }) => calendar::is_known(expression, zone),
+        Some(RepeatMode::FixedRate { .. }) | None => true,
     }
 }
 
 /// The repetition after the one that has ended now; none if that was the last.
-fn next(record: &Record, now: DueTime) -> Option<Progress> {
+fn next(record: &Record, now: DueTime) -> Option<RecordState> {
     let repeat = record.repeat.as_ref()?;
-    let Progress { nominal, repetition, .. } = record.progress;
+    let RecordState { nominal, repetition, .. } = record.progress;
     if repeat.times.is_some_and(|times| repetition >= times) {
         return None;
     }
-    let due = match &repeat.rhythm {
-        Rhythm::FixedRate { period, missed } => {
+    let due = match &repeat.mode {
+        RepeatMode::FixedRate { period, missed } => {
             let period = Duration::from_millis(period.as_nanos().div_ceil(1_000_000).clamp(1, MOST).try_into().ok()?);
             let time = |due: DueTime| Duration::from_millis(due.as_millis());
             let due = next_on_grid(time(nominal), period, *missed, time(now));
             DueTime::from_millis(due.as_millis().try_into().ok()?).ok()?
         }
         // What the clock has passed is not made up for; and should it have gone back, nothing comes twice.
-        Rhythm::Cron { expression, zone } => calendar::next_after(expression, zone, now.max(nominal))?,
+        RepeatMode::Cron { expression, zone } => calendar::next_after(expression, zone, now.max(nominal))?,
     };
     let is_in_time = repeat.until.is_none_or(|until| due <= until);
-    is_in_time.then_some(Progress { due, nominal: due, attempt: 1, repetition: repetition.saturating_add(1) })
+    is_in_time.then_some(RecordState { due, nominal: due, attempt: 1, repetition: repetition.saturating_add(1) })
 }
 
 const MOST: u128 = DueTime::MAX.as_millis() as u128;
@@ -77,7 +77,7 @@ fn shortened(reason: Arc<str>) -> Arc<str> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::record::{Missed, Repeat};
+    use crate::record::{Missed, StoredRepeat};
     use crate::{DurableId, RetryPolicy};
 
     fn at(millis: u64) -> DueTime {
@@ -85,10 +85,10 @@ mod tests {
     }
 
     fn every(period: Duration, missed: Missed, times: Option<u64>, until: Option<u64>) -> Record {
-        let repeat = Repeat { rhythm: Rhythm::FixedRate { period, missed }, times, until: until.map(at) };
+        let repeat = StoredRepeat { mode: RepeatMode::FixedRate { period, missed }, times, until: until.map(at) };
         Record {
             id: DurableId::from_parts(0, at(1000), 7),
-            progress: Progress { due: at(1200), nominal: at(1000), attempt: 3, repetition: 1 },
+            progress: RecordState { due: at(1200), nominal: at(1000), attempt: 3, repetition: 1 },
             sequence: 0,
             route: "route".into(),
             message_type: "type".into(),

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
-use crate::record::{Progress, Record};
+use crate::record::{Record, RecordState};
 use crate::store::{Counts, Found, OnKey, Part, Position, StoreError};
 
 /// An answer, or what is wrong with the store. All requests of a group that was not kept get the same error.
@@ -19,7 +19,7 @@ pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
 pub(crate) enum Request {
     /// Keep a new timer. Its `sequence` is given by the ledger.
     Schedule {
-        /// The timer: [`Progress::first`].
+        /// The timer: [`RecordState::first`].
         record: Arc<Record>,
         /// What happens if a pending one has its key.
         on_key: OnKey,
@@ -43,7 +43,7 @@ pub(crate) enum Request {
         answer: Answer<Rescheduling>,
     },
     /// Make a dead letter pending again, due now. Answers false if there is none, or its timer is pending.
-    Revive {
+    Requeue {
         /// Which.
         id: DurableId,
         /// Whether it was done.
@@ -104,22 +104,22 @@ pub(crate) enum Request {
         /// Of which timer.
         id: DurableId,
         /// The progress of the record that was delivered: one that has gone on meanwhile is left alone.
-        progress: Progress,
+        progress: RecordState,
         /// What came of it.
         verdict: Verdict,
     },
     /// A handler has had its time, and may still be running.
     Overrun,
     /// Nobody gets the messages of this route and type for now. What is pending of it is not kept in memory, where it would
-    /// stand in the way of others: it does not ring before [`GoOn`](Self::GoOn), and what has rung is to be forgotten.
-    Stall {
+    /// stand in the way of others: it does not ring before [`Resume`](Self::Resume), and what has rung is to be forgotten.
+    Pause {
         /// The route.
         route: Arc<str>,
         /// The type of the message.
         message_type: Arc<str>,
     },
     /// Somebody gets them again: what is due of it rings, in order.
-    GoOn {
+    Resume {
         /// The route.
         route: Arc<str>,
         /// The type of the message.
@@ -146,7 +146,7 @@ pub(crate) enum Verdict {
         due: DueTime,
     },
     /// Its handler has failed for good: a dead letter. One that repeats goes on.
-    Bury {
+    DeadLetter {
         /// Why.
         reason: Arc<str>,
     },
@@ -279,7 +279,7 @@ impl Request {
             Self::Schedule { .. }
                 | Self::Cancel { .. }
                 | Self::Reschedule { .. }
-                | Self::Revive { .. }
+                | Self::Requeue { .. }
                 | Self::Discard { .. }
         )
     }
@@ -299,14 +299,14 @@ impl Request {
             Self::Schedule { answer, .. } => answer.give(Err(error())),
             Self::Cancel { answer, .. } => answer.give(Err(error())),
             Self::Reschedule { answer, .. } => answer.give(Err(error())),
-            Self::Revive { answer, .. } | Self::Discard { answer, .. } => answer.give(Err(error())),
+            Self::Requeue { answer, .. } | Self::Discard { answer, .. } => answer.give(Err(error())),
             Self::Get { answer, .. } => answer.give(Err(error())),
             Self::FindKey { answer, .. } => answer.give(Err(error())),
             Self::List { answer, .. } => answer.give(Err(error())),
             Self::Counts { answer } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
-            Self::Ended { .. } | Self::Overrun | Self::Stall { .. } | Self::GoOn { .. } | Self::LookAgain => {}
+            Self::Ended { .. } | Self::Overrun | Self::Pause { .. } | Self::Resume { .. } | Self::LookAgain => {}
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use super::settling::Settlement;
+use super::internal_changes::InternalChange;
 use super::{Horizon, Ledger};
 use crate::record::{Record, RetryPolicy};
 use crate::store::{Change, Claim};
@@ -38,7 +38,7 @@ impl<H: Horizon> Ledger<H> {
         if self.exoneration.is_none() {
             let number = self.table.next_claim();
             self.exoneration = Some(number);
-            self.settle_later(Change::Claim(Claim { number, members: Vec::new() }), Settlement::Bookkeeping);
+            self.queue_internal(Change::Claim(Claim { number, members: Vec::new() }), InternalChange::Bookkeeping);
         }
     }
 
@@ -47,7 +47,7 @@ impl<H: Horizon> Ledger<H> {
         if self.table.in_flight() > 0 {
             self.exonerate();
         } else if let Some(number) = self.exoneration.take() {
-            self.settle_later(Change::EndClaim { number }, Settlement::Bookkeeping);
+            self.queue_internal(Change::EndClaim { number }, InternalChange::Bookkeeping);
         }
     }
 }

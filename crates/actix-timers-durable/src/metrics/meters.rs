@@ -45,7 +45,7 @@ impl StoreOp {
 
 /// How a delivery can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum DeliveryOutcome {
     /// Its handler has ended well.
     Complete,
     /// It comes once more.
@@ -58,7 +58,7 @@ pub(crate) enum Ending {
     Parked,
 }
 
-impl Ending {
+impl DeliveryOutcome {
     const ALL: [Self; 5] = [Self::Complete, Self::Retry, Self::DeadLetter, Self::Undelivered, Self::Parked];
 
     const fn name(self) -> &'static str {
@@ -74,7 +74,7 @@ impl Ending {
 
 /// What was counted since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DurableBooks {
+pub(crate) struct DurableCounters {
     /// Timers that were kept.
     pub(crate) scheduled: u64,
     /// Timers that were given another due time on request.
@@ -87,13 +87,13 @@ pub(crate) struct DurableBooks {
     pub(crate) recovered: u64,
     /// Deliveries of the last life that had begun.
     pub(crate) interrupted: u64,
-    deliveries: [u64; Ending::ALL.len()],
+    deliveries: [u64; DeliveryOutcome::ALL.len()],
     errors: [u64; StoreOp::ALL.len()],
 }
 
-impl DurableBooks {
+impl DurableCounters {
     /// A delivery has ended.
-    pub(crate) const fn ended(&mut self, how: Ending) {
+    pub(crate) const fn ended(&mut self, how: DeliveryOutcome) {
         self.deliveries[how as usize] += 1;
     }
 
@@ -106,7 +106,7 @@ impl DurableBooks {
 /// What is published.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct DurableReport {
-    pub(crate) books: DurableBooks,
+    pub(crate) counters: DurableCounters,
     /// Timers on disk that have not ended.
     pub(crate) pending: u64,
     pub(crate) parked: u64,
@@ -139,7 +139,7 @@ struct Board {
     cancelled: Tally,
     duplicates: Tally,
     recovered: Tally,
-    deliveries: [Tally; Ending::ALL.len()],
+    deliveries: [Tally; DeliveryOutcome::ALL.len()],
     errors: [Tally; StoreOp::ALL.len()],
     pending: Level,
     parked: Level,
@@ -174,7 +174,7 @@ impl DurableMeters {
                 cancelled: plain(names::DURABLE_CANCELLED.name),
                 duplicates: plain(names::DUPLICATES_SUPPRESSED.name),
                 recovered: plain(names::RECOVERED.name),
-                deliveries: Ending::ALL
+                deliveries: DeliveryOutcome::ALL
                     .map(|how| Tally::new(labelled(names::DURABLE_DELIVERIES.name, "outcome", how.name()))),
                 errors: StoreOp::ALL.map(|op| Tally::new(labelled(names::STORE_ERRORS.name, "op", op.name()))),
                 pending: level(names::STORE_PENDING.name),
@@ -212,15 +212,15 @@ impl DurableMeters {
 
 impl Board {
     fn publish(&mut self, report: &DurableReport) {
-        let books = &report.books;
-        self.scheduled.show(books.scheduled);
-        self.rescheduled.show(books.rescheduled);
-        self.cancelled.show(books.cancelled);
-        self.duplicates.show(books.duplicates);
-        self.recovered.show(books.recovered);
-        self.interrupted.show(books.interrupted);
-        self.deliveries.iter_mut().zip(books.deliveries).for_each(|(tally, counted)| _ = tally.show(counted));
-        self.errors.iter_mut().zip(books.errors).for_each(|(tally, counted)| _ = tally.show(counted));
+        let counters = &report.counters;
+        self.scheduled.show(counters.scheduled);
+        self.rescheduled.show(counters.rescheduled);
+        self.cancelled.show(counters.cancelled);
+        self.duplicates.show(counters.duplicates);
+        self.recovered.show(counters.recovered);
+        self.interrupted.show(counters.interrupted);
+        self.deliveries.iter_mut().zip(counters.deliveries).for_each(|(tally, counted)| _ = tally.show(counted));
+        self.errors.iter_mut().zip(counters.errors).for_each(|(tally, counted)| _ = tally.show(counted));
         self.pending.show(report.pending);
         self.parked.show(report.parked);
         self.dead_letters.show(report.dead_letters);
@@ -255,7 +255,7 @@ mod tests {
         }
         let series: Vec<_> = page.lines().filter(|line| line.starts_with("actix_timers_")).collect();
         let plain = series.iter().filter(|line| !line.contains("quantile")).count();
-        assert_eq!(plain, 10 + 5 + StoreOp::ALL.len() + Ending::ALL.len() + 3 * 2, "{page}");
+        assert_eq!(plain, 10 + 5 + StoreOp::ALL.len() + DeliveryOutcome::ALL.len() + 3 * 2, "{page}");
         assert!(series.iter().all(|line| line.ends_with(" 0")), "{page}");
     }
 
@@ -263,23 +263,23 @@ mod tests {
     fn everything_reported_is_published_under_its_name_and_labels() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let meters = metrics::with_local_recorder(&recorder, || DurableMeters::register("T"));
-        let mut books = DurableBooks {
+        let mut counters = DurableCounters {
             scheduled: 1,
             rescheduled: 2,
             cancelled: 3,
             duplicates: 4,
             recovered: 5,
             interrupted: 6,
-            ..DurableBooks::default()
+            ..DurableCounters::default()
         };
-        for (times, how) in (7..).zip(Ending::ALL) {
-            (0..times).for_each(|_| books.ended(how));
+        for (times, how) in (7..).zip(DeliveryOutcome::ALL) {
+            (0..times).for_each(|_| counters.ended(how));
         }
         for (times, op) in (12..).zip(StoreOp::ALL) {
-            (0..times).for_each(|_| books.failed(op));
+            (0..times).for_each(|_| counters.failed(op));
         }
         let report = DurableReport {
-            books,
+            counters,
             pending: 18,
             parked: 19,
             dead_letters: 20,
@@ -341,6 +341,6 @@ mod tests {
         let has =
             |help: &str, word: &str| help.split(|c: char| !c.is_alphanumeric() && c != '_').any(|had| had == word);
         assert!(StoreOp::ALL.iter().all(|op| has(names::STORE_ERRORS.help, op.name())));
-        assert!(Ending::ALL.iter().all(|how| has(names::DURABLE_DELIVERIES.help, how.name())));
+        assert!(DeliveryOutcome::ALL.iter().all(|how| has(names::DURABLE_DELIVERIES.help, how.name())));
     }
 }

@@ -22,4 +22,4 @@ mod catalogue;
 mod meters;
 
 pub use catalogue::{CATALOGUE, DURABLE_LAG_BUCKETS, GROUP_BUCKETS, WRITE_BUCKETS, histogram_buckets};
-pub(crate) use meters::{DurableBooks, DurableMeters, DurableReport, Ending, StoreOp};
+pub(crate) use meters::{DeliveryOutcome, DurableCounters, DurableMeters, DurableReport, StoreOp};

@@ -23,7 +23,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{DueTime, DurableId, Missed, Progress, Record, Repeat, RetryPolicy, Rhythm};
+use crate::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 
 /// Bytes that are not a record, or not one that this version of the crate can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,12 +54,12 @@ const CRON: u8 = 3;
 ///
 /// ```
 /// use actix_timers_durable::store::codec;
-/// use actix_timers_durable::{DueTime, DurableId, Progress, Record};
+/// use actix_timers_durable::{DueTime, DurableId, RecordState, Record};
 ///
 /// let due = DueTime::from_millis(1_700_000_000_000)?;
 /// let record = Record {
-///     id: DurableId::fresh(0, due),
-///     progress: Progress::first(due),
+///     id: DurableId::new(0, due),
+///     progress: RecordState::first(due),
 ///     sequence: 1,
 ///     route: "reminders".into(),
 ///     message_type: "Remind".into(),
@@ -76,7 +76,7 @@ const CRON: u8 = 3;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn encode(record: &Record, out: &mut Vec<u8>) {
-    let Progress { due, nominal, attempt, repetition } = record.progress;
+    let RecordState { due, nominal, attempt, repetition } = record.progress;
     let flag = |is_set: bool, flag| if is_set { flag } else { 0 };
     out.push(VERSION);
     out.push(
@@ -108,7 +108,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
     }
     if let Some(retry) = &record.retry {
         put_number(retry.attempts.into(), out);
-        for duration in [retry.first_delay, retry.longest_delay, retry.timeout] {
+        for duration in [retry.initial_delay, retry.max_delay, retry.timeout] {
             put_duration(duration, out);
         }
         out.push(retry.jitter_percent);
@@ -146,7 +146,7 @@ pub(super) fn decode_named(
     let retry = if has(RETRY) { Some(input.retry()?) } else { None };
     Ok(Record {
         id,
-        progress: Progress { due, nominal, attempt, repetition },
+        progress: RecordState { due, nominal, attempt, repetition },
         sequence,
         route,
         message_type,
@@ -183,9 +183,9 @@ fn put_duration(duration: Duration, out: &mut Vec<u8>) {
     put_number(duration.subsec_nanos().into(), out);
 }
 
-fn put_repeat(repeat: &Repeat, out: &mut Vec<u8>) {
-    match &repeat.rhythm {
-        Rhythm::FixedRate { period, missed } => {
+fn put_repeat(repeat: &StoredRepeat, out: &mut Vec<u8>) {
+    match &repeat.mode {
+        RepeatMode::FixedRate { period, missed } => {
             out.push(match missed {
                 Missed::Skip => 0,
                 Missed::Burst => 1,
@@ -193,7 +193,7 @@ fn put_repeat(repeat: &Repeat, out: &mut Vec<u8>) {
             });
             put_duration(*period, out);
         }
-        Rhythm::Cron { expression, zone } => {
+        RepeatMode::Cron { expression, zone } => {
             out.push(CRON);
             put_text(expression, out);
             put_text(zone, out);
@@ -269,9 +269,9 @@ impl<'a> Input<'a> {
         if flags & !ALL_FLAGS == 0 { Ok(flags) } else { Err(DecodeError::Impossible("flag")) }
     }
 
-    fn repeat(&mut self) -> Result<Repeat, DecodeError> {
-        let rhythm = match self.byte()? {
-            CRON => Rhythm::Cron { expression: self.text()?.to_owned(), zone: self.text()?.to_owned() },
+    fn repeat(&mut self) -> Result<StoredRepeat, DecodeError> {
+        let mode = match self.byte()? {
+            CRON => RepeatMode::Cron { expression: self.text()?.to_owned(), zone: self.text()?.to_owned() },
             tag => {
                 let missed = match tag {
                     0 => Missed::Skip,
@@ -279,22 +279,22 @@ impl<'a> Input<'a> {
                     2 => Missed::Delay,
                     _ => return Err(DecodeError::Impossible("rhythm")),
                 };
-                Rhythm::FixedRate { period: self.duration()?, missed }
+                RepeatMode::FixedRate { period: self.duration()?, missed }
             }
         };
         let times = self.number()?.checked_sub(1);
         let until = self.number()?.checked_sub(1).map(time).transpose()?;
-        Ok(Repeat { rhythm, times, until })
+        Ok(StoredRepeat { mode, times, until })
     }
 
     fn retry(&mut self) -> Result<RetryPolicy, DecodeError> {
         let attempts = self.number_32("number of attempts")?;
-        let [first_delay, longest_delay, timeout] = [self.duration()?, self.duration()?, self.duration()?];
+        let [initial_delay, max_delay, timeout] = [self.duration()?, self.duration()?, self.duration()?];
         let jitter_percent = self.byte()?;
         if attempts == 0 || jitter_percent > 100 {
             return Err(DecodeError::Impossible("retry policy"));
         }
-        Ok(RetryPolicy { attempts, first_delay, longest_delay, jitter_percent, timeout })
+        Ok(RetryPolicy { attempts, initial_delay, max_delay, jitter_percent, timeout })
     }
 }
 
@@ -311,7 +311,7 @@ mod tests {
         let due = due(1_700_000_000_000);
         Record {
             id: DurableId::from_parts(3, due, 42),
-            progress: Progress::first(due),
+            progress: RecordState::first(due),
             sequence: u64::MAX,
             route: "route".into(),
             message_type: "".into(),
@@ -324,19 +324,19 @@ mod tests {
     }
 
     fn samples() -> Vec<Record> {
-        let fixed = |missed| Rhythm::FixedRate { period: Duration::new(u64::MAX, 999_999_999), missed };
+        let fixed = |missed| RepeatMode::FixedRate { period: Duration::new(u64::MAX, 999_999_999), missed };
         let rhythms = [
             fixed(Missed::Skip),
             fixed(Missed::Burst),
             fixed(Missed::Delay),
-            Rhythm::Cron { expression: "0 9 * * *".to_owned(), zone: "Europe/Zürich".to_owned() },
+            RepeatMode::Cron { expression: "0 9 * * *".to_owned(), zone: "Europe/Zürich".to_owned() },
         ];
         let mut samples = vec![plain(), Record { payload: [].into(), ..plain() }];
-        for rhythm in rhythms {
+        for mode in rhythms {
             for (times, until) in [(None, None), (Some(0), Some(DueTime::MIN)), (Some(9), Some(DueTime::MAX))] {
-                let repeat = Some(Repeat { rhythm: rhythm.clone(), times, until });
+                let repeat = Some(StoredRepeat { mode: mode.clone(), times, until });
                 let progress =
-                    Progress { attempt: u32::MAX, repetition: u64::MAX, nominal: due(5), ..plain().progress };
+                    RecordState { attempt: u32::MAX, repetition: u64::MAX, nominal: due(5), ..plain().progress };
                 let retry = Some(RetryPolicy::default().jitter_percent(100).timeout(Duration::MAX));
                 samples.push(Record { repeat, progress, retry, key: Some("Schlüssel".into()), ..plain() });
             }
@@ -364,14 +364,14 @@ mod tests {
         let due = due(1_000);
         let record = Record {
             id: DurableId::from_parts(0, due, 0),
-            progress: Progress { due, nominal: self::due(999), attempt: 2, repetition: 300 },
+            progress: RecordState { due, nominal: self::due(999), attempt: 2, repetition: 300 },
             sequence: 128,
             route: "r".into(),
             message_type: "M".into(),
             message_version: 1,
             key: Some("k".into()),
-            repeat: Some(Repeat {
-                rhythm: Rhythm::FixedRate { period: Duration::from_millis(1_500), missed: Missed::Burst },
+            repeat: Some(StoredRepeat {
+                mode: RepeatMode::FixedRate { period: Duration::from_millis(1_500), missed: Missed::Burst },
                 times: None,
                 until: Some(self::due(1)),
             }),

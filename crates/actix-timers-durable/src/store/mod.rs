@@ -4,7 +4,7 @@
 //! time and atomically, and hands out records in the order in which they are due. Everything else (who is due, what is
 //! loaded, what a failure leads to) is decided above it, in one place, so that a store has little to get wrong.
 //!
-//! - [`Change`] and [`Outcome`]: what can happen to a record, and what came of it.
+//! - [`Change`] and [`ChangeOutcome`]: what can happen to a record, and what came of it.
 //! - [`TimerStore`]: commit, load, look up.
 //! - [`StoreError`]: what can go wrong, and what that means for what was committed.
 //!
@@ -20,61 +20,61 @@ use std::sync::Arc;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
-use super::record::{Progress, Record, Repeat, Rhythm};
+use super::record::{Record, RecordState, RepeatMode, StoredRepeat};
 use crate::shown::shown;
 
 #[cfg(fuzzing)]
 pub use embedded::fuzzing;
-pub use embedded::{EmbeddedOptions, EmbeddedStore, Finding, ShardStatistics, Statistics};
-pub use memory::{HeldCommits, Kept, MemoryDisk, MemoryStore};
+pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
+pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 
 /// What can be done to the timers of a shard.
 ///
 /// `at` names the time at which the pending record is known to be due (its `progress.due`); with `None` the store looks for
-/// it. If nothing pending lies where `at` says the answer is [`Outcome::Missing`].
+/// it. If nothing pending lies where `at` says the answer is [`ChangeOutcome::Missing`].
 ///
 /// A key belongs to its timer while that is pending or set aside, so that a repeated request finds it then, too.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Keeps a new timer. Answers [`Outcome::Created`], [`Outcome::Exists`] or [`Outcome::Replaced`].
+    /// Keeps a new timer. Answers [`ChangeOutcome::Created`], [`ChangeOutcome::Exists`] or [`ChangeOutcome::Replaced`].
     Put {
-        /// The timer. Its id is [fresh](DurableId::fresh), and of the shard of the commit: stores do not look whether they
+        /// The timer. Its id is [new](DurableId::new), and of the shard of the commit: stores do not look whether they
         /// have it already.
         record: Arc<Record>,
         /// What happens if another one has its key.
         on_key: OnKey,
     },
     /// Removes a timer, because it was cancelled or is complete: a pending one, or, with no `at`, one that was set aside.
-    /// Answers [`Outcome::Removed`] or [`Outcome::Missing`].
+    /// Answers [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
     Remove {
         /// Which.
         id: DurableId,
         /// Where it lies.
         at: Option<DueTime>,
     },
-    /// Gives a pending timer another progress, atomically: retried, repeated, rescheduled. Answers [`Outcome::Moved`] with
-    /// the record as it is then, or [`Outcome::Missing`].
+    /// Gives a pending timer another progress, atomically: retried, repeated, rescheduled. Answers [`ChangeOutcome::Moved`] with
+    /// the record as it is then, or [`ChangeOutcome::Missing`].
     Move {
         /// Which.
         id: DurableId,
         /// Where it lies.
         at: Option<DueTime>,
         /// What becomes of it.
-        to: Progress,
+        to: RecordState,
     },
     /// Writes down that deliveries are about to begin, so that after a crash it is known which may have. Answers
-    /// [`Outcome::Done`].
+    /// [`ChangeOutcome::Done`].
     Claim(Claim),
-    /// Forgets a claim whose deliveries have all ended. Answers [`Outcome::Done`].
+    /// Forgets a claim whose deliveries have all ended. Answers [`ChangeOutcome::Done`].
     EndClaim {
         /// Which.
         number: u64,
     },
     /// Puts a copy of a pending timer among the dead letters, and removes the timer or, if `then` says so, lets it go on.
     /// A timer has one dead letter at most: that of one that repeats takes the place of an earlier one. Answers
-    /// [`Outcome::Moved`] if it goes on, else [`Outcome::Removed`]; or [`Outcome::Missing`].
-    Bury {
+    /// [`ChangeOutcome::Moved`] if it goes on, else [`ChangeOutcome::Removed`]; or [`ChangeOutcome::Missing`].
+    DeadLetter {
         /// Which.
         id: DurableId,
         /// Where it lies.
@@ -82,38 +82,38 @@ pub enum Change {
         /// Why.
         reason: Arc<str>,
         /// When.
-        buried_at: DueTime,
+        dead_at: DueTime,
         /// How a timer that repeats goes on.
-        then: Option<Progress>,
+        then: Option<RecordState>,
     },
     /// Makes a dead letter a pending timer again: due at `due`, attempt 1, no repetition to follow, with its key if no other
-    /// timer has that by now. Answers [`Outcome::Moved`], or [`Outcome::Missing`] if there is no such dead letter or its timer
+    /// timer has that by now. Answers [`ChangeOutcome::Moved`], or [`ChangeOutcome::Missing`] if there is no such dead letter or its timer
     /// is pending or set aside (as one that repeats may be).
-    Revive {
+    Requeue {
         /// Which.
         id: DurableId,
         /// When it is due.
         due: DueTime,
     },
-    /// Removes a dead letter. Answers [`Outcome::Removed`] or [`Outcome::Missing`].
+    /// Removes a dead letter. Answers [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
     Discard {
         /// Which.
         id: DurableId,
     },
-    /// Sets a pending timer aside that this build knows no route or decoder for. Answers [`Outcome::Removed`] or [`Outcome::Missing`].
+    /// Sets a pending timer aside that this build knows no route or decoder for. Answers [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
     Park {
         /// Which.
         id: DurableId,
         /// Where it lies.
         at: Option<DueTime>,
     },
-    /// Makes one that was set aside pending again, as it was. Answers [`Outcome::Moved`] or [`Outcome::Missing`].
+    /// Makes one that was set aside pending again, as it was. Answers [`ChangeOutcome::Moved`] or [`ChangeOutcome::Missing`].
     Unpark {
         /// Which.
         id: DurableId,
     },
     /// Promises that nothing pending is due before this, so that loading need not look there. A change of the same commit or
-    /// a later one that puts something there takes the promise back by itself. Answers [`Outcome::Done`].
+    /// a later one that puts something there takes the promise back by itself. Answers [`ChangeOutcome::Done`].
     Advance {
         /// No pending timer is due before it.
         to: DueTime,
@@ -141,7 +141,7 @@ pub struct Claim {
 /// What came of a [`Change`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// The timer is new.
     Created,
     /// This timer has the key. Nothing was changed.
@@ -213,7 +213,7 @@ pub struct Found {
     /// In which part.
     pub part: Part,
     /// Why and when it became a dead letter, if it is one.
-    pub grave: Option<(Arc<str>, DueTime)>,
+    pub dead_letter: Option<(Arc<str>, DueTime)>,
 }
 
 /// Some records of a part, in the order of their positions.
@@ -239,9 +239,9 @@ pub struct Counts {
 }
 
 /// The largest record, in bytes of payload, names and key together, that the stores of this crate take.
-pub const LARGEST_RECORD: usize = 1 << 20;
+pub const MAX_RECORD_LEN: usize = 1 << 20;
 /// The longest idempotency key, in bytes, that they take.
-pub const LONGEST_KEY: usize = 1024;
+pub const MAX_KEY_LEN: usize = 1024;
 
 /// What can go wrong in a store.
 #[derive(Debug, thiserror::Error)]
@@ -402,7 +402,7 @@ pub trait TimerStore: Send + 'static {
     /// [`StoreError::Refused`] if nothing was kept and the next commit may do better; [`StoreError::Failed`] if it is not
     /// known what was kept, and from then on always; [`StoreError::Fenced`], also for a new record of another shard;
     /// what [`admits`](Self::admits) says of a new record. After the latter two nothing was kept.
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError>;
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError>;
 
     /// Records of a part after a position (exclusive), due up to `until` (inclusive), at most `limit`, in order.
     ///
@@ -467,11 +467,11 @@ fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Resul
 /// Refuses a record that cannot be kept.
 fn admit(record: &Record) -> Result<(), StoreError> {
     let size = record_size(record);
-    if size > LARGEST_RECORD {
-        return Err(StoreError::TooLarge { size, limit: LARGEST_RECORD });
+    if size > MAX_RECORD_LEN {
+        return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
     }
     match &record.key {
-        Some(key) if key.len() > LONGEST_KEY => Err(StoreError::KeyTooLong { size: key.len(), limit: LONGEST_KEY }),
+        Some(key) if key.len() > MAX_KEY_LEN => Err(StoreError::KeyTooLong { size: key.len(), limit: MAX_KEY_LEN }),
         _ => Ok(()),
     }
 }
@@ -479,7 +479,7 @@ fn admit(record: &Record) -> Result<(), StoreError> {
 /// The bytes of a record that its user decides about: payload, names, key.
 fn record_size(record: &Record) -> usize {
     let repeat = match &record.repeat {
-        Some(Repeat { rhythm: Rhythm::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
+        Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),
         _ => 0,
     };
     let key = record.key.as_ref().map_or(0, |key| key.len());

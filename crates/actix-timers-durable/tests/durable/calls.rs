@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context as Polling, Poll};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Clock, Every, RescheduleOutcome};
+use actix_timers::{CancelOutcome, Clock, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     CancelDurable, DueTime, DurableContext, DurableError, DurableFilter, DurableId, DurableInfo, DurableOptions,
@@ -36,7 +36,7 @@ on_every_store! {
 }
 
 fn unknown() -> DurableId {
-    DurableId::fresh(0, DueTime::at_or_after(at(10)).unwrap())
+    DurableId::new(0, DueTime::at_or_after(at(10)).unwrap())
 }
 
 #[test]
@@ -158,7 +158,8 @@ fn the_grid_of_a_queued_request_begins_with_its_making(medium: impl Medium) {
         let timers = diary.timers(&medium, &clock);
         run_to(&clock, 50).await;
         for by_message in BY_MESSAGE {
-            let request = |period, times| Schedule::at_fixed_rate(ROUTE, Every::new(ms(period)).times(times), Note(7));
+            let request =
+                |period, times| Schedule::at_fixed_rate(ROUTE, Repeat::every(ms(period)).times(times), Note(7));
             let start = millis(clock.wall());
             let requests = [request(100, 3), request(1000, 1)];
             run_to(&clock, start + 250).await;
@@ -347,9 +348,9 @@ fn keys_belong_to_routes_and_are_free_when_their_timer_has_ended(medium: impl Me
         let first = timers.schedule(keyed(ROUTE, 10, 1)).await.unwrap();
         let other = timers.schedule(keyed("other", 1000, 2)).await.unwrap();
         assert!(first.is_new() && other.is_new());
-        assert_eq!(timers.timer_of_key(ROUTE, "k").await.unwrap(), Some(first.id()));
-        assert_eq!(timers.timer_of_key("other", "k").await.unwrap(), Some(other.id()));
-        assert_eq!(timers.timer_of_key("other", "x").await.unwrap(), None);
+        assert_eq!(timers.timer_by_key(ROUTE, "k").await.unwrap(), Some(first.id()));
+        assert_eq!(timers.timer_by_key("other", "k").await.unwrap(), Some(other.id()));
+        assert_eq!(timers.timer_by_key("other", "x").await.unwrap(), None);
         assert_eq!(timers.cancel_key("other", "k").await.unwrap(), CancelOutcome::Cancelled);
         assert!(timers.schedule(keyed("other", 1000, 3)).await.unwrap().is_new(), "free after a cancel");
         run_to(&clock, 20).await;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{Every, ManualClock};
+use actix_timers::{ManualClock, Repeat};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     DecodeError, Durable, DurableFilter, DurableMessage, DurableOptions, DurableState, DurableTimers, HandlerError,
@@ -100,7 +100,7 @@ impl Plant {
     }
 
     fn kill(&self) {
-        self.disk.cut_off();
+        self.disk.power_off();
         self.is_killed.store(true, Ordering::Relaxed);
     }
 
@@ -181,7 +181,7 @@ impl Handler<Durable<Fragile>> for Worker {
 }
 
 fn twice() -> RouteOptions {
-    RouteOptions::new().retry(quick().attempts(2))
+    RouteOptions::new().retry(quick().max_attempts(2))
 }
 
 /// Lives until the process is not killed any more, or so often. Each begins a second after the one before.
@@ -274,7 +274,7 @@ fn a_message_whose_decoder_kills_its_process_becomes_a_dead_letter_too() {
 }
 
 #[test]
-fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_not_buried() {
+fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_are_no_dead_letters() {
     let mut plant = Plant::new();
     let killers = [3, 7, 11];
     for note in 0..20 {
@@ -421,7 +421,7 @@ fn a_repetition_that_kills_its_process_becomes_a_dead_letter_and_the_series_goes
     plant.is(1, Nature::Killing);
     let id = life(0, async |clock| {
         let timers = plant.start(&clock, twice());
-        let id = timers.schedule_at_fixed_rate(ROUTE, Every::new(ms(100_000)), Note(1)).await.unwrap().id();
+        let id = timers.schedule_at_fixed_rate(ROUTE, Repeat::every(ms(100_000)), Note(1)).await.unwrap().id();
         run_to(&clock, 100_000).await;
         assert!(plant.is_killed());
         id
@@ -495,14 +495,14 @@ impl Random {
 /// Messages of all natures in several windows, and kills from outside whenever no suspect is alone: all that kill are buried for
 /// it, after no more crashes than their attempts and one for each, and nobody else is.
 #[test]
-fn whatever_is_in_flight_those_that_kill_are_buried_and_no_others() {
+fn whatever_is_in_flight_those_that_kill_become_dead_letters_and_no_others() {
     let seeds = if cfg!(debug_assertions) { 0..60 } else { 0..1000 };
     for seed in seeds {
         let mut random = Random(seed);
         let mut plant = Plant::new();
         let attempts = 1 + random.below(3) as u32;
         let window = 1 + random.below(8) as usize;
-        let options = RouteOptions::new().window(window).retry(quick().attempts(attempts));
+        let options = RouteOptions::new().window(window).retry(quick().max_attempts(attempts));
         let count = 1 + random.below(30) as u32;
         for note in 0..count {
             let nature = match random.below(10) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use actix::prelude::*;
 use actix_timers::{TimerActor, testing};
 use actix_timers_durable::store::{
-    Change, Counts, Fence, Found, HeldCommits, Lease, MemoryDisk, Outcome, Page, Part, Position,
+    Change, ChangeOutcome, CommitGate, Counts, Fence, Found, Lease, MemoryDisk, Page, Part, Position,
 };
 use actix_timers_durable::{
     DecodeError, DueTime, Durable, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState,
@@ -29,7 +29,7 @@ on_every_store! {
     an_open_route_takes_timers_and_delivers_them_once_it_is_connected
     a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
     what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved
-    what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now
+    what_is_moved_while_it_stands_in_a_queue_comes_once_as_it_is_now
     no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
     a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
     a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
@@ -57,8 +57,8 @@ fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter(medium:
         assert_eq!((counts.pending, counts.dead), (0, 1));
 
         // Revived, it has all its attempts before it.
-        assert!(timers.revive(id).await.unwrap());
-        assert!(!timers.revive(id).await.unwrap(), "it is pending");
+        assert!(timers.requeue(id).await.unwrap());
+        assert!(!timers.requeue(id).await.unwrap(), "it is pending");
         run_to(&clock, 20_000).await;
         assert_eq!(diary.attempts().split_off(3), [(10_000, 1, 1), (10_100, 1, 2)]);
         assert_eq!(timers.get(id).await.unwrap(), None);
@@ -90,7 +90,7 @@ fn the_policy_of_a_timer_comes_before_that_of_its_route(medium: impl Medium) {
         diary.script(2, [Act::Fail]);
         let never = DurableOptions::new().retry(RetryPolicy::never());
         let _ = timers.schedule(Schedule::at(ROUTE, at(10), Note(1)).options(never)).await.unwrap();
-        let slow = DurableOptions::new().retry(quick().first_delay(ms(5000)));
+        let slow = DurableOptions::new().retry(quick().initial_delay(ms(5000)));
         let _ = timers.schedule(Schedule::at(ROUTE, at(10), Note(2)).options(slow)).await.unwrap();
         run_to(&clock, 20_000).await;
         assert_eq!(diary.attempts(), [(10, 1, 1), (10, 2, 1), (5010, 2, 2)]);
@@ -186,7 +186,7 @@ impl<S: TimerStore> TimerStore for WakingStore<S> {
         self.0.acquire(shard)
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         if changes.iter().any(|change| matches!(change, Change::Move { .. })) {
             self.1.take().into_iter().for_each(|wake| _ = wake.send(()));
         }
@@ -322,7 +322,7 @@ fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium:
 }
 
 /// It stands in line twice then, and counts once.
-fn what_is_moved_while_it_stands_in_line_comes_once_as_it_is_now(medium: impl Medium) {
+fn what_is_moved_while_it_stands_in_a_queue_comes_once_as_it_is_now(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let two = RouteOptions::new().window(2).retry(quick());
@@ -701,13 +701,13 @@ fn a_full_wheel_of_a_given_timer_actor_holds_nothing_up() {
         let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
         run_to(&clock, 1000).await;
         assert_eq!(diary.deliveries(), [(100, 1)]);
-        assert_eq!(wheel.inspect().pending(), 3);
+        assert_eq!(wheel.snapshot().pending(), 3);
     });
 }
 
 /// Durable timers on the real clock, with a claim that is being written: the message of a timer that was due at once is about to
-/// be delivered, and cannot be before `HeldCommits` is dropped.
-async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, HeldCommits) {
+/// be delivered, and cannot be before `CommitGate` is dropped.
+async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, CommitGate) {
     let clock = actix_timers::ManualClock::starting_at(at(0));
     let writer = diary.writer(&clock);
     let timers = DurableTimers::builder(disk.open())

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{BuildError, Clock};
-use actix_timers_durable::store::{Kept, LARGEST_RECORD, MemoryDisk};
+use actix_timers_durable::store::{FsyncOutcome, MAX_RECORD_LEN, MemoryDisk};
 use actix_timers_durable::{
     DueTime, DurableBuildError, DurableError, DurableId, DurableMessage, DurableOptions, DurableTimers, EncodeError,
-    NotScheduled, Schedule, StoreError,
+    Schedule, ScheduleError, StoreError,
 };
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +56,7 @@ fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it(medium: impl Med
     life(0, async |clock| {
         let timers =
             diary.builder(&medium, &clock).open_route::<Unwritable>(ROUTE).open_route::<Long>(ROUTE).start().unwrap();
-        let NotScheduled { message, reason, .. } = timers.schedule_after("x", ms(1), Note(1)).await.unwrap_err();
+        let ScheduleError { message, reason, .. } = timers.schedule_after("x", ms(1), Note(1)).await.unwrap_err();
         assert!(matches!(reason, DurableError::UnknownRoute { ref route } if route == "x"));
         assert_eq!(message, Note(1));
         assert_eq!(reason.to_string(), "there is no route \"x\": register it with `DurableTimersBuilder::route`");
@@ -78,15 +78,15 @@ fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it(medium: impl Med
         let error = timers.schedule_at(ROUTE, at(0) + Duration::from_secs(1 << 37), Note(2)).await.unwrap_err();
         assert!(matches!(error.reason, DurableError::OutOfRange(_)), "{error}");
 
-        let long = "k".repeat(DurableOptions::MAX_KEY + 1);
+        let long = "k".repeat(DurableOptions::MAX_KEY_LEN + 1);
         let request = Schedule::after(ROUTE, ms(1), Note(3)).options(DurableOptions::new().if_absent(long));
         let error = timers.schedule(request).await.unwrap_err();
-        assert!(matches!(error.reason, DurableError::KeyTooLong { size } if size == DurableOptions::MAX_KEY + 1));
+        assert!(matches!(error.reason, DurableError::KeyTooLong { size } if size == DurableOptions::MAX_KEY_LEN + 1));
 
-        let error = timers.schedule_after(ROUTE, ms(1), Long("x".repeat(LARGEST_RECORD))).await.unwrap_err();
+        let error = timers.schedule_after(ROUTE, ms(1), Long("x".repeat(MAX_RECORD_LEN))).await.unwrap_err();
         let DurableError::Store(store) = &error.reason else { panic!("{error}") };
-        assert!(matches!(**store, StoreError::TooLarge { limit: LARGEST_RECORD, .. }), "{error}");
-        assert_eq!(error.into_message().0.len(), LARGEST_RECORD);
+        assert!(matches!(**store, StoreError::TooLarge { limit: MAX_RECORD_LEN, .. }), "{error}");
+        assert_eq!(error.into_message().0.len(), MAX_RECORD_LEN);
         assert_eq!(timers.counts().await.unwrap(), Default::default());
     });
 }
@@ -98,7 +98,7 @@ fn the_edges_of_the_range_are_taken(medium: impl Medium) {
         let _ = timers.schedule_at(ROUTE, std::time::SystemTime::UNIX_EPOCH, Note(1)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, DueTime::MAX, Note(2)).await.unwrap();
         let _ = timers.schedule_after(ROUTE, Duration::ZERO, Note(3)).await.unwrap();
-        let key = "k".repeat(DurableOptions::MAX_KEY);
+        let key = "k".repeat(DurableOptions::MAX_KEY_LEN);
         let request = Schedule::after(ROUTE, ms(0), Note(4)).options(DurableOptions::new().replace(key));
         let _ = timers.schedule(request).await.unwrap();
         clock.settle().await;
@@ -178,7 +178,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_still_comes()
     life(0, async |clock| {
         let timers = diary.timers(&disk, &clock);
         let _ = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap();
-        disk.fail_next_fsync(Kept::Nothing);
+        disk.fail_next_fsync(FsyncOutcome::Nothing);
         for note in 2..5 {
             let error = timers.schedule_at(ROUTE, at(200), Note(note)).await.unwrap_err();
             let DurableError::Store(store) = &error.reason else { panic!("{error}") };
@@ -236,7 +236,7 @@ fn nobody_is_left_without_an_answer_when_the_system_ends() {
     runtime.block_on(async {
         let error = timers.schedule_after(ROUTE, ms(1), Note(1)).await.unwrap_err();
         assert!(matches!(error.reason, DurableError::Closed), "{error}");
-        let id = DurableId::fresh(0, DueTime::MIN);
+        let id = DurableId::new(0, DueTime::MIN);
         assert!(matches!(timers.cancel(id).await, Err(DurableError::Closed)));
         assert!(timers.stop().await.is_ok(), "it has stopped");
     });

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, CancelOwner, Clock, DeadLetter, Drain, Every, ListTimers, MailboxPolicy, ManualClock, TimerActor,
+    Alarm, CancelOwner, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, TimerActor,
     TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
@@ -71,11 +71,11 @@ fn given() -> Vec<(&'static str, Given)> {
         ("one message at a time", set(|builder| builder.mailbox_policy(MailboxPolicy::Wait { window: 1 }))),
         ("a full wheel", Box::new(|builder| with_one_timer(builder.capacity(1).start().unwrap()))),
         ("one entry a turn", set(|builder| builder.expiry_budget(1))),
-        ("one request a turn", set(|builder| builder.intake_budget(1))),
+        ("one request a turn", set(|builder| builder.request_budget(1))),
         ("the longest tick", set(|builder| builder.tick(Duration::from_secs(24 * 3600)))),
         ("the shortest tick", set(|builder| builder.tick(Duration::from_micros(1)))),
         ("the smallest wheel", set(|builder| builder.wheel_size(2))),
-        ("no look at the wall clock", set(|builder| builder.wall_clock_check(Duration::MAX))),
+        ("no look at the wall clock", set(|builder| builder.wall_clock_check_interval(Duration::MAX))),
         ("stuck at once", set(|builder| builder.stuck_after(Duration::from_nanos(1)))),
         ("chosen jitter", set(|builder| builder.jitter_seed(0))),
         ("the same name", set(|builder| builder.name("durable"))),
@@ -103,7 +103,7 @@ fn given() -> Vec<(&'static str, Given)> {
 
 /// What came of a scenario.
 #[derive(Debug, PartialEq)]
-struct Outcome {
+struct ChangeOutcome {
     attempts: Vec<(u64, u32, u32)>,
     before_the_stop: Counts,
     stopped_at: Option<u64>,
@@ -112,7 +112,7 @@ struct Outcome {
 
 /// Many due at once, retries, a time-out, a repetition, one beyond the horizon, and a stop that does not wait for a handler which
 /// never ends. `meddle` is called now and then.
-fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> Outcome {
+fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> ChangeOutcome {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     let first_life = life(0, async |clock| {
         let builder = diary.builder(&disk, &clock);
@@ -129,7 +129,7 @@ fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> 
         (0..10).for_each(|note| diary.script(note, [Act::Fail]));
         diary.script(600, [Act::Hang]);
         let _ = timers.schedule_at(ROUTE, at(150), Note(600)).await.unwrap();
-        let every = Every::from(ms(10_000));
+        let every = Repeat::from(ms(10_000));
         let _ = timers.schedule_at_fixed_rate(ROUTE, every, Note(700)).await.unwrap();
         let _ = timers.schedule_at(ROUTE, at(90_000), Note(800)).await.unwrap();
         diary.script(900, [Act::Hang]);
@@ -159,7 +159,7 @@ fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> 
         diary.attempts()[before..].to_vec()
     });
     attempts.sort_unstable();
-    Outcome { attempts, before_the_stop: first_life.0, stopped_at: first_life.1, in_the_next_life }
+    ChangeOutcome { attempts, before_the_stop: first_life.0, stopped_at: first_life.1, in_the_next_life }
 }
 
 fn in_peace(_: &Timers, _: &DurableTimers) {}
@@ -242,8 +242,8 @@ fn no_list_no_owner_no_drain_and_no_counter_of_the_given_timer_actor_knows_of_in
             assert_eq!(TimerActor::from_registry().send(ListTimers(TimerFilter::new())).await.unwrap(), []);
             assert_eq!(given.cancel_for(timers.addr()), 0);
             assert_eq!(given.cancel_group(TimerGroup::from("durable")), 0);
-            let seen = given.inspect();
-            assert_eq!((seen.accounts, seen.owners), (Default::default(), 0));
+            let seen = given.snapshot();
+            assert_eq!((seen.counters, seen.owners), (Default::default(), 0));
             let page = scrape(|| recorder.handle().render());
             let counted: f64 = page
                 .lines()
@@ -334,7 +334,7 @@ fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_look
     life(0, async |clock| {
         let ahead = Arc::new(Mutex::new(Duration::ZERO));
         let unsteady = Unsteady(clock.clone(), Arc::clone(&ahead));
-        let given = TimerActor::builder().wall_clock_check(Duration::MAX).clock(unsteady).start();
+        let given = TimerActor::builder().wall_clock_check_interval(Duration::MAX).clock(unsteady).start();
         let timers = diary.builder(&disk, &clock).timers(given.unwrap()).horizon(ms(10_000_000)).start().unwrap();
         let _ = timers.schedule_at(ROUTE, at(3_600_000), Note(1)).await.unwrap();
         // The thread that writes arms it before it answers the next question.

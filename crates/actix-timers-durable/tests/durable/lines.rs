@@ -10,12 +10,12 @@ use support::durable::{
 };
 
 on_every_store! {
-    what_is_cancelled_or_moved_in_line_gives_its_place_to_the_next
+    what_is_cancelled_or_moved_in_a_queue_gives_its_place_to_the_next
     what_has_rung_twice_takes_one_place
     an_open_route_has_its_whole_window_when_it_is_connected
 }
 
-fn what_is_cancelled_or_moved_in_line_gives_its_place_to_the_next(medium: impl Medium) {
+fn what_is_cancelled_or_moved_in_a_queue_gives_its_place_to_the_next(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let builder = DurableTimers::builder(medium.open()).clock(clock.clone());

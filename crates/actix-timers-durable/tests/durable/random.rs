@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Clock, Every, ManualClock, RescheduleOutcome};
+use actix_timers::{CancelOutcome, Clock, ManualClock, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     Durable, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers,
@@ -364,9 +364,9 @@ impl<M: Medium> Test<M> {
                     assert!(!timers.discard(id).await.unwrap());
                     return;
                 }
-                let is_revived = timers.revive(id).await.unwrap();
-                assert_eq!(is_revived, !self.model.pending.contains_key(&id));
-                if is_revived {
+                let is_requeued = timers.requeue(id).await.unwrap();
+                assert_eq!(is_requeued, !self.model.pending.contains_key(&id));
+                if is_requeued {
                     let timer = self.model.dead.remove(&id).unwrap();
                     let key =
                         timer.key.clone().filter(|key| !self.model.keys.contains_key(&(timer.route, key.clone())));
@@ -376,7 +376,7 @@ impl<M: Medium> Test<M> {
             _ => {
                 let (route, key) = (self.random.below(3) as usize, self.random.below(3).to_string());
                 let expected = self.model.keys.get(&(route, key.clone())).copied();
-                assert_eq!(timers.timer_of_key(ROUTES[route], &key).await.unwrap(), expected);
+                assert_eq!(timers.timer_by_key(ROUTES[route], &key).await.unwrap(), expected);
             }
         }
     }
@@ -393,7 +393,7 @@ impl<M: Medium> Test<M> {
             let times = 1 + self.random.below(5);
             let due = self.now + first;
             let until = self.random.once_in(3).then(|| due + self.random.below(9000));
-            let mut every = Every::new(ms(period)).first_after(ms(first)).missed_ticks(missed).times(times);
+            let mut every = Repeat::every(ms(period)).first_after(ms(first)).missed_ticks(missed).times(times);
             if let Some(until) = until {
                 every = every.until(at(until));
             }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Every, ManualClock, MissedTickBehavior, RescheduleOutcome};
+use actix_timers::{CancelOutcome, ManualClock, MissedTickBehavior, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     Durable, DurableError, DurableFilter, DurableId, DurableOptions, DurableState, DurableTimers, HandlerError,
@@ -80,14 +80,14 @@ fn a_series_that_is_cancelled_while_its_handler_runs_ends_with_this_repetition(m
         life(0, async |clock| {
             let timers = diary.timers(&medium, &clock);
             let tell = diary.hold(1);
-            let every = Every::new(ms(10)).missed_ticks(missed);
+            let every = Repeat::every(ms(10)).missed_ticks(missed);
             let request = Schedule::at_fixed_rate(ROUTE, every, Note(1));
             let id = timers.schedule(request.options(DurableOptions::new().if_absent("series"))).await.unwrap().id();
             // Sixty repetitions are missed while the handler runs.
             run_to(&clock, 610).await;
             assert_eq!(timers.cancel_key(ROUTE, "series").await.unwrap(), CancelOutcome::InProgress);
             assert_eq!(timers.get(id).await.unwrap().unwrap().state, DurableState::InFlight);
-            assert_eq!(timers.timer_of_key(ROUTE, "series").await.unwrap(), None);
+            assert_eq!(timers.timer_by_key(ROUTE, "series").await.unwrap(), None);
             tell.send(()).unwrap();
             run_to(&clock, 5000).await;
             assert_eq!(diary.deliveries(), [(10, 1)], "{missed:?}");
@@ -102,7 +102,7 @@ fn a_series_that_is_cancelled_while_its_handler_runs_ends_though_the_process_die
     let id: DurableId = life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
         diary.script(1, [Act::Hang]);
-        let every = Every::new(ms(10)).missed_ticks(MissedTickBehavior::Burst);
+        let every = Repeat::every(ms(10)).missed_ticks(MissedTickBehavior::Burst);
         let id = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap().id();
         run_to(&clock, 100).await;
         assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
@@ -173,7 +173,7 @@ fn a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on(medium:
         assert_eq!(timers.get(id).await.unwrap().unwrap().state, DurableState::Pending);
         let dead = timers.list(DurableFilter::dead()).await.unwrap().timers;
         assert_eq!(dead.iter().map(|info| (info.id, info.progress.repetition)).collect::<Vec<_>>(), [(id, 1)]);
-        assert!(!timers.revive(id).await.unwrap(), "its timer is pending");
+        assert!(!timers.requeue(id).await.unwrap(), "its timer is pending");
         run_to(&clock, 2500).await;
         assert_eq!(diary.attempts(), [(1000, 1, 1), (2000, 1, 1)]);
         assert!(timers.discard(id).await.unwrap());
@@ -191,7 +191,7 @@ fn what_was_missed_while_no_process_ran_is_made_up_for_as_was_asked() {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         life(0, async |clock| {
             let timers = diary.timers(&disk, &clock);
-            let every = Every::new(ms(1000)).missed_ticks(missed);
+            let every = Repeat::every(ms(1000)).missed_ticks(missed);
             let _ = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap();
             run_to(&clock, 1500).await;
             timers.stop().await.unwrap();
@@ -209,9 +209,9 @@ fn a_series_ends_after_so_many_times_or_at_its_end(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let twice = Every::new(ms(1000)).first_after(ms(0)).times(2);
+        let twice = Repeat::every(ms(1000)).first_after(ms(0)).times(2);
         let _ = timers.schedule_at_fixed_rate(ROUTE, twice, Note(1)).await.unwrap();
-        let until = Every::new(ms(400)).until(at(1200));
+        let until = Repeat::every(ms(400)).until(at(1200));
         let _ = timers.schedule_at_fixed_rate(ROUTE, until, Note(2)).await.unwrap();
         run_to(&clock, 60_000).await;
         assert_eq!(diary.deliveries(), [(0, 1), (400, 2), (800, 2), (1000, 1), (1200, 2)]);
@@ -223,7 +223,8 @@ fn a_series_that_would_never_be_due_is_refused(medium: impl Medium) {
     let diary = Diary::default();
     life(1000, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        for every in [Every::new(ms(10)).times(0), Every::new(ms(10)).until(at(1009)), Every::new(ms(10)).until(at(0))]
+        for every in
+            [Repeat::every(ms(10)).times(0), Repeat::every(ms(10)).until(at(1009)), Repeat::every(ms(10)).until(at(0))]
         {
             let error = timers.schedule_at_fixed_rate(ROUTE, every, Note(1)).await.unwrap_err();
             assert!(matches!(error.reason, DurableError::NeverDue), "{error}");

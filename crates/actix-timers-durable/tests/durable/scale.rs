@@ -11,7 +11,7 @@ use actix::prelude::*;
 use actix_timers::CancelOutcome;
 use actix_timers_durable::store::{Change, MemoryDisk, OnKey};
 use actix_timers_durable::{
-    DueTime, Durable, DurableId, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Progress, Record,
+    DueTime, Durable, DurableId, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Record, RecordState,
     TimerStore,
 };
 use futures_util::future::join_all;
@@ -132,8 +132,8 @@ fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: 
     let put = |number: u32| {
         let due = DueTime::at_or_after(from + due(number)).unwrap();
         let record = Record {
-            id: DurableId::fresh(0, due),
-            progress: Progress::first(due),
+            id: DurableId::new(0, due),
+            progress: RecordState::first(due),
             sequence: number.into(),
             route: ROUTE.into(),
             message_type: Shot::NAME.into(),

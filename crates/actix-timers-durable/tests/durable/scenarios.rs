@@ -1,6 +1,6 @@
 //! The conformance scenarios of durable timers, on each store.
 
-use actix_timers::{CancelOutcome, Clock, Every};
+use actix_timers::{CancelOutcome, Clock, Repeat};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{DueTime, DurableFilter, DurableId, DurableOptions, Schedule, Scheduled};
 
@@ -120,7 +120,7 @@ fn o61_a_cancel_survives_a_crash_and_hits_only_its_own(mut medium: impl Medium) 
             ids.push(timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap().id());
         }
         assert_eq!(timers.cancel(ids[0]).await.unwrap(), CancelOutcome::Cancelled);
-        let unknown = DurableId::fresh(0, DueTime::at_or_after(at(1000)).unwrap());
+        let unknown = DurableId::new(0, DueTime::at_or_after(at(1000)).unwrap());
         assert_eq!(timers.cancel(unknown).await.unwrap(), CancelOutcome::NotFound);
         // An id names its timer alone; a key names a target, too.
         let _ = timers
@@ -196,7 +196,7 @@ fn a_series_goes_on_after_a_restart_on_its_grid(medium: impl Medium) {
     let diary = Diary::default();
     let id = life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        let series = timers.schedule_at_fixed_rate(ROUTE, Every::new(ms(1000)).times(4), Note(1)).await.unwrap();
+        let series = timers.schedule_at_fixed_rate(ROUTE, Repeat::every(ms(1000)).times(4), Note(1)).await.unwrap();
         run_to(&clock, 1500).await;
         timers.stop().await.unwrap();
         series.id()

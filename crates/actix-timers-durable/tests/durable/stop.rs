@@ -3,7 +3,7 @@
 use actix::prelude::*;
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
-    CancelDurable, DurableError, DurableFilter, DurableTimers, NotScheduled, RouteOptions, Schedule,
+    CancelDurable, DurableError, DurableFilter, DurableTimers, RouteOptions, Schedule, ScheduleError,
 };
 use futures_util::future::join_all;
 
@@ -135,7 +135,7 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
         let by_post: Recipient<CancelDurable> = timers.addr().clone().recipient();
         timers.stop().await.unwrap();
         timers.stop().await.unwrap();
-        let NotScheduled { message, reason, .. } = early.await.unwrap_err();
+        let ScheduleError { message, reason, .. } = early.await.unwrap_err();
         assert!(matches!((message, reason), (Note(2), DurableError::Closed)));
         assert!(matches!(timers.cancel(id).await, Err(DurableError::Closed)));
         assert!(matches!(timers.reschedule_after(id, ms(1)).await, Err(DurableError::Closed)));
@@ -143,7 +143,7 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
         assert!(matches!(timers.list(DurableFilter::new()).await, Err(DurableError::Closed)));
         assert!(matches!(timers.list(DurableFilter::new().route(ROUTE).key("k")).await, Err(DurableError::Closed)));
         assert!(matches!(timers.counts().await, Err(DurableError::Closed)));
-        assert!(matches!(timers.revive(id).await, Err(DurableError::Closed)));
+        assert!(matches!(timers.requeue(id).await, Err(DurableError::Closed)));
         assert!(matches!(timers.discard(id).await, Err(DurableError::Closed)));
         assert!(matches!(timers.back_up("x").await, Err(DurableError::Closed)));
         assert!(matches!(timers.cancel_key(ROUTE, "k").await, Err(DurableError::Closed)));

@@ -29,7 +29,7 @@ macro_rules! stores {
             changes::a_moved_timer_is_found_by_its_id_and_its_new_time_alone,
             changes::a_key_belongs_to_one_timer,
             changes::changes_of_a_group_see_those_before_them,
-            changes::a_buried_timer_is_a_dead_letter_until_it_is_revived_or_discarded,
+            changes::a_failed_timer_is_a_dead_letter_until_it_is_requeued_or_discarded,
             changes::a_timer_that_repeats_goes_on_beside_its_dead_letter,
             changes::a_timer_that_is_set_aside_comes_back_as_it_was,
             changes::claims_are_there_until_they_end,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_timers_durable::store::{Change, Claim, Counts, Found, OnKey, Outcome, Part, TimerStore};
-use actix_timers_durable::{DueTime, DurableId, Missed, Progress, Record, Repeat, Rhythm};
+use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Counts, Found, OnKey, Part, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, StoredRepeat};
 
 use crate::records::{Owned, at, id, record};
 use crate::subject::Subject;
@@ -42,75 +42,81 @@ impl Model {
     fn add(&mut self, record: &Record, lowest: &mut DueTime) -> Arc<Record> {
         let record = Arc::new(record.clone());
         *lowest = (*lowest).min(record.progress.due);
-        self.found.push(Found { record: record.clone(), part: Part::Pending, grave: None });
+        self.found.push(Found { record: record.clone(), part: Part::Pending, dead_letter: None });
         record
     }
 
-    fn change(&mut self, change: &Change, lowest: &mut DueTime) -> Outcome {
+    fn change(&mut self, change: &Change, lowest: &mut DueTime) -> ChangeOutcome {
         match change {
             Change::Put { record, on_key } => {
                 let holder = record.key.as_deref().and_then(|key| self.holder(key));
                 match holder {
-                    Some(holder) if *on_key == OnKey::KeepExisting => return Outcome::Exists(holder),
+                    Some(holder) if *on_key == OnKey::KeepExisting => return ChangeOutcome::Exists(holder),
                     Some(holder) => drop(self.found.remove(self.living(holder).unwrap())),
                     None => {}
                 }
                 self.add(record, lowest);
-                holder.map_or(Outcome::Created, Outcome::Replaced)
+                holder.map_or(ChangeOutcome::Created, ChangeOutcome::Replaced)
             }
             Change::Remove { id, at } => {
                 let found = if at.is_some() { self.pending(*id, *at) } else { self.living(*id) };
-                self.take(found).map_or(Outcome::Missing, |_| Outcome::Removed)
+                self.take(found).map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Removed)
             }
             Change::Move { id, at, to } => match self.take(self.pending(*id, *at)) {
-                Some(found) => Outcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest)),
-                None => Outcome::Missing,
+                Some(found) => {
+                    ChangeOutcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest))
+                }
+                None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
                 self.claims.push(claim.clone());
                 self.claims.sort_by_key(|claim| claim.number);
-                Outcome::Done
+                ChangeOutcome::Done
             }
             Change::EndClaim { number } => {
                 self.claims.retain(|claim| claim.number != *number);
-                Outcome::Done
+                ChangeOutcome::Done
             }
-            Change::Bury { id, at, reason, buried_at, then } => {
-                let Some(found) = self.take(self.pending(*id, *at)) else { return Outcome::Missing };
+            Change::DeadLetter { id, at, reason, dead_at, then } => {
+                let Some(found) = self.take(self.pending(*id, *at)) else { return ChangeOutcome::Missing };
                 self.take(self.dead(*id));
-                let grave = Some((reason.clone(), *buried_at));
-                self.found.push(Found { record: found.record.clone(), part: Part::Dead, grave });
+                let dead_letter = Some((reason.clone(), *dead_at));
+                self.found.push(Found { record: found.record.clone(), part: Part::Dead, dead_letter });
                 match then {
-                    Some(to) => Outcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest)),
-                    None => Outcome::Removed,
+                    Some(to) => {
+                        ChangeOutcome::Moved(self.add(&Record { progress: *to, ..(*found.record).clone() }, lowest))
+                    }
+                    None => ChangeOutcome::Removed,
                 }
             }
-            Change::Revive { id, due } => {
-                let (None, Some(_)) = (self.living(*id), self.dead(*id)) else { return Outcome::Missing };
+            Change::Requeue { id, due } => {
+                let (None, Some(_)) = (self.living(*id), self.dead(*id)) else { return ChangeOutcome::Missing };
                 let mut record = (*self.take(self.dead(*id)).unwrap().record).clone();
                 record.key = record.key.filter(|key| self.holder(key).is_none());
-                record.progress = Progress { due: *due, attempt: 1, ..record.progress };
+                record.progress = RecordState { due: *due, attempt: 1, ..record.progress };
                 record.repeat = None;
-                Outcome::Moved(self.add(&record, lowest))
+                ChangeOutcome::Moved(self.add(&record, lowest))
             }
-            Change::Discard { id } => self.take(self.dead(*id)).map_or(Outcome::Missing, |_| Outcome::Removed),
+            Change::Discard { id } => {
+                self.take(self.dead(*id)).map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Removed)
+            }
             Change::Park { id, at } => match self.pending(*id, *at) {
                 Some(index) => {
                     self.found[index].part = Part::Parked;
-                    Outcome::Removed
+                    ChangeOutcome::Removed
                 }
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Unpark { id } => match self.living(*id) {
                 Some(index) if self.found[index].part == Part::Parked => {
                     let found = self.found.remove(index);
-                    Outcome::Moved(self.add(&found.record, lowest))
+                    ChangeOutcome::Moved(self.add(&found.record, lowest))
                 }
-                _ => Outcome::Missing,
+                _ => ChangeOutcome::Missing,
             },
             Change::Advance { to } => {
                 self.cursor = self.cursor.max(*to);
-                Outcome::Done
+                ChangeOutcome::Done
             }
             other => panic!("the model does not know {other:?}"),
         }
@@ -153,8 +159,8 @@ impl Chance {
         ids[ids.len() - 1 - back as usize]
     }
 
-    fn progress(&mut self) -> Progress {
-        Progress {
+    fn progress(&mut self) -> RecordState {
+        RecordState {
             due: self.time(),
             nominal: self.time(),
             attempt: self.random.magnitude(32) as u32,
@@ -166,14 +172,14 @@ impl Chance {
         self.put += 1;
         let due = self.time();
         let size = if self.random.one_in(4) { self.random.below(7000) } else { self.random.below(60) };
-        let rhythm = Rhythm::FixedRate { period: Duration::from_millis(9), missed: Missed::Skip };
-        let repeat = Repeat { rhythm, times: Some(3), until: None };
+        let mode = RepeatMode::FixedRate { period: Duration::from_millis(9), missed: Missed::Skip };
+        let repeat = StoredRepeat { mode, times: Some(3), until: None };
         let place = self.progress();
         Record {
             key: self.random.one_in(3).then(|| KEYS[self.random.index(3)].into()),
             payload: vec![self.put as u8; size as usize].into(),
             repeat: self.random.one_in(3).then_some(repeat),
-            progress: if self.random.one_in(5) { place } else { Progress::first(due) },
+            progress: if self.random.one_in(5) { place } else { RecordState::first(due) },
             ..record(due.as_millis(), self.random.next() >> 2)
         }
     }
@@ -207,9 +213,9 @@ impl Chance {
             16 => {
                 let then = self.random.one_in(2).then(|| self.progress());
                 let reason = "why ".repeat(self.random.index(900)).into();
-                Change::Bury { id, at, reason, buried_at: self.time(), then }
+                Change::DeadLetter { id, at, reason, dead_at: self.time(), then }
             }
-            17 => Change::Revive { id, due: self.time() },
+            17 => Change::Requeue { id, due: self.time() },
             18 => Change::Discard { id },
             19 => Change::Park { id, at },
             20 => Change::Unpark { id },

@@ -1,7 +1,7 @@
 //! In what order records are loaded, from where, and up to where.
 
 use actix_timers_durable::store::{Change, Part, Position, TimerStore};
-use actix_timers_durable::{DueTime, DurableId, Progress};
+use actix_timers_durable::{DueTime, DurableId, RecordState};
 
 use crate::records::{Owned, at, id, put, record, remove};
 use crate::subject::Subject;
@@ -13,7 +13,7 @@ pub(crate) fn pages_are_in_the_order_of_positions<S: Subject>() {
     let mut expected = Vec::new();
     for number in 0..60 {
         let mut record = record(1000 + number * 37 % 11, 1000 - number);
-        record.progress = Progress { due: at(1000 + number % 7), ..record.progress };
+        record.progress = RecordState { due: at(1000 + number % 7), ..record.progress };
         expected.push(Position { due: record.progress.due, id: record.id });
         store.does(put(record));
     }
@@ -55,7 +55,7 @@ pub(crate) fn the_ends_of_time_are_loaded<S: Subject>() {
     store.commit(&[put(record(0, 0)), put(record(last, u64::MAX >> 2)), put(record(last, 0))]);
     assert_eq!(store.ids(Part::Pending), [id(0, 0), id(last, 0), id(last, u64::MAX >> 2)]);
     for id in [id(0, 0), id(last, 0)] {
-        store.does(Change::Move { id, at: None, to: Progress::first(at(last - id.first_due().as_millis())) });
+        store.does(Change::Move { id, at: None, to: RecordState::first(at(last - id.first_due().as_millis())) });
         assert!(store.store.get(id).unwrap().is_some());
     }
     assert_eq!(store.ids(Part::Pending).len(), 3);
@@ -72,7 +72,7 @@ pub(crate) fn the_cursor_never_passes_what_is_pending<S: Subject>() {
         lease.cursor.as_millis()
     };
     let advance = |to| Change::Advance { to: at(to) };
-    let moved = |number, due| Change::Move { id: id(100, number), at: None, to: Progress::first(at(due)) };
+    let moved = |number, due| Change::Move { id: id(100, number), at: None, to: RecordState::first(at(due)) };
     assert_eq!(cursor_after(&[put(record(100, 1)), put(record(100, 2)), put(record(100, 3))]), 0);
     assert_eq!(cursor_after(&[advance(90)]), 90);
     assert_eq!(cursor_after(&[advance(80)]), 90, "a promise is not taken back by a weaker one");
@@ -83,9 +83,9 @@ pub(crate) fn the_cursor_never_passes_what_is_pending<S: Subject>() {
     assert_eq!(cursor_after(&[advance(99), put(record(60, 5))]), 60, "and after");
     assert_eq!(cursor_after(&[Change::Park { id: id(60, 5), at: None }, advance(99)]), 99);
     assert_eq!(cursor_after(&[Change::Unpark { id: id(60, 5) }]), 60, "something came back");
-    let buried = Change::Bury { id: id(60, 5), at: None, reason: "x".into(), buried_at: at(1), then: None };
+    let buried = Change::DeadLetter { id: id(60, 5), at: None, reason: "x".into(), dead_at: at(1), then: None };
     assert_eq!(cursor_after(&[buried, advance(99)]), 99);
-    assert_eq!(cursor_after(&[Change::Revive { id: id(60, 5), due: at(50) }]), 50);
+    assert_eq!(cursor_after(&[Change::Requeue { id: id(60, 5), due: at(50) }]), 50);
     drop(store);
     let mut store = Owned::new(subject.open());
     assert_eq!(store.cursor, at(50));

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use actix_timers_durable::store::{Change, Claim, Fence, Found, OnKey, Outcome, Part, TimerStore};
-use actix_timers_durable::{DueTime, DurableId, Progress, Record};
+use actix_timers_durable::store::{Change, ChangeOutcome, Claim, Fence, Found, OnKey, Part, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Record, RecordState};
 
 pub(crate) fn at(millis: u64) -> DueTime {
     DueTime::from_millis(millis).unwrap()
@@ -17,7 +17,7 @@ pub(crate) fn id(due: u64, number: u64) -> DurableId {
 pub(crate) fn record(due: u64, number: u64) -> Record {
     Record {
         id: id(due, number),
-        progress: Progress::first(at(due)),
+        progress: RecordState::first(at(due)),
         sequence: number,
         route: "route".into(),
         message_type: "Message".into(),
@@ -45,8 +45,8 @@ pub(crate) fn remove(id: DurableId) -> Change {
     Change::Remove { id, at: None }
 }
 
-pub(crate) fn bury(id: DurableId, then: Option<Progress>) -> Change {
-    Change::Bury { id, at: None, reason: "it failed".into(), buried_at: at(77), then }
+pub(crate) fn dead_letter(id: DurableId, then: Option<RecordState>) -> Change {
+    Change::DeadLetter { id, at: None, reason: "it failed".into(), dead_at: at(77), then }
 }
 
 /// A store with its shard.
@@ -63,12 +63,12 @@ impl<S: TimerStore> Owned<S> {
         Self { store, fence: lease.fence, cursor: lease.cursor, claims: lease.claims }
     }
 
-    pub(crate) fn commit(&mut self, changes: &[Change]) -> Vec<Outcome> {
+    pub(crate) fn commit(&mut self, changes: &[Change]) -> Vec<ChangeOutcome> {
         self.store.commit(self.fence, changes).unwrap()
     }
 
     /// One change, by itself.
-    pub(crate) fn does(&mut self, change: Change) -> Outcome {
+    pub(crate) fn does(&mut self, change: Change) -> ChangeOutcome {
         let outcomes = self.commit(&[change]);
         assert_eq!(outcomes.len(), 1);
         outcomes.into_iter().next().unwrap()

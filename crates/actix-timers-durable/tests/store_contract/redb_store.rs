@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use actix_timers_durable::store::{
-    Change, Claim, Counts, Fence, Found, LARGEST_RECORD, LONGEST_KEY, Lease, OnKey, Outcome, Page, Part, Position,
-    StoreError, codec,
+    Change, ChangeOutcome, Claim, Counts, Fence, Found, Lease, MAX_KEY_LEN, MAX_RECORD_LEN, OnKey, Page, Part,
+    Position, StoreError, codec,
 };
-use actix_timers_durable::{DueTime, DurableId, Progress, Record, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Record, RecordState, TimerStore};
 use redb::{Database, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 /// Part, shard, due time, id.
@@ -105,10 +105,10 @@ impl<'a> Tables<'a> {
         found(part_number, due, timer, row.value())
     }
 
-    fn write(&mut self, part: Part, record: &Record, grave: Option<(&str, DueTime)>) {
+    fn write(&mut self, part: Part, record: &Record, dead_letter: Option<(&str, DueTime)>) {
         let mut row = Vec::new();
-        if let Some((reason, buried_at)) = grave {
-            row.extend(buried_at.as_millis().to_be_bytes());
+        if let Some((reason, dead_at)) = dead_letter {
+            row.extend(dead_at.as_millis().to_be_bytes());
             row.extend((reason.len() as u32).to_be_bytes());
             row.extend(reason.as_bytes());
         }
@@ -156,38 +156,38 @@ impl<'a> Tables<'a> {
         Some(record)
     }
 
-    fn exhume(&mut self, shard: u16, timer: DurableId) -> Option<Record> {
+    fn take_dead_letter(&mut self, shard: u16, timer: DurableId) -> Option<Record> {
         let due = self.dead.get(number(timer)).unwrap().filter(|_| timer.shard() == shard)?.value();
         let record = Arc::unwrap_or_clone(self.found(Part::Dead as u8, time(due), timer).record);
         self.erase(Part::Dead as u8, &record);
         Some(record)
     }
 
-    fn go_on(&mut self, record: Record, progress: Progress) -> Outcome {
+    fn go_on(&mut self, record: Record, progress: RecordState) -> ChangeOutcome {
         let record = Record { progress, ..record };
         self.write(Part::Pending, &record, None);
-        Outcome::Moved(Arc::new(record))
+        ChangeOutcome::Moved(Arc::new(record))
     }
 
-    fn change(&mut self, shard: u16, change: &Change) -> Outcome {
-        let removed = |record: Option<Record>| record.map_or(Outcome::Missing, |_| Outcome::Removed);
+    fn change(&mut self, shard: u16, change: &Change) -> ChangeOutcome {
+        let removed = |record: Option<Record>| record.map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Removed);
         match change {
             Change::Put { record, on_key } => {
                 let key = record.key.as_deref();
                 let holder = key.and_then(|key| Some(id(self.keys.get((shard, key)).unwrap()?.value())));
                 if let Some(holder) = holder {
                     if *on_key == OnKey::KeepExisting {
-                        return Outcome::Exists(holder);
+                        return ChangeOutcome::Exists(holder);
                     }
                     self.take(shard, holder, None, &[PENDING, PARKED]);
                 }
                 self.write(Part::Pending, record, None);
-                holder.map_or(Outcome::Created, Outcome::Replaced)
+                holder.map_or(ChangeOutcome::Created, ChangeOutcome::Replaced)
             }
             Change::Remove { id, at } => removed(self.take(shard, *id, *at, &[PENDING, PARKED])),
             Change::Move { id, at, to } => match self.take(shard, *id, *at, &[PENDING]) {
                 Some(record) => self.go_on(record, *to),
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
                 let mut row = Vec::new();
@@ -197,45 +197,45 @@ impl<'a> Tables<'a> {
                     row.extend(attempt.to_be_bytes());
                 }
                 self.claims.insert((shard, claim.number), &row[..]).unwrap();
-                Outcome::Done
+                ChangeOutcome::Done
             }
             Change::EndClaim { number } => {
                 self.claims.remove((shard, *number)).unwrap();
-                Outcome::Done
+                ChangeOutcome::Done
             }
-            Change::Bury { id, at, reason, buried_at, then } => {
-                let Some(record) = self.take(shard, *id, *at, &[PENDING]) else { return Outcome::Missing };
-                self.exhume(shard, *id);
-                self.write(Part::Dead, &record, Some((reason, *buried_at)));
-                then.map_or(Outcome::Removed, |to| self.go_on(record, to))
+            Change::DeadLetter { id, at, reason, dead_at, then } => {
+                let Some(record) = self.take(shard, *id, *at, &[PENDING]) else { return ChangeOutcome::Missing };
+                self.take_dead_letter(shard, *id);
+                self.write(Part::Dead, &record, Some((reason, *dead_at)));
+                then.map_or(ChangeOutcome::Removed, |to| self.go_on(record, to))
             }
-            Change::Revive { id, due } => {
+            Change::Requeue { id, due } => {
                 if self.place(*id).is_some() {
-                    return Outcome::Missing;
+                    return ChangeOutcome::Missing;
                 }
-                let Some(dead) = self.exhume(shard, *id) else { return Outcome::Missing };
+                let Some(dead) = self.take_dead_letter(shard, *id) else { return ChangeOutcome::Missing };
                 let key = dead.key.clone().filter(|key| self.keys.get((shard, &**key)).unwrap().is_none());
-                let progress = Progress { due: *due, attempt: 1, ..dead.progress };
+                let progress = RecordState { due: *due, attempt: 1, ..dead.progress };
                 self.go_on(Record { repeat: None, key, ..dead }, progress)
             }
-            Change::Discard { id } => removed(self.exhume(shard, *id)),
+            Change::Discard { id } => removed(self.take_dead_letter(shard, *id)),
             Change::Park { id, at } => match self.take(shard, *id, *at, &[PENDING]) {
                 Some(record) => {
                     self.write(Part::Parked, &record, None);
-                    Outcome::Removed
+                    ChangeOutcome::Removed
                 }
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Unpark { id } => match self.take(shard, *id, None, &[PARKED]) {
                 Some(record) => {
                     let progress = record.progress;
                     self.go_on(record, progress)
                 }
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Advance { to } => {
                 self.update(shard, |state| state.1 = state.1.max(to.as_millis()));
-                Outcome::Done
+                ChangeOutcome::Done
             }
             other => panic!("{other:?} is not known"),
         }
@@ -244,15 +244,15 @@ impl<'a> Tables<'a> {
 
 fn found(part_number: u8, due: DueTime, timer: DurableId, row: &[u8]) -> Found {
     let part = part(part_number);
-    let (grave, row) = if part == Part::Dead {
-        let (buried_at, row) = row.split_first_chunk().unwrap();
+    let (dead_letter, row) = if part == Part::Dead {
+        let (dead_at, row) = row.split_first_chunk().unwrap();
         let (length, row) = row.split_first_chunk().unwrap();
         let (reason, row) = row.split_at(u32::from_be_bytes(*length) as usize);
-        (Some((str::from_utf8(reason).unwrap().into(), time(u64::from_be_bytes(*buried_at)))), row)
+        (Some((str::from_utf8(reason).unwrap().into(), time(u64::from_be_bytes(*dead_at)))), row)
     } else {
         (None, row)
     };
-    Found { record: codec::decode(timer, due, row).unwrap().into(), part, grave }
+    Found { record: codec::decode(timer, due, row).unwrap().into(), part, dead_letter }
 }
 
 fn claim(number: u64, row: &[u8]) -> Claim {
@@ -286,13 +286,13 @@ impl TimerStore for RedbStore {
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let key = record.key.as_ref().map_or(0, |key| key.len());
         let size = record.payload.len() + record.route.len() + record.message_type.len() + key;
-        if size > LARGEST_RECORD {
-            return Err(StoreError::TooLarge { size, limit: LARGEST_RECORD });
+        if size > MAX_RECORD_LEN {
+            return Err(StoreError::TooLarge { size, limit: MAX_RECORD_LEN });
         }
-        if key > LONGEST_KEY { Err(StoreError::KeyTooLong { size: key, limit: LONGEST_KEY }) } else { Ok(()) }
+        if key > MAX_KEY_LEN { Err(StoreError::KeyTooLong { size: key, limit: MAX_KEY_LEN }) } else { Ok(()) }
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         self.renew(fence)?;
         for change in changes {
             if let Change::Put { record, .. } = change {
@@ -368,10 +368,12 @@ impl TimerStore for RedbStore {
 }
 
 /// When what a change made pending is due.
-fn made_pending(change: &Change, outcome: Option<&Outcome>) -> u64 {
+fn made_pending(change: &Change, outcome: Option<&ChangeOutcome>) -> u64 {
     match (change, outcome) {
-        (Change::Put { record, .. }, Some(Outcome::Created | Outcome::Replaced(_))) => record.progress.due.as_millis(),
-        (_, Some(Outcome::Moved(record))) => record.progress.due.as_millis(),
+        (Change::Put { record, .. }, Some(ChangeOutcome::Created | ChangeOutcome::Replaced(_))) => {
+            record.progress.due.as_millis()
+        }
+        (_, Some(ChangeOutcome::Moved(record))) => record.progress.due.as_millis(),
         _ => u64::MAX,
     }
 }

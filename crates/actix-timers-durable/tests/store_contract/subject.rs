@@ -33,7 +33,7 @@ impl Subject for InMemory {
     }
 
     fn crash(self, store: MemoryStore) -> Self {
-        self.0.cut_off();
+        self.0.power_off();
         drop(store);
         self
     }

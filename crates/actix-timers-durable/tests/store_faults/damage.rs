@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use actix_timers_durable::store::{Change, EmbeddedStore, OnKey, Outcome, StoreError};
+use actix_timers_durable::store::{Change, ChangeOutcome, EmbeddedStore, OnKey, StoreError};
 use actix_timers_durable::{Record, TimerStore};
 
 use crate::workshop::{id, journal, journal_bytes, open, open_owned, pending, put, record};
@@ -111,7 +111,7 @@ fn what_is_left_can_be_changed(store: &mut EmbeddedStore, left: Vec<u64>) {
     let remove = |number| Change::Remove { id: id(number), at: None };
     // One that is damaged does not take those of its group with it.
     let outcomes = store.commit(fence, &[remove(left[0]), remove(missing), put(RECORDS, 10)]).unwrap();
-    assert_eq!(outcomes, [Outcome::Removed, Outcome::Missing, Outcome::Created]);
+    assert_eq!(outcomes, [ChangeOutcome::Removed, ChangeOutcome::Missing, ChangeOutcome::Created]);
     let (found, damaged) = pending(store).unwrap();
     assert!(damaged > 0 && found.len() == left.len());
 }
@@ -242,11 +242,11 @@ fn a_damaged_timer_does_not_keep_its_key_from_one_that_will_be_delivered() {
         let Ok(mut store) = open(&copy) else { continue };
         let fence = store.acquire(0).unwrap().fence;
         match store.commit(fence, &[keyed(2)]).unwrap()[0] {
-            Outcome::Exists(holder) => {
+            ChangeOutcome::Exists(holder) => {
                 assert_eq!(holder, id(1));
                 assert!(store.get(holder).unwrap().is_some(), "byte {at}: it is not there");
             }
-            Outcome::Created => {
+            ChangeOutcome::Created => {
                 damaged += 1;
                 // Whatever becomes of what is damaged, the key is the new one's.
                 store.commit(fence, &[Change::Remove { id: id(1), at: None }]).unwrap();

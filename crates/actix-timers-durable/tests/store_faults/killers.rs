@@ -60,7 +60,7 @@ impl Handler<Durable<Job>> for Worker {
 }
 
 async fn serve(path: &Path) {
-    let options = RouteOptions::new().retry(RetryPolicy::default().attempts(ATTEMPTS));
+    let options = RouteOptions::new().retry(RetryPolicy::default().max_attempts(ATTEMPTS));
     let builder = DurableTimers::builder(open(path).unwrap());
     let seeded = path.with_extension("seeded");
     if !seeded.exists() {
@@ -105,7 +105,7 @@ fn process_of(test: &str, path: &Path) -> Command {
 }
 
 #[test]
-fn messages_that_abort_their_process_are_buried_one_by_one_and_all_others_are_delivered() {
+fn messages_that_abort_their_process_become_dead_letters_one_by_one_and_all_others_are_delivered() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let most = 1 + ATTEMPTS as usize * KILLERS.len() + KILLERS.len();
@@ -134,7 +134,7 @@ fn in_a_process_that_ends_with_its_system() {
     let Ok(path) = std::env::var(STORE) else { return };
     let system = System::new();
     system.block_on(async {
-        let options = RouteOptions::new().retry(RetryPolicy::default().attempts(1));
+        let options = RouteOptions::new().retry(RetryPolicy::default().max_attempts(1));
         let builder = DurableTimers::builder(open(Path::new(&path)).unwrap());
         let timers = builder.route_with::<Job>(ROUTE, Worker.start(), options).start().unwrap();
         let counts = timers.counts().await.unwrap();
@@ -152,7 +152,7 @@ fn in_a_process_that_ends_with_its_system() {
 }
 
 #[test]
-fn a_suspect_is_not_buried_for_the_end_of_its_system_although_the_process_ends_at_once() {
+fn a_suspect_is_no_dead_letter_for_the_end_of_its_system_although_the_process_ends_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let process = |ends: bool| {
         let mut child = process_of("killers::in_a_process_that_ends_with_its_system", &directory.path().join("store"));

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use actix_timers_durable::Progress;
+use actix_timers_durable::RecordState;
 use actix_timers_durable::TimerStore;
 use actix_timers_durable::store::{Change, EmbeddedStore, StoreError};
 
@@ -29,9 +29,9 @@ fn changes(group: u64) -> Vec<Change> {
     };
     let mut changes: Vec<_> = (first..first + SIZE).map(|number| put(number, payload(number))).collect();
     let moved = id(first + SIZE - 1);
-    let in_place = Progress { attempt: 2, ..Progress::first(moved.first_due()) };
+    let in_place = RecordState { attempt: 2, ..RecordState::first(moved.first_due()) };
     changes.push(Change::Move { id: moved, at: None, to: in_place });
-    changes.push(Change::Move { id: moved, at: None, to: Progress::first(moved.first_due()) });
+    changes.push(Change::Move { id: moved, at: None, to: RecordState::first(moved.first_due()) });
     if let Some(before) = first.checked_sub(SIZE) {
         changes.push(Change::Remove { id: id(before), at: None });
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_timers_durable::store::{Change, Claim, MemoryDisk, OnKey, Part, StoreError};
-use actix_timers_durable::{DueTime, DurableId, Progress, Record, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Record, RecordState, TimerStore};
 
 use crate::workshop::{id, record};
 
@@ -22,11 +22,11 @@ pub(crate) fn changes(group: u64) -> Vec<Change> {
         })
         .collect();
     if let Some(before) = first.checked_sub(PER_GROUP) {
-        let later = |number| Progress { attempt: 2, ..Progress::first(due(id(number)).saturating_add(HOUR)) };
+        let later = |number| RecordState { attempt: 2, ..RecordState::first(due(id(number)).saturating_add(HOUR)) };
         let reason: Arc<str> = "it failed".into();
-        let bury = |number, then| {
-            let (reason, buried_at) = (Arc::clone(&reason), due(id(number)));
-            Change::Bury { id: id(number), at: None, reason, buried_at, then }
+        let dead_letter = |number, then| {
+            let (reason, dead_at) = (Arc::clone(&reason), due(id(number)));
+            Change::DeadLetter { id: id(number), at: None, reason, dead_at, then }
         };
         let members = vec![(id(before + 1), due(id(before + 1)), 1)];
         changes.extend([
@@ -34,15 +34,15 @@ pub(crate) fn changes(group: u64) -> Vec<Change> {
             Change::Remove { id: id(before), at: None },
             Change::Move { id: id(before + 1), at: None, to: later(before + 1) },
             Change::Park { id: id(before + 2), at: None },
-            bury(before + 3, None),
-            bury(before + 4, Some(later(before + 4))),
+            dead_letter(before + 3, None),
+            dead_letter(before + 4, Some(later(before + 4))),
         ]);
     }
     if let Some(before) = first.checked_sub(2 * PER_GROUP) {
         changes.extend([
             Change::EndClaim { number: group - 1 },
             Change::Unpark { id: id(before + 2) },
-            Change::Revive { id: id(before + 3), due: due(id(before + 3)) },
+            Change::Requeue { id: id(before + 3), due: due(id(before + 3)) },
             Change::Discard { id: id(before + 4) },
         ]);
     }
@@ -70,7 +70,7 @@ pub(crate) fn contents(store: &mut impl TimerStore) -> Result<Vec<String>, Store
                 let whole = record.payload.iter().all(|byte| *byte == record.sequence as u8);
                 assert!(whole, "{} has another payload", record.sequence);
                 let (size, key) = (record.payload.len(), &record.key);
-                format!("{part:?} {} {:?} {key:?} {size} {:?}", record.sequence, record.progress, found.grave)
+                format!("{part:?} {} {:?} {key:?} {size} {:?}", record.sequence, record.progress, found.dead_letter)
             }));
             match page.next {
                 Some(next) => after = Some(next),

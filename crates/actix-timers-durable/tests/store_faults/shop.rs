@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Every, RescheduleOutcome};
+use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
 use actix_timers_durable::{
     Durable, DurableFilter, DurableMessage, DurableOptions, DurableTimers, HandlerError, RetryPolicy, RouteOptions,
     Schedule,
@@ -113,7 +113,7 @@ impl Handler<Durable<Order>> for Shop {
 }
 
 fn start(path: &Path) -> DurableTimers {
-    let retry = RetryPolicy::default().attempts(1000).first_delay(Duration::from_millis(5));
+    let retry = RetryPolicy::default().max_attempts(1000).initial_delay(Duration::from_millis(5));
     let options = RouteOptions::new().retry(retry);
     DurableTimers::builder(open(path).unwrap()).route_with::<Order>(ROUTE, Shop.start(), options).start().unwrap()
 }
@@ -153,7 +153,7 @@ async fn order(timers: &DurableTimers, number: u64) -> Told {
 
 /// Takes orders until one is refused.
 async fn serve(timers: DurableTimers, first: u64) {
-    let every = Every::new(Duration::from_millis(20));
+    let every = Repeat::every(Duration::from_millis(20));
     let series = Schedule::at_fixed_rate(ROUTE, every, Order::new(SERIES));
     let _ = timers.schedule(series.options(DurableOptions::new().if_absent("series"))).await;
     let customers = (0..CUSTOMERS).map(|customer| {

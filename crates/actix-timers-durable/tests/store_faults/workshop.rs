@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, Part, StoreError};
-use actix_timers_durable::{DueTime, DurableId, Progress, Record, TimerStore};
+use actix_timers_durable::{DueTime, DurableId, Record, RecordState, TimerStore};
 
 pub(crate) fn id(number: u64) -> DurableId {
     DurableId::from_parts(0, due(number), number)
@@ -19,7 +19,7 @@ fn due(number: u64) -> DueTime {
 pub(crate) fn record(number: u64, payload: usize) -> Record {
     Record {
         id: id(number),
-        progress: Progress::first(due(number)),
+        progress: RecordState::first(due(number)),
         sequence: number,
         route: "route".into(),
         message_type: "Message".into(),

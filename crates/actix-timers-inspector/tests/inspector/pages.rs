@@ -280,7 +280,7 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
             ("api/timers/nonsense", 400, "bad_request"),
             ("api/timers/123e4567-e89b-12d3-a456-426614174000", 400, "bad_request"),
             ("api/timers/%FF%FE", 400, "bad_request"),
-            (&*format!("api/timers/{}", TimerId::fresh()), 404, "unknown_timer"),
+            (&*format!("api/timers/{}", TimerId::new()), 404, "unknown_timer"),
             ("api/timers?limit=0", 400, "bad_request"),
             ("api/timers?limit=501", 400, "bad_request"),
             ("api/timers?limit=99999999999999999999999999", 400, "bad_request"),
@@ -324,7 +324,7 @@ fn other_methods_are_refused_and_told_which_there_are() {
                 assert_eq!(response.headers().get(header::ALLOW).unwrap(), "GET, HEAD");
             }
         }
-        let request = TestRequest::post().uri(&format!("/ops/timers/api/timers/{}", TimerId::fresh()));
+        let request = TestRequest::post().uri(&format!("/ops/timers/api/timers/{}", TimerId::new()));
         let (status, body) = answer(&app, request).await;
         assert_eq!((status, &body["error"]), (StatusCode::METHOD_NOT_ALLOWED, &json!("wrong_method")));
         let head = TestRequest::default().method(Method::HEAD).uri("/ops/timers/api/wheel");
@@ -407,7 +407,7 @@ fn several_timer_actors_are_told_apart_by_their_names() {
         let (twin, other): (Timers, Timers) = (start("orders"), start("a&b <i>"));
         let (addr, _log) = world.probe::<u64>();
         let id = twin.schedule_after(&addr, ms(10), Note(1)).unwrap();
-        let app = serve(&Inspector::new(&world.timers).and(&twin).and(&other)).await;
+        let app = serve(&Inspector::new(&world.timers).add_timers(&twin).add_timers(&other)).await;
         let all = get(&app, "timer-actors").await;
         let names: Vec<&str> =
             all["timer_actors"].as_array().unwrap().iter().map(|one| one["timer"].as_str().unwrap()).collect();
@@ -787,7 +787,7 @@ fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
         for _ in 0..10 {
             internal.schedule_after(Target::strong(Keeper.start()), ms(1000), Renew).unwrap();
         }
-        assert_eq!(internal.inspect().accounts.pending, 10);
+        assert_eq!(internal.snapshot().counters.pending, 10);
         let app = serve(&Inspector::new(&given)).await;
         assert_eq!(get(&app, "timers").await["timers"], json!([]));
         let wheel = get(&app, "wheel").await;

@@ -13,7 +13,7 @@ mod inspect;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use actix_timers::timing::{Expired, Key, LAST_TICK, List, Progress, Step, Tick, Wheel, WheelSize};
+use actix_timers::timing::{Advance, Expired, Key, List, MAX_TICK, Step, Tick, Wheel, WheelSize};
 
 use crate::{Expiry, Handle, Scheme};
 
@@ -169,7 +169,7 @@ impl CheckedWheel {
     }
 
     /// The same through [`Wheel::advance`], which removes what it brings out.
-    pub fn advance(&mut self, now: Tick, budget: usize) -> Progress {
+    pub fn advance(&mut self, now: Tick, budget: usize) -> Advance {
         let cascaded = self.cascaded();
         let mut due: Vec<Expired<usize>> = Vec::new();
         let progress = self.wheel.advance(now, budget, &mut due);
@@ -182,13 +182,13 @@ impl CheckedWheel {
         assert!(moved <= budget as u64, "the budget is kept");
         let left = budget - moved as usize;
         self.moves += moved;
-        self.check_end(now, left, if progress == Progress::Done { Step::Done } else { Step::Exhausted });
+        self.check_end(now, left, if progress == Advance::Done { Step::Done } else { Step::Exhausted });
         self.inspect();
         progress
     }
 
     /// Cascades ahead of time; nothing may come of it but a better start for later calls.
-    pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Progress {
+    pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Advance {
         self.noticed(now);
         let cascaded = self.cascaded();
         let progress = self.wheel.prepare(now, pace, budget);
@@ -196,8 +196,8 @@ impl CheckedWheel {
         self.moves += moved;
         assert!(moved <= budget as u64, "the budget is kept");
         match progress {
-            Progress::Exhausted => assert_eq!(moved, budget as u64, "all of the budget was used before giving up"),
-            Progress::Done => {
+            Advance::Exhausted => assert_eq!(moved, budget as u64, "all of the budget was used before giving up"),
+            Advance::Done => {
                 // What is due comes first; after it there is nothing to prepare.
                 let due = self.wheel.next_expiration().is_some_and(|next| next <= now);
                 let next = self.wheel.next_wake(pace);
@@ -277,7 +277,7 @@ impl CheckedWheel {
         while let Some(number) = self.held_model.front().copied() {
             self.remove(number);
         }
-        assert_eq!(self.advance(Tick::MAX, usize::MAX), Progress::Done);
+        assert_eq!(self.advance(Tick::MAX, usize::MAX), Advance::Done);
         for number in 0..self.issued.len() {
             self.remove(number);
         }
@@ -333,12 +333,12 @@ impl CheckedWheel {
         let key = self.issued[number].key;
         let stored = self.wheel.deadline(key).expect("a new entry is alive");
         if now >= self.latest {
-            assert_eq!(stored, deadline.max(now).min(LAST_TICK), "a past deadline counts as now");
+            assert_eq!(stored, deadline.max(now).min(MAX_TICK), "a past deadline counts as now");
         } else {
             // Time was turned back. The wheel's clock does not go with it, and holds the deadline up.
             let clock = self.wheel.snapshot().clock;
             assert!(clock <= self.latest, "the wheel cannot be ahead of all it was told");
-            assert_eq!(stored, deadline.max(now).max(clock).min(LAST_TICK), "a deadline before the clock counts as it");
+            assert_eq!(stored, deadline.max(now).max(clock).min(MAX_TICK), "a deadline before the clock counts as it");
         }
         self.noticed(now);
         self.starts += 1;
@@ -364,7 +364,7 @@ impl CheckedWheel {
 
     /// The wheel was told this time.
     fn noticed(&mut self, now: Tick) {
-        self.latest = self.latest.max(now).min(LAST_TICK);
+        self.latest = self.latest.max(now).min(MAX_TICK);
     }
 
     fn set_state(&mut self, number: usize, state: State) {
@@ -391,7 +391,7 @@ impl CheckedWheel {
         assert!(self.earliest().is_none_or(|earliest| earliest > now), "never late");
         assert!(self.wheel.next_expiration().is_none_or(|next| next > now), "nothing more to do at {now}");
         if reached {
-            self.confirm(now.min(LAST_TICK));
+            self.confirm(now.min(MAX_TICK));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Whether the example would notice.
 
-use actix_timers::engine::Accounts;
+use actix_timers::engine::Counters;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 
@@ -124,18 +124,18 @@ fn a_refused_cancel_or_reschedule_is_noticed() {
 }
 
 #[test]
-fn the_books_of_the_timer_actor_are_checked() {
+fn the_counters_of_the_timer_actor_are_checked() {
     let totals = check::expected_totals(&month().0);
-    let books = Accounts { accepted: 6, delivered: 5, cancelled: 1, rescheduled: 1, ..Accounts::default() };
-    let check = |books: Accounts| {
+    let books = Counters { accepted: 6, delivered: 5, cancelled: 1, rescheduled: 1, ..Counters::default() };
+    let check = |books: Counters| {
         let mut problems = Vec::new();
-        check::accounts(&books, &totals, &mut problems);
+        check::counters(&books, &totals, &mut problems);
         problems.len()
     };
     assert_eq!(check(books), 0);
-    assert_eq!(check(Accounts { pending: 1, delivered: 4, ..books }), 2);
-    assert_eq!(check(Accounts { accepted: 7, ..books }), 2, "and they do not balance");
-    assert_eq!(check(Accounts { rescheduled: 0, ..books }), 1);
-    assert_eq!(check(Accounts { recipient_stopped: 1, delivered: 4, ..books }), 2);
-    assert_eq!(check(Accounts { returned: 1, delivered: 4, ..books }), 2);
+    assert_eq!(check(Counters { pending: 1, delivered: 4, ..books }), 2);
+    assert_eq!(check(Counters { accepted: 7, ..books }), 2, "and they do not balance");
+    assert_eq!(check(Counters { rescheduled: 0, ..books }), 1);
+    assert_eq!(check(Counters { recipient_stopped: 1, delivered: 4, ..books }), 2);
+    assert_eq!(check(Counters { returned: 1, delivered: 4, ..books }), 2);
 }

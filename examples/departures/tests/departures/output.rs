@@ -257,7 +257,7 @@ fn sum(body: &str, name: &str) -> f64 {
     samples.iter().map(|(_, value)| value).sum()
 }
 
-fn books_balance(body: &str) -> bool {
+fn counters_add_up(body: &str) -> bool {
     let ends = ["delivered_total", "cancelled_total", "dead_letters_total", "returned_total", "pending"];
     sum(body, "scheduled_total") == ends.iter().map(|end| sum(body, end)).sum::<f64>()
 }
@@ -284,7 +284,7 @@ fn metrics_are_served_while_it_runs() {
     let (head, body) = loop {
         let (head, body) = scrape(address);
         let all_scheduled = body.contains("actix_timers_delivered_total{") && sum(&body, "delivered_total") == 7.0;
-        if all_scheduled && books_balance(&body) {
+        if all_scheduled && counters_add_up(&body) {
             break (head, body);
         }
         assert!(began.elapsed() < TOO_LONG, "the books never balance:\n{body}");

@@ -1,7 +1,7 @@
 //! When the driver is called, and what it does then.
 
 use super::*;
-use crate::{Every, MessageSource, RescheduleOutcome, ScheduleAfter};
+use crate::{MessageSource, Repeat, RescheduleOutcome, ScheduleAfter};
 
 impl World {
     fn alarms(&self) -> Vec<Duration> {
@@ -42,7 +42,7 @@ fn a_repetition_that_is_not_due_before_all_else_calls_nobody() {
     let mut world = World::new();
     world.run(|ctx| {
         let source = MessageSource::from_fn(|| number(1));
-        ctx.schedule_at_fixed_rate(Every::new(ms(10)), source).unwrap();
+        ctx.schedule_at_fixed_rate(Repeat::every(ms(10)), source).unwrap();
     });
     let target = world.addr.clone();
     world.timers.schedule_after(&target, ms(15), number(2)).unwrap();
@@ -105,9 +105,9 @@ fn a_repetition_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     world.poll_driver();
     world.clock.jump(ms(10));
     world.poll_driver();
-    assert!(world.service.core().wall_offset.is_none());
+    assert!(world.service.state().wall_offset.is_none());
     // All that happens now is on its way to being published.
-    world.service.core().published.ask_to_publish();
+    world.service.state().published.ask_to_publish();
     world.driver_called.take();
     world.poll_listener();
     assert_eq!(world.timers.get(repeating).map(|timer| timer.remaining.as_secs()), Some(119));
@@ -138,14 +138,14 @@ fn a_look_that_finds_nothing_sets_no_alarm() {
 /// Requests in the mailbox of the timer actor, more than it may take in without letting others have their turn.
 #[test]
 fn a_timer_actor_takes_in_as_many_requests_in_a_row_as_its_budget_allows() {
-    let mut world = World::with(TimerActorBuilder::default().intake_budget(3), ManualClock::new());
+    let mut world = World::with(TimerActorBuilder::default().request_budget(3), ManualClock::new());
     for _ in 0..7 {
         world.timers.addr().do_send(ScheduleAfter::new(&world.addr, ms(10), number(0)));
     }
     let mut taken_in = Vec::new();
     while world.driver_called.take() > 0 {
         world.poll_driver();
-        taken_in.push(world.timers.inspect().accounts.accepted);
+        taken_in.push(world.timers.snapshot().counters.accepted);
     }
     taken_in.dedup();
     assert_eq!(taken_in, [3, 6, 7]);
@@ -181,20 +181,20 @@ fn on_a_wall_clock_before_1970_time_that_passes_is_no_step() {
     let target = world.addr.clone();
     world.timers.schedule_at(&target, world.clock.wall() + 3 * hour, number(1)).unwrap();
     world.poll_driver();
-    let apart = world.service.core().wall_offset;
+    let apart = world.service.state().wall_offset;
     assert!(apart.is_some_and(|apart| apart < 0));
     world.clock.jump(hour / 2);
     world.poll_driver();
-    assert_eq!(world.service.core().wall_offset, apart);
+    assert_eq!(world.service.state().wall_offset, apart);
 }
 
 /// An actor without an address that lives on is looked after: now and then, and all of them once in the time.
 #[test]
 fn strays_are_looked_after_once_in_five_seconds() {
-    for (strays, first_look) in [(1, 5000), (300, 2500)] {
+    for (detached, first_look) in [(1, 5000), (300, 2500)] {
         let mut world = World::new();
         let mut ears = Vec::new();
-        for _ in 0..strays {
+        for _ in 0..detached {
             let mut ear = Ear::new();
             ear.addr.do_send(Between(Hook::default()));
             ear.addr.do_send(After(3_600_000, number(1)));
@@ -209,7 +209,7 @@ fn strays_are_looked_after_once_in_five_seconds() {
         }
         world.clock.jump(ms(1000));
         world.poll_driver();
-        assert_eq!(world.service.core().strays.len(), strays);
-        assert_eq!(world.service.core().strays_at, ms(first_look), "{strays}");
+        assert_eq!(world.service.state().detached.len(), detached);
+        assert_eq!(world.service.state().detached_check_at, ms(first_look), "{detached}");
     }
 }

@@ -7,15 +7,15 @@ use crate::sync;
 
 impl World {
     /// The inbox sends the first message that lies in it through the mailbox, as the watch does.
-    fn escort(&self) {
+    fn deliver_by_mailbox(&self) {
         let owner = self.owner();
-        drop(self.service.escort(self.service.core(), owner, Hand::Watch));
+        drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog));
     }
 
     /// Lets `by` pass, and the watch bring out what is due.
     fn watch_at(&self, by: u64) {
         self.clock.jump(ms(by));
-        assert!(matches!(self.service.turn(Hand::Watch), Turn::Sleep(_)));
+        assert!(matches!(self.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
     }
 }
 
@@ -31,8 +31,8 @@ fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
     world.poll_driver();
     world.clock.jump(ms(10));
     world.poll_driver();
-    assert_eq!(world.service.core().engine.in_inboxes(), 1);
-    assert_eq!(world.timers.inspect().accounts.delivered, 1, "it is in the mailbox");
+    assert_eq!(world.service.state().engine.in_inboxes(), 1);
+    assert_eq!(world.timers.snapshot().counters.delivered, 1, "it is in the mailbox");
     other.poll();
     assert_eq!(other.log(), [3]);
 }
@@ -51,7 +51,7 @@ fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
     while world.driver_called.take() > 0 {
         world.poll_driver();
     }
-    assert_eq!(world.service.core().engine.in_inboxes(), 6);
+    assert_eq!(world.service.state().engine.in_inboxes(), 6);
     assert!(world.listener.restart());
     let mut seen = Vec::new();
     while world.driver_called.take() > 0 {
@@ -62,9 +62,9 @@ fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
     seen.dedup();
     assert_eq!(seen, [2, 4, 5]);
     assert_eq!(world.log(), [1, 2, 3, 4, 5]);
-    let accounts = world.timers.inspect().accounts;
-    assert_eq!((accounts.cancelled, accounts.delivered, accounts.pending), (1, 5, 0));
-    assert_eq!(world.service.core().engine.owners(), 0, "and then it is forgotten");
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.cancelled, counters.delivered, counters.pending), (1, 5, 0));
+    assert_eq!(world.service.state().engine.owners(), 0, "and then it is forgotten");
 }
 
 /// The timer actor ends while a message is on its way through the mailbox of its actor: the message is withdrawn.
@@ -83,7 +83,7 @@ fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {
     world.own(10, number(1));
     let id = LAST_OWN.take().unwrap();
     world.watch_at(30);
-    world.escort();
+    world.deliver_by_mailbox();
     world.service.shut_down();
     poll(&mut office, &Arc::default());
     world.poll_listener();
@@ -91,8 +91,8 @@ fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {
     let letters = std::mem::take(&mut *letters.lock().unwrap());
     let letters: Vec<_> = letters.iter().map(|letter| (letter.id, letter.reason)).collect();
     assert_eq!(letters, [(id, DeadLetterReason::ServiceStopped)]);
-    let accounts = world.timers.inspect().accounts;
-    assert_eq!((accounts.service_stopped, accounts.delivered, accounts.pending), (1, 0, 0));
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (1, 0, 0));
 }
 
 /// The same, but the handler has run already, and nobody knows yet.
@@ -110,15 +110,15 @@ fn a_message_that_was_handled_just_before_the_timer_actor_stops_is_delivered() {
     world.poll_listener();
     world.own(10, number(1));
     world.watch_at(30);
-    world.escort();
+    world.deliver_by_mailbox();
     let service = Arc::clone(&world.service);
     *after_the_mailbox.lock().unwrap() = Some(Box::new(move || service.shut_down()));
     world.poll_listener();
     assert_eq!(world.log(), [1]);
     poll(&mut office, &Arc::default());
     assert!(letters.lock().unwrap().is_empty());
-    let accounts = world.timers.inspect().accounts;
-    assert_eq!((accounts.service_stopped, accounts.delivered, accounts.pending), (0, 1, 0));
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (0, 1, 0));
 }
 
 /// An actor that has lost its last address, and lives on, gets its messages through the mailbox; once somebody has an
@@ -134,8 +134,8 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     drop(addr);
     clock.jump(ms(5));
     poll(&mut listener, &listener_called);
-    let owner = *service.core().mailboxes.values().next().unwrap();
-    assert!(service.core().engine.owner(owner).is_some_and(|card| card.away));
+    let owner = *service.state().mailboxes.values().next().unwrap();
+    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox));
     let addr = weak.upgrade().unwrap();
     addr.do_send(After(5, number(2)));
     poll(&mut listener, &listener_called);
@@ -145,8 +145,8 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     for _ in 0..2 {
         poll(&mut driver, &driver_called);
     }
-    assert_eq!(timers.get(second).map(|timer| timer.place.as_str()), Some("inbox"));
-    assert!(service.core().escorts.is_empty());
+    assert_eq!(timers.get(second).map(|timer| timer.location.as_str()), Some("inbox"));
+    assert!(service.state().mailbox_deliveries.is_empty());
     assert_eq!(timers.cancel(second), CancelOutcome::Cancelled);
     poll(&mut listener, &listener_called);
     assert_eq!(*log.lock().unwrap(), [1]);
@@ -159,31 +159,31 @@ fn a_message_under_way_is_delivered_when_its_handler_was_called() {
     world.run(|ctx| LAST_OWN.set(ctx.schedule_after(ms(10), Endless(1)).ok()));
     let id = LAST_OWN.take().unwrap();
     world.watch_at(30);
-    world.escort();
+    world.deliver_by_mailbox();
     assert_eq!(world.timers.cancel(id), CancelOutcome::InProgress);
     world.poll_listener();
     world.poll_listener();
     assert_eq!(world.log(), [1]);
-    let accounts = world.timers.inspect().accounts;
-    assert_eq!((accounts.delivered, accounts.pending), (1, 0));
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.delivered, counters.pending), (1, 0));
 }
 
 /// The inbox finds that a handler was called, which has not answered yet. The core is unlocked for a moment then, in which the
 /// watch sends the next message.
 #[test]
-fn an_inbox_does_not_overtake_a_message_that_the_watch_sends_as_the_one_before_ends() {
+fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_before_ends() {
     let mut world = World::new();
     world.run(|ctx| LAST_OWN.set(ctx.schedule_after(ms(10), Endless(1)).ok()));
     world.own(10, number(2));
     world.own(10, number(3));
     world.watch_at(30);
-    world.escort();
+    world.deliver_by_mailbox();
     world.poll_driver();
     // From now on each thing that happens calls the driver, in that very moment. The first is the end of that message.
-    world.service.core().published.hurry();
+    world.service.state().published.hurry();
     let (service, owner) = (Arc::clone(&world.service), world.owner());
     *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
-        drop(service.escort(service.core(), owner, Hand::Watch));
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
     }));
     world.poll_listener();
     assert!(world.driver_called.hook.lock().unwrap().is_none());
@@ -222,8 +222,8 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
         at_watch.recv().unwrap();
     }));
     let service = Arc::clone(&world.service);
-    let watch = std::thread::spawn(move || {
-        drop(service.escort(service.core(), owner, Hand::Watch));
+    let watchdog = std::thread::spawn(move || {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
         to_actor.send(()).unwrap();
     });
     at_actor.recv().unwrap();
@@ -238,7 +238,7 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     }));
     world.poll_listener();
     assert!(hook.lock().unwrap().is_none());
-    watch.join().unwrap();
+    watchdog.join().unwrap();
     assert_eq!(world.log(), [1]);
     world.go_on();
     world.clock.jump(ms(30));
@@ -259,15 +259,15 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
         assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
     }));
-    let guard = service.core();
+    let guard = service.state();
     let owner = *guard.mailboxes.values().next().unwrap();
-    drop(service.escort(guard, owner, Hand::Watch));
+    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
     poll(&mut listener, &listener_called);
     assert!(log.lock().unwrap().is_empty());
-    let accounts = timers.inspect().accounts;
-    assert_eq!((accounts.cancelled, accounts.delivered), (1, 0));
+    let counters = timers.snapshot().counters;
+    assert_eq!((counters.cancelled, counters.delivered), (1, 0));
 }
 
 /// Before a context runs, the place where it will be in memory is not known. Each item in it knows the service: the inbox and
@@ -281,7 +281,7 @@ fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
         context.schedule_after(ms(10), number(n)).unwrap();
     }
     assert_eq!(Arc::strong_count(&world.service) - before, 2);
-    assert_eq!(world.timers.inspect().pending(), 5);
+    assert_eq!(world.timers.snapshot().pending(), 5);
 }
 
 /// The watch is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
@@ -301,9 +301,9 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
         }));
         let simulation = Simulation::new(seed);
         simulation::spawn("watch", move || {
-            let guard = service.core();
+            let guard = service.state();
             let owner = *guard.mailboxes.values().next().unwrap();
-            drop(service.escort(guard, owner, Hand::Watch));
+            drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
         });
         simulation::spawn("arbiter", move || {
             while began.load(Ordering::SeqCst) == 0 {
@@ -315,7 +315,7 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
         });
         simulation.run(1_000_000_000, |_, _| Ok(())).unwrap();
         assert!(log.lock().unwrap().is_empty());
-        assert_eq!(timers.inspect().accounts.cancelled, 1);
+        assert_eq!(timers.snapshot().counters.cancelled, 1);
     }
 }
 
@@ -328,7 +328,7 @@ fn nothing_is_kept_for_a_watch_that_is_not_there() {
     world.poll_driver();
     world.poll_listener();
     assert_eq!(world.log(), [1]);
-    assert!(world.service.core().waiting.is_empty());
+    assert!(world.service.state().waiting.is_empty());
 }
 
 /// Virtual time does not pass as long as something that is due waits for an actor of another thread.
@@ -337,7 +337,7 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     let mut world = World::new();
     let may_time_pass = |world: &World| {
         let service = Arc::clone(&world.service);
-        std::thread::spawn(move || service.unrest().may_last()).join().unwrap()
+        std::thread::spawn(move || service.activity().may_last()).join().unwrap()
     };
     world.own(10, number(1));
     world.poll_driver();
@@ -353,7 +353,7 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     world.poll_driver();
     world.clock.jump(ms(10));
     world.poll_driver();
-    assert_eq!(world.timers.get(id).map(|timer| timer.place.as_str()), Some("mailbox"));
+    assert_eq!(world.timers.get(id).map(|timer| timer.location.as_str()), Some("mailbox"));
     assert!(!may_time_pass(&world), "a message in a mailbox");
     world.poll_listener();
     world.poll_driver();
@@ -362,7 +362,7 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     world.own(10, number(3));
     world.poll_driver();
     world.watch_at(30);
-    world.escort();
+    world.deliver_by_mailbox();
     world.poll_driver();
     assert!(!may_time_pass(&world), "a message on its way from an inbox to a mailbox");
     for _ in 0..3 {

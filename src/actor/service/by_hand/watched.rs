@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::actor::service::lookout::{AT_ONCE, IDLE, Nanos};
-use crate::actor::service::watch::Watch;
+use crate::actor::service::next_check::{AT_ONCE, IDLE, Nanos};
+use crate::actor::service::watchdog::Watchdog;
 use crate::actor::service::{Settings, directory};
 use crate::sync::elapsed;
 
@@ -26,100 +26,100 @@ fn watchable() -> World {
 }
 
 /// Has a watch without a thread look after it.
-fn watch_of(world: &World) -> Arc<Watch> {
-    let watch = Arc::new(Watch::without_a_thread());
+fn watch_of(world: &World) -> Arc<Watchdog> {
+    let watchdog = Arc::new(Watchdog::without_a_thread());
     let _entered = runtime().enter();
-    world.service.be_watched_by(&watch);
+    world.service.join_watchdog_of(&watchdog);
     assert!(world.service.is_watched());
     // It has been called to have its first look.
-    assert_eq!(watch.was_told(), AT_ONCE);
-    watch
+    assert_eq!(watchdog.was_told(), AT_ONCE);
+    watchdog
 }
 
-fn watched() -> (World, Arc<Watch>) {
+fn watched() -> (World, Arc<Watchdog>) {
     let world = watchable();
-    let watch = watch_of(&world);
-    (world, watch)
+    let watchdog = watch_of(&world);
+    (world, watchdog)
 }
 
 fn nanos(time: Duration) -> Nanos {
     time.as_nanos() as Nanos
 }
 
-impl Watch {
+impl Watchdog {
     /// When the watch looks next, which is forgotten.
     fn was_told(&self) -> Nanos {
-        let next = self.lookout.next();
-        self.lookout.begin();
+        let next = self.next_check.next();
+        self.next_check.begin();
         next
     }
 }
 
 /// The wall clock is stepped forward while the arbiter is about to be kept busy.
 #[test]
-fn the_watch_knows_of_deadlines_that_have_become_earlier() {
-    let (mut world, watch) = watched();
+fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
+    let (mut world, watchdog) = watched();
     let target = world.addr.clone();
     let hour = Duration::from_secs(3600);
     let wall = world.clock.wall();
     world.timers.schedule_at(&target, wall + hour, number(1)).unwrap();
     world.poll_driver();
-    watch.was_told();
+    watchdog.was_told();
     world.clock.set_wall(wall + hour - ms(100));
     world.poll_driver();
-    assert!(watch.was_told() < nanos(elapsed() + ms(200)));
+    assert!(watchdog.was_told() < nanos(elapsed() + ms(200)));
 }
 
 /// Messages that the watch brings into an inbox have waited already: the thread of their actor is busy. A driver that runs lets inboxes run.
 #[test]
-fn messages_that_the_watch_brings_have_waited_since_their_deadline() {
-    for (hand, since) in [(Hand::Watch, ms(10)), (Hand::Driver, ms(40))] {
+fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
+    for (by, since) in [(TurnBy::Watchdog, ms(10)), (TurnBy::Driver, ms(40))] {
         let (mut world, _) = watched();
         world.own(10, number(1));
         world.poll_driver();
         world.clock.jump(ms(40));
-        assert!(matches!(world.service.turn(hand), Turn::Sleep(_)));
-        let waiting: Vec<_> = world.service.core().waiting.iter().map(|(since, _)| *since).collect();
-        assert_eq!(waiting, [since], "{hand:?}");
+        assert!(matches!(world.service.turn(by), Turn::Sleep(_)));
+        let waiting: Vec<_> = world.service.state().waiting.iter().map(|(since, _)| *since).collect();
+        assert_eq!(waiting, [since], "{by:?}");
     }
 }
 
 /// A flooded actor handles a message that the watch has sent: the next one is sent at once.
 #[test]
-fn the_watch_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
-    for (hand, told) in [(Hand::Watch, AT_ONCE), (Hand::Driver, IDLE)] {
-        let (mut world, watch) = watched();
+fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
+    for (by, ended) in [(TurnBy::Watchdog, AT_ONCE), (TurnBy::Driver, IDLE)] {
+        let (mut world, watchdog) = watched();
         let handled = Hook::default();
         world.addr.do_send(Between(Arc::clone(&handled)));
         world.own(10, number(1));
         world.poll_driver();
         world.clock.jump(ms(40));
-        assert!(matches!(world.service.turn(Hand::Watch), Turn::Sleep(_)));
+        assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
         let owner = world.owner();
-        drop(world.service.escort(world.service.core(), owner, hand));
-        watch.was_told();
+        drop(world.service.deliver_by_mailbox(world.service.state(), owner, by));
+        watchdog.was_told();
         let found = Arc::new(Mutex::new(None));
-        let (seen, looks) = (Arc::clone(&found), Arc::clone(&watch));
+        let (seen, looks) = (Arc::clone(&found), Arc::clone(&watchdog));
         *handled.lock().unwrap() = Some(Box::new(move || *seen.lock().unwrap() = Some(looks.was_told())));
         world.poll_listener();
         assert_eq!(world.log(), [1]);
-        assert_eq!(*found.lock().unwrap(), Some(told), "{hand:?}");
+        assert_eq!(*found.lock().unwrap(), Some(ended), "{by:?}");
     }
 }
 
 /// The counter of what the watch has done.
 fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> u64 {
     let page = recorder.handle().render();
-    let lines = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
-    let watch = lines.filter(|line| line.contains("reason=\"watch\""));
-    watch.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    let queues = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
+    let watchdog = queues.filter(|line| line.contains("reason=\"watch\""));
+    watchdog.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
 /// A flooded actor gets the next of its messages as soon as it has handled one, and not when the watch would look again.
 #[test]
-fn the_watch_sends_messages_to_a_flooded_actor_one_after_the_other() {
+fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-    let (mut world, watch) = metrics::with_local_recorder(&recorder, watched);
+    let (mut world, watchdog) = metrics::with_local_recorder(&recorder, watched);
     let flooded = Hook::default();
     world.addr.do_send(Between(Arc::clone(&flooded)));
     let ids = [1, 2].map(|n| {
@@ -128,15 +128,15 @@ fn the_watch_sends_messages_to_a_flooded_actor_one_after_the_other() {
     });
     world.poll_driver();
     world.clock.jump(ms(40));
-    watch.look();
+    watchdog.check();
     assert_eq!(interventions(&recorder), 1);
-    let places = move |timers: &Timers| ids.map(|id| timers.get(id).map(|timer| timer.place.as_str()));
+    let places = move |timers: &Timers| ids.map(|id| timers.get(id).map(|timer| timer.location.as_str()));
     assert_eq!(places(&world.timers), [Some("flight"), Some("inbox")]);
     // After the mailbox, and before the inbox.
     let (timers, found) = (world.timers.clone(), Arc::new(Mutex::new(None)));
     let seen = Arc::clone(&found);
     *flooded.lock().unwrap() = Some(Box::new(move || {
-        watch.look();
+        watchdog.check();
         *seen.lock().unwrap() = Some(places(&timers));
     }));
     world.poll_listener();
@@ -148,59 +148,59 @@ fn the_watch_sends_messages_to_a_flooded_actor_one_after_the_other() {
 
 /// The inbox of an actor that was flooded is polled again, and has handled what it may in a row.
 #[test]
-fn the_watch_leaves_an_inbox_alone_that_goes_on() {
-    let (mut world, watch) = watched();
+fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
+    let (mut world, watchdog) = watched();
     for n in 0..70 {
         world.own(10, number(n));
     }
     let last = LAST_OWN.take().unwrap();
     world.poll_driver();
     world.clock.jump(ms(40));
-    watch.look();
-    assert_eq!(world.service.core().escorts.len(), 1);
+    watchdog.check();
+    assert_eq!(world.service.state().mailbox_deliveries.len(), 1);
     world.poll_listener();
     assert_eq!(world.log().len(), 1 + 64);
-    watch.look();
-    assert_eq!(world.timers.get(last).map(|timer| timer.place.as_str()), Some("inbox"));
-    assert!(world.service.core().escorts.is_empty());
+    watchdog.check();
+    assert_eq!(world.timers.get(last).map(|timer| timer.location.as_str()), Some("inbox"));
+    assert!(world.service.state().mailbox_deliveries.is_empty());
 }
 
 #[test]
 fn a_watch_that_finds_nothing_to_do_calls_nobody() {
-    let (mut world, watch) = watched();
+    let (mut world, watchdog) = watched();
     let target = world.addr.clone();
     world.timers.schedule_after(&target, ms(1000), number(1)).unwrap();
     world.poll_driver();
     world.driver_called.take();
-    assert!(watch.look() > nanos(elapsed()));
+    assert!(watchdog.check() > nanos(elapsed()));
     assert_eq!(world.driver_called.take(), 0);
 }
 
 /// Something will be late in 6 ms, and the driver may still come to it.
 #[test]
-fn the_watch_looks_every_ten_milliseconds_at_most() {
+fn the_watchdog_looks_every_ten_milliseconds_at_most() {
     let mut world = watchable();
     let target = world.addr.clone();
     world.timers.schedule_after(&target, ms(5), number(1)).unwrap();
     world.poll_driver();
     world.clock.jump(ms(19));
-    let watch = watch_of(&world);
+    let watchdog = watch_of(&world);
     let before = elapsed();
-    assert!(watch.look() >= nanos(before + ms(10)));
+    assert!(watchdog.check() >= nanos(before + ms(10)));
 }
 
 #[test]
-fn the_watch_forgets_services_that_are_gone() {
-    let (world, watch) = watched();
-    assert_eq!(watch.looks_after(), 1);
-    watch.look();
-    assert_eq!(watch.looks_after(), 1);
+fn the_watchdog_forgets_services_that_are_gone() {
+    let (world, watchdog) = watched();
+    assert_eq!(watchdog.looks_after(), 1);
+    watchdog.check();
+    assert_eq!(watchdog.looks_after(), 1);
     let service = Arc::downgrade(&world.service);
     drop(world);
     drop(World::new());
     assert_eq!(service.strong_count(), 0);
-    watch.look();
-    assert_eq!(watch.looks_after(), 0);
+    watchdog.check();
+    assert_eq!(watchdog.looks_after(), 0);
 }
 
 /// The handle of a runtime keeps its files open, and a service lives as long as somebody has its `Timers`.
@@ -211,5 +211,5 @@ fn a_service_that_has_stopped_lets_go_of_its_runtime() {
     drop(driver);
     assert!(service.is_stopped());
     assert!(!service.is_watched());
-    assert!(!service.watched.get().unwrap().has_runtime());
+    assert!(!service.watchdog_entry.get().unwrap().has_runtime());
 }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::records::{Kind, MILLISECOND, Records};
 use self::series::Plan;
 use self::subject::{Act, Behind, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any};
-use super::watch::Watch;
+use super::watchdog::Watchdog;
 use super::{Service, Settings, directory};
 use crate::actor::secret::Secret;
 use crate::actor::timer_actor::TimerActor;
@@ -63,8 +63,8 @@ fn settings(is_watched: bool) -> Settings {
         engine: EngineConfig { tick, wheel_size, ..EngineConfig::default() },
         name: Some(String::new()),
         expiry_budget: [1, 2, 5, 256][random(4) as usize],
-        intake_budget: 256,
-        wall_clock_check: Duration::MAX,
+        request_budget: 256,
+        wall_clock_check_interval: Duration::MAX,
         mailbox_policy: MailboxPolicy::Unbounded,
         stuck_after: Duration::MAX,
         watched: is_watched,
@@ -82,7 +82,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let records = Records::default();
     let is_watched = random(6) > 0;
     let arbiters = 1 + random(2) as usize;
-    let watch = Arc::new(Watch::default());
+    let watchdog = Arc::new(Watchdog::default());
     let mut scenario = Scenario {
         records: records.clone(),
         timers: Vec::new(),
@@ -123,8 +123,8 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
         .into_iter()
         .zip(actors)
         .map(|(timer, actors)| {
-            let watch = Arc::clone(&watch);
-            Arbiter::start("arbiter", move || start(timer, &watch, actors))
+            let watchdog = Arc::clone(&watchdog);
+            Arbiter::start("arbiter", move || start(timer, &watchdog, actors))
         })
         .collect();
     let scenario = Rc::new(scenario);
@@ -161,9 +161,9 @@ fn simulate(
     records.check_end();
     records.check()?;
     for service in &services {
-        let accounts = service.inspect().accounts;
-        if !accounts.balance() {
-            return Err(format!("the books do not balance: {accounts:?}"));
+        let counters = service.snapshot().counters;
+        if !counters.balance() {
+            return Err(format!("the books do not balance: {counters:?}"));
         }
     }
     // The end of it all, in any order.
@@ -171,7 +171,7 @@ fn simulate(
     simulation.run(END, |_, _| Ok(()))?;
     records.check_order();
     for (number, service) in services.iter().enumerate() {
-        records.check_accounts(number, &service.inspect().accounts);
+        records.check_counters(number, &service.snapshot().counters);
     }
     records.check()
 }
@@ -179,11 +179,11 @@ fn simulate(
 /// What an arbiter runs.
 fn start(
     (service, ctx): (Arc<Service>, Context<TimerActor>),
-    watch: &Arc<Watch>,
+    watchdog: &Arc<Watchdog>,
     actors: Vec<(Context<Subject>, Subject)>,
 ) -> Vec<Task> {
-    service.be_watched_by(watch);
-    super::places::move_in(&service);
+    service.join_watchdog_of(watchdog);
+    super::thread_registry::set_current(&service);
     let mut tasks: Vec<Task> = vec![Box::pin(ctx.into_future(TimerActor::new(service)))];
     for (ctx, subject) in actors {
         if subject.is_supervised {
@@ -337,18 +337,18 @@ fn run_with_a_step(seed: u64) -> Result<(), String> {
     let _entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let (clock, handled) = (SteppedClock::default(), Rc::new(Cell::new(None)));
-    let settings = Settings { wall_clock_check: Duration::from_millis(10), ..settings(true) };
+    let settings = Settings { wall_clock_check_interval: Duration::from_millis(10), ..settings(true) };
     let own_clock = Arc::new(clock.clone());
     let service = directory::enter(|number| Service::new(number, settings, own_clock));
     let driver = Context::<TimerActor>::new();
     let timers = Timers::new(Arc::clone(&service), driver.address());
-    let watch = Arc::new(Watch::default());
+    let watchdog = Arc::new(Watchdog::default());
     let blocked: Task = Box::pin(async {
         VirtualClock.alarm(Duration::from_millis(200)).await;
         simulation::stall(1_000 * MILLISECOND);
     });
     let blocked = Arbiter::start("blocked", move || {
-        let mut tasks = start((service, driver), &watch, Vec::new());
+        let mut tasks = start((service, driver), &watchdog, Vec::new());
         tasks.push(blocked);
         tasks
     });
@@ -392,7 +392,7 @@ impl Handler<Ring> for Listener {
 }
 
 #[test]
-fn the_watch_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer() {
+fn the_watchdog_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer() {
     seeds::run("the_watch_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer", 100, run_with_a_step);
 }
 

@@ -588,7 +588,7 @@ impl Records {
     }
 
     /// The books of a service, once it has ended.
-    pub(super) fn check_accounts(&self, service: usize, accounts: &crate::engine::Accounts) {
+    pub(super) fn check_counters(&self, service: usize, counters: &crate::engine::Counters) {
         let mut log = self.log();
         let count = |is: fn(&Entry) -> bool| {
             log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
@@ -600,17 +600,17 @@ impl Records {
             (count(|entry| entry.handled.is_some()), count(|entry| entry.cancelled && entry.series.is_none()));
         let cancelled = cancelled + log.series_cancelled_of(service);
         let drained = count(|entry| entry.drained);
-        let is_right = accounts.balance()
-            && accounts.pending == 0
-            && (least..=most).contains(&accounts.accepted)
-            && accounts.returned == drained
-            && accounts.delivered >= handled
-            && accounts.cancelled >= cancelled
-            && (log.any_stopped || drained > 0 || (accounts.delivered == handled && accounts.cancelled == cancelled));
+        let is_right = counters.balance()
+            && counters.pending == 0
+            && (least..=most).contains(&counters.accepted)
+            && counters.returned == drained
+            && counters.delivered >= handled
+            && counters.cancelled >= cancelled
+            && (log.any_stopped || drained > 0 || (counters.delivered == handled && counters.cancelled == cancelled));
         if !is_right {
             let seen =
                 format!("accepted {least} to {most}, handled {handled}, cancelled {cancelled}, drained {drained}");
-            log.fail(format!("the books of service {service} are wrong: {seen}, but {accounts:?}"));
+            log.fail(format!("the books of service {service} are wrong: {seen}, but {counters:?}"));
         }
     }
 }

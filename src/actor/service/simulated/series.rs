@@ -6,7 +6,7 @@ use actix::Message;
 
 use super::records::{Entry, Kind, Log, MILLISECOND, Note, Records, tell};
 use crate::simulation::{self, random, seeds};
-use crate::{Every, MessageSource, MissedTickBehavior, RescheduleOutcome, Target, TimerId, Timers};
+use crate::{MessageSource, MissedTickBehavior, Repeat, RescheduleOutcome, Target, TimerId, Timers};
 
 /// How much later than promised a repetition may be set whose message went through the mailbox of its owner: that it was
 /// handled is noticed by the driver, or by the watch.
@@ -41,9 +41,10 @@ impl Plan {
         }
     }
 
-    pub(super) fn every(self) -> Every {
-        let every = Every::new(Duration::from_nanos(self.period)).first_after(Duration::from_nanos(self.first_after));
-        every.times(self.times).missed_ticks(self.missed)
+    pub(super) fn every(self) -> Repeat {
+        let repeat =
+            Repeat::every(Duration::from_nanos(self.period)).first_after(Duration::from_nanos(self.first_after));
+        repeat.times(self.times).missed_ticks(self.missed)
     }
 
     pub(super) fn schedule<M>(self, timers: &Timers, target: Target<M>, source: MessageSource<M>) -> Option<TimerId>

@@ -132,7 +132,7 @@ impl Handler<Behind> for Subject {
     }
 }
 
-crate::accept_tracked!(Subject: Plain, Other);
+crate::impl_tracked!(Subject: Plain, Other);
 
 impl Subject {
     fn handled(&mut self, note: &Note, ctx: &mut Context<Self>) {

@@ -3,8 +3,8 @@
 use actix_timers::timing::WheelSize;
 
 use crate::arguments::Arguments;
+use crate::contenders::{delay_queue, hash_wheel, ours, schemes};
 use crate::rounds::{self, Subject};
-use crate::subjects::{delay_queue, hash_wheel, ours, schemes};
 use bench::rows::Rows;
 
 /// The most for those that are not measured at ten million.

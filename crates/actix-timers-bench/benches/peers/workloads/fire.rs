@@ -10,6 +10,7 @@ use actix::System;
 
 use crate::arguments::Arguments;
 use crate::child::{self, Figures, Participant, Request, Task};
+use crate::contenders::external;
 use crate::senders::Sender;
 use crate::senders::delay_queue::Queue;
 use crate::senders::hash_wheel::HashWheel;
@@ -17,7 +18,6 @@ use crate::senders::messages::Due;
 use crate::senders::notify_later::NotifyLater;
 use crate::senders::ours::{OwnContext, ToTarget};
 use crate::senders::tokio_sleep::Sleeps;
-use crate::subjects::external;
 use crate::workloads::stage::{Stage, lead};
 use bench::process;
 use bench::random::Random;

@@ -51,7 +51,7 @@ pub(crate) fn in_child(request: &Request) -> Figures {
         let mut stage = Stage::here(request.size as usize, 1);
         let receiver = stage.planners[0].clone();
         let time = Time::starting_soon(request.seconds);
-        let accepted = || timers.inspect().accounts.accepted - request.size;
+        let accepted = || timers.snapshot().counters.accepted - request.size;
         // Each answers with the flood, and with how many of its timers are there when all others have been delivered.
         let (flooded, delivered, there) = match request.subject.as_str() {
             "actix-timers, context" => {

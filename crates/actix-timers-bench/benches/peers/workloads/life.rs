@@ -7,8 +7,8 @@
 use actix_timers::timing::WheelSize;
 
 use crate::arguments::Arguments;
+use crate::contenders::{delay_queue, do_send, external, hash_wheel, notify_later, ours, schemes, tokio_sleep};
 use crate::rounds::{self, Subject};
-use crate::subjects::{delay_queue, do_send, external, hash_wheel, notify_later, ours, schemes, tokio_sleep};
 use bench::rows::Rows;
 
 pub(crate) const WORKLOADS: [&str; 3] = ["start", "churn", "stop"];

@@ -10,10 +10,10 @@ use actix::prelude::*;
 use tokio::sync::oneshot;
 
 use crate::arguments::Arguments;
+use crate::contenders::notify_later::ActorContext;
+use crate::contenders::ours::context::{Ours, install};
+use crate::contenders::owner::{Keeper, Owner, Work, work};
 use crate::rounds::{self, Life, Subject};
-use crate::subjects::notify_later::ActorContext;
-use crate::subjects::ours::context::{Ours, install};
-use crate::subjects::owner::{Keeper, Owner, Work, work};
 use bench::rows::{Row, Rows};
 
 const WORKLOAD: &str = "message-cost";
@@ -53,7 +53,7 @@ fn of_ours(life: &mut Life, pending: usize) {
     System::new().block_on(async {
         let timers = install();
         ping_pong::<Ours>(life, pending, AT_ONCE, MESSAGES).await;
-        assert_eq!(timers.inspect().pending(), pending as u64);
+        assert_eq!(timers.snapshot().pending(), pending as u64);
     });
 }
 

@@ -122,7 +122,7 @@ fn threads(timer_actors: &[Timers], for_each: usize, size: usize) -> Vec<Span> {
         producers.into_iter().map(|producer| producer.join().expect("a producer")).collect()
     });
     for timers in timer_actors {
-        assert_eq!(timers.inspect().pending(), (size / for_each * for_each) as u64);
+        assert_eq!(timers.snapshot().pending(), (size / for_each * for_each) as u64);
     }
     spans
 }
@@ -141,7 +141,7 @@ fn arbiters(count: usize, size: usize) -> Vec<Span> {
                 produce(&all_ready, number as u64 + 1, size, schedule)
             });
             let span = scheduling.await;
-            assert_eq!(timers.inspect().pending(), size as u64);
+            assert_eq!(timers.snapshot().pending(), size as u64);
             done.send(span).expect("the main thread waits");
         };
         Arbiter::new().spawn_fn(move || drop(actix::spawn(producer())));

@@ -3,8 +3,8 @@
 use actix_timers::timing::WheelSize;
 
 use crate::arguments::Arguments;
+use crate::contenders::{delay_queue, ours};
 use crate::rounds::{self, Subject};
-use crate::subjects::{delay_queue, ours};
 use bench::rows::{OURS, Rows};
 
 const BUCKETS: [usize; 6] = [32, 64, 128, 256, 512, 1024];

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::world::{World, coming, complete};
 use crate::ledger::{Cancellation, Ledger, Request, Rescheduling, Scheduled, Verdict};
 use crate::store::{
-    Change, Counts, Fence, Found, Kept, Lease, MemoryStore, OnKey, Outcome, Page, Part, Position, StoreError,
-    TimerStore,
+    Change, ChangeOutcome, Counts, Fence, Found, FsyncOutcome, Lease, MemoryStore, OnKey, Page, Part, Position,
+    StoreError, TimerStore,
 };
 use crate::{DueTime, DurableId, Record};
 
@@ -132,7 +132,7 @@ fn at_start_with_a_full_disk_what_was_interrupted_still_has_its_number() {
 
 #[test]
 fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered() {
-    for kept in [Kept::All, Kept::Nothing] {
+    for kept in [FsyncOutcome::All, FsyncOutcome::Nothing] {
         let mut world = World::new();
         let [now, soon] = [10, 20].map(|due| world.schedule(due));
         let far = world.schedule(100_000);
@@ -145,13 +145,13 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered(
         let record = world.record(30);
         assert!(failed(world.schedule_record(record, OnKey::KeepExisting).unwrap_err()));
         assert!(failed(world.cancel(soon).unwrap_err()));
-        assert!(failed(world.ask(|answer| Request::Revive { id: soon, answer }).unwrap_err()));
+        assert!(failed(world.ask(|answer| Request::Requeue { id: soon, answer }).unwrap_err()));
         assert_eq!(world.run_to(200_000), [(10, now, 1), (20, soon, 1)], "no more, since none could be ended");
         assert!(world.ask(|answer| Request::Close { answer }).is_ok());
         world.reopen();
         let mut again: Vec<_> = world.run_to(300_000).into_iter().map(|(_, id, _)| id).collect();
         assert_eq!(again.pop(), Some(far));
-        let expected = if kept == Kept::All { vec![now, soon, unknown] } else { vec![now, soon] };
+        let expected = if kept == FsyncOutcome::All { vec![now, soon, unknown] } else { vec![now, soon] };
         assert_eq!(again, expected, "at least once");
     }
 }
@@ -162,10 +162,10 @@ fn who_has_lost_the_shard_delivers_nothing_any_more() {
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(30);
     assert_eq!(world.rung().len(), 2);
-    world.disk.fence_off(0);
+    world.disk.fence(0);
     let error = world.ask(|answer| Request::Claim { ids: vec![first], answer }).unwrap_err();
     assert!(matches!(*error, StoreError::Fenced { shard: 0 }));
-    assert!(world.ledger.why_over().is_some());
+    assert!(world.ledger.end_reason().is_some());
     assert!(world.ask(|answer| Request::Claim { ids: vec![second], answer }).is_err());
     assert_eq!(world.loaded(), 0);
     world.reopen();
@@ -177,7 +177,7 @@ fn who_has_lost_the_shard_delivers_nothing_any_more() {
 fn a_store_that_cannot_be_read_is_tried_again_and_what_is_loaded_is_delivered() {
     let mut world = World::new();
     let id = world.schedule(10);
-    world.disk.cut_off();
+    world.disk.power_off();
     world.pass(100_000);
     world.look();
     assert!(world.bell.get().look_after.is_some());
@@ -207,17 +207,17 @@ fn what_was_interrupted_has_its_next_number_though_it_is_moved_before_that_is_on
         let mut world = World::new();
         let id = world.schedule(0);
         assert_eq!(world.claim(&[id]).len(), 1);
-        world.disk.cut_off();
+        world.disk.power_off();
         world.reopen_quietly();
         if is_refused {
             // It is left on disk, with the number that it had.
             world.disk.refuse_commits(u64::MAX);
-            world.turn(vec![Request::Stall { route: "route".into(), message_type: "type".into() }]);
+            world.turn(vec![Request::Pause { route: "route".into(), message_type: "type".into() }]);
             world.disk.refuse_commits(0);
         }
         // The very first request of the new life.
         assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
-        world.turn(vec![Request::GoOn { route: "route".into(), message_type: "type".into() }]);
+        world.turn(vec![Request::Resume { route: "route".into(), message_type: "type".into() }]);
         assert_eq!(world.run_to(50), [(50, id, 2)], "refused: {is_refused}");
     }
 }
@@ -232,7 +232,7 @@ struct Worn {
 impl Worn {
     /// Another ledger on the disk of the world.
     fn take_over(world: &mut World, scratched: Option<DurableId>, is_nearly_full: bool) {
-        world.disk.cut_off();
+        world.disk.power_off();
         world.reopen_quietly();
         let store = Box::new(Self { store: world.disk.open(), scratched, is_nearly_full });
         let (config, bell) = (world.config.clone(), world.bell.clone());
@@ -250,7 +250,7 @@ impl TimerStore for Worn {
         self.store.acquire(shard)
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         self.store.commit(fence, changes)
     }
 

@@ -1,18 +1,18 @@
-//! Cancel, replace and revive of a timer whose message is with its handler.
+//! Cancel, replace and requeue of a timer whose message is with its handler.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::world::{World, at, coming, complete};
 use crate::ledger::{Cancellation, Note, Request, Scheduled, Verdict};
-use crate::record::{Missed, Repeat, Rhythm};
+use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::{OnKey, StoreError};
 use crate::{DurableId, Record};
 
 /// Every second from 1 s on.
 fn series(world: &mut World, missed: Missed) -> DurableId {
-    let rhythm = Rhythm::FixedRate { period: Duration::from_secs(1), missed };
-    let repeat = Some(Repeat { rhythm, times: None, until: None });
+    let mode = RepeatMode::FixedRate { period: Duration::from_secs(1), missed };
+    let repeat = Some(StoredRepeat { mode, times: None, until: None });
     let record = Record { repeat, key: Some("series".into()), ..world.record(1000) };
     let id = record.id;
     assert_eq!(world.schedule_record(record, OnKey::KeepExisting).unwrap(), Scheduled::Created);
@@ -28,7 +28,7 @@ fn verdicts() -> [Verdict; 5] {
     [
         Verdict::Complete,
         Verdict::Retry { due: at(1500) },
-        Verdict::Bury { reason: "it failed".into() },
+        Verdict::DeadLetter { reason: "it failed".into() },
         Verdict::Undelivered { again: at(1500) },
         Verdict::Park,
     ]
@@ -52,7 +52,7 @@ fn a_cancel_in_flight_lets_nothing_follow_whatever_comes_of_the_delivery() {
             assert_eq!(world.ask(|answer| Request::Get { id, answer }).unwrap(), None);
             assert_eq!(world.run_to(1_000_000), [], "{missed:?} {verdict:?}");
             assert_eq!(world.counts(), Default::default(), "{verdict:?}");
-            assert_eq!(world.books().cancelled, 1);
+            assert_eq!(world.counters().cancelled, 1);
         }
     }
 }
@@ -99,7 +99,7 @@ fn a_failure_in_the_group_of_a_cancel_in_flight_before_it_leaves_no_dead_letter(
             world.pass(1000);
             let record = begin(&mut world);
             let (cancel, cancelled) = coming(|answer| Request::Cancel { id, answer });
-            let verdict = Verdict::Bury { reason: "it failed".into() };
+            let verdict = Verdict::DeadLetter { reason: "it failed".into() };
             let end = Request::Ended { id, progress: record.progress, verdict };
             if is_refused {
                 world.disk.refuse_commits(1);
@@ -113,9 +113,9 @@ fn a_failure_in_the_group_of_a_cancel_in_flight_before_it_leaves_no_dead_letter(
             } else {
                 assert_eq!(cancelled.get().unwrap(), Cancellation::InProgress);
                 assert_eq!(world.counts(), Default::default(), "repeats: {repeats}");
-                assert_eq!(world.books().cancelled, 1);
+                assert_eq!(world.counters().cancelled, 1);
             }
-            let is_noted = notes.iter().any(|note| matches!(note, Note::Buried { .. }));
+            let is_noted = notes.iter().any(|note| matches!(note, Note::DeadLetter { .. }));
             assert_eq!(is_noted, is_refused && cfg!(feature = "tracing"));
         }
     }
@@ -187,19 +187,19 @@ fn a_key_is_free_when_its_timer_is_cancelled_or_replaced_in_flight() {
 
 /// An earlier repetition of it is a dead letter.
 #[test]
-fn a_dead_letter_of_a_timer_that_was_cancelled_in_flight_is_revived_when_the_handler_has_ended() {
+fn a_dead_letter_of_a_timer_that_was_cancelled_in_flight_is_requeued_when_the_handler_has_ended() {
     let mut world = World::new();
     let id = series(&mut world, Missed::Burst);
     world.pass(1000);
     let first = begin(&mut world);
-    world.end(&first, Verdict::Bury { reason: "it failed".into() });
+    world.end(&first, Verdict::DeadLetter { reason: "it failed".into() });
     world.pass(1000);
     let second = begin(&mut world);
     assert_eq!(world.cancel(id).unwrap(), Cancellation::InProgress);
-    let revive = |world: &mut World| world.ask(|answer| Request::Revive { id, answer }).unwrap();
-    assert!(!revive(&mut world), "the handler of its timer runs");
+    let requeue = |world: &mut World| world.ask(|answer| Request::Requeue { id, answer }).unwrap();
+    assert!(!requeue(&mut world), "the handler of its timer runs");
     world.turn(vec![complete(&second)]);
-    assert!(revive(&mut world));
+    assert!(requeue(&mut world));
     assert_eq!(world.run_to(100_000), [(2000, id, 1)]);
 }
 

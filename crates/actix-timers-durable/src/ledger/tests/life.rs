@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::world::{World, at, coming, complete};
 use crate::ledger::{Cancellation, Query, Request, Rescheduling, Scheduled, Verdict};
-use crate::record::{Missed, Repeat, Rhythm};
+use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::{OnKey, Part, StoreError};
 use crate::{DueTime, Record};
 
@@ -92,20 +92,20 @@ fn a_failure_comes_again_with_the_next_number_and_can_be_cancelled_in_between() 
 }
 
 #[test]
-fn what_failed_for_good_is_a_dead_letter_that_can_be_revived_or_discarded() {
+fn what_failed_for_good_is_a_dead_letter_that_can_be_requeued_or_discarded() {
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
     let cleared = world.claim(&ids);
     for record in &cleared {
-        world.end(record, Verdict::Bury { reason: "no such customer".into() });
+        world.end(record, Verdict::DeadLetter { reason: "no such customer".into() });
     }
     assert_eq!(world.run_to(100_000), []);
     let dead = world.ask(|answer| Request::List { query: everything(Part::Dead, 100), answer }).unwrap();
     assert_eq!(dead.seen.len(), 2);
-    assert_eq!(dead.seen[0].found.grave.as_ref().unwrap().0.as_ref(), "no such customer");
+    assert_eq!(dead.seen[0].found.dead_letter.as_ref().unwrap().0.as_ref(), "no such customer");
     world.restart();
-    assert!(world.ask(|answer| Request::Revive { id: ids[0], answer }).unwrap());
-    assert!(!world.ask(|answer| Request::Revive { id: ids[0], answer }).unwrap());
+    assert!(world.ask(|answer| Request::Requeue { id: ids[0], answer }).unwrap());
+    assert!(!world.ask(|answer| Request::Requeue { id: ids[0], answer }).unwrap());
     assert!(world.ask(|answer| Request::Discard { id: ids[1], answer }).unwrap());
     assert!(!world.ask(|answer| Request::Discard { id: ids[1], answer }).unwrap());
     assert_eq!(world.run_to(100_000), [(100_000, ids[0], 1)]);
@@ -134,7 +134,7 @@ fn what_is_said_about_an_earlier_delivery_does_not_count() {
     world.end(&first, Verdict::Retry { due: at(0) });
     let second = world.claim(&[id]).remove(0);
     assert_eq!(second.progress.attempt, 2);
-    for verdict in [Verdict::Complete, Verdict::Park, Verdict::Bury { reason: "late".into() }] {
+    for verdict in [Verdict::Complete, Verdict::Park, Verdict::DeadLetter { reason: "late".into() }] {
         world.end(&first, verdict);
     }
     world.end(&second, Verdict::Retry { due: at(10) });
@@ -211,8 +211,8 @@ fn an_undecodable_payload_is_set_aside_before_or_after_the_claim() {
 }
 
 fn repeating(world: &mut World, times: u64) -> Record {
-    let rhythm = Rhythm::FixedRate { period: Duration::from_secs(100), missed: Missed::Skip };
-    Record { repeat: Some(Repeat { rhythm, times: Some(times), until: None }), ..world.record(100_000) }
+    let mode = RepeatMode::FixedRate { period: Duration::from_secs(100), missed: Missed::Skip };
+    Record { repeat: Some(StoredRepeat { mode, times: Some(times), until: None }), ..world.record(100_000) }
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn each_repetition_counts_its_own_attempts_and_goes_on_after_a_dead_letter() {
     let id = record.id;
     world.schedule_record(record, OnKey::KeepExisting).unwrap();
     let mut seen = vec![];
-    let ends = [Verdict::Retry { due: at(130_000) }, Verdict::Complete, Verdict::Bury { reason: "".into() }];
+    let ends = [Verdict::Retry { due: at(130_000) }, Verdict::Complete, Verdict::DeadLetter { reason: "".into() }];
     for (step, verdict) in ends.into_iter().enumerate() {
         world.pass([100_000, 30_000, 70_000][step]);
         let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
@@ -232,7 +232,7 @@ fn each_repetition_counts_its_own_attempts_and_goes_on_after_a_dead_letter() {
         world.restart();
     }
     assert_eq!(seen, [(1, 1), (1, 2), (2, 1)]);
-    assert!(!world.ask(|answer| Request::Revive { id, answer }).unwrap(), "its timer goes on");
+    assert!(!world.ask(|answer| Request::Requeue { id, answer }).unwrap(), "its timer goes on");
     assert_eq!(world.run_to(1_000_000), [(300_000, id, 1)]);
     assert_eq!((world.counts().pending, world.counts().dead), (0, 1));
 }
@@ -252,8 +252,8 @@ fn a_rescheduled_repetition_moves_the_grid() {
 fn a_cron_expression_is_followed_where_it_is_known_and_set_aside_elsewhere() {
     let mut world = World::new();
     let put = |world: &mut World, expression: &str| {
-        let rhythm = Rhythm::Cron { expression: expression.into(), zone: "UTC".into() };
-        let repeat = Some(Repeat { rhythm, times: Some(3), until: None });
+        let mode = RepeatMode::Cron { expression: expression.into(), zone: "UTC".into() };
+        let repeat = Some(StoredRepeat { mode, times: Some(3), until: None });
         let record = Record { repeat, ..world.record(3_600_000) };
         world.schedule_record(record, OnKey::KeepExisting).unwrap();
     };
@@ -315,7 +315,7 @@ fn after_it_was_closed_everything_is_refused() {
     let mut world = World::new();
     let id = world.schedule(50);
     world.ask(|answer| Request::Close { answer }).unwrap();
-    assert!(world.ledger.why_over().is_some());
+    assert!(world.ledger.end_reason().is_some());
     let closed = |error: Arc<StoreError>| matches!(*error, StoreError::Closed);
     assert!(closed(world.cancel(id).unwrap_err()));
     assert!(closed(world.ask(|answer| Request::Counts { answer }).unwrap_err()));

@@ -64,7 +64,7 @@ fn overdue_at_start(mut world: World) {
     let in_order = |all: &[(u64, DurableId)]| all.iter().filter(|(due, _)| *due != 70_000).copied().collect::<Vec<_>>();
     assert!(in_order(&delivered) == in_order(&expected));
     assert!(delivered.into_iter().collect::<BTreeSet<_>>() == expected.into_iter().collect());
-    assert_eq!(world.books().recovered, count);
+    assert_eq!(world.counters().recovered, count);
     assert_eq!(world.counts().pending, 0);
 }
 
@@ -170,12 +170,12 @@ fn of_route(world: &mut World, route: &str, due: u64) -> DurableId {
     id
 }
 
-fn stall(route: &str) -> Request {
-    Request::Stall { route: route.into(), message_type: "type".into() }
+fn pause(route: &str) -> Request {
+    Request::Pause { route: route.into(), message_type: "type".into() }
 }
 
-fn go_on(route: &str) -> Request {
-    Request::GoOn { route: route.into(), message_type: "type".into() }
+fn resume(route: &str) -> Request {
+    Request::Resume { route: route.into(), message_type: "type".into() }
 }
 
 #[test]
@@ -185,14 +185,14 @@ fn a_route_that_nobody_listens_to_does_not_keep_others_out_of_memory() {
     let other = of_route(&mut world, "other", 150);
     world.pass(1000);
     assert!(world.rung().iter().all(|record| &*record.route == "deaf"), "it has all the memory");
-    world.turn(vec![stall("deaf"), stall("deaf")]);
+    world.turn(vec![pause("deaf"), pause("deaf")]);
     assert_eq!(world.run_to(1000), [(1000, other, 1)]);
     assert_eq!(world.loaded(), 0);
     let late = of_route(&mut world, "deaf", 5);
     assert_eq!(world.reschedule(deaf[0], 500).unwrap(), Rescheduling::Rescheduled);
     assert_eq!(world.cancel(deaf[1]).unwrap(), Cancellation::Cancelled);
     assert_eq!(world.run_to(100_000), []);
-    world.turn(vec![go_on("deaf"), go_on("deaf")]);
+    world.turn(vec![resume("deaf"), resume("deaf")]);
     let delivered: Vec<_> = world.run_to(100_000).into_iter().map(|(_, id, _)| id).collect();
     let mut expected = deaf[2..].to_vec();
     expected.insert(4, late);
@@ -204,7 +204,7 @@ fn a_route_that_nobody_listens_to_does_not_keep_others_out_of_memory() {
 fn what_was_left_on_disk_is_there_after_a_crash() {
     let mut world = World::new();
     let deaf: Vec<_> = (0..50).map(|due| of_route(&mut world, "deaf", due * 1000)).collect();
-    world.turn(vec![stall("deaf")]);
+    world.turn(vec![pause("deaf")]);
     let mut others = vec![];
     for due in 0..100 {
         others.push(of_route(&mut world, "other", due * 1000));
@@ -222,11 +222,11 @@ fn one_whose_change_was_refused_while_its_route_stood_still_comes_when_that_goes
     world.disk.refuse_commits(1);
     let (cancel, cancelled) = coming(|answer| Request::Cancel { id: ids[0], answer });
     let (mov, moved) = coming(|answer| Request::Reschedule { id: ids[1], due: at(15), answer });
-    world.turn(vec![cancel, mov, stall("deaf")]);
+    world.turn(vec![cancel, mov, pause("deaf")]);
     assert!(cancelled.get().is_err() && moved.get().is_err());
     world.pass(20);
     assert_eq!(world.rung(), [], "nobody would get it");
-    world.turn(vec![go_on("deaf")]);
+    world.turn(vec![resume("deaf")]);
     assert_eq!(world.run_to(20), ids.map(|id| (20, id, 1)));
 }
 
@@ -287,10 +287,10 @@ fn what_is_overdue_when_its_route_goes_on_does_not_wait_for_what_is_due_later() 
     let mut world = World::holding(20);
     let overdue: Vec<_> = (0..30).map(|due| of_route(&mut world, "deaf", due)).collect();
     world.pass(100);
-    world.turn(vec![stall("deaf")]);
+    world.turn(vec![pause("deaf")]);
     let later: Vec<_> = (0..40).map(|nth| of_route(&mut world, "other", 20_000 + nth)).collect();
     assert_eq!(world.loaded(), 20, "they have all the memory");
-    world.turn(vec![go_on("deaf")]);
+    world.turn(vec![resume("deaf")]);
     assert_eq!(world.run_to(100), overdue.iter().map(|id| (100, *id, 1)).collect::<Vec<_>>());
     let delivered = world.run_to(30_000);
     assert_eq!(delivered, (20_000..).zip(&later).map(|(time, id)| (time, *id, 1)).collect::<Vec<_>>());

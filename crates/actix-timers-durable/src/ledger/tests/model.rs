@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::world::{Coming, Random, World, at, coming};
 use crate::ledger::{Cancellation, Request, Rescheduling, Scheduled, Verdict};
-use crate::record::{Missed, Repeat, Rhythm};
-use crate::store::{Kept, OnKey, Part, TimerStore};
-use crate::{DueTime, DurableId, Progress, Record};
+use crate::record::{Missed, RepeatMode, StoredRepeat};
+use crate::store::{FsyncOutcome, OnKey, Part, TimerStore};
+use crate::{DueTime, DurableId, Record, RecordState};
 
 /// What is known of one timer.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ enum Asked {
     Schedule(DurableId, Coming<Scheduled>),
     Cancel(DurableId, Coming<Cancellation>),
     Reschedule(Coming<Rescheduling>),
-    Revive(DurableId, Coming<bool>),
+    Requeue(DurableId, Coming<bool>),
     Claim(Coming<Vec<Arc<Record>>>),
 }
 
@@ -73,8 +73,8 @@ impl Checked {
         let due = (now + self.random.below(150_000)).saturating_sub(self.random.below(20_000));
         let times = self.random.once_in(6).then(|| 1 + self.random.below(3));
         let missed = self.random.pick(&[Missed::Skip, Missed::Burst, Missed::Delay]).unwrap();
-        let rhythm = Rhythm::FixedRate { period: Duration::from_millis(1 + self.random.below(9000)), missed };
-        let repeat = times.map(|times| Repeat { rhythm, times: Some(times), until: None });
+        let mode = RepeatMode::FixedRate { period: Duration::from_millis(1 + self.random.below(9000)), missed };
+        let repeat = times.map(|times| StoredRepeat { mode, times: Some(times), until: None });
         let key = self.random.once_in(5).then(|| format!("key {}", self.random.below(4)).into());
         let record = Arc::new(Record { repeat, key, ..self.world.record(due) });
         let id = record.id;
@@ -108,8 +108,8 @@ impl Checked {
             }
             12 => {
                 let id = self.some_id()?;
-                let (request, coming) = coming(|answer| Request::Revive { id, answer });
-                (request, Some(Asked::Revive(id, coming)))
+                let (request, coming) = coming(|answer| Request::Requeue { id, answer });
+                (request, Some(Asked::Requeue(id, coming)))
             }
             13..16 => {
                 let count = self.random.below(1 + self.rung.len() as u64) as usize;
@@ -126,7 +126,7 @@ impl Checked {
                 let verdict = match self.random.below(6) {
                     0..3 => Verdict::Complete,
                     3 => Verdict::Retry { due },
-                    4 => Verdict::Bury { reason: "it failed".into() },
+                    4 => Verdict::DeadLetter { reason: "it failed".into() },
                     _ => Verdict::Undelivered { again: due },
                 };
                 self.ends(&record, &verdict);
@@ -141,7 +141,7 @@ impl Checked {
         let known = self.known.get_mut(&record.id).unwrap();
         let repetition = record.progress.repetition;
         match verdict {
-            Verdict::Complete | Verdict::Bury { .. } => _ = known.done.insert(repetition),
+            Verdict::Complete | Verdict::DeadLetter { .. } => _ = known.done.insert(repetition),
             Verdict::Undelivered { .. } => {
                 // The same number again; or the next, should it crash before that is on disk.
                 known.attempts.get_mut(&repetition).unwrap().is_certain = false;
@@ -215,7 +215,7 @@ impl Checked {
                 Err(_) => self.known.get_mut(&id).unwrap().may_be_gone = true,
             },
             Asked::Reschedule(coming) => drop(coming.get()),
-            Asked::Revive(id, coming) => {
+            Asked::Requeue(id, coming) => {
                 // What was done is not done any more, and is counted anew.
                 let answer = coming.get();
                 let known = self.known.get_mut(&id).unwrap();
@@ -240,7 +240,7 @@ impl Checked {
         assert!(self.in_flight.iter().all(|other| other.id != id), "never twice at a time");
         let known = self.known.get_mut(&id).unwrap();
         assert!(!known.is_gone, "{id} was cancelled: {known:?}");
-        let Progress { attempt, repetition, .. } = record.progress;
+        let RecordState { attempt, repetition, .. } = record.progress;
         assert!(known.times.unwrap_or(1) >= repetition);
         let last = known.attempts.insert(repetition, Last { attempt, is_certain: !self.is_troubled });
         match last {
@@ -317,7 +317,7 @@ impl Checked {
 enum Fault {
     None,
     Refused(u64),
-    Fsync(Kept),
+    Fsync(FsyncOutcome),
 }
 
 fn scaled(seeds: u64) -> std::ops::Range<u64> {
@@ -356,7 +356,7 @@ fn with_crashes_between_commits_every_promise_is_kept() {
 fn with_the_power_cut_in_any_commit_every_promise_is_kept() {
     for seed in scaled(4) {
         for nth in 0..40 {
-            for kept in [Kept::All, Kept::Nothing] {
+            for kept in [FsyncOutcome::All, FsyncOutcome::Nothing] {
                 let mut checked = Checked::new(2000 + seed);
                 for group in 0..40 {
                     let fault = if group == nth { Fault::Fsync(kept) } else { Fault::None };

@@ -26,8 +26,8 @@ fn about_to_be_parked(by_its_message: bool) -> (World, DurableId) {
     world.unknown = &["later"];
     world.restart();
     world.pass(999_000);
-    world.tend();
-    assert_eq!(world.ledger.settling.len(), 1, "it is about to be set aside");
+    world.maintain();
+    assert_eq!(world.ledger.internal_changes.len(), 1, "it is about to be set aside");
     (world, id)
 }
 
@@ -91,22 +91,22 @@ fn what_is_about_to_be_parked_can_be_cancelled_seen_and_replaced() {
 }
 
 #[test]
-fn a_dead_letter_whose_timer_is_about_to_be_parked_is_not_revived() {
+fn a_dead_letter_whose_timer_is_about_to_be_parked_is_not_requeued() {
     let (mut world, id) = about_to_be_parked(false);
-    assert!(!world.ask(|answer| Request::Revive { id, answer }).unwrap());
+    assert!(!world.ask(|answer| Request::Requeue { id, answer }).unwrap());
     assert_eq!(world.counts().parked, 1);
 }
 
 #[test]
-fn what_was_revived_can_be_moved_in_the_same_group() {
+fn what_was_requeued_can_be_moved_in_the_same_group() {
     let mut world = World::new();
     let id = world.schedule(0);
     let record = world.claim(&[id]).remove(0);
-    world.end(&record, Verdict::Bury { reason: "it failed".into() });
-    let (revive, revived) = coming(|answer| Request::Revive { id, answer });
+    world.end(&record, Verdict::DeadLetter { reason: "it failed".into() });
+    let (requeue, requeued) = coming(|answer| Request::Requeue { id, answer });
     let (mov, moved) = coming(|answer| Request::Reschedule { id, due: at(500), answer });
-    world.turn(vec![revive, mov]);
-    assert!(revived.get().unwrap());
+    world.turn(vec![requeue, mov]);
+    assert!(requeued.get().unwrap());
     assert_eq!(moved.get().unwrap(), Rescheduling::Rescheduled);
     assert_eq!(world.run_to(1000), [(500, id, 1)]);
 }
@@ -117,10 +117,10 @@ fn about_to_be_taken_back() -> (World, DurableId) {
     world.look();
     assert_eq!(world.counts().parked, 1);
     world.unknown = &[];
-    world.disk.cut_off();
+    world.disk.power_off();
     world.reopen_quietly();
-    world.tend();
-    assert_eq!(world.ledger.settling.len(), 1, "it is about to be taken back");
+    world.maintain();
+    assert_eq!(world.ledger.internal_changes.len(), 1, "it is about to be taken back");
     (world, id)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::world::{World, at};
 use crate::ledger::{Cancellation, Request, Scheduled};
-use crate::record::{Missed, Repeat, Rhythm};
+use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::OnKey;
 use crate::{DurableId, Record};
 
@@ -24,8 +24,8 @@ fn o58_timers_over_a_clean_restart_come_once_at_their_time_and_in_the_order_of_t
 }
 
 fn periodic(world: &mut World, first: u64, missed: Missed) -> DurableId {
-    let rhythm = Rhythm::FixedRate { period: Duration::from_millis(first), missed };
-    let repeat = Some(Repeat { rhythm, times: None, until: None });
+    let mode = RepeatMode::FixedRate { period: Duration::from_millis(first), missed };
+    let repeat = Some(StoredRepeat { mode, times: None, until: None });
     let record = Record { repeat, ..world.record(first) };
     let id = record.id;
     world.schedule_record(record, OnKey::KeepExisting).unwrap();
@@ -119,7 +119,7 @@ fn o62_under_one_key_there_is_one_timer_and_the_key_is_free_after_its_delivery()
     let (again, answer) = ask(&mut world, 3000, OnKey::KeepExisting);
     assert_eq!(answer, Scheduled::Created);
     assert_eq!(world.run_to(3000), [(3000, again, 1)]);
-    assert_eq!(world.books().duplicates, 1, "of this life");
+    assert_eq!(world.counters().duplicates, 1, "of this life");
 }
 
 #[test]

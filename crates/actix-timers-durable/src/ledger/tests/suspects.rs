@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::life::everything;
 use super::world::{World, at, complete};
 use crate::ledger::{Cancellation, Request, Rescheduling, Verdict};
-use crate::record::{Missed, Repeat, Rhythm};
-use crate::store::{Kept, OnKey, Part};
+use crate::record::{Missed, RepeatMode, StoredRepeat};
+use crate::store::{FsyncOutcome, OnKey, Part};
 use crate::{DurableId, Record, RetryPolicy};
 
 /// Two attempts for all, and one record that was with its handler in two crashes.
 fn with_a_suspect() -> (World, DurableId) {
     let mut world = World::new();
-    world.retry = RetryPolicy::default().attempts(2);
+    world.retry = RetryPolicy::default().max_attempts(2);
     world.restart();
     let id = world.schedule(0);
     for _ in 0..2 {
@@ -29,7 +29,7 @@ fn claim(world: &mut World, ids: &[DurableId]) {
 fn reasons(world: &mut World) -> Vec<(DurableId, String)> {
     let query = everything(Part::Dead, 1000);
     let dead = world.ask(|answer| Request::List { query, answer }).unwrap().seen;
-    dead.iter().map(|seen| (seen.found.record.id, seen.found.grave.as_ref().unwrap().0.to_string())).collect()
+    dead.iter().map(|seen| (seen.found.record.id, seen.found.dead_letter.as_ref().unwrap().0.to_string())).collect()
 }
 
 fn attempts(world: &mut World) -> Vec<(DurableId, u32)> {
@@ -37,7 +37,7 @@ fn attempts(world: &mut World) -> Vec<(DurableId, u32)> {
 }
 
 #[test]
-fn a_suspect_that_was_alone_when_the_process_died_is_buried_with_that_reason() {
+fn a_suspect_that_was_alone_when_the_process_died_becomes_a_dead_letter_with_that_reason() {
     let (mut world, id) = with_a_suspect();
     assert_eq!(reasons(&mut world), [], "it has its chance alone");
     claim(&mut world, &[id]);
@@ -46,12 +46,12 @@ fn a_suspect_that_was_alone_when_the_process_died_is_buried_with_that_reason() {
     let reason = "the process ended during attempt 3, with no other delivery under way (2 allowed)".to_owned();
     assert_eq!(reasons(&mut world), [(id, reason)]);
     assert_eq!(world.open_claims(), 0);
-    assert!(world.ask(|answer| Request::Revive { id, answer }).unwrap());
+    assert!(world.ask(|answer| Request::Requeue { id, answer }).unwrap());
     assert_eq!(attempts(&mut world), [(id, 1)]);
 }
 
 #[test]
-fn nobody_is_buried_while_attempts_are_left_however_often_the_process_dies() {
+fn no_message_becomes_a_dead_letter_while_attempts_are_left_however_often_the_process_dies() {
     let mut world = World::new();
     let id = world.schedule(0);
     for attempt in 1..=10 {
@@ -63,7 +63,7 @@ fn nobody_is_buried_while_attempts_are_left_however_often_the_process_dies() {
 }
 
 #[test]
-fn nobody_is_buried_if_another_delivery_was_under_way() {
+fn no_message_becomes_a_dead_letter_if_another_delivery_was_under_way() {
     for in_one_claim in [false, true] {
         let (mut world, id) = with_a_suspect();
         let other = world.schedule(0);
@@ -80,7 +80,7 @@ fn nobody_is_buried_if_another_delivery_was_under_way() {
 }
 
 #[test]
-fn nobody_is_buried_if_a_handler_may_be_running_whose_delivery_has_ended() {
+fn no_message_becomes_a_dead_letter_if_a_handler_may_be_running_whose_delivery_has_ended() {
     for ending in ["given up", "cancelled", "replaced", "ended"] {
         let (mut world, id) = with_a_suspect();
         let other = Record { key: Some("key".into()), ..world.record(0) };
@@ -90,7 +90,7 @@ fn nobody_is_buried_if_a_handler_may_be_running_whose_delivery_has_ended() {
         match ending {
             "given up" => {
                 world.turn(vec![Request::Overrun]);
-                world.end(&cleared, Verdict::Bury { reason: "too slow".into() });
+                world.end(&cleared, Verdict::DeadLetter { reason: "too slow".into() });
             }
             "cancelled" => assert_eq!(world.cancel(other_id).unwrap(), Cancellation::InProgress),
             "replaced" => {
@@ -101,8 +101,8 @@ fn nobody_is_buried_if_a_handler_may_be_running_whose_delivery_has_ended() {
         }
         claim(&mut world, &[id]);
         world.crash();
-        let is_buried = reasons(&mut world).iter().any(|(buried, _)| *buried == id);
-        assert_eq!(is_buried, ending == "ended", "{ending}");
+        let becomes_a_dead_letter = reasons(&mut world).iter().any(|(buried, _)| *buried == id);
+        assert_eq!(becomes_a_dead_letter, ending == "ended", "{ending}");
     }
 }
 
@@ -124,7 +124,7 @@ fn a_process_that_ends_by_itself_buries_nobody_and_leaves_no_claim_behind_that_i
     claim(&mut world, &[id]);
     world.restart();
     assert_eq!(reasons(&mut world), []);
-    assert_eq!(world.books().interrupted, 1);
+    assert_eq!(world.counters().interrupted, 1);
     let cleared = world.claim(&[id]).remove(0);
     assert_eq!(cleared.progress.attempt, 4);
     world.turn(vec![Request::Overrun, complete(&cleared)]);
@@ -135,10 +135,10 @@ fn a_process_that_ends_by_itself_buries_nobody_and_leaves_no_claim_behind_that_i
 
 #[test]
 fn a_crash_in_the_commit_that_buries_leaves_it_to_the_next_start() {
-    for kept in [Kept::Nothing, Kept::All] {
+    for kept in [FsyncOutcome::Nothing, FsyncOutcome::All] {
         let (mut world, id) = with_a_suspect();
         claim(&mut world, &[id]);
-        world.disk.cut_off();
+        world.disk.power_off();
         world.reopen_quietly();
         world.disk.fail_next_fsync(kept);
         world.look();
@@ -150,7 +150,7 @@ fn a_crash_in_the_commit_that_buries_leaves_it_to_the_next_start() {
 }
 
 #[test]
-fn while_the_store_refuses_to_bury_it_nothing_is_delivered_of_it_and_requests_see_it_buried() {
+fn while_the_store_refuses_to_write_its_dead_letter_nothing_is_delivered_of_it_and_requests_see_the_dead_letter() {
     for request in ["none", "cancel", "reschedule"] {
         let (mut world, id) = with_a_suspect();
         claim(&mut world, &[id]);
@@ -194,12 +194,12 @@ fn a_suspect_that_is_delivered_while_the_store_refuses_is_not_noted() {
 }
 
 #[test]
-fn a_repetition_of_a_suspect_is_buried_and_the_next_one_comes() {
+fn a_repetition_of_a_suspect_becomes_a_dead_letter_and_the_next_one_comes() {
     let mut world = World::new();
     world.retry = RetryPolicy::never();
     world.restart();
-    let rhythm = Rhythm::FixedRate { period: Duration::from_secs(1), missed: Missed::Burst };
-    let repeat = Some(Repeat { rhythm, times: Some(2), until: None });
+    let mode = RepeatMode::FixedRate { period: Duration::from_secs(1), missed: Missed::Burst };
+    let repeat = Some(StoredRepeat { mode, times: Some(2), until: None });
     let record = Record { repeat, ..world.record(1000) };
     let id = record.id;
     world.schedule_record(record, OnKey::KeepExisting).unwrap();
@@ -214,7 +214,7 @@ fn a_repetition_of_a_suspect_is_buried_and_the_next_one_comes() {
 }
 
 #[test]
-fn one_of_a_route_that_this_build_does_not_know_is_not_buried() {
+fn one_of_a_route_that_this_build_does_not_know_is_no_dead_letter() {
     let (mut world, id) = with_a_suspect();
     claim(&mut world, &[id]);
     world.unknown = &["route"];

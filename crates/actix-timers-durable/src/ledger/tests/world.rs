@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use crate::ledger::closed::Closed;
 use crate::ledger::health::{Health, Trouble};
-use crate::ledger::settling::Settlement;
+use crate::ledger::internal_changes::InternalChange;
 use crate::ledger::{
-    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Note, Outbox, Reading, Request, Rescheduling,
+    Answer, Answered, Cancellation, Horizon, Ledger, LedgerConfig, Note, Reading, Replies, Request, Rescheduling,
     Scheduled, Verdict,
 };
-use crate::metrics::DurableBooks;
+use crate::metrics::DurableCounters;
 use crate::store::{Change, Counts, EmbeddedStore, MemoryDisk, OnKey, StoreError, TimerStore};
-use crate::{DueTime, DurableId, Progress, Record, RetryPolicy};
+use crate::{DueTime, DurableId, Record, RecordState, RetryPolicy};
 
 pub(crate) fn at(millis: u64) -> DueTime {
     DueTime::from_millis(millis).unwrap()
@@ -157,7 +157,7 @@ impl World {
 
     /// The process dies, and another one starts on the same disk.
     pub(crate) fn crash(&mut self) {
-        self.disk.cut_off();
+        self.disk.power_off();
         self.reopen();
     }
 
@@ -204,11 +204,11 @@ impl World {
     pub(crate) fn turn(&mut self, requests: Vec<Request>) {
         let ahead = std::mem::take(&mut self.ahead);
         let mut requests: VecDeque<_> = ahead.into_iter().chain(requests).collect();
-        let (now, mut outbox) = (self.now(), Outbox::default());
+        let (now, mut replies) = (self.now(), Replies::default());
         loop {
-            self.ledger.commit(&|| now, &mut requests, &mut outbox);
-            outbox.send(|copy| copy());
-            let has_more = self.ledger.tend(now);
+            self.ledger.commit(&|| now, &mut requests, &mut replies);
+            replies.send(|copy| copy());
+            let has_more = self.ledger.maintain(now);
             let most = self.config.loaded.max(self.in_flight());
             assert!(self.ledger.table.len() <= most, "{} in memory", self.ledger.table.len());
             if !has_more && requests.is_empty() {
@@ -223,9 +223,9 @@ impl World {
     }
 
     /// The ledger loads, and does not write.
-    pub(crate) fn tend(&mut self) {
+    pub(crate) fn maintain(&mut self) {
         let now = self.now();
-        self.ledger.tend(now);
+        self.ledger.maintain(now);
     }
 
     /// The store has refused so much that the next group is written before what is to be settled now.
@@ -233,7 +233,9 @@ impl World {
         let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
         self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
         for number in 0..1000 {
-            self.ledger.settling.put_back(Change::EndClaim { number: u64::MAX - number }, Settlement::Bookkeeping);
+            self.ledger
+                .internal_changes
+                .put_back(Change::EndClaim { number: u64::MAX - number }, InternalChange::Bookkeeping);
         }
     }
 
@@ -259,7 +261,7 @@ impl World {
         self.names += 1;
         Record {
             id: DurableId::from_parts(0, at(due), self.names.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
-            progress: Progress::first(at(due)),
+            progress: RecordState::first(at(due)),
             sequence: 0,
             route: "route".into(),
             message_type: "type".into(),
@@ -365,8 +367,8 @@ impl World {
         self.ask(|answer| Request::Counts { answer }).unwrap()
     }
 
-    pub(crate) fn books(&self) -> DurableBooks {
-        self.ledger.books
+    pub(crate) fn counters(&self) -> DurableCounters {
+        self.ledger.counters
     }
 
     pub(crate) fn loaded(&self) -> usize {

@@ -6,8 +6,9 @@ use fjall::Slice;
 
 use super::engine::{Engine, ReadError, join};
 use super::layout::{
-    Region, ShardState, Space, key_of_grave, key_of_holder, key_of_place, key_of_record, read_claim, read_first_piece,
-    read_id, read_key_of_claim, read_key_of_holder, read_key_of_state, read_place_value, read_tagged_id,
+    Region, ShardState, Space, key_of_dead_letter, key_of_holder, key_of_place, key_of_record, read_claim,
+    read_first_piece, read_id, read_key_of_claim, read_key_of_holder, read_key_of_state, read_place_value,
+    read_tagged_id,
 };
 use super::{EmbeddedStore, scan};
 use crate::store::{Counts, Found, Part, Position, StoreError};
@@ -16,7 +17,7 @@ use crate::{DueTime, DurableId};
 /// Something that is wrong in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Finding {
+pub enum CheckIssue {
     /// Something cannot be read: a checksum does not fit, or a part is missing.
     Damaged {
         /// What is kept there.
@@ -54,7 +55,7 @@ pub enum Finding {
     },
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for CheckIssue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged { id: Some(id), .. } => write!(f, "damaged: the timer {id} cannot be read"),
@@ -84,20 +85,20 @@ impl EmbeddedStore {
     ///
     /// # Errors
     /// If the disk does not give what is on it. What is damaged is no error.
-    pub fn check(&mut self) -> Result<Vec<Finding>, StoreError> {
+    pub fn check(&mut self) -> Result<Vec<CheckIssue>, StoreError> {
         let engine = self.engine()?.clone();
         let mut findings = Vec::new();
         self.check_all(&engine, &mut findings).map_err(|error| self.unreadable(error))?;
         Ok(findings)
     }
 
-    fn check_all(&mut self, engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), ReadError> {
+    fn check_all(&mut self, engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
         let mut shards = Vec::new();
         each_row(engine, Space::State, findings, |key, row, findings| {
             if let Some(shard) = read_key_of_state(&key) {
                 match ShardState::read(&row) {
                     Ok(state) => shards.push((shard, state)),
-                    Err(_) => findings.push(Finding::Damaged { what: "states of shards", id: None }),
+                    Err(_) => findings.push(CheckIssue::Damaged { what: "states of shards", id: None }),
                 }
                 return Ok(());
             }
@@ -110,7 +111,7 @@ impl EmbeddedStore {
             match claim {
                 Ok(_) => Ok(()),
                 Err(ReadError::Damaged) => {
-                    findings.push(Finding::Damaged { what: "claims", id: None });
+                    findings.push(CheckIssue::Damaged { what: "claims", id: None });
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -127,7 +128,7 @@ impl EmbeddedStore {
                 }
             }
             if counted != state.counts {
-                findings.push(Finding::Miscounted { shard, kept: state.counts, counted });
+                findings.push(CheckIssue::Miscounted { shard, kept: state.counts, counted });
             }
         }
         self.check_index(engine, findings)?;
@@ -140,14 +141,14 @@ impl EmbeddedStore {
         engine: &Engine,
         (part, shard): (Part, u16),
         state: &ShardState,
-        findings: &mut Vec<Finding>,
+        findings: &mut Vec<CheckIssue>,
     ) -> Result<u64, ReadError> {
         let region = Region::new(part, shard);
         let mut lower = region.from(0);
         let mut count = 0;
         loop {
             let page = scan::page(engine, &mut self.names, (part, shard), lower, DueTime::MAX, STEP)?;
-            findings.extend(page.damaged.iter().map(|id| Finding::Damaged { what: RECORD, id: *id }));
+            findings.extend(page.damaged.iter().map(|id| CheckIssue::Damaged { what: RECORD, id: *id }));
             count += page.found.len() as u64;
             for found in &page.found {
                 check_record(engine, found, state, findings)?;
@@ -160,28 +161,28 @@ impl EmbeddedStore {
     }
 
     /// Whether everything in the index leads to something.
-    fn check_index(&mut self, engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), ReadError> {
+    fn check_index(&mut self, engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
         each_row(engine, Space::Index, findings, |key, row, findings| {
             if let Some((_, text)) = read_key_of_holder(&key) {
                 let Some(id) = read_id(&row) else {
-                    findings.push(Finding::Damaged { what: "entries of the index", id: None });
+                    findings.push(CheckIssue::Damaged { what: "entries of the index", id: None });
                     return Ok(());
                 };
                 match has_key(engine, id, text) {
                     Ok(true) => {}
                     Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
-                    _ => findings.push(Finding::Stale { what: "a key", id }),
+                    _ => findings.push(CheckIssue::Stale { what: "a key", id }),
                 }
                 return Ok(());
             }
             let (Some((tag, id)), Some((part, due))) = (read_tagged_id(&key), read_place_value(&row)) else {
-                findings.push(Finding::Damaged { what: "entries of the index", id: None });
+                findings.push(CheckIssue::Damaged { what: "entries of the index", id: None });
                 return Ok(());
             };
             let part = if tag == b'G' { Part::Dead } else { part };
             let region = Region::new(part, id.shard());
             if !is_there(engine, region.space, &region.key(Position { due, id }))? {
-                findings.push(Finding::Stale { what: INDEX, id });
+                findings.push(CheckIssue::Stale { what: INDEX, id });
             }
             Ok(())
         })
@@ -192,7 +193,7 @@ fn check_record(
     engine: &Engine,
     found: &Found,
     state: &ShardState,
-    findings: &mut Vec<Finding>,
+    findings: &mut Vec<CheckIssue>,
 ) -> Result<(), ReadError> {
     let record = &found.record;
     let (id, due) = (record.id, record.progress.due);
@@ -203,22 +204,24 @@ fn check_record(
         }
     };
     let place = match found.part {
-        Part::Dead => index(key_of_grave(id))?.and_then(|row| read_place_value(&row)).map(|(_, due)| (Part::Dead, due)),
+        Part::Dead => {
+            index(key_of_dead_letter(id))?.and_then(|row| read_place_value(&row)).map(|(_, due)| (Part::Dead, due))
+        }
         Part::Pending | Part::Parked => match index(key_of_place(id))? {
             Some(row) => read_place_value(&row),
             None => Some((Part::Pending, id.first_due())),
         },
     };
     if place != Some((found.part, due)) {
-        findings.push(Finding::Lost { what: INDEX, id });
+        findings.push(CheckIssue::Lost { what: INDEX, id });
     }
     if let (Some(key), true) = (&record.key, found.part != Part::Dead)
         && index(key_of_holder(id.shard(), key))?.and_then(|row| read_id(&row)) != Some(id)
     {
-        findings.push(Finding::Lost { what: KEY, id });
+        findings.push(CheckIssue::Lost { what: KEY, id });
     }
     if found.part == Part::Pending && due < state.cursor {
-        findings.push(Finding::Overlooked { id });
+        findings.push(CheckIssue::Overlooked { id });
     }
     Ok(())
 }
@@ -234,7 +237,7 @@ fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError>
 }
 
 /// Whether each piece belongs to a value.
-fn check_pieces(engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), ReadError> {
+fn check_pieces(engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
     each_row(engine, Space::Pieces, findings, |key, _, findings| {
         let owner = key.split_first().and_then(|(space, rest)| {
             let (owner, number) = rest.split_last_chunk()?;
@@ -252,7 +255,7 @@ fn check_pieces(engine: &Engine, findings: &mut Vec<Finding>) -> Result<(), Read
             None => false,
         };
         if !is_owned {
-            findings.push(Finding::Damaged { what: "pieces of long values", id: None });
+            findings.push(CheckIssue::Damaged { what: "pieces of long values", id: None });
         }
         Ok(())
     })
@@ -275,15 +278,15 @@ fn whole(engine: &Engine, space: Space, key: &[u8], row: Slice) -> Result<Vec<u8
 fn each_row(
     engine: &Engine,
     space: Space,
-    findings: &mut Vec<Finding>,
-    mut look: impl FnMut(Slice, Slice, &mut Vec<Finding>) -> Result<(), ReadError>,
+    findings: &mut Vec<CheckIssue>,
+    mut look: impl FnMut(Slice, Slice, &mut Vec<CheckIssue>) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let mut lower = Vec::new();
     loop {
         let mut damaged = 0;
         // No key begins with so many of these.
         let rows = scan::rows(engine, space, lower, &[0xFF; 32], STEP, &mut damaged)?;
-        findings.extend((0..damaged).map(|_| Finding::Damaged { what: "rows", id: None }));
+        findings.extend((0..damaged).map(|_| CheckIssue::Damaged { what: "rows", id: None }));
         let Some((last, _)) = rows.last() else { return Ok(()) };
         lower = scan::successor(last);
         for (key, row) in rows {

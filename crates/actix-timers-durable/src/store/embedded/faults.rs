@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use super::engine::{Engine, Rows, WriteError};
 use super::layout::{Region, Space, key_of_piece};
 use super::{EmbeddedOptions, EmbeddedStore};
-use crate::store::{Change, Fence, OnKey, Outcome, Part, Position, StoreError};
-use crate::{DueTime, DurableId, Progress, Record, TimerStore};
+use crate::store::{Change, ChangeOutcome, Fence, OnKey, Part, Position, StoreError};
+use crate::{DueTime, DurableId, Record, RecordState, TimerStore};
 
 /// What will happen.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ fn put(number: u64) -> Change {
     let due = DueTime::from_millis(1000 + number).unwrap();
     let record = Record {
         id: DurableId::from_parts(0, due, number),
-        progress: Progress::first(due),
+        progress: RecordState::first(due),
         sequence: number,
         route: "route".into(),
         message_type: "Message".into(),
@@ -115,7 +115,7 @@ fn a_disk_that_is_full_in_mid_commit_keeps_the_group_or_refuses_it() {
     assert!(matches!(error, StoreError::Refused(_)), "{error}");
     assert_eq!(pending(&mut store), [1]);
     store.faults.next.set(Some(Fault::Full { is_kept: true }));
-    assert_eq!(store.commit(fence, &[put(3)]).unwrap(), [Outcome::Created]);
+    assert_eq!(store.commit(fence, &[put(3)]).unwrap(), [ChangeOutcome::Created]);
     store.commit(fence, &[put(4)]).unwrap();
     assert_eq!(pending(&mut store), [1, 3, 4]);
     drop(store);
@@ -167,7 +167,7 @@ fn what_is_there_can_be_completed_when_new_timers_are_refused_already() {
     assert!(refused(store.commit(fence, &[put(3)]).unwrap_err()));
     let Change::Put { record, .. } = put(3) else { unreachable!() };
     assert!(refused(store.admits(&record).unwrap_err()), "it is known before it is in a group with others");
-    assert_eq!(store.commit(fence, std::slice::from_ref(&remove)).unwrap(), [Outcome::Removed]);
+    assert_eq!(store.commit(fence, std::slice::from_ref(&remove)).unwrap(), [ChangeOutcome::Removed]);
     store.faults.free_bytes.set(Some(499));
     assert!(refused(store.commit(fence, std::slice::from_ref(&remove)).unwrap_err()));
     store.faults.free_bytes.set(Some(1000));

@@ -8,13 +8,13 @@ use fjall::Slice;
 
 use super::engine::{Engine, ReadError, Rows, Value, join};
 use super::layout::{
-    PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_grave, key_of_holder, key_of_piece,
-    key_of_place, key_of_record, key_of_state, place_value, put_claim, put_grave, read_id, read_place_value,
-    read_record,
+    PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_dead_letter, key_of_holder,
+    key_of_piece, key_of_place, key_of_record, key_of_state, place_value, put_claim, put_grave, read_id,
+    read_place_value, read_record,
 };
 use super::names::Names;
-use crate::store::{Change, OnKey, Outcome, Part, Position, codec};
-use crate::{DueTime, DurableId, Progress, Record};
+use crate::store::{Change, ChangeOutcome, OnKey, Part, Position, codec};
+use crate::{DueTime, DurableId, Record, RecordState};
 
 /// The rows that a commit leaves, as far as it has come.
 pub(super) struct Group<'a> {
@@ -39,7 +39,7 @@ impl<'a> Group<'a> {
     ///
     /// # Errors
     /// If the disk cannot be read. Records that are damaged are no error: to changes they are missing.
-    pub(super) fn apply(&mut self, changes: &[Change]) -> Result<Vec<Outcome>, ReadError> {
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Result<Vec<ChangeOutcome>, ReadError> {
         let outcomes = changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
         self.state.cursor = self.state.cursor.min(self.lowest);
         self.state.commits += 1;
@@ -47,72 +47,72 @@ impl<'a> Group<'a> {
         Ok(outcomes)
     }
 
-    fn change(&mut self, change: &Change) -> Result<Outcome, ReadError> {
+    fn change(&mut self, change: &Change) -> Result<ChangeOutcome, ReadError> {
         Ok(match change {
             Change::Put { record, on_key } => self.put(record, *on_key)?,
             Change::Remove { id, at } => match self.find(*id, *at)? {
                 Some(found) => {
                     self.remove(*id, &found)?;
-                    Outcome::Removed
+                    ChangeOutcome::Removed
                 }
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Move { id, at, to } => match self.take_pending(*id, *at)? {
                 Some(record) => self.go_on(record, *to),
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
                 self.scratch.clear();
                 put_claim(claim, &mut self.scratch);
                 self.write(Space::State, key_of_claim(self.shard, claim.number));
-                Outcome::Done
+                ChangeOutcome::Done
             }
             Change::EndClaim { number } => {
                 let key = key_of_claim(self.shard, *number);
                 if let Some(value) = self.read(Space::State, &key)? {
                     self.erase(Space::State, key, value.pieces);
                 }
-                Outcome::Done
+                ChangeOutcome::Done
             }
-            Change::Bury { id, at, reason, buried_at, then } => match self.take_pending(*id, *at)? {
+            Change::DeadLetter { id, at, reason, dead_at, then } => match self.take_pending(*id, *at)? {
                 Some(record) => {
-                    self.bury(&record, reason, *buried_at)?;
+                    self.dead_letter(&record, reason, *dead_at)?;
                     match then {
                         Some(to) => self.go_on(record, *to),
-                        None => Outcome::Removed,
+                        None => ChangeOutcome::Removed,
                     }
                 }
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
-            Change::Revive { id, due } => self.revive(*id, *due)?,
-            Change::Discard { id } => match self.exhume(*id)? {
-                Some(_) => Outcome::Removed,
-                None => Outcome::Missing,
+            Change::Requeue { id, due } => self.requeue(*id, *due)?,
+            Change::Discard { id } => match self.take_dead_letter(*id)? {
+                Some(_) => ChangeOutcome::Removed,
+                None => ChangeOutcome::Missing,
             },
             Change::Park { id, at } => match self.take_pending(*id, *at)? {
                 Some(record) => {
                     self.insert(Part::Parked, &record);
-                    Outcome::Removed
+                    ChangeOutcome::Removed
                 }
-                None => Outcome::Missing,
+                None => ChangeOutcome::Missing,
             },
             Change::Unpark { id } => match self.find(*id, None)? {
                 Some(found) if found.part == Part::Parked => {
-                    let Some(record) = self.record(*id, &found) else { return Ok(Outcome::Missing) };
+                    let Some(record) = self.record(*id, &found) else { return Ok(ChangeOutcome::Missing) };
                     self.remove(*id, &found)?;
                     self.insert(Part::Pending, &record);
-                    Outcome::Moved(Arc::new(record))
+                    ChangeOutcome::Moved(Arc::new(record))
                 }
-                _ => Outcome::Missing,
+                _ => ChangeOutcome::Missing,
             },
             Change::Advance { to } => {
                 self.state.cursor = self.state.cursor.max(*to);
-                Outcome::Done
+                ChangeOutcome::Done
             }
         })
     }
 
-    fn put(&mut self, record: &Record, on_key: OnKey) -> Result<Outcome, ReadError> {
+    fn put(&mut self, record: &Record, on_key: OnKey) -> Result<ChangeOutcome, ReadError> {
         let mut replaced = None;
         if let Some(key) = &record.key
             && let Some(holder) = self.holder(key)?
@@ -126,35 +126,35 @@ impl<'a> Group<'a> {
                     replaced = Some(holder);
                 }
                 (OnKey::KeepExisting, Some(found)) if self.record(holder, &found).is_some() => {
-                    return Ok(Outcome::Exists(holder));
+                    return Ok(ChangeOutcome::Exists(holder));
                 }
                 // It is damaged and will never be delivered: it does not stand in the way of one that will.
                 (OnKey::KeepExisting, _) => {}
             }
         }
         self.insert(Part::Pending, record);
-        Ok(replaced.map_or(Outcome::Created, Outcome::Replaced))
+        Ok(replaced.map_or(ChangeOutcome::Created, ChangeOutcome::Replaced))
     }
 
-    fn revive(&mut self, id: DurableId, due: DueTime) -> Result<Outcome, ReadError> {
+    fn requeue(&mut self, id: DurableId, due: DueTime) -> Result<ChangeOutcome, ReadError> {
         if self.find(id, None)?.is_some() {
-            return Ok(Outcome::Missing);
+            return Ok(ChangeOutcome::Missing);
         }
-        let Some(dead) = self.exhume(id)? else { return Ok(Outcome::Missing) };
+        let Some(dead) = self.take_dead_letter(id)? else { return Ok(ChangeOutcome::Missing) };
         let key = match dead.key {
             Some(key) if self.holder(&key)?.is_none() => Some(key),
             _ => None,
         };
-        let progress = Progress { due, attempt: 1, ..dead.progress };
+        let progress = RecordState { due, attempt: 1, ..dead.progress };
         let record = Record { progress, repeat: None, key, ..dead };
         self.insert(Part::Pending, &record);
-        Ok(Outcome::Moved(Arc::new(record)))
+        Ok(ChangeOutcome::Moved(Arc::new(record)))
     }
 
-    fn go_on(&mut self, record: Record, progress: Progress) -> Outcome {
+    fn go_on(&mut self, record: Record, progress: RecordState) -> ChangeOutcome {
         let record = Record { progress, ..record };
         self.insert(Part::Pending, &record);
-        Outcome::Moved(Arc::new(record))
+        ChangeOutcome::Moved(Arc::new(record))
     }
 
     /// Takes a pending timer out.
@@ -227,25 +227,25 @@ impl<'a> Group<'a> {
         self.write(region.space, region.key(Position { due, id: record.id }));
     }
 
-    fn bury(&mut self, record: &Record, reason: &str, buried_at: DueTime) -> Result<(), ReadError> {
-        self.exhume(record.id)?;
+    fn dead_letter(&mut self, record: &Record, reason: &str, dead_at: DueTime) -> Result<(), ReadError> {
+        self.take_dead_letter(record.id)?;
         let due = record.progress.due;
-        self.rows.insert((Space::Index, key_of_grave(record.id)), Some(place_value(Part::Dead, due)));
+        self.rows.insert((Space::Index, key_of_dead_letter(record.id)), Some(place_value(Part::Dead, due)));
         self.state.counts.dead += 1;
         self.scratch.clear();
-        put_grave(reason, buried_at, &mut self.scratch);
+        put_grave(reason, dead_at, &mut self.scratch);
         codec::encode(record, &mut self.scratch);
         self.write(Space::Aside, Region::new(Part::Dead, self.shard).key(Position { due, id: record.id }));
         Ok(())
     }
 
     /// Takes a dead letter out, if there is one that can be read.
-    fn exhume(&mut self, id: DurableId) -> Result<Option<Record>, ReadError> {
+    fn take_dead_letter(&mut self, id: DurableId) -> Result<Option<Record>, ReadError> {
         if id.shard() != self.shard {
             return Ok(None);
         }
-        let grave = key_of_grave(id);
-        let Some(place) = self.row(Space::Index, &grave)? else { return Ok(None) };
+        let dead_letter = key_of_dead_letter(id);
+        let Some(place) = self.row(Space::Index, &dead_letter)? else { return Ok(None) };
         let Some((_, due)) = read_place_value(&place) else { return Ok(None) };
         let key = Region::new(Part::Dead, self.shard).key(Position { due, id });
         let Some(value) = self.read(Space::Aside, &key)? else { return Ok(None) };
@@ -253,7 +253,7 @@ impl<'a> Group<'a> {
         let Ok(found) = read_record(Part::Dead, Position { due, id }, &value.bytes, &mut |name| names.get(name)) else {
             return Ok(None);
         };
-        self.rows.insert((Space::Index, grave), None);
+        self.rows.insert((Space::Index, dead_letter), None);
         self.state.counts.dead = self.state.counts.dead.saturating_sub(1);
         self.erase(Space::Aside, key, value.pieces);
         Ok(Some(Arc::unwrap_or_clone(found.record)))

@@ -5,18 +5,18 @@ use std::path::Path;
 
 use fjall::Slice;
 
-use super::checking::Finding;
+use super::checking::CheckIssue;
 use super::engine::Rows;
 use super::layout::{Region, Space, claims_of, first_piece, id_value, key_of_holder, key_of_piece};
 use super::{EmbeddedOptions, EmbeddedStore};
-use crate::store::{Change, LONGEST_KEY, Outcome, Part, Position, StoreError, codec};
-use crate::{DueTime, DurableId, Progress, Record, TimerStore};
+use crate::store::{Change, ChangeOutcome, MAX_KEY_LEN, Part, Position, StoreError, codec};
+use crate::{DueTime, DurableId, Record, RecordState, TimerStore};
 
 fn record(number: u64, key: &str, payload: usize) -> Record {
     let due = DueTime::from_millis(1000 + number).unwrap();
     Record {
         id: DurableId::from_parts(0, due, number),
-        progress: Progress::first(due),
+        progress: RecordState::first(due),
         sequence: number,
         route: "route".into(),
         message_type: "Message".into(),
@@ -51,7 +51,7 @@ fn a_record_with_a_longer_key_than_any_store_takes_is_a_damaged_one() {
     let mut store = open(directory.path());
     let fence = store.acquire(0).unwrap().fence;
     // The last one is longer than any key of the database.
-    let lengths = [LONGEST_KEY, LONGEST_KEY + 1, 70_000];
+    let lengths = [MAX_KEY_LEN, MAX_KEY_LEN + 1, 70_000];
     let records: Vec<Record> =
         (0..).zip(lengths).map(|(number, length)| record(number, &"k".repeat(length), 10)).collect();
     for record in &records {
@@ -60,12 +60,12 @@ fn a_record_with_a_longer_key_than_any_store_takes_is_a_damaged_one() {
     let page = store.load(Part::Pending, 0, None, DueTime::MAX, 10).unwrap();
     assert_eq!(page.found.len(), 1);
     assert_eq!(page.damaged, [Some(records[1].id), Some(records[2].id)]);
-    assert!(store.check().unwrap().contains(&Finding::Damaged { what: "timers", id: Some(records[2].id) }));
+    assert!(store.check().unwrap().contains(&CheckIssue::Damaged { what: "timers", id: Some(records[2].id) }));
     assert!(matches!(store.get(records[2].id), Err(StoreError::Unreadable { .. })));
     for record in &records {
         let remove = Change::Remove { id: record.id, at: None };
         let outcomes = store.commit(fence, &[remove]).unwrap();
-        assert_eq!(outcomes, [Outcome::Removed]);
+        assert_eq!(outcomes, [ChangeOutcome::Removed]);
     }
 }
 
@@ -80,7 +80,7 @@ fn a_claim_with_a_key_as_long_as_the_database_takes_is_refused() {
     let rows = std::iter::once(((Space::State, key.into()), Some(Slice::new(&[1, 7])))).collect();
     store.engine().unwrap().write(&rows).unwrap();
     assert!(matches!(store.acquire(0), Err(StoreError::Unreadable { .. })));
-    assert_eq!(store.check().unwrap(), [Finding::Damaged { what: "claims", id: None }]);
+    assert_eq!(store.check().unwrap(), [CheckIssue::Damaged { what: "claims", id: None }]);
 }
 
 /// Else an index full of keys of one large record would be read in proportion to the product of both.
@@ -98,7 +98,7 @@ fn the_check_of_a_key_reads_no_more_of_its_timer_than_the_key() {
     rows.insert((Space::Index, key_of_holder(0, "other")), Some(id_value(record.id)));
     store.engine().unwrap().write(&rows).unwrap();
     let findings = store.check().unwrap();
-    assert!(findings.contains(&Finding::Damaged { what: "timers", id: Some(record.id) }), "{findings:?}");
-    let stale = findings.iter().filter(|finding| matches!(finding, Finding::Stale { what: "a key", .. }));
+    assert!(findings.contains(&CheckIssue::Damaged { what: "timers", id: Some(record.id) }), "{findings:?}");
+    let stale = findings.iter().filter(|finding| matches!(finding, CheckIssue::Stale { what: "a key", .. }));
     assert_eq!(stale.count(), 1, "only the other one: {findings:?}");
 }

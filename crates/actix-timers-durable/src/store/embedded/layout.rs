@@ -20,7 +20,7 @@ use std::sync::Arc;
 use fjall::Slice;
 
 use crate::store::codec::{self, DecodeError, Input, put_number, put_text};
-use crate::store::{Claim, Counts, Found, LONGEST_KEY, Part, Position};
+use crate::store::{Claim, Counts, Found, MAX_KEY_LEN, Part, Position};
 use crate::{DueTime, DurableId};
 
 /// The format that this version writes, and the newest it reads.
@@ -153,7 +153,7 @@ pub(super) fn key_of_place(id: DurableId) -> Slice {
 }
 
 /// The key under which is written where the dead letter of a timer lies.
-pub(super) fn key_of_grave(id: DurableId) -> Slice {
+pub(super) fn key_of_dead_letter(id: DurableId) -> Slice {
     tagged_id(b'G', id)
 }
 
@@ -163,7 +163,7 @@ fn tagged_id(tag: u8, id: DurableId) -> Slice {
     Slice::new(&key)
 }
 
-/// The id of a key of [`key_of_place`] or [`key_of_grave`], with its tag.
+/// The id of a key of [`key_of_place`] or [`key_of_dead_letter`], with its tag.
 pub(super) fn read_tagged_id(key: &[u8]) -> Option<(u8, DurableId)> {
     let (&tag, id) = key.split_first()?;
     Some((tag, read_id(id)?))
@@ -265,17 +265,17 @@ impl ShardState {
 }
 
 /// In front of the record of a dead letter.
-pub(super) fn put_grave(reason: &str, buried_at: DueTime, out: &mut Vec<u8>) {
-    put_number(buried_at.as_millis(), out);
+pub(super) fn put_grave(reason: &str, dead_at: DueTime, out: &mut Vec<u8>) {
+    put_number(dead_at.as_millis(), out);
     put_text(reason, out);
 }
 
 /// Reads what [`put_grave`] wrote, and answers what comes after it, too.
-pub(super) fn read_grave(value: &[u8]) -> Result<(Arc<str>, DueTime, &[u8]), DecodeError> {
+pub(super) fn read_dead_letter(value: &[u8]) -> Result<(Arc<str>, DueTime, &[u8]), DecodeError> {
     let mut input = Input(value);
-    let buried_at = input.time()?;
+    let dead_at = input.time()?;
     let reason = input.text()?.into();
-    Ok((reason, buried_at, input.0))
+    Ok((reason, dead_at, input.0))
 }
 
 /// The record at a position of a part, from its value.
@@ -285,23 +285,23 @@ pub(super) fn read_record(
     value: &[u8],
     name: &mut dyn FnMut(&str) -> Arc<str>,
 ) -> Result<Found, DecodeError> {
-    let (grave, body) = if part == Part::Dead {
-        let (reason, buried_at, body) = read_grave(value)?;
-        (Some((reason, buried_at)), body)
+    let (dead_letter, body) = if part == Part::Dead {
+        let (reason, dead_at, body) = read_dead_letter(value)?;
+        (Some((reason, dead_at)), body)
     } else {
         (None, value)
     };
     let record = codec::decode_named(at.id, at.due, body, name)?;
     // The index has no longer ones, and the database panics over one that is much longer.
-    if record.key.as_ref().is_some_and(|key| key.len() > LONGEST_KEY) {
+    if record.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_LEN) {
         return Err(DecodeError::Impossible("key"));
     }
-    Ok(Found { record: record.into(), part, grave })
+    Ok(Found { record: record.into(), part, dead_letter })
 }
 
 /// The idempotency key in the value, or its first piece, of a timer that is pending or parked.
 pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
-    codec::key_of(value).ok().flatten().filter(|key| key.len() <= LONGEST_KEY)
+    codec::key_of(value).ok().flatten().filter(|key| key.len() <= MAX_KEY_LEN)
 }
 
 /// The key of a piece of a long value.
@@ -375,7 +375,7 @@ mod tests {
         assert!(ShardState::read(&[1, 2]).is_err());
         assert!(read_claim(1, &[0; 17]).is_err());
         assert!(read_first_piece(&[0xFF, 0xFF, 0xFF, 1]).is_err());
-        assert!(read_grave(&[1, 5, b'x']).is_err());
+        assert!(read_dead_letter(&[1, 5, b'x']).is_err());
         assert_eq!(Region::new(Part::Dead, 1).position(&[b'P'; 18]), None);
     }
 

@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use checking::Finding;
+pub use checking::CheckIssue;
 use copying::Lent;
 use directory::{Directory, unreadable};
 use engine::{Engine, ReadError, WriteError, is_full, join};
@@ -41,15 +41,15 @@ use group::Group;
 #[cfg(fuzzing)]
 pub use journals::fuzzing;
 use layout::{
-    Region, ShardState, Space, claims_of, key_of_grave, key_of_holder, key_of_place, key_of_state, read_claim, read_id,
-    read_key_of_claim, read_key_of_state, read_place_value,
+    Region, ShardState, Space, claims_of, key_of_dead_letter, key_of_holder, key_of_place, key_of_state, read_claim,
+    read_id, read_key_of_claim, read_key_of_state, read_place_value,
 };
 use names::Names;
 use room::Pause;
 
 use super::{
-    BackUp, Change, Counts, Fence, Found, LONGEST_KEY, Lease, Outcome, Page, Part, Position, StoreError, TimerStore,
-    admit,
+    BackUp, Change, ChangeOutcome, Counts, Fence, Found, Lease, MAX_KEY_LEN, Page, Part, Position, StoreError,
+    TimerStore, admit,
 };
 use crate::shown::shown;
 use crate::{DueTime, DurableId, Record};
@@ -68,7 +68,7 @@ use crate::{DueTime, DurableId, Record};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A commit is on disk when it is answered (`fdatasync`). Records of up to [`LARGEST_RECORD`](super::LARGEST_RECORD) are taken,
+/// A commit is on disk when it is answered (`fdatasync`). Records of up to [`MAX_RECORD_LEN`](super::MAX_RECORD_LEN) are taken,
 /// though those up to 2 KiB do best. Memory: a cache, and up to some 16 MiB for each of the key spaces that is being written to, in
 /// practice one or two.
 #[derive(Debug)]
@@ -581,7 +581,7 @@ impl TimerStore for EmbeddedStore {
         self.check_room_for_new()
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         if self.has_failed {
             return Err(failed());
         }
@@ -631,7 +631,7 @@ impl TimerStore for EmbeddedStore {
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
         // None is kept that is longer, and the database panics over a key that is much longer.
-        if key.len() > LONGEST_KEY {
+        if key.len() > MAX_KEY_LEN {
             return Ok(None);
         }
         self.recover_to_read()?;
@@ -659,7 +659,7 @@ impl EmbeddedStore {
         if let Some(found) = self.read_at(engine, living, id)? {
             return Ok(Some(found));
         }
-        match index.get(key_of_grave(id))?.and_then(|place| read_place_value(&place)) {
+        match index.get(key_of_dead_letter(id))?.and_then(|place| read_place_value(&place)) {
             Some((_, due)) => self.read_at(engine, (Part::Dead, due), id),
             None => Ok(None),
         }

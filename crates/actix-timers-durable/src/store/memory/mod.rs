@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use shard::Shard;
 
-use super::{Change, Counts, Fence, Found, Lease, Outcome, Page, Part, Position, StoreError, TimerStore};
+use super::{Change, ChangeOutcome, Counts, Fence, Found, Lease, Page, Part, Position, StoreError, TimerStore};
 use crate::{DueTime, DurableId, Record};
 
 /// Keeps durable timers as long as its [`MemoryDisk`] lives: for tests, and for whoever wants the interface of durable
@@ -56,14 +56,14 @@ struct State {
     commits: u64,
     changes: u64,
     to_refuse: u64,
-    fsync_fails: Option<Kept>,
+    fsync_fails: Option<FsyncOutcome>,
     holds: usize,
     waiting: usize,
 }
 
 /// What becomes of a group whose fsync fails: nobody can know beforehand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
+pub enum FsyncOutcome {
     /// It reached the disk all the same.
     All,
     /// It did not.
@@ -73,7 +73,7 @@ pub enum Kept {
 /// As long as this lives, commits on its disk wait.
 #[derive(Debug)]
 #[must_use = "commits go on when this is dropped"]
-pub struct HeldCommits(MemoryDisk);
+pub struct CommitGate(MemoryDisk);
 
 impl MemoryDisk {
     /// An empty one.
@@ -92,27 +92,27 @@ impl MemoryDisk {
     }
 
     /// The fsync of the next commit fails. Its store takes nothing any more.
-    pub fn fail_next_fsync(&self, kept: Kept) {
+    pub fn fail_next_fsync(&self, kept: FsyncOutcome) {
         self.state().fsync_fails = Some(kept);
     }
 
     /// Cuts the power: whatever stores are open, nothing more reaches the disk from them. What was committed stays for the
     /// next one.
-    pub fn cut_off(&self) {
+    pub fn power_off(&self) {
         self.state().life += 1;
         self.0.let_go.notify_all();
     }
 
     /// Somebody else becomes the owner of the shard.
-    pub fn fence_off(&self, shard: u16) {
+    pub fn fence(&self, shard: u16) {
         self.state().shards.entry(shard).or_default().epoch += 1;
     }
 
     /// Commits wait until what is returned is dropped, as if the disk were slow. Only for stores on other threads: one on
     /// this thread would wait for itself.
-    pub fn hold_commits(&self) -> HeldCommits {
+    pub fn hold_commits(&self) -> CommitGate {
         self.state().holds += 1;
-        HeldCommits(self.clone())
+        CommitGate(self.clone())
     }
 
     /// Commits that are being held.
@@ -135,7 +135,7 @@ impl MemoryDisk {
     }
 }
 
-impl Drop for HeldCommits {
+impl Drop for CommitGate {
     fn drop(&mut self) {
         self.0.state().holds -= 1;
         self.0.0.let_go.notify_all();
@@ -195,7 +195,7 @@ impl TimerStore for MemoryStore {
         super::admit(record)
     }
 
-    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<Outcome>, StoreError> {
+    fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError> {
         if self.has_failed {
             return Err(failed());
         }
@@ -215,7 +215,7 @@ impl TimerStore for MemoryStore {
             return Err(StoreError::Refused(io::Error::from(io::ErrorKind::StorageFull)));
         }
         let fsync_fails = state.fsync_fails.take();
-        if fsync_fails != Some(Kept::Nothing) {
+        if fsync_fails != Some(FsyncOutcome::Nothing) {
             let outcomes = state.owned(fence)?.apply(changes);
             state.commits += 1;
             state.changes += changes.len() as u64;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::store::{Change, Claim, Counts, Found, OnKey, Outcome, Page, Part, Position};
-use crate::{DueTime, DurableId, Progress, Record};
+use crate::store::{Change, ChangeOutcome, Claim, Counts, Found, OnKey, Page, Part, Position};
+use crate::{DueTime, DurableId, Record, RecordState};
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
@@ -19,7 +19,7 @@ pub(super) struct Shard {
     /// Where pending and parked ones lie.
     places: HashMap<DurableId, (Part, DueTime)>,
     /// Where dead letters lie.
-    graves: HashMap<DurableId, DueTime>,
+    dead_letters: HashMap<DurableId, DueTime>,
     /// Which timer, pending or parked, has a key.
     keys: HashMap<Arc<str>, DurableId>,
     claims: BTreeMap<u64, Claim>,
@@ -37,7 +37,7 @@ impl Shard {
     }
 
     /// Makes the changes, all of them.
-    pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<Outcome> {
+    pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<ChangeOutcome> {
         let mut lowest = DueTime::MAX;
         let outcomes = changes.iter().map(|change| self.change(change, &mut lowest)).collect();
         self.cursor = self.cursor.min(lowest);
@@ -45,65 +45,67 @@ impl Shard {
     }
 
     /// `lowest` becomes the earliest due time of what was made pending.
-    fn change(&mut self, change: &Change, lowest: &mut DueTime) -> Outcome {
+    fn change(&mut self, change: &Change, lowest: &mut DueTime) -> ChangeOutcome {
         match change {
             Change::Put { record, on_key } => {
                 let holder = record.key.as_ref().and_then(|key| self.keys.get(key).copied());
                 match (holder, on_key) {
-                    (Some(holder), OnKey::KeepExisting) => return Outcome::Exists(holder),
+                    (Some(holder), OnKey::KeepExisting) => return ChangeOutcome::Exists(holder),
                     (Some(holder), OnKey::Replace) => drop(self.take(holder, None, &[Part::Pending, Part::Parked])),
                     (None, _) => {}
                 }
                 self.add(record.clone(), lowest);
-                holder.map_or(Outcome::Created, Outcome::Replaced)
+                holder.map_or(ChangeOutcome::Created, ChangeOutcome::Replaced)
             }
-            Change::Remove { id, at } => {
-                self.take(*id, *at, &[Part::Pending, Part::Parked]).map_or(Outcome::Missing, |_| Outcome::Removed)
-            }
+            Change::Remove { id, at } => self
+                .take(*id, *at, &[Part::Pending, Part::Parked])
+                .map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Removed),
             Change::Move { id, at, to } => match self.take(*id, *at, &[Part::Pending]) {
-                Some(record) => Outcome::Moved(self.go_on(&record, *to, lowest)),
-                None => Outcome::Missing,
+                Some(record) => ChangeOutcome::Moved(self.go_on(&record, *to, lowest)),
+                None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
                 self.claims.insert(claim.number, claim.clone());
-                Outcome::Done
+                ChangeOutcome::Done
             }
             Change::EndClaim { number } => {
                 self.claims.remove(number);
-                Outcome::Done
+                ChangeOutcome::Done
             }
-            Change::Bury { id, at, reason, buried_at, then } => {
-                let Some(record) = self.take(*id, *at, &[Part::Pending]) else { return Outcome::Missing };
-                self.exhume(*id);
-                self.graves.insert(*id, record.progress.due);
-                self.dead.insert(position(&record), (record.clone(), reason.clone(), *buried_at));
-                then.map_or(Outcome::Removed, |to| Outcome::Moved(self.go_on(&record, to, lowest)))
+            Change::DeadLetter { id, at, reason, dead_at, then } => {
+                let Some(record) = self.take(*id, *at, &[Part::Pending]) else { return ChangeOutcome::Missing };
+                self.take_dead_letter(*id);
+                self.dead_letters.insert(*id, record.progress.due);
+                self.dead.insert(position(&record), (record.clone(), reason.clone(), *dead_at));
+                then.map_or(ChangeOutcome::Removed, |to| ChangeOutcome::Moved(self.go_on(&record, to, lowest)))
             }
-            Change::Revive { id, due } => {
+            Change::Requeue { id, due } => {
                 if self.places.contains_key(id) {
-                    return Outcome::Missing;
+                    return ChangeOutcome::Missing;
                 }
-                let Some(record) = self.exhume(*id) else { return Outcome::Missing };
+                let Some(record) = self.take_dead_letter(*id) else { return ChangeOutcome::Missing };
                 let key = record.key.clone().filter(|key| !self.keys.contains_key(key));
-                let progress = Progress { due: *due, attempt: 1, ..record.progress };
+                let progress = RecordState { due: *due, attempt: 1, ..record.progress };
                 let record = Arc::new(Record { progress, repeat: None, key, ..(*record).clone() });
                 self.add(record.clone(), lowest);
-                Outcome::Moved(record)
+                ChangeOutcome::Moved(record)
             }
-            Change::Discard { id } => self.exhume(*id).map_or(Outcome::Missing, |_| Outcome::Removed),
+            Change::Discard { id } => {
+                self.take_dead_letter(*id).map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Removed)
+            }
             Change::Park { id, at } => {
-                let Some(record) = self.take(*id, *at, &[Part::Pending]) else { return Outcome::Missing };
+                let Some(record) = self.take(*id, *at, &[Part::Pending]) else { return ChangeOutcome::Missing };
                 self.insert(Part::Parked, record);
-                Outcome::Removed
+                ChangeOutcome::Removed
             }
             Change::Unpark { id } => {
-                let Some(record) = self.take(*id, None, &[Part::Parked]) else { return Outcome::Missing };
+                let Some(record) = self.take(*id, None, &[Part::Parked]) else { return ChangeOutcome::Missing };
                 self.add(record.clone(), lowest);
-                Outcome::Moved(record)
+                ChangeOutcome::Moved(record)
             }
             Change::Advance { to } => {
                 self.cursor = self.cursor.max(*to);
-                Outcome::Done
+                ChangeOutcome::Done
             }
         }
     }
@@ -115,7 +117,7 @@ impl Shard {
     }
 
     /// Makes it pending again, with another progress.
-    fn go_on(&mut self, record: &Record, progress: Progress, lowest: &mut DueTime) -> Arc<Record> {
+    fn go_on(&mut self, record: &Record, progress: RecordState, lowest: &mut DueTime) -> Arc<Record> {
         let record = Arc::new(Record { progress, ..record.clone() });
         self.add(record.clone(), lowest);
         record
@@ -144,8 +146,8 @@ impl Shard {
         Some(record)
     }
 
-    fn exhume(&mut self, id: DurableId) -> Option<Arc<Record>> {
-        let due = self.graves.remove(&id)?;
+    fn take_dead_letter(&mut self, id: DurableId) -> Option<Arc<Record>> {
+        let due = self.dead_letters.remove(&id)?;
         self.dead.remove(&Position { due, id }).map(|(record, ..)| record)
     }
 
@@ -157,7 +159,7 @@ impl Shard {
         let living = |records, limit| {
             upto(records, after, until)
                 .take(limit)
-                .map(|record: &Arc<Record>| Found { record: record.clone(), part, grave: None })
+                .map(|record: &Arc<Record>| Found { record: record.clone(), part, dead_letter: None })
                 .collect::<Vec<_>>()
         };
         // One more than asked for tells whether there is more.
@@ -178,10 +180,10 @@ impl Shard {
             Some(&(part, due)) => {
                 let records = if part == Part::Parked { &self.parked } else { &self.pending };
                 let record = records.get(&Position { due, id })?.clone();
-                Some(Found { record, part, grave: None })
+                Some(Found { record, part, dead_letter: None })
             }
             None => {
-                let due = *self.graves.get(&id)?;
+                let due = *self.dead_letters.get(&id)?;
                 self.dead.get(&Position { due, id }).map(dead)
             }
         }
@@ -197,8 +199,8 @@ fn position(record: &Record) -> Position {
     Position { due: record.progress.due, id: record.id }
 }
 
-fn dead((record, reason, buried_at): &(Arc<Record>, Arc<str>, DueTime)) -> Found {
-    Found { record: record.clone(), part: Part::Dead, grave: Some((reason.clone(), *buried_at)) }
+fn dead((record, reason, dead_at): &(Arc<Record>, Arc<str>, DueTime)) -> Found {
+    Found { record: record.clone(), part: Part::Dead, dead_letter: Some((reason.clone(), *dead_at)) }
 }
 
 /// What lies after a position, due up to `until`.

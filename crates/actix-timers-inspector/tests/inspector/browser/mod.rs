@@ -69,7 +69,7 @@ fn serve() -> (SocketAddr, Timers) {
             let hostile = TimerOptions::new().key(HOSTILE).group(HOSTILE);
             timers.timer(&customer, hostile).after(Duration::from_secs(500), Remind).unwrap();
             let second = TimerActor::builder().name("second").start().unwrap();
-            let look = Inspector::new(&timers).and(&second);
+            let look = Inspector::new(&timers).add_timers(&second);
             let cancel = Inspector::new(&timers).allow_cancel(true);
             let server =
                 HttpServer::new(move || App::new().service(look.scope("/look")).service(cancel.scope("/cancel")))
@@ -172,7 +172,7 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     page.run("document.querySelector('#query').value = ''; document.querySelector('#by-state').value = 'due'");
     page.click("#search button");
     page.wait_for("nothing", "document.querySelector('#rows').textContent === 'No pending timer matches.'");
-    assert_eq!(timers.inspect().accounts.pending, 301);
+    assert_eq!(timers.snapshot().counters.pending, 301);
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
@@ -204,7 +204,7 @@ fn a_page_under_a_foreign_name_gets_nothing() {
     let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
     page.go_to(&format!("http://evil.localhost:{}/cancel/", address.port()));
     page.wait_for("the refusal", "document.body.textContent.includes('host_not_allowed')");
-    assert_eq!(timers.inspect().accounts.cancelled, 0);
+    assert_eq!(timers.snapshot().counters.cancelled, 0);
 }
 
 #[test]
@@ -250,11 +250,11 @@ fn a_timer_is_cancelled_where_that_is_switched_on() {
     page.wait_for("the button", "document.querySelector('#cancel')");
     page.click("#cancel");
     assert_eq!(page.text("#cancel"), "Confirm cancel");
-    assert_eq!(timers.inspect().accounts.cancelled, 0, "not at the first click");
+    assert_eq!(timers.snapshot().counters.cancelled, 0, "not at the first click");
     page.click("#cancel");
     page.wait_for("the outcome", "document.querySelector('#outcome').textContent");
     assert_eq!(page.text("#outcome"), "Cancelled: its handler will not run.");
-    assert_eq!(timers.inspect().accounts.cancelled, 1);
+    assert_eq!(timers.snapshot().counters.cancelled, 1);
     page.wait_for("that it has gone", "document.querySelector('#detail').classList.contains('gone')");
 }
 

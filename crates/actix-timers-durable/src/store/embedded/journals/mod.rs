@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use self::examine::{LONGEST_ENTRY, State, examine};
 use super::layout::PIECE;
 use crate::shown::shown;
-use crate::store::LONGEST_KEY;
+use crate::store::MAX_KEY_LEN;
 
 /// For the fuzz target.
 #[cfg(fuzzing)]
@@ -37,7 +37,7 @@ pub mod fuzzing {
 }
 
 // With room for what stands in front of keys and values.
-const _: () = assert!(PIECE + LONGEST_KEY + 1024 < LONGEST_ENTRY);
+const _: () = assert!(PIECE + MAX_KEY_LEN + 1024 < LONGEST_ENTRY);
 
 /// Whether the group with this entry, the last one, is kept. If it is, it is on disk.
 ///

@@ -1,0 +1,114 @@
+//! Ours as a user has it: durable timers with a route to an actor that counts what it gets.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStore};
+use actix_timers_durable::{
+    DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, Record, RecordState,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::contenders;
+
+const ROUTE: &str = "office";
+
+/// Written down it is as long as the message of the other subjects.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Remind {
+    text: String,
+}
+
+impl DurableMessage for Remind {
+    const NAME: &'static str = "Remind";
+}
+
+fn remind() -> Remind {
+    Remind { text: "x".repeat(contenders::PAYLOAD - r#"{"text":""}"#.len()) }
+}
+
+struct Office {
+    delivered: Rc<Delivered>,
+}
+
+#[derive(Default)]
+pub(crate) struct Delivered {
+    pub(crate) count: Cell<usize>,
+    pub(crate) one_more: Notify,
+}
+
+impl Actor for Office {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.set_mailbox_capacity(1024);
+    }
+}
+
+impl Handler<Durable<Remind>> for Office {
+    type Result = Result<(), HandlerError>;
+
+    fn handle(&mut self, _: Durable<Remind>, _: &mut Context<Self>) -> Self::Result {
+        self.delivered.count.set(self.delivered.count.get() + 1);
+        self.delivered.one_more.notify_one();
+        Ok(())
+    }
+}
+
+pub(crate) fn start(store: impl TimerStore, delivered: &Rc<Delivered>) -> DurableTimers {
+    let office = Office { delivered: delivered.clone() }.start();
+    DurableTimers::builder(store).route::<Remind>(ROUTE, office).start().unwrap()
+}
+
+pub(crate) async fn schedule(timers: &DurableTimers, delay: Duration) {
+    let scheduled = timers.schedule_after(ROUTE, delay, remind()).await.unwrap();
+    assert!(scheduled.is_new());
+}
+
+/// Each of the callers schedules so many, one after the other.
+pub(crate) fn many_callers(
+    timers: &DurableTimers,
+    callers: usize,
+    calls: usize,
+    delay: Duration,
+) -> Vec<actix_rt::task::JoinHandle<()>> {
+    let caller = |_| {
+        let timers = timers.clone();
+        actix_rt::spawn(async move {
+            for _ in 0..calls {
+                schedule(&timers, delay).await;
+            }
+        })
+    };
+    (0..callers).map(caller).collect()
+}
+
+/// Puts timers for the office into a store before it is in use: ten for each millisecond from `first_due` on.
+pub(crate) fn fill(store: &mut EmbeddedStore, fence: Fence, count: u64, first_due: DueTime) {
+    let (route, message_type): (Arc<str>, Arc<str>) = (ROUTE.into(), Remind::NAME.into());
+    let payload: Arc<[u8]> = remind().encode().unwrap().into();
+    let record = |number| {
+        let due = first_due.saturating_add(Duration::from_millis(number / 10));
+        Arc::new(Record {
+            id: DurableId::new(0, due),
+            progress: RecordState::first(due),
+            sequence: number,
+            route: route.clone(),
+            message_type: message_type.clone(),
+            message_version: 1,
+            key: None,
+            repeat: None,
+            retry: None,
+            payload: payload.clone(),
+        })
+    };
+    for start in (0..count).step_by(4096) {
+        let group = start..count.min(start + 4096);
+        let put = group.map(|number| Change::Put { record: record(number), on_key: OnKey::KeepExisting });
+        store.commit(fence, &put.collect::<Vec<_>>()).unwrap();
+    }
+}

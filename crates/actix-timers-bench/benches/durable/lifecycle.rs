@@ -1,0 +1,188 @@
+//! Timers that come and go while many are pending: ours through the actor, where each is scheduled, delivered to a handler, and
+//! complete; the others in groups in which as many are added as the earliest are taken away.
+//!
+//! Each subject runs in a process of its own, so that its memory and what it writes are its own.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use actix::prelude::*;
+use actix_timers_durable::DueTime;
+use actix_timers_durable::store::{EmbeddedStore, TimerStore};
+
+use crate::contenders::{self, Subject, Timer, size_on_disk};
+use crate::fixture::{self, Delivered};
+use crate::settings::Settings;
+use crate::watched::{Commits, Watched};
+use bench::process::resident_bytes;
+use bench::rows::{OURS, Row, Rows};
+
+/// Who ask at a time, each for the answer to its own request.
+const CALLERS: usize = 1024;
+/// Lives in a group of those who have no callers.
+const GROUP: usize = 256;
+
+const SUBJECTS: [&str; 4] = [OURS, contenders::STORE, contenders::FJALL, contenders::LOG];
+
+pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
+    for name in SUBJECTS {
+        let program = std::env::current_exe().unwrap();
+        let arguments = settings.for_child(name, &settings.directory);
+        let child = Command::new(program).args(arguments).stderr(Stdio::inherit()).output().unwrap();
+        assert!(child.status.success(), "{name} has failed");
+        for line in String::from_utf8(child.stdout).unwrap().lines() {
+            let (unit, samples) = line.split_once('\t').unwrap();
+            let samples = samples.split(',').map(|sample| sample.parse().unwrap()).collect();
+            let unit = UNITS.into_iter().find(|known| *known == unit).unwrap();
+            let subject = name.to_owned();
+            rows.push(Row { workload: "lives", layer: "actor", subject, size: settings.pending, unit, samples });
+        }
+    }
+}
+
+const UNITS: [&str; 7] = [
+    "ns a life",
+    "µs a commit (p50)",
+    "µs a commit (p99)",
+    "µs a commit (p99.9)",
+    "bytes written for each of a life",
+    "MB of memory",
+    "bytes on disk a pending timer",
+];
+
+/// What was seen of one subject.
+struct Figures {
+    /// Nanoseconds, one for each round.
+    each: Vec<f64>,
+    commits: Vec<Duration>,
+    /// Bytes given to the disk for each of those of one timer.
+    written: f64,
+    memory: u64,
+    /// Bytes a timer.
+    disk: Option<f64>,
+}
+
+impl Figures {
+    fn print(mut self) {
+        self.commits.sort_unstable();
+        let quantile = |part: f64| self.commits[((self.commits.len() - 1) as f64 * part) as usize].as_micros() as f64;
+        let figures = [
+            Some(self.each.clone()),
+            Some(vec![quantile(0.5)]),
+            Some(vec![quantile(0.99)]),
+            Some(vec![quantile(0.999)]),
+            Some(vec![self.written]),
+            Some(vec![self.memory as f64 / 1e6]),
+            self.disk.map(|bytes| vec![bytes]),
+        ];
+        for (unit, samples) in UNITS.iter().zip(figures) {
+            if let Some(samples) = samples {
+                let samples: Vec<String> = samples.iter().map(f64::to_string).collect();
+                println!("{unit}\t{}", samples.join(","));
+            }
+        }
+    }
+}
+
+/// What the child process does: measures one subject, and prints its figures, one unit a line.
+pub(crate) fn run_one(settings: &Settings, name: &str) {
+    let figures = if name == OURS { System::new().block_on(through_the_actor(settings)) } else { bare(settings, name) };
+    figures.print();
+}
+
+/// Lives in a round.
+fn lives(settings: &Settings) -> usize {
+    if settings.check { 1024 } else { 204_800 }
+}
+
+async fn through_the_actor(settings: &Settings) -> Figures {
+    let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+    let memory_before = resident_bytes();
+    let mut store = EmbeddedStore::open(directory.path()).unwrap();
+    let fence = store.acquire(0).unwrap().fence;
+    // Not due before all is over.
+    let first_due = DueTime::reached_at(SystemTime::now()).saturating_add(Duration::from_secs(24 * 3600));
+    fixture::fill(&mut store, fence, settings.pending, first_due);
+    let commits = Commits::default();
+    let delivered = Rc::<Delivered>::default();
+    let timers = fixture::start(Watched::new(store, commits.clone()), &delivered);
+    let lives = lives(settings);
+    let mut each = Vec::new();
+    let written_before = written_bytes();
+    for round in 1..=settings.rounds {
+        let started = Instant::now();
+        let callers = fixture::many_callers(&timers, CALLERS, lives / CALLERS, Duration::from_millis(1));
+        while delivered.count.get() < round * lives {
+            delivered.one_more.notified().await;
+        }
+        // Complete is what is no longer pending.
+        while timers.counts().await.unwrap().pending > settings.pending {
+            actix_rt::time::sleep(Duration::from_micros(500)).await;
+        }
+        each.push(started.elapsed().as_nanos() as f64 / lives as f64);
+        assert!(callers.iter().all(actix_rt::task::JoinHandle::is_finished));
+    }
+    let written = (written_bytes() - written_before) as f64;
+    let memory = resident_bytes().saturating_sub(memory_before);
+    assert_eq!(delivered.count.get(), settings.rounds * lives);
+    assert_eq!(timers.counts().await.unwrap().pending, settings.pending);
+    let disk = Some(size_on_disk(directory.path()) as f64 / settings.pending as f64);
+    timers.stop().await.unwrap();
+    let written = written / (settings.rounds * lives) as f64 / Timer { number: 0, due: 0 }.bytes() as f64;
+    let commits = commits.lock().unwrap().clone();
+    Figures { each, commits, written, memory, disk }
+}
+
+fn bare(settings: &Settings, name: &str) -> Figures {
+    let directory = tempfile::tempdir_in(&settings.directory).unwrap();
+    let memory_before = resident_bytes();
+    let mut subject: Box<dyn Subject> = contenders::named(name, directory.path());
+    // Each is due a little later than the one before, with some disorder.
+    let mut pending: VecDeque<Timer> = VecDeque::new();
+    let mut next = 0;
+    let mut take = |count: usize| -> Vec<Timer> {
+        let timers = next..next + count as u64;
+        next += count as u64;
+        timers.map(|number| Timer { number, due: number / 10 * 10 + number * 7919 % 10_000 }).collect()
+    };
+    while (pending.len() as u64) < settings.pending {
+        let group = take(4096.min((settings.pending - pending.len() as u64) as usize));
+        subject.commit(&group, &[]);
+        pending.extend(group);
+    }
+    let lives = lives(settings);
+    let mut each = Vec::new();
+    let mut commits = Vec::new();
+    let written_before = written_bytes();
+    for _ in 0..settings.rounds {
+        let mut all = Duration::ZERO;
+        for _ in 0..lives / GROUP {
+            let put = take(GROUP);
+            pending.extend(&put);
+            let remove: Vec<_> = pending.drain(..GROUP).collect();
+            let started = Instant::now();
+            subject.commit(&put, &remove);
+            commits.push(started.elapsed());
+            all += commits[commits.len() - 1];
+        }
+        each.push(all.as_nanos() as f64 / lives as f64);
+    }
+    let written = (written_bytes() - written_before) as f64;
+    // What this bench itself remembers of each timer is not the subject's.
+    let own = (pending.capacity() * size_of::<Timer>()) as u64;
+    let memory = resident_bytes().saturating_sub(memory_before + own);
+    let written = written / (settings.rounds * lives) as f64 / pending[0].bytes() as f64;
+    assert!(subject.pending().is_none_or(|count| count == pending.len() as u64));
+    let disk = subject.disk_bytes().map(|bytes| bytes as f64 / pending.len() as f64);
+    Figures { each, commits, written, memory, disk }
+}
+
+/// What this process gave to the disk.
+fn written_bytes() -> u64 {
+    let io = fs::read_to_string("/proc/self/io").expect("/proc is there");
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).expect("it tells what was written");
+    line.trim().parse().expect("a number")
+}

@@ -1,0 +1,80 @@
+//! What operators see of a journal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix_timers::integration::{PUBLISH_EVERY, PublishPass, try_publish};
+
+use crate::ledger::Replies;
+use crate::metrics::{DurableMeters, DurableReport, StoreOp};
+
+/// The metrics of one journal.
+pub(super) struct Gauges {
+    meters: DurableMeters,
+    published: Mutex<Published>,
+    failed_copies: Arc<AtomicU64>,
+}
+
+#[derive(Default)]
+struct Published {
+    at: Option<Duration>,
+    /// By the journal's thread, which alone can ask the ledger.
+    report: DurableReport,
+}
+
+impl Gauges {
+    pub(super) fn register(name: &str) -> Self {
+        let (published, failed_copies) = (Mutex::default(), Arc::default());
+        Self { meters: DurableMeters::register(name), published, failed_copies }
+    }
+
+    pub(super) const fn meters(&self) -> &DurableMeters {
+        &self.meters
+    }
+
+    /// Records the commits of a turn.
+    pub(super) fn wrote(&self, replies: &mut Replies) {
+        for (requests, took) in replies.take_written() {
+            self.meters.wrote(requests, took);
+        }
+        replies.count_failed_copies(&self.failed_copies);
+    }
+
+    /// Whether it is time for a report. Says so once.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        let mut published = self.published();
+        let is_due = published.at.is_none_or(|at| now >= at.saturating_add(PUBLISH_EVERY));
+        if is_due {
+            published.at = Some(now);
+        }
+        is_due
+    }
+
+    /// A report of now, which is published unless a scrape goes on: a turn does not wait for that. Says whether it was.
+    pub(super) fn report(&self, report: DurableReport, lag: Duration) -> bool {
+        self.take(report);
+        let pass = try_publish();
+        if let Some(pass) = &pass {
+            self.publish(lag, pass);
+        }
+        pass.is_some()
+    }
+
+    /// What is published from now on.
+    pub(super) fn take(&self, mut report: DurableReport) {
+        for _ in 0..self.failed_copies.load(Ordering::Relaxed) {
+            report.counters.failed(StoreOp::BackUp);
+        }
+        self.published().report = report;
+    }
+
+    /// Publishes the last report, and how long requests have been waiting now.
+    pub(super) fn publish(&self, lag: Duration, _: &PublishPass) {
+        self.meters.publish(&DurableReport { lag, ..self.published().report });
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,208 @@
+//! The journal: where the ledger lives, and the way to it from any thread.
+//!
+//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that queued up during the
+//! last commit, so that the fsync of one is shared by many. [Inline](Committer::inline) each request is a turn of its own on the
+//! caller's thread: deterministic, for virtual time. `gauges` is what operators see of it.
+
+mod gauges;
+mod queue;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod tests;
+mod thread;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use actix_timers::integration::{PublishPass, Publisher, register_publisher, try_publish};
+
+use super::ledger::{Answer, Answered, Horizon, Ledger, Note, Reading, Replies, Request};
+use super::store::StoreError;
+use crate::metrics::{DurableMeters, DurableReport};
+use gauges::Gauges;
+use queue::Shared;
+
+/// What shows the time to a journal.
+pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
+
+/// The way to a ledger. Cheap to clone; usable from any thread.
+///
+/// When the last one is dropped the ledger ends, after what was asked for before; it does not give its shard up, as if it had
+/// crashed. [`Request::Close`] ends it well.
+#[derive(Clone)]
+pub(crate) struct Committer {
+    host: Arc<Host>,
+}
+
+pub(super) struct Host {
+    place: Place,
+    clock: CommitterClock,
+    gauges: Arc<Gauges>,
+    /// That of the timer actor.
+    name: Box<str>,
+}
+
+enum Place {
+    Thread(Arc<Shared>),
+    Inline(Mutex<Box<dyn Turn>>),
+}
+
+/// A ledger, whatever its horizon is.
+trait Turn: Send {
+    fn commit(&mut self, clock: &dyn Fn() -> Reading, requests: &mut VecDeque<Request>, replies: &mut Replies)
+    -> usize;
+    fn maintain(&mut self, now: Reading) -> bool;
+    fn take_notes(&mut self) -> Vec<Note>;
+    fn report(&mut self, now: Reading) -> DurableReport;
+}
+
+impl<H: Horizon> Turn for Ledger<H> {
+    fn commit(
+        &mut self,
+        clock: &dyn Fn() -> Reading,
+        requests: &mut VecDeque<Request>,
+        replies: &mut Replies,
+    ) -> usize {
+        Self::commit(self, clock, requests, replies)
+    }
+
+    fn maintain(&mut self, now: Reading) -> bool {
+        Self::maintain(self, now)
+    }
+
+    fn take_notes(&mut self) -> Vec<Note> {
+        Self::take_notes(self)
+    }
+
+    fn report(&mut self, now: Reading) -> DurableReport {
+        Self::report(self, now)
+    }
+}
+
+impl Committer {
+    /// Starts a thread that runs the ledger. `name` is that of the timer actor, for the label of the metrics and for the log.
+    ///
+    /// # Errors
+    /// If the system has no more threads.
+    pub(crate) fn start_thread<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
+        let gauges = Arc::new(Gauges::register(name));
+        let shared = Arc::new(Shared::default());
+        thread::start(ledger, Arc::clone(&shared), Arc::clone(&clock), Arc::clone(&gauges), name)?;
+        Ok(Self::of(Host { place: Place::Thread(shared), clock, gauges, name: name.into() }))
+    }
+
+    /// Runs the ledger on the threads of those who ask. It loads and arms at once. `name` is that of the timer actor, for the
+    /// label of the metrics and for the log.
+    pub(crate) fn inline<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> Self {
+        let place = Place::Inline(Mutex::new(Box::new(ledger)));
+        let gauges = Arc::new(Gauges::register(name));
+        let committer = Self::of(Host { place, clock, gauges, name: name.into() });
+        committer.submit(Request::LookAgain);
+        committer
+    }
+
+    fn of(host: Host) -> Self {
+        let host = Arc::new(host);
+        let publisher: Weak<Host> = Arc::downgrade(&host);
+        register_publisher(publisher);
+        Self { host }
+    }
+
+    /// Whether it works on a thread of its own.
+    pub(crate) fn has_a_thread(&self) -> bool {
+        matches!(self.host.place, Place::Thread(_))
+    }
+
+    /// What the lateness of deliveries is recorded with.
+    pub(crate) fn meters(&self) -> &DurableMeters {
+        self.host.gauges.meters()
+    }
+
+    /// Brings the metrics up to date. It is done by itself after a turn, at most every 250 ms, and at a scrape; somebody who
+    /// calls it now and then lets it be seen in between how long a store already takes for a commit that does not end.
+    pub(crate) fn publish(&self) {
+        // A scrape that goes on has done it.
+        if let Some(pass) = try_publish() {
+            self.host.publish(&pass);
+        }
+    }
+
+    /// Asks something, and waits for the answer; for a caller's request first for a place in the queue.
+    ///
+    /// # Errors
+    /// What is wrong with the store; [`StoreError::Closed`] if the journal has ended.
+    pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
+        let (answer, answered) = Answer::awaited();
+        let request = request(answer);
+        if let Place::Thread(shared) = &self.host.place
+            && !request.is_of_deliveries()
+        {
+            shared.wait_for_a_place().await;
+        }
+        self.host.push(request);
+        answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
+    }
+
+    /// Asks something from the side of deliveries ([`Request::is_of_deliveries`]), which is bounded by what is in flight:
+    /// without waiting for a place.
+    pub(crate) fn submit(&self, request: Request) {
+        debug_assert!(request.is_of_deliveries(), "callers wait for a place");
+        self.host.push(request);
+    }
+}
+
+impl Host {
+    fn push(&self, request: Request) {
+        match &self.place {
+            Place::Thread(shared) => shared.push(request),
+            Place::Inline(ledger) => {
+                let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
+                let mut ledger = Self::lock(ledger);
+                loop {
+                    ledger.commit(&*self.clock, &mut requests, &mut replies);
+                    if !ledger.maintain((self.clock)()) {
+                        break;
+                    }
+                }
+                let notes = ledger.take_notes();
+                let now = (self.clock)();
+                let report = self.gauges.is_due(now.time).then(|| ledger.report(now));
+                drop(ledger);
+                self.gauges.wrote(&mut replies);
+                notes.iter().for_each(|note| note.say(&self.name));
+                replies.send(|copy| copy());
+                if let Some(report) = report {
+                    self.gauges.report(report, Duration::ZERO);
+                }
+            }
+        }
+    }
+
+    fn lock<'a>(ledger: &'a Mutex<Box<dyn Turn>>) -> MutexGuard<'a, Box<dyn Turn>> {
+        ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Publisher for Host {
+    fn publish(&self, pass: &PublishPass) {
+        let now = (self.clock)();
+        match &self.place {
+            Place::Thread(shared) => self.gauges.publish(shared.lag(now.time), pass),
+            Place::Inline(ledger) => {
+                let report = Self::lock(ledger).report(now);
+                self.gauges.take(report);
+                self.gauges.publish(Duration::ZERO, pass);
+            }
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Place::Thread(shared) = &self.place {
+            shared.leave();
+        }
+    }
+}

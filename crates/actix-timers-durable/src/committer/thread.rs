@@ -1,0 +1,97 @@
+//! The journal's thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, mpsc};
+use std::thread::Builder;
+
+use actix_timers::integration::PUBLISH_EVERY;
+
+use super::CommitterClock;
+use super::gauges::Gauges;
+use super::queue::{Shared, Taken};
+use crate::ledger::{Horizon, Ledger, Replies};
+use crate::store::StoreError;
+use crate::sync::spawn;
+
+pub(super) fn start<H: Horizon>(
+    ledger: Ledger<H>,
+    shared: Arc<Shared>,
+    clock: CommitterClock,
+    gauges: Arc<Gauges>,
+    name: &str,
+) -> io::Result<()> {
+    let timer = name.to_owned();
+    let run = move || {
+        // Also if it panics nobody waits for an answer that will not come.
+        let mut end = End { shared: &shared, why: Arc::new(StoreError::Closed) };
+        if let Some(why) = run(ledger, &shared, &clock, &gauges, &timer) {
+            end.why = why;
+        }
+    };
+    spawn(format!("{name} journal"), run).map(drop)
+}
+
+struct End<'a> {
+    shared: &'a Shared,
+    why: Arc<StoreError>,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.shared.close(&self.why);
+    }
+}
+
+/// Runs until it is closed or the shard is lost, and says why; or until nobody can ask any more.
+fn run<H: Horizon>(
+    mut ledger: Ledger<H>,
+    shared: &Shared,
+    clock: &CommitterClock,
+    gauges: &Gauges,
+    name: &str,
+) -> Option<Arc<StoreError>> {
+    let mut requests = VecDeque::new();
+    let mut replies = Replies::default();
+    let (mut has_more, mut is_published) = (true, false);
+    loop {
+        if requests.is_empty() {
+            match shared.take(&mut requests, has_more, (!is_published).then_some(PUBLISH_EVERY)) {
+                Taken::Requests => {}
+                Taken::Nothing => {
+                    let now = clock();
+                    is_published = gauges.report(ledger.report(now), shared.lag(now.time));
+                    continue;
+                }
+                Taken::Left => return None,
+            }
+        }
+        shared.begin(clock().time);
+        let places = ledger.commit(&**clock, &mut requests, &mut replies);
+        shared.done(places);
+        gauges.wrote(&mut replies);
+        replies.send(aside);
+        let now = clock();
+        has_more = ledger.maintain(now);
+        ledger.take_notes().iter().for_each(|note| note.say(name));
+        is_published = gauges.is_due(now.time) && gauges.report(ledger.report(now), shared.lag(now.time));
+        if let Some(why) = ledger.end_reason() {
+            requests.into_iter().for_each(|request| request.refuse(why));
+            return Some(Arc::clone(why));
+        }
+    }
+}
+
+/// What takes long is done elsewhere; here if there is no thread for it.
+fn aside(work: Box<dyn FnOnce() + Send>) {
+    let (hand_over, handed_over) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    let elsewhere = move || {
+        if let Ok(work) = handed_over.recv() {
+            work();
+        }
+    };
+    match Builder::new().name("backup".to_owned()).spawn(elsewhere) {
+        Ok(_) => _ = hand_over.send(work),
+        Err(_) => work(),
+    }
+}

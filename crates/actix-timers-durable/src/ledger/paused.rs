@@ -1,0 +1,59 @@
+//! Routes whose messages nobody gets for now: what is due of them stays on disk, so that it does not fill the memory.
+
+use std::sync::Arc;
+
+use super::{Horizon, Ledger};
+use crate::due_time::DueTime;
+use crate::record::Record;
+
+/// A route and type that stands still.
+pub(super) struct Paused {
+    route: Arc<str>,
+    message_type: Arc<str>,
+    /// Nothing of it that is due before this is missing in memory.
+    since: DueTime,
+}
+
+impl Paused {
+    fn is_of(&self, route: &str, message_type: &str) -> bool {
+        *self.route == *route && *self.message_type == *message_type
+    }
+}
+
+impl<H: Horizon> Ledger<H> {
+    pub(super) fn pause(&mut self, route: Arc<str>, message_type: Arc<str>) {
+        if self.paused.iter().any(|paused| paused.is_of(&route, &message_type)) {
+            return;
+        }
+        let mut paused = Paused { route, message_type, since: DueTime::MAX };
+        for waiting in self.table.waiting(|record| paused.is_of(&record.route, &record.message_type)) {
+            paused.since = paused.since.min(waiting.due);
+            self.forget(waiting.id);
+        }
+        self.paused.push(paused);
+    }
+
+    /// Loading begins again where something of it is missing.
+    pub(super) fn resume(&mut self, route: &str, message_type: &str) {
+        let is_it = |paused: &Paused| paused.is_of(route, message_type);
+        if let Some(place) = self.paused.iter().position(is_it) {
+            let paused = self.paused.swap_remove(place);
+            self.frontier.draw_back(paused.since);
+        }
+    }
+
+    /// Whether a record is left on disk for now, though it is due before the frontier.
+    pub(super) fn is_left(&mut self, record: &Record) -> bool {
+        let is_it = |paused: &&mut Paused| paused.is_of(&record.route, &record.message_type);
+        let paused = self.paused.iter_mut().find(is_it);
+        paused.is_some_and(|paused| {
+            paused.since = paused.since.min(record.progress.due);
+            true
+        })
+    }
+
+    /// The earliest due time of what is left on disk.
+    pub(super) fn first_left(&self) -> DueTime {
+        self.paused.iter().map(|paused| paused.since).min().unwrap_or(DueTime::MAX)
+    }
+}

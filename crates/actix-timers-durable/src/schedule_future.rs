@@ -1,0 +1,107 @@
+//! The answer to come when a durable timer is scheduled.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use super::error::{DurableError, ScheduleError};
+use super::id::DurableId;
+
+/// What became of a request to schedule a durable timer. Whatever it is, it is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use = "with a key it may be another timer that is pending"]
+pub enum Scheduled {
+    /// There is a new timer.
+    Created(DurableId),
+    /// A pending timer has the [key](super::DurableOptions::if_absent) already: this one. Nothing was scheduled.
+    Exists(DurableId),
+    /// There is a new timer, which has taken the place of the one with its [key](super::DurableOptions::replace).
+    Replaced {
+        /// The new one.
+        id: DurableId,
+        /// The one that is cancelled.
+        old: DurableId,
+        /// Whether that was with its handler at this moment. It is not delivered again, however that ends.
+        in_progress: bool,
+    },
+}
+
+impl Scheduled {
+    /// The timer that is pending now, under the key if there is one.
+    pub const fn id(self) -> DurableId {
+        match self {
+            Self::Created(id) | Self::Exists(id) | Self::Replaced { id, .. } => id,
+        }
+    }
+
+    /// Whether a new timer is pending.
+    pub const fn is_new(self) -> bool {
+        !matches!(self, Self::Exists(_))
+    }
+}
+
+pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Scheduled, DurableError>> + Send>>;
+
+/// A durable timer that is being scheduled: a future that is ready when it is on disk.
+///
+/// Its [id](Self::id) is known before. `Send`, so that it can be awaited anywhere; in an actor also with
+/// [`ctx.schedule_durably`](super::DurableContext::schedule_durably).
+///
+/// # When it is dropped
+///
+/// Before it was polled for the first time nothing has happened. After that the request may be on its way: the timer may come
+/// to exist or not, as when a process dies before it has the answer. [Cancel](super::DurableTimers::cancel) it by its id to be
+/// sure, or schedule it again with the same [key](super::DurableOptions::if_absent).
+#[must_use = "nothing is scheduled until it is awaited"]
+pub struct ScheduleFuture<M> {
+    id: DurableId,
+    message: Option<M>,
+    committing: Result<Committing, Option<DurableError>>,
+}
+
+impl<M> ScheduleFuture<M> {
+    pub(super) const fn under_way(id: DurableId, message: M, committing: Committing) -> Self {
+        Self { id, message: Some(message), committing: Ok(committing) }
+    }
+
+    pub(super) const fn refused(id: DurableId, message: M, reason: DurableError) -> Self {
+        Self { id, message: Some(message), committing: Err(Some(reason)) }
+    }
+
+    /// The id that the timer will have, unless a timer with its key [exists](Scheduled::Exists).
+    pub const fn id(&self) -> DurableId {
+        self.id
+    }
+}
+
+/// Nothing in it is pinned in place: the message is only kept to be handed back.
+impl<M> Unpin for ScheduleFuture<M> {}
+
+impl<M> Future for ScheduleFuture<M> {
+    type Output = Result<Scheduled, ScheduleError<M>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reason = match &mut self.committing {
+            Ok(committing) => match ready!(committing.as_mut().poll(cx)) {
+                Ok(scheduled) => {
+                    self.message = None;
+                    return Poll::Ready(Ok(scheduled));
+                }
+                Err(reason) => reason,
+            },
+            Err(reason) => reason.take().unwrap_or(DurableError::Closed),
+        };
+        match self.message.take() {
+            Some(message) => Poll::Ready(Err(ScheduleError { message, reason })),
+            // It was ready before, and is asked again.
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<M> fmt::Debug for ScheduleFuture<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduling").field("id", &self.id).finish_non_exhaustive()
+    }
+}

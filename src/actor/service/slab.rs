@@ -1,0 +1,167 @@
+//! A store: messages of one type side by side, each in a slot.
+//!
+//! Whoever puts a message in keeps its slot, and takes it out once; the engine's keys see to that. So slots need no
+//! generations. Which of them are free is kept apart from the messages: a message without a destructor is thrown away
+//! without a look at it, and at a million timers that look would be a wait for memory.
+
+use std::mem::needs_drop;
+
+/// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
+const PAGE: usize = 4096;
+
+pub(crate) struct Slab<S> {
+    /// Pages never move: a growing store copies nothing.
+    pages: Vec<Vec<Option<S>>>,
+    free: FreeSlots,
+    slots: u32,
+}
+
+impl<S> Slab<S> {
+    pub(crate) const fn new() -> Self {
+        Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0 }
+    }
+
+    /// Stores `value`; hands it back when all 2³² − 1 slots are taken.
+    pub(crate) fn put(&mut self, value: S) -> Result<u32, S> {
+        if let Some(slot) = self.free.pop() {
+            if let Some(place) = self.place(slot) {
+                *place = Some(value);
+            }
+            return Ok(slot);
+        }
+        if self.slots == u32::MAX {
+            return Err(value);
+        }
+        let slot = self.slots;
+        if (slot as usize).is_multiple_of(PAGE) {
+            self.pages.push(Vec::with_capacity(PAGE));
+        }
+        if let Some(page) = self.pages.last_mut() {
+            page.push(Some(value));
+        }
+        self.slots += 1;
+        Ok(slot)
+    }
+
+    /// Takes out what was put into `slot`.
+    pub(crate) fn take(&mut self, slot: u32) -> Option<S> {
+        let value = self.place(slot)?.take()?;
+        self.free.push(slot);
+        Some(value)
+    }
+
+    /// Frees `slot`, which is taken. What has a destructor is handed out for it.
+    pub(crate) fn discard(&mut self, slot: u32) -> Option<S> {
+        if needs_drop::<S>() {
+            return self.take(slot);
+        }
+        self.free.push(slot);
+        None
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&S> {
+        self.pages.get(slot as usize / PAGE)?.get(slot as usize % PAGE)?.as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut S> {
+        self.place(slot)?.as_mut()
+    }
+
+    fn place(&mut self, slot: u32) -> Option<&mut Option<S>> {
+        self.pages.get_mut(slot as usize / PAGE)?.get_mut(slot as usize % PAGE)
+    }
+}
+
+/// A stack of slots, in pages so that it grows without copying. The slot freed last, which may still be in the
+/// processor's cache, is used first.
+struct FreeSlots {
+    full: Vec<Vec<u32>>,
+    top: Vec<u32>,
+}
+
+impl FreeSlots {
+    const fn new() -> Self {
+        Self { full: Vec::new(), top: Vec::new() }
+    }
+
+    fn push(&mut self, slot: u32) {
+        if self.top.len() == PAGE {
+            self.full.push(std::mem::take(&mut self.top));
+        }
+        if self.top.capacity() == 0 {
+            self.top.reserve_exact(PAGE);
+        }
+        self.top.push(slot);
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.top.pop().or_else(|| {
+            self.top = self.full.pop()?;
+            self.top.pop()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[test]
+    fn what_was_put_in_comes_out_once_and_its_slot_is_used_again() {
+        let mut slab = Slab::new();
+        let slots: Vec<u32> = (0..3 * PAGE).map(|i| slab.put(i).unwrap()).collect();
+        for (value, slot) in slots.iter().enumerate() {
+            assert_eq!(slab.get(*slot), Some(&value));
+            assert_eq!((slab.take(*slot), slab.take(*slot)), (Some(value), None));
+        }
+        let mut again: Vec<u32> = slots.iter().map(|_| slab.put(7).unwrap()).collect();
+        again.sort_unstable();
+        assert_eq!(again, slots);
+        assert_eq!(slab.put(8), Ok(slots.len() as u32));
+    }
+
+    #[test]
+    fn what_has_a_destructor_is_handed_out_and_the_rest_is_not_looked_at() {
+        let mut slab = Slab::new();
+        let value = Rc::new(());
+        let slot = slab.put(Rc::clone(&value)).unwrap();
+        assert_eq!(Rc::strong_count(&value), 2);
+        drop(slab.discard(slot));
+        assert_eq!(Rc::strong_count(&value), 1);
+        assert!(slab.get(slot).is_none());
+
+        let mut plain = Slab::new();
+        let slot = plain.put([1u64; 4]).unwrap();
+        assert_eq!(plain.discard(slot), None);
+        assert_eq!(plain.put([2; 4]), Ok(slot));
+        assert_eq!(plain.get(slot), Some(&[2; 4]));
+    }
+
+    #[test]
+    fn an_empty_stack_of_slots_has_none() {
+        let mut free = FreeSlots::new();
+        assert_eq!(free.pop(), None);
+        for round in 0..3 {
+            for slot in 0..2 * PAGE as u32 + round {
+                free.push(slot);
+            }
+            for slot in (0..2 * PAGE as u32 + round).rev() {
+                assert_eq!(free.pop(), Some(slot));
+            }
+            assert_eq!(free.pop(), None);
+        }
+    }
+
+    /// Four bytes for each slot that was ever free, and never more than a page on top.
+    #[test]
+    fn free_slots_take_whole_pages_of_memory() {
+        let mut free = FreeSlots::new();
+        for slot in 0..3 * PAGE as u32 {
+            free.push(slot);
+            assert_eq!(free.top.capacity(), PAGE);
+        }
+        assert!(free.full.iter().all(|page| page.capacity() == PAGE));
+    }
+}

@@ -1,0 +1,192 @@
+//! The books: how many timers were accepted, and how each of them ended.
+
+/// Why a message could not be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadLetterReason {
+    /// The recipient had stopped, or was dropped, when its message was due.
+    RecipientStopped,
+    /// The mailbox of the recipient was full, and the message was to be dropped then.
+    MailboxFull,
+    /// The timer service stopped without being drained.
+    ServiceStopped,
+    /// The code that makes the messages of a repeating timer panicked.
+    SourcePanicked,
+}
+
+impl DeadLetterReason {
+    /// All reasons.
+    pub const ALL: [Self; 4] = [Self::RecipientStopped, Self::MailboxFull, Self::ServiceStopped, Self::SourcePanicked];
+
+    /// The reason as a metric label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RecipientStopped => "recipient_stopped",
+            Self::MailboxFull => "mailbox_full",
+            Self::ServiceStopped => "service_stopped",
+            Self::SourcePanicked => "source_panicked",
+        }
+    }
+}
+
+/// How a timer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Its message was handed over.
+    Delivered,
+    /// It was cancelled, or its owner ended.
+    Cancelled,
+    /// Its message could not be handed over.
+    DeadLettered(DeadLetterReason),
+    /// A drain gave it back.
+    Returned,
+}
+
+/// Counters since the start. At every moment
+/// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
+///
+/// A timer that repeats counts once for each repetition: as accepted, when the one before is delivered, and as what became
+/// of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Counters {
+    /// Timers taken in.
+    pub accepted: u64,
+    /// Messages handed over.
+    pub delivered: u64,
+    /// Timers cancelled, those included that ended with their owner.
+    pub cancelled: u64,
+    /// Messages whose recipient had stopped.
+    pub recipient_stopped: u64,
+    /// Messages dropped because the mailbox of their recipient was full.
+    pub mailbox_full: u64,
+    /// Messages lost because the service stopped without being drained.
+    pub service_stopped: u64,
+    /// Messages that were never made, because the code for it panicked.
+    pub source_panicked: u64,
+    /// Timers given back by a drain.
+    pub returned: u64,
+    /// Timers not ended yet.
+    pub pending: u64,
+    /// Deadlines moved.
+    pub rescheduled: u64,
+    /// Requests refused because of the capacity.
+    pub refused_capacity: u64,
+    /// Requests refused because the service is closed, or the actor they came from has stopped.
+    pub refused_closed: u64,
+}
+
+impl Counters {
+    /// All messages that could not be delivered.
+    pub const fn dead_lettered(&self) -> u64 {
+        self.recipient_stopped + self.mailbox_full + self.service_stopped + self.source_panicked
+    }
+
+    /// Dead letters of one reason.
+    pub const fn dead_letters(&self, reason: DeadLetterReason) -> u64 {
+        match reason {
+            DeadLetterReason::RecipientStopped => self.recipient_stopped,
+            DeadLetterReason::MailboxFull => self.mailbox_full,
+            DeadLetterReason::ServiceStopped => self.service_stopped,
+            DeadLetterReason::SourcePanicked => self.source_panicked,
+        }
+    }
+
+    /// Whether every accepted timer is accounted for.
+    pub const fn balance(&self) -> bool {
+        self.accepted == self.delivered + self.cancelled + self.dead_lettered() + self.returned + self.pending
+    }
+
+    pub(crate) fn accept(&mut self) {
+        self.accepted += 1;
+        self.pending += 1;
+    }
+
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        self.pending -= 1;
+        self.count(outcome);
+    }
+
+    /// A repetition was delivered, and the next one is accepted in its place.
+    pub(crate) fn repeat(&mut self) {
+        self.accepted += 1;
+        self.delivered += 1;
+    }
+
+    /// A timer that was given back has no message after all.
+    pub(crate) fn lose_returned(&mut self, reason: DeadLetterReason) {
+        let Some(returned) = self.returned.checked_sub(1) else { return };
+        self.returned = returned;
+        self.count(Outcome::DeadLettered(reason));
+    }
+
+    /// A delivery turns out to have failed.
+    pub(crate) fn bounce(&mut self, reason: DeadLetterReason) {
+        let Some(delivered) = self.delivered.checked_sub(1) else { return };
+        self.delivered = delivered;
+        self.count(Outcome::DeadLettered(reason));
+    }
+
+    /// A delivery did not take place: its timer is pending again.
+    pub(crate) fn take_back(&mut self) {
+        let Some(delivered) = self.delivered.checked_sub(1) else { return };
+        self.delivered = delivered;
+        self.pending += 1;
+    }
+
+    /// A repetition was not delivered after all, and none is accepted in its place.
+    pub(crate) fn take_repetition_back(&mut self) {
+        let (Some(delivered), Some(accepted)) = (self.delivered.checked_sub(1), self.accepted.checked_sub(1)) else {
+            return;
+        };
+        (self.delivered, self.accepted) = (delivered, accepted);
+    }
+
+    fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Delivered => self.delivered += 1,
+            Outcome::Cancelled => self.cancelled += 1,
+            Outcome::DeadLettered(DeadLetterReason::RecipientStopped) => self.recipient_stopped += 1,
+            Outcome::DeadLettered(DeadLetterReason::MailboxFull) => self.mailbox_full += 1,
+            Outcome::DeadLettered(DeadLetterReason::ServiceStopped) => self.service_stopped += 1,
+            Outcome::DeadLettered(DeadLetterReason::SourcePanicked) => self.source_panicked += 1,
+            Outcome::Returned => self.returned += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_is_counted_once() {
+        let outcomes = [Outcome::Delivered, Outcome::Cancelled, Outcome::Returned]
+            .into_iter()
+            .chain(DeadLetterReason::ALL.map(Outcome::DeadLettered));
+        for outcome in outcomes {
+            let mut counters = Counters::default();
+            counters.accept();
+            assert!(counters.balance());
+            counters.end(outcome);
+            assert!(counters.balance(), "{outcome:?}");
+            assert_eq!((counters.accepted, counters.pending), (1, 0));
+        }
+    }
+
+    #[test]
+    fn a_delivery_that_fails_is_a_dead_letter_instead() {
+        let mut counters = Counters::default();
+        counters.accept();
+        counters.end(Outcome::Delivered);
+        counters.bounce(DeadLetterReason::RecipientStopped);
+        assert!(counters.balance());
+        assert_eq!((counters.delivered, counters.recipient_stopped), (0, 1));
+    }
+
+    #[test]
+    fn a_missing_ending_shows() {
+        let lost = Counters { accepted: 2, delivered: 1, ..Counters::default() };
+        assert!(!lost.balance());
+    }
+}

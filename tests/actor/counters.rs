@@ -1,0 +1,456 @@
+//! Everything accounted for: the books balance at every moment that anybody can look at them, and so do the counters that
+//! users see.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::engine::Counters;
+use actix_timers::metrics::{CATALOGUE, Kind, Metric};
+use actix_timers::{CancelOutcome, GetSnapshot, ScheduleError, Target, TimerActor, TimerContext, TimerId, Timers};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use support::{Note, OnDrop, Probe, Random, Recluse, Way, World, in_virtual_time, ms, paused, run};
+
+const HOUR: u64 = 3_600_000;
+
+/// What the test itself has counted.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counted {
+    accepted: u64,
+    handled: u64,
+    cancelled: u64,
+    rescheduled: u64,
+    refused: u64,
+}
+
+/// A random life of a service. After every step, in every handler and in every `Drop` the books balance; and they say what
+/// the test has counted itself.
+#[test]
+fn the_counters_add_up_at_every_moment() {
+    for seed in 0..4 {
+        in_virtual_time(
+            || TimerActor::builder().wheel_size(8).expiry_budget(5).capacity(150),
+            |world| async move {
+                let mut random = Random::new(seed);
+                let counted = Arc::new(Mutex::new(Counted::default()));
+                let look = {
+                    let timers = world.timers.clone();
+                    move || {
+                        let counters = timers.snapshot().counters;
+                        assert!(counters.balance(), "{counters:?}");
+                        counters
+                    }
+                };
+                let probe = || {
+                    let (look, counted) = (look.clone(), Arc::clone(&counted));
+                    world
+                        .probe_with(move |probe: &mut Probe<u64>| {
+                            probe.hook = Box::new(move |_, _| {
+                                look();
+                                counted.lock().unwrap().handled += 1;
+                            });
+                        })
+                        .0
+                };
+                let mut probes: Vec<Addr<Probe<u64>>> = (0..5).map(|_| probe()).collect();
+                let mut ids: Vec<TimerId> = Vec::new();
+                for name in 0..1000 {
+                    let addr = probes[random.index_of(&probes)].clone();
+                    let way = Way::ALL[random.index_of(&Way::ALL)];
+                    match random.below(10) {
+                        0..5 => match world.schedule(way, &addr, ms(random.spread(11)), name).await {
+                            Ok(id) => {
+                                ids.push(id);
+                                counted.lock().unwrap().accepted += 1;
+                            }
+                            Err(ScheduleError::CapacityReached { .. }) => counted.lock().unwrap().refused += 1,
+                            Err(other) => panic!("{other}"),
+                        },
+                        5 if !ids.is_empty() => {
+                            let id = ids[random.index_of(&ids)];
+                            if world.cancel(way, &addr, id).await.is_cancelled() {
+                                counted.lock().unwrap().cancelled += 1;
+                            }
+                        }
+                        6 if !ids.is_empty() => {
+                            let id = ids[random.index_of(&ids)];
+                            if world.timers.reschedule_after(id, ms(random.spread(11))).is_rescheduled() {
+                                counted.lock().unwrap().rescheduled += 1;
+                            }
+                        }
+                        7 => {
+                            let look = look.clone();
+                            if world
+                                .timers
+                                .schedule_after(&addr, ms(random.below(50)), OnDrop::new(move || _ = look()))
+                                .is_ok()
+                            {
+                                counted.lock().unwrap().accepted += 1;
+                                counted.lock().unwrap().handled += 1;
+                            } else {
+                                counted.lock().unwrap().refused += 1;
+                            }
+                        }
+                        8 => world.jump_to(world.now() + random.below(100)).await,
+                        9 if name % 100 == 0 => {
+                            probes.remove(0);
+                            probes.push(probe());
+                        }
+                        _ => world.run_to(world.now() + random.below(20)).await,
+                    }
+                    look();
+                }
+                world.settle().await;
+                let (seen, counted) = (look(), *counted.lock().unwrap());
+                assert_eq!((seen.accepted, seen.rescheduled), (counted.accepted, counted.rescheduled));
+                assert_eq!(seen.refused_capacity, counted.refused);
+                // Those that ended with a probe were cancelled without a call.
+                assert!(seen.cancelled >= counted.cancelled);
+                let returned = world.timers.drain();
+                let end = look();
+                assert_eq!((end.pending, end.returned), (0, returned.len() as u64));
+                assert!(end.returned == seen.pending && seen.delivered > 100, "{end:?}");
+            },
+        );
+    }
+}
+
+/// Runs with a recorder of its own.
+fn recorded<R>(test: impl FnOnce(Metrics) -> R) -> R {
+    let mut builder = PrometheusBuilder::new();
+    for (name, buckets) in actix_timers::metrics::histogram_buckets() {
+        builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets).unwrap();
+    }
+    let recorder = builder.build_recorder();
+    let scrape = Metrics(recorder.handle());
+    metrics::with_local_recorder(&recorder, || test(scrape))
+}
+
+/// What a scrape shows.
+#[derive(Clone)]
+struct Metrics(PrometheusHandle);
+
+struct Scrape(HashMap<String, f64>);
+
+impl Metrics {
+    fn scrape(&self) -> Scrape {
+        let text = self.0.render();
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        Scrape(
+            lines
+                .map(|line| {
+                    let (series, value) = line.rsplit_once(' ').unwrap();
+                    (series.to_owned(), value.parse().unwrap())
+                })
+                .collect(),
+        )
+    }
+}
+
+impl Scrape {
+    /// The sum of all series of a metric whose labels contain `label`.
+    fn sum(&self, name: &str, label: &str) -> f64 {
+        let mut series = self.0.iter().filter(|(series, _)| {
+            let (of, labels) = series.split_once('{').unwrap();
+            of == format!("actix_timers_{name}") && labels.contains("timer=\"T\"") && labels.contains(label)
+        });
+        let first = series.next().unwrap_or_else(|| panic!("no {name} with {label}")).1;
+        series.fold(*first, |sum, (_, value)| sum + value)
+    }
+
+    fn total(&self, name: &str) -> u64 {
+        let value = self.sum(name, "");
+        assert_eq!(value.fract(), 0.0);
+        value as u64
+    }
+
+    fn assert_all_in_the_catalogue(&self) {
+        for series in self.0.keys() {
+            let name = series.split('{').next().unwrap_or_default();
+            let is_known = |metric: &Metric| match metric.kind {
+                Kind::Histogram(_) => name.strip_prefix(metric.name).is_some_and(|part| part.starts_with('_')),
+                Kind::Counter | Kind::Gauge => name == metric.name,
+            };
+            assert!(CATALOGUE.iter().any(is_known), "{name}");
+        }
+    }
+
+    /// Accepted is what has ended and what is pending.
+    fn assert_balance(&self) {
+        let ended: u64 = ["delivered_total", "cancelled_total", "dead_letters_total", "returned_total"]
+            .map(|name| self.total(name))
+            .iter()
+            .sum();
+        assert_eq!(self.total("scheduled_total"), ended + self.total("pending"));
+    }
+
+    /// What is shown is what the books say.
+    fn assert_shows(&self, counters: &Counters) {
+        let shown = Counters {
+            accepted: self.total("scheduled_total"),
+            delivered: self.total("delivered_total"),
+            cancelled: self.total("cancelled_total"),
+            recipient_stopped: self.sum("dead_letters_total", "recipient_stopped") as u64,
+            mailbox_full: self.sum("dead_letters_total", "mailbox_full") as u64,
+            source_panicked: self.sum("dead_letters_total", "source_panicked") as u64,
+            service_stopped: self.sum("dead_letters_total", "service_stopped") as u64,
+            returned: self.total("returned_total"),
+            pending: self.total("pending"),
+            rescheduled: self.total("rescheduled_total"),
+            refused_capacity: self.sum("rejected_total", "capacity") as u64,
+            refused_closed: self.sum("rejected_total", "stopped") as u64,
+        };
+        assert_eq!(shown, *counters);
+    }
+}
+
+/// A timer actor named T, in virtual time, with its metrics.
+fn with_metrics<F: Future<Output = ()>>(test: impl Fn(World, Metrics) -> F) {
+    recorded(|metrics| paused(async { test(World::paused(TimerActor::builder().name("T")), metrics).await }));
+    recorded(|metrics| paused(async { test(World::manual(TimerActor::builder().name("T")), metrics).await }));
+}
+
+/// Every metric of the catalogue is there, as zero, before anything has happened; and no other.
+#[test]
+fn all_metrics_are_there_from_the_first_scrape() {
+    with_metrics(|_world, metrics| async move {
+        let scrape = metrics.scrape();
+        for metric in CATALOGUE {
+            let name = metric.name.strip_prefix("actix_timers_").unwrap();
+            match metric.kind {
+                Kind::Counter => assert_eq!(scrape.total(name), 0, "{name}"),
+                Kind::Gauge => _ = scrape.sum(name, ""),
+                Kind::Histogram(_) => assert_eq!(scrape.total(&format!("{name}_count")), 0),
+            }
+        }
+        scrape.assert_all_in_the_catalogue();
+    });
+}
+
+/// At whatever moment somebody scrapes, the counters balance; and once nothing happens any more they show the books.
+#[test]
+fn the_counters_users_see_balance_at_every_scrape() {
+    with_metrics(|world, metrics| async move {
+        let mut random = Random::new(4);
+        let (addr, _log) = world.probe::<u64>();
+        let (dead, _log) = world.probe::<u64>();
+        let gone: Target<Note<u64>> = Target::from(dead);
+        let scraper = metrics.clone();
+        let (scrapes, _log) = world.probe_with(|probe: &mut Probe<u64>| {
+            probe.hook = Box::new(move |_, _| scraper.scrape().assert_balance());
+        });
+        let mut ids = vec![];
+        for name in 0..400 {
+            let way = Way::ALL[random.index_of(&Way::ALL)];
+            ids.push(world.schedule(way, &addr, ms(random.spread(12)), name).await.unwrap());
+            world.after(&gone, random.below(3000), name);
+            world.after(&scrapes, random.below(3000), name);
+            let id = ids[random.index_of(&ids)];
+            match random.below(4) {
+                0 => _ = world.timers.cancel(id),
+                1 => _ = world.timers.reschedule_after(id, ms(random.spread(12))),
+                2 => world.run_to(world.now() + random.below(200)).await,
+                _ => (),
+            }
+            metrics.scrape().assert_balance();
+        }
+        world.run_to(world.now() + 10_000).await;
+        let counters = world.timers.snapshot().counters;
+        assert!(counters.recipient_stopped == 400 && counters.cancelled > 0, "{counters:?}");
+        metrics.scrape().assert_shows(&counters);
+
+        for delay in [HOUR, 2 * HOUR] {
+            world.after(&addr, delay, 0);
+        }
+        assert_eq!(world.timers.drain().len(), 2);
+        assert!(world.timers.schedule_after(&addr, ms(1), Note(0)).is_err());
+        world.run_to(world.now() + 1000).await;
+        metrics.scrape().assert_shows(&world.timers.snapshot().counters);
+    });
+}
+
+/// Whatever happens last before everything is quiet is shown a second later, also if nothing ever happens again.
+#[test]
+fn nothing_that_happened_stays_unpublished() {
+    with_metrics(|world, metrics| async move {
+        let quiet = async |what: &str| {
+            world.run_to(world.now() + 1000).await;
+            let counters = world.timers.snapshot().counters;
+            println!("{what}: {counters:?}");
+            metrics.scrape().assert_shows(&counters);
+        };
+        quiet("nothing").await;
+        let (addr, _log) = world.probe();
+        let (dead, _log) = world.probe();
+        let gone: Target<Note<u64>> = Target::from(dead);
+
+        let far = world.after(&addr, 100 * HOUR, 1);
+        quiet("scheduled").await;
+        assert!(world.timers.reschedule_after(far, ms(50 * HOUR)).is_rescheduled());
+        quiet("moved").await;
+        assert!(world.timers.cancel(far).is_cancelled());
+        quiet("cancelled").await;
+        for _ in 0..2 {
+            world.schedule(Way::Context, &addr, ms(500), 1).await.unwrap();
+            quiet("delivered to itself").await;
+            world.after(&addr, 500, 1);
+            quiet("delivered").await;
+            world.after(&gone, 500, 1);
+            quiet("dead").await;
+        }
+        let (ending, _log) = world.probe();
+        world.schedule(Way::Context, &ending, ms(HOUR), 1).await.unwrap();
+        quiet("scheduled to itself").await;
+        drop(ending);
+        quiet("the actor has ended").await;
+        let (lonely, _log) = world.probe();
+        world.schedule(Way::Context, &lonely, ms(500), 1).await.unwrap();
+        let _recluse = Recluse::make(lonely).await;
+        quiet("delivered without an address").await;
+        world.timers.drain();
+        quiet("drained").await;
+        assert!(world.timers.schedule_after(&addr, ms(1), Note(1)).is_err());
+        quiet("refused, closed").await;
+    });
+    recorded(|metrics| {
+        paused(async {
+            let world = World::manual(TimerActor::builder().name("T").capacity(1));
+            let (addr, _log) = world.probe();
+            world.after(&addr, HOUR, 1);
+            world.run_to(1000).await;
+            assert!(world.timers.schedule_after(&addr, ms(1), Note(1)).is_err());
+            world.run_to(2000).await;
+            metrics.scrape().assert_shows(&world.timers.snapshot().counters);
+        });
+    });
+}
+
+/// What a timer actor takes with it when it stops is in the counters, too.
+#[test]
+fn the_counters_show_what_was_lost_at_shutdown() {
+    recorded(|metrics| {
+        let timers = paused(async {
+            let world = World::paused(TimerActor::builder().name("T"));
+            let (addr, _log) = world.probe();
+            (0..7).for_each(|_| _ = world.after(&addr, HOUR, 1));
+            run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(HOUR), Note(1)).unwrap())).await;
+            world.timers.clone()
+        });
+        let counters = timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.pending), (10, 0));
+        assert!(counters.service_stopped >= 7);
+        metrics.scrape().assert_shows(&counters);
+    });
+}
+
+/// The lateness of every delivery is recorded, and is what it is: by all ways, jumps included.
+#[test]
+fn the_lateness_of_every_delivery_is_recorded() {
+    recorded(|metrics| {
+        paused(async {
+            let world = World::manual(TimerActor::builder().name("T").tick(ms(10)));
+            let (addr, log) = world.probe();
+            let (lonely, heard) = world.probe();
+            run(&lonely, |_, ctx| _ = ctx.schedule_after(ms(100), Note(0)).unwrap()).await;
+            let _recluse = Recluse::make(lonely).await;
+            for (way, delay) in [(Way::Direct, 10), (Way::Message, 15), (Way::Context, 90), (Way::Context, 1000)] {
+                world.schedule(way, &addr, ms(delay), delay).await.unwrap();
+            }
+            world.jump_to(130).await;
+            assert_eq!((log.len(), heard.len()), (3, 1));
+            let scrape = metrics.scrape();
+            // Counted from the tick to which the deadline was rounded up: 10, 20, 90 and 100.
+            let lag = (130 - 10) + (130 - 20) + (130 - 90) + (130 - 100);
+            assert_eq!(scrape.total("delivery_lag_seconds_count"), 4);
+            let seconds = scrape.sum("delivery_lag_seconds_sum", "");
+            assert!((seconds - Duration::from_millis(lag).as_secs_f64()).abs() < 1e-9, "{seconds}");
+            // The delays that were asked for: these, and that of the recluse.
+            assert_eq!(scrape.total("schedule_delay_seconds_count"), 5);
+            assert!((scrape.sum("schedule_delay_seconds_sum", "") - 1.215).abs() < 1e-9);
+        });
+    });
+}
+
+/// The gauges of the wheel show what an inspection shows.
+#[test]
+fn the_gauges_show_the_wheel() {
+    with_metrics(|world, metrics| async move {
+        let (addr, _log) = world.probe();
+        for delay in [1500, 1600, 1600, 70_000, 70_001, 20_000_000] {
+            world.after(&addr, delay, delay);
+        }
+        for now in [100, 5000, 66_000, 80_000] {
+            world.run_to(now).await;
+            // Something happens, and is published.
+            let id = world.after(&addr, HOUR * 24, 0);
+            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            // A quarter of a second after the last cascade all is published.
+            world.run_to(now + 600).await;
+            let scrape = metrics.scrape();
+            let inspection = world.timers.addr().send(GetSnapshot).await.unwrap();
+            assert_eq!(scrape.total("wheel_depth") as usize, inspection.wheel_depth());
+            assert_eq!(scrape.total("pending"), inspection.pending());
+            assert_eq!(scrape.total("delay_queue_length") as usize, inspection.wheel.queued_buckets);
+            for level in &inspection.wheel.levels {
+                let label = format!("level=\"{}\"", level.stats.level);
+                assert_eq!(scrape.sum("level_entries", &label) as usize, level.stats.entries);
+                assert_eq!(scrape.sum("level_buckets_occupied", &label) as usize, level.stats.occupied);
+                assert_eq!(scrape.sum("level_buckets", &label) as usize, level.stats.buckets);
+                assert_eq!(scrape.sum("level_bucket_entries_max", &label) as usize, level.stats.fullest);
+                let label = format!("from_level=\"{}\"", level.stats.level);
+                assert_eq!(scrape.sum("cascades_total", &label) as u64, level.stats.cascades);
+                assert_eq!(scrape.sum("cascaded_entries_total", &label) as u64, level.stats.cascaded);
+            }
+        }
+    });
+}
+
+/// Wake-ups are counted, by their reason; an idle timer actor has none.
+#[test]
+fn wake_ups_are_counted() {
+    recorded(|metrics| {
+        paused(async {
+            let world = World::manual(TimerActor::builder().name("T"));
+            let (addr, _log) = world.probe();
+            world.after(&addr, HOUR, 1);
+            world.run_to(1000).await;
+            let wakeups = |reason: &str| metrics.scrape().sum("wakeups_total", reason) as u64;
+            let (alarms, calls) = (wakeups("alarm"), wakeups("call"));
+            assert_eq!(alarms, world.clock().rung());
+            // An id that is not its own is no reason to wake up, not even one that says nothing of where it belongs.
+            for _ in 0..100 {
+                assert_eq!(actix_timers::cancel(TimerId::new()), CancelOutcome::NotFound);
+                assert_eq!(world.timers.cancel(TimerId::new()), CancelOutcome::NotFound);
+                world.settle().await;
+            }
+            assert!((1..=3).contains(&calls), "{calls}");
+            for minute in 1..50 {
+                world.run_to(minute * 60_000).await;
+            }
+            assert_eq!((wakeups("alarm"), wakeups("call")), (alarms, calls));
+            world.run_to(HOUR).await;
+            assert_eq!(wakeups("alarm"), world.clock().rung());
+            assert!(wakeups("alarm") > alarms);
+            assert_eq!(wakeups("call"), calls);
+        });
+    });
+}
+
+/// Two timer actors have two sets of series.
+#[test]
+fn each_timer_actor_has_its_own_series() {
+    recorded(|metrics| {
+        paused(async {
+            let world = World::manual(TimerActor::builder().name("T"));
+            let (addr, _log) = world.probe();
+            let other: Timers = TimerActor::builder().name("other").start().unwrap();
+            other.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
+            world.after(&addr, HOUR, 1);
+            world.after(&addr, HOUR, 1);
+            world.run_to(1000).await;
+            assert_eq!(metrics.scrape().total("pending"), 2);
+        });
+    });
+}

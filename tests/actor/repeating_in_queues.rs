@@ -1,0 +1,738 @@
+//! Timers that repeat for recipients that do not keep up, and under tracked delivery.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, DeadLetter, DeadLetterReason, Drain, MailboxPolicy, MessageSource, MissedTickBehavior, Repeat,
+    RescheduleOutcome, Target, TimerActor, TimerId, TimerState, impl_tracked,
+};
+use support::repeat::times;
+use support::{
+    Census, Counted, Log, Note, Probe, Random, StopWatch, World, eventually, in_virtual_time, listen, ms, run,
+};
+use tokio::sync::oneshot;
+
+/// Notes with the numbers 0, 1, 2 …
+fn numbered() -> MessageSource<Note<u32>> {
+    let mut number = 0;
+    MessageSource::from_fn(move || {
+        number += 1;
+        Note(number - 1)
+    })
+}
+
+/// Blocks a probe until it is let go: it handles nothing meanwhile, and its mailbox fills.
+async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
+    let (go, gate) = oneshot::channel::<()>();
+    run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
+    go
+}
+
+/// A probe with so many slots in its mailbox.
+fn narrow(world: &World, slots: usize) -> (Addr<Probe<u32>>, Log<u32>) {
+    world.probe_with(|probe| probe.on_start = Box::new(move |ctx| ctx.set_mailbox_capacity(slots)))
+}
+
+/// Answers with futures that end after so many milliseconds.
+struct Slow {
+    log: Log<u32>,
+    watch: StopWatch,
+    gates: Rc<RefCell<VecDeque<oneshot::Sender<()>>>>,
+}
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+}
+
+impl Handler<Note<u32>> for Slow {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Note(n): Note<u32>, _: &mut Self::Context) -> Self::Result {
+        self.log.push(n, self.watch.now());
+        let (go, gate) = oneshot::channel();
+        self.gates.borrow_mut().push_back(go);
+        Box::pin(async { drop(gate.await) }.into_actor(self))
+    }
+}
+
+impl_tracked!(Slow: Note<u32>);
+
+type Gates = Rc<RefCell<VecDeque<oneshot::Sender<()>>>>;
+
+fn slow(world: &World) -> (Addr<Slow>, Log<u32>, Gates) {
+    let (log, gates) = (Log::default(), Gates::default());
+    let actor = Slow { log: log.clone(), watch: world.watch.clone(), gates: Rc::clone(&gates) };
+    (actor.start(), log, gates)
+}
+
+fn open(gates: &Gates) {
+    gates.borrow_mut().pop_front().unwrap().send(()).unwrap();
+}
+
+fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(Option<u32>, DeadLetterReason)> {
+    receiver.try_iter().map(|letter| (letter.take::<Note<u32>>().map(|note| note.0), letter.reason)).collect()
+}
+
+#[test]
+fn a_tracked_fixed_delay_counts_from_the_end_of_the_future_that_the_handler_answered_with() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log, gates) = slow(&world);
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        world.run_to(35).await;
+        assert_eq!(log.take(), [(0, 10)]);
+        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::InFlight);
+        open(&gates);
+        world.run_to(44).await;
+        assert_eq!(log.take(), []);
+        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Waiting);
+        world.run_to(46).await;
+        assert_eq!(log.take(), [(1, 45)]);
+        open(&gates);
+        world.run_to(60).await;
+        assert_eq!(log.take(), [(2, 56)]);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.delivered, world.pending()), (3, 2, 1));
+    });
+}
+
+#[test]
+fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_what_the_handler_outlasts() {
+    for (missed, expected) in [
+        (MissedTickBehavior::Skip, vec![10, 45, 50, 60]),
+        (MissedTickBehavior::Burst, vec![10, 45, 45, 45, 50, 60]),
+        (MissedTickBehavior::Delay, vec![10, 45, 55, 65]),
+    ] {
+        in_virtual_time(TimerActor::builder, |world| {
+            let expected = expected.clone();
+            async move {
+                let (addr, log, gates) = slow(&world);
+                let every = Repeat::every(ms(10)).missed_ticks(missed);
+                world.timers.schedule_at_fixed_rate(Target::tracked(&addr), every, numbered()).unwrap();
+                world.run_to(45).await;
+                assert_eq!((log.names().len(), gates.borrow().len()), (1, 1));
+                // From here on each is handled at once.
+                let mut seen = vec![10];
+                for now in 45..=65 {
+                    world.run_to(now).await;
+                    while !gates.borrow().is_empty() {
+                        assert_eq!(gates.borrow().len(), 1, "one at a time");
+                        open(&gates);
+                        world.settle().await;
+                    }
+                    seen.extend(times(&log));
+                }
+                let expected: Vec<u64> =
+                    expected.into_iter().filter(|at| *at < 65 || missed == MissedTickBehavior::Delay).collect();
+                assert_eq!(seen, expected, "{missed:?}");
+                assert_eq!(world.pending(), 1);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_repetition_behind_its_token_is_cancelled_exactly_and_none_follows() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u32>();
+        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let go = block(&addr).await;
+        world.run_to(35).await;
+        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
+        assert_eq!(world.pending(), 1);
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::NotFound);
+        go.send(()).unwrap();
+        world.run_to(100).await;
+        assert_eq!(log.take(), []);
+        let inspection = world.timers.snapshot();
+        assert_eq!((inspection.counters.cancelled, inspection.counters.delivered, world.pending()), (1, 0, 0));
+    });
+}
+
+#[test]
+fn a_repetition_behind_its_token_is_moved_and_goes_on_from_there() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u32>();
+        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr).window(1), ms(10), numbered()).unwrap();
+        let go = block(&addr).await;
+        world.run_to(12).await;
+        assert_eq!(world.timers.reschedule_after(timer, ms(11)), RescheduleOutcome::Rescheduled);
+        go.send(()).unwrap();
+        world.run_to(45).await;
+        assert_eq!(log.take(), [(0, 23), (1, 33), (2, 43)]);
+    });
+}
+
+#[test]
+fn a_cancel_in_the_handler_says_that_it_is_under_way_and_nothing_follows() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (seen, id) = (Rc::new(RefCell::new(Vec::new())), Rc::new(RefCell::new(None::<TimerId>)));
+        let (timers, inside, own) = (world.timers.clone(), Rc::clone(&seen), Rc::clone(&id));
+        let (addr, log) = world.probe_with(|probe: &mut Probe<u32>| {
+            probe.hook = Box::new(move |n, _| {
+                assert!(timers.snapshot().counters.balance());
+                if *n == 1 {
+                    inside.borrow_mut().push(timers.cancel(own.borrow().unwrap()));
+                }
+            });
+        });
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        *id.borrow_mut() = Some(timer);
+        world.run_to(100).await;
+        assert_eq!((log.names(), seen.take()), (vec![0, 1], vec![CancelOutcome::InProgress]));
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::AlreadyDelivered);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.cancelled, world.pending()), (2, 0, 0));
+    });
+}
+
+#[test]
+fn a_move_in_the_handler_sets_the_next_repetition() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log, gates) = slow(&world);
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        world.run_to(12).await;
+        assert_eq!(world.timers.reschedule_after(timer, ms(20)), RescheduleOutcome::InProgress);
+        open(&gates);
+        world.run_to(35).await;
+        open(&gates);
+        world.run_to(50).await;
+        assert_eq!(log.take(), [(0, 10), (1, 32), (2, 45)]);
+    });
+}
+
+#[test]
+fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u32>();
+        let target: Target<Note<u32>> = Target::from(&addr).window(1);
+        let go = block(&addr).await;
+        world.after(&target, 5, 100);
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        world.after(&target, 15, 101);
+        world.run_to(34).await;
+        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
+        assert_eq!(world.pending(), 2, "one message is in the mailbox");
+        go.send(()).unwrap();
+        world.run_to(45).await;
+        // What was missed meanwhile is found when it leaves the line.
+        assert_eq!(log.take(), [(100, 34), (0, 34), (101, 34), (1, 40)]);
+        assert!(world.timers.cancel(timer).is_cancelled());
+        world.settle().await;
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn what_waits_in_the_line_is_cancelled_exactly_before_its_message_is_made() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let census = Census::default();
+        let (addr, log) = world.probe::<u32>();
+        let go = block(&addr).await;
+        world.after(Target::from(&addr).window(1), 5, 100);
+        let (made, target) = (census.clone(), Target::from(&addr).window(1));
+        let source = MessageSource::from_fn(move || made.payload());
+        let timer = world.timers.schedule_with_fixed_delay(target, ms(10), source).unwrap();
+        world.run_to(34).await;
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        go.send(()).unwrap();
+        world.run_to(50).await;
+        assert_eq!((log.names(), census.made(), world.pending()), (vec![100], 0, 0));
+    });
+}
+
+/// One message is in the mailbox for each slot and one more; the next has been made, and waits for room.
+#[test]
+fn a_message_for_which_there_is_no_room_is_kept_and_can_be_cancelled_or_given_back() {
+    for is_cancelled in [true, false] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let census = Census::default();
+            let (addr, _) = narrow(&world, 1);
+            let go = block(&addr).await;
+            let made = census.clone();
+            let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+            let source = MessageSource::from_fn(move || made.payload());
+            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap();
+            world.run_to(100).await;
+            let delivered = world.timers.snapshot().counters.delivered;
+            assert!(delivered < 9, "the mailbox is full");
+            assert_eq!((census.made(), world.pending()), (delivered as i64 + 1, 1));
+            assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
+            if is_cancelled {
+                assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+                assert_eq!(census.dropped(), 1);
+            } else {
+                let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+                assert_eq!((returned.len(), returned[0].id), (1, timer));
+                assert!(returned.into_iter().all(|one| one.message::<Counted>().is_some()));
+                assert_eq!(census.made(), delivered as i64 + 1, "it is the one that was made");
+            }
+            go.send(()).unwrap();
+            world.run_to(300).await;
+            assert_eq!((census.live(), world.pending()), (0, 0));
+        });
+    }
+}
+
+#[test]
+fn a_message_for_which_there_was_no_room_is_delivered_once_when_there_is_and_the_grid_goes_on() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = narrow(&world, 1);
+        let go = block(&addr).await;
+        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+        let every = Repeat::every(ms(10)).times(7);
+        let timer = world.timers.schedule_at_fixed_rate(&target, every, numbered()).unwrap();
+        world.run_to(65).await;
+        let in_mailbox = world.timers.snapshot().counters.delivered;
+        go.send(()).unwrap();
+        world.run_to(200).await;
+        let seen = log.take();
+        assert_eq!(seen.iter().map(|(n, _)| *n).collect::<Vec<_>>(), (0..7).collect::<Vec<_>>());
+        let later: Vec<u64> = seen.iter().map(|(_, at)| *at).skip(in_mailbox as usize + 1).collect();
+        assert!(
+            later.iter().all(|at| at % 10 == 0 && *at >= 70) && later.is_sorted_by(|a, b| a + 10 == *b),
+            "{seen:?}"
+        );
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::AlreadyDelivered);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.delivered, world.pending()), (7, 7, 0));
+    });
+}
+
+#[test]
+fn a_message_that_waits_for_room_is_in_the_letter_if_its_recipient_stops() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_listener, receiver) = listen(&world.timers);
+        let (addr, log) = world.probe_with(|probe| {
+            probe.on_start = Box::new(|ctx| ctx.set_mailbox_capacity(1));
+            probe.hook = Box::new(|_, ctx| ctx.stop());
+        });
+        let go = block(&addr).await;
+        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
+        world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        world.run_to(65).await;
+        let waiting = u32::try_from(world.timers.snapshot().counters.delivered).unwrap();
+        go.send(()).unwrap();
+        world.run_to(200).await;
+        assert_eq!(log.names(), [0]);
+        assert_eq!(letters(&receiver), [(Some(waiting), DeadLetterReason::RecipientStopped)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
+    for is_tracked in [false, true] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (_listener, receiver) = listen(&world.timers);
+            let (addr, log) = narrow(&world, 1);
+            let go = block(&addr).await;
+            let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
+            let target = target.mailbox_policy(MailboxPolicy::Drop);
+            // Tracked, only one token of a timer is in the mailbox: the room is taken by others.
+            for n in 0..if is_tracked { 2 } else { 0 } {
+                world.after(&target, 5, 100 + n);
+            }
+            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+            world.run_to(65).await;
+            let dead = letters(&receiver);
+            assert!(!dead.is_empty() && dead.iter().all(|(_, reason)| *reason == DeadLetterReason::MailboxFull));
+            assert!(world.timers.get(timer).is_some(), "a full mailbox is not a dead one");
+            go.send(()).unwrap();
+            world.run_to(85).await;
+            let numbers = log.names().into_iter().filter(|n| *n < 100);
+            let lost = dead.iter().filter_map(|(n, _)| *n).filter(|n| *n < 100);
+            let mut all: Vec<u32> = numbers.chain(lost).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..8).collect::<Vec<_>>(), "each is handled or a letter");
+            let counters = world.timers.snapshot().counters;
+            assert_eq!((counters.mailbox_full, world.pending()), (dead.len() as u64, 1));
+        });
+    }
+}
+
+#[test]
+fn a_last_repetition_without_room_is_a_dead_letter_and_the_end() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_listener, receiver) = listen(&world.timers);
+        let (addr, _) = narrow(&world, 1);
+        let _go = block(&addr).await;
+        let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Drop);
+        let timer = world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(10)).times(5), numbered()).unwrap();
+        world.run_to(100).await;
+        assert_eq!(letters(&receiver).last(), Some(&(Some(4), DeadLetterReason::MailboxFull)));
+        assert_eq!((world.timers.cancel(timer), world.pending()), (CancelOutcome::NotFound, 0));
+    });
+}
+
+#[test]
+fn a_recipient_that_stops_with_the_token_in_its_mailbox_ends_the_timer() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_listener, receiver) = listen(&world.timers);
+        let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, ctx| ctx.stop()));
+        let target = Target::tracked(&addr);
+        for _ in 0..2 {
+            world.timers.schedule_with_fixed_delay(&target, ms(10), numbered()).unwrap();
+        }
+        world.run_to(15).await;
+        assert_eq!(letters(&receiver), [(None, DeadLetterReason::RecipientStopped)], "the second, behind its token");
+        world.run_to(60).await;
+        assert_eq!(letters(&receiver), [(None, DeadLetterReason::RecipientStopped)], "the first, due again");
+        assert_eq!(log.take(), [(0, 10)]);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.recipient_stopped, world.pending()), (1, 2, 0));
+    });
+}
+
+#[test]
+fn a_recipient_that_ends_while_its_future_runs_acknowledges_with_that() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log, gates) = slow(&world);
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        world.run_to(15).await;
+        assert_eq!(world.timers.get(timer).unwrap().state, TimerState::InFlight);
+        drop(addr);
+        gates.borrow_mut().clear();
+        world.run_to(60).await;
+        assert_eq!(log.take(), [(0, 10)]);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.delivered, counters.recipient_stopped, world.pending()), (1, 1, 0));
+    });
+}
+
+#[test]
+fn a_stopped_recipient_with_a_policy_or_tracked_ends_the_timer_with_one_dead_letter() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _) = world.probe::<u32>();
+        let targets: [Target<Note<u32>>; 4] = [
+            Target::from(&addr).window(3),
+            Target::from(&addr).mailbox_policy(MailboxPolicy::Drop),
+            Target::tracked(&addr),
+            Target::tracked(&addr).window(3),
+        ];
+        drop(addr);
+        world.settle().await;
+        for target in targets {
+            world.timers.schedule_at_fixed_rate(target, ms(10), numbered()).unwrap();
+        }
+        world.run_to(50).await;
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.recipient_stopped, world.pending()), (4, 4, 0));
+    });
+}
+
+#[test]
+fn a_drain_gives_back_what_lies_behind_a_token_and_what_is_handled_is_the_last() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe::<u32>();
+        let go = block(&addr).await;
+        let behind = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let (busy, busy_log, gates) = slow(&world);
+        world.timers.schedule_at_fixed_rate(Target::tracked(&busy), ms(10), numbered()).unwrap();
+        world.run_to(25).await;
+        let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+        assert_eq!(returned.iter().map(|one| one.id).collect::<Vec<_>>(), [behind]);
+        assert_eq!(world.pending(), 1);
+        open(&gates);
+        go.send(()).unwrap();
+        world.run_to(100).await;
+        assert_eq!((log.names(), busy_log.names()), (vec![], vec![0]));
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.returned, counters.delivered, world.pending()), (1, 1, 0));
+    });
+}
+
+#[test]
+fn a_source_that_panics_behind_its_token_ends_its_timer_and_frees_its_place_in_the_window() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_listener, receiver) = listen(&world.timers);
+        let (addr, log) = world.probe::<u32>();
+        for target in [Target::tracked(&addr).window(1), Target::from(&addr).window(1)] {
+            let source = MessageSource::from_fn(|| -> Note<u32> { panic!("on purpose") });
+            world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap();
+            world.after(&target, 10, 7);
+        }
+        world.run_to(50).await;
+        assert_eq!(log.take(), [(7, 10), (7, 10)]);
+        assert_eq!(letters(&receiver), [(None, DeadLetterReason::SourcePanicked); 2]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+#[test]
+fn a_timer_cancelled_while_its_message_is_made_delivers_nothing_and_the_line_moves_on() {
+    for is_tracked in [false, true] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe::<u32>();
+            let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
+            let target = target.window(1);
+            let (id, answer) = (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(None)));
+            let (own, told, timers) = (Arc::clone(&id), Arc::clone(&answer), world.timers.clone());
+            let source = MessageSource::from_fn(move || {
+                let id: TimerId = own.lock().unwrap().unwrap();
+                assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::InProgress);
+                *told.lock().unwrap() = Some(timers.cancel(id));
+                Note(0)
+            });
+            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap();
+            *id.lock().unwrap() = Some(timer);
+            world.after(&target, 10, 7);
+            world.run_to(30).await;
+            assert_eq!(*answer.lock().unwrap(), Some(CancelOutcome::Cancelled));
+            assert_eq!(log.take(), [(7, 10)]);
+            assert_eq!((world.timers.snapshot().counters.cancelled, world.pending()), (1, 0));
+        });
+    }
+}
+
+#[test]
+fn the_policy_of_the_timer_actor_holds_for_timers_that_repeat() {
+    in_virtual_time(
+        || TimerActor::builder().mailbox_policy(MailboxPolicy::Wait { window: 1 }),
+        |world| async move {
+            let (addr, log) = world.probe::<u32>();
+            let go = block(&addr).await;
+            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered()).unwrap();
+            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered()).unwrap();
+            world.run_to(33).await;
+            assert_eq!(world.timers.snapshot().counters.delivered, 1, "the window is one message wide");
+            go.send(()).unwrap();
+            world.run_to(42).await;
+            assert_eq!(log.take(), [(0, 33), (0, 33), (1, 33)]);
+            world.run_to(44).await;
+            assert_eq!(log.take(), [(1, 43), (2, 43)], "counted from when it left the line");
+        },
+    );
+}
+
+fn delivered(world: &World) -> u64 {
+    world.timers.snapshot().counters.delivered
+}
+
+#[test]
+fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_its_own() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _) = world.probe::<u32>();
+        let _go = block(&addr).await;
+        let (plain, tracked) = (Target::from(&addr).window(1), Target::tracked(&addr).window(1));
+        let timer = world.timers.schedule_at_fixed_rate(&tracked, ms(10), numbered()).unwrap();
+        world.after(&plain, 12, 100);
+        world.run_to(15).await;
+        assert_eq!(delivered(&world), 0, "the window is taken by a token");
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        world.settle().await;
+        assert_eq!(delivered(&world), 1);
+    });
+    // A timer whose last repetition was handled has no place in the window any more that a cancel could free.
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _) = world.probe::<u32>();
+        let target = Target::tracked(&addr).window(1);
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        world.run_to(11).await;
+        let _go = block(&addr).await;
+        world.after(&target, 1, 100);
+        world.after(Target::from(&addr).window(1), 2, 101);
+        world.run_to(15).await;
+        assert_eq!(delivered(&world), 1);
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        world.settle().await;
+        assert_eq!(delivered(&world), 1, "the token of another message takes the window");
+    });
+    // The same for a message that is in the mailbox.
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _) = world.probe::<u32>();
+        let _go = block(&addr).await;
+        let target = Target::from(&addr).window(2);
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        world.after(Target::tracked(&addr).window(2), 12, 100);
+        world.after(&target, 14, 101);
+        world.run_to(15).await;
+        assert_eq!(delivered(&world), 1);
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        world.settle().await;
+        assert_eq!(delivered(&world), 1, "a message and a token take the window");
+    });
+}
+
+#[test]
+fn messages_that_found_no_room_do_not_take_the_window() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = narrow(&world, 2);
+        let go = block(&addr).await;
+        let target = Target::from(&addr).window(4);
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        world.run_to(200).await;
+        let before = delivered(&world);
+        assert_eq!(before, 2, "there is room for two, and for no more of four");
+        assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
+        go.send(()).unwrap();
+        world.settle().await;
+        assert_eq!(log.names(), [0, 1]);
+        let _go = block(&addr).await;
+        for n in 0..2 {
+            world.after(&target, 10, n);
+        }
+        world.run_to(220).await;
+        assert_eq!(delivered(&world), 4);
+    });
+}
+
+/// While the second message is made the first is answered: with that the line has nothing under way, and stays.
+#[test]
+fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let arbiter = Arbiter::new();
+        let (enter, entered) = mpsc::channel();
+        let (leave, left) = mpsc::channel::<()>();
+        let addr = Actor::start_in_arbiter(&arbiter.handle(), move |_| {
+            let mut probe: Probe<u32> = Probe::new(StopWatch::Source(Arc::default()));
+            probe.hook = Box::new(move |n: &u32, _| {
+                enter.send(*n).unwrap();
+                let _ = left.recv();
+            });
+            probe
+        });
+        let (mut number, target, again) = (0, Target::from(&addr).window(2), leave.clone());
+        let source = MessageSource::from_fn(move || {
+            number += 1;
+            if number == 2 {
+                assert_eq!(entered.recv(), Ok(1));
+                again.send(()).unwrap();
+                // What is handled after the first: its answer has come by then.
+                addr.do_send(Note(100));
+                assert_eq!(entered.recv(), Ok(100));
+            }
+            Note(number)
+        });
+        let timer = timers.schedule_with_fixed_delay(&target, Repeat::every(ms(1)).times(2), source).unwrap();
+        eventually(|| timers.get(timer).is_none()).await;
+        for n in 200..202 {
+            timers.schedule_after(&target, ms(1), Note(n)).unwrap();
+        }
+        eventually(|| timers.snapshot().counters.delivered >= 3).await;
+        let waits = timers.schedule_after(Target::<Note<u32>>::from(&target), ms(1), Note(300)).unwrap();
+        eventually(|| timers.get(waits).is_none_or(|timer| timer.state == TimerState::Due)).await;
+        assert_eq!(timers.snapshot().counters.delivered, 3, "two are in the mailbox, and the window is two wide");
+        drop(leave);
+        eventually(|| timers.snapshot().counters.pending == 0).await;
+        arbiter.stop();
+    });
+}
+
+/// Recipients on arbiters of their own, and cancels from this thread: whatever the interleaving, a timer of which a cancel
+/// says so delivers nothing afterwards, and the books balance at every look.
+#[test]
+fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let arbiter = Arbiter::new();
+        let cancelled: Arc<Vec<AtomicBool>> = Arc::new((0..200).map(|_| AtomicBool::new(false)).collect());
+        let late = Arc::new(AtomicU32::new(0));
+        let (gone, count) = (Arc::clone(&cancelled), Arc::clone(&late));
+        let addr = Actor::start_in_arbiter(&arbiter.handle(), move |_| {
+            let mut probe: Probe<u32> = Probe::new(StopWatch::Source(Arc::default()));
+            probe.hook = Box::new(move |n: &u32, _| {
+                if gone[*n as usize].load(Ordering::SeqCst) {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            probe
+        });
+        let mut random = Random::new(7);
+        let ids: Vec<TimerId> = (0..200u32)
+            .map(|n| {
+                let target = Target::tracked(&addr);
+                let target = if n % 2 == 0 { target.window(1 + n as usize % 5) } else { target };
+                let every = ms(1 + random.below(3));
+                match n % 3 {
+                    0 => timers.schedule_with_fixed_delay(target, every, Note(n)),
+                    _ => timers.schedule_at_fixed_rate(target, every, Note(n)),
+                }
+                .unwrap()
+            })
+            .collect();
+        eventually(|| timers.snapshot().counters.delivered > 500).await;
+        for (n, id) in ids.iter().enumerate() {
+            if timers.cancel(*id) == CancelOutcome::Cancelled {
+                cancelled[n].store(true, Ordering::SeqCst);
+            }
+            assert!(timers.snapshot().counters.balance());
+            if n % 8 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        eventually(|| timers.snapshot().counters.pending == 0).await;
+        assert_eq!(late.load(Ordering::SeqCst), 0);
+        assert!(timers.snapshot().counters.balance());
+        drop(addr);
+        arbiter.stop();
+    });
+}
+
+/// Small mailboxes on another arbiter, all ways through a line, and cancels and moves from this thread: what counts as
+/// delivered is what was handled, neither more nor less.
+#[test]
+fn what_counts_as_delivered_was_handled_once_however_often_there_is_no_room() {
+    System::new().block_on(async {
+        let timers = TimerActor::builder().start().unwrap();
+        let arbiter = Arbiter::new();
+        let handled = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&handled);
+        let addr = Actor::start_in_arbiter(&arbiter.handle(), move |ctx: &mut Context<Probe<u32>>| {
+            ctx.set_mailbox_capacity(1);
+            let mut probe = Probe::new(StopWatch::Source(Arc::default()));
+            probe.hook = Box::new(move |_, _| {
+                count.fetch_add(1, Ordering::SeqCst);
+            });
+            probe
+        });
+        let mut random = Random::new(11);
+        let ids: Vec<TimerId> = (0..120u32)
+            .map(|n| {
+                let target = if n % 2 == 0 { Target::tracked(&addr) } else { Target::from(&addr) };
+                let target = match n % 3 {
+                    0 => target.window(2),
+                    1 => target.window(1000),
+                    _ => target.mailbox_policy(MailboxPolicy::Drop),
+                };
+                let every = Repeat::every(ms(1 + random.below(3))).missed_ticks(MissedTickBehavior::Burst);
+                timers.schedule_at_fixed_rate(target, every, numbered()).unwrap()
+            })
+            .collect();
+        eventually(|| timers.snapshot().counters.delivered > 2000).await;
+        let mut cancelled = Vec::new();
+        for round in 0..400 {
+            let id = ids[random.index_of(&ids)];
+            // One that was cancelled while a repetition was under way has ended with that.
+            let may_be_over = cancelled.contains(&id);
+            let is_delivered = match random.below(4) {
+                0 => {
+                    cancelled.push(id);
+                    timers.cancel(id) == CancelOutcome::AlreadyDelivered
+                }
+                _ => timers.reschedule_after(id, ms(random.below(3))) == RescheduleOutcome::AlreadyDelivered,
+            };
+            assert!(may_be_over || !is_delivered);
+            assert!(timers.snapshot().counters.balance());
+            if round % 8 == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // One that answers that it is under way ends all the same.
+        for id in &ids {
+            let _ = timers.cancel(*id);
+        }
+        eventually(|| timers.snapshot().counters.pending == 0).await;
+        let counters = timers.snapshot().counters;
+        eventually(|| u64::from(handled.load(Ordering::SeqCst)) == counters.delivered).await;
+        assert_eq!((counters.recipient_stopped, counters.service_stopped), (0, 0));
+        drop(addr);
+        arbiter.stop();
+    });
+}
