@@ -116,7 +116,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             saved.len()
         );
         if (counters.accepted, counters.cancelled, counters.pending) != (13, 10, 0) {
-            return Err(format!("the books say {counters:?}").into());
+            return Err(format!("the counters say {counters:?}").into());
         }
         Ok(())
     })

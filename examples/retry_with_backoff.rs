@@ -99,7 +99,7 @@ struct Count;
 
 type CounterHandles = (BTreeMap<End, usize>, usize);
 
-/// Keeps the books, and takes back what nobody could deliver.
+/// Keeps the counters, and takes back what nobody could deliver.
 #[derive(Default)]
 struct Depot {
     ends: BTreeMap<u32, End>,

@@ -1,4 +1,4 @@
-//! Text from outside, as it may be shown on a terminal or in a line of a log.
+//! Text from outside, as it may be shown on a terminal or in a queue of a log.
 
 use std::fmt::{self, Write};
 

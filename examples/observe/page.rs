@@ -27,7 +27,7 @@ pub(crate) fn install_recorder() -> Result<PrometheusHandle, BuildError> {
     builder.install_recorder()
 }
 
-/// Books that balance, and gauges of now.
+/// Counters that add up, and gauges of now.
 pub(crate) async fn metrics(pages: web::Data<Pages>) -> impl Responder {
     let (seen, page) = actix_timers::scrape(|| (pages.timers.snapshot(), pages.recorder.render()));
     *pages.counted.lock().unwrap_or_else(PoisonError::into_inner) = snapshot::lines(&seen);

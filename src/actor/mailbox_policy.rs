@@ -21,7 +21,7 @@ pub enum MailboxPolicy {
     ///
     /// A plain message counts as handled once the recipient has taken it and an answer to it, or to one behind it, has
     /// come. Under [tracked delivery](crate::Tracked) it is exact for each: until the handler has ended, or the future that
-    /// it answered with. Targets of one recipient share the line, and should have the same window.
+    /// it answered with. Targets of one recipient share the queue, and should have the same window.
     Wait {
         /// The most messages under way to one recipient.
         window: usize,

@@ -4,11 +4,11 @@ use super::service::directory;
 use crate::metrics::{gate, publishers};
 
 /// Brings the metrics of all timer actors of this process, and of companion crates, up to date, and runs `render` before
-/// anything else is published: what it reads was true at one moment for each timer actor, so that its books balance, and its
+/// anything else is published: what it reads was true at one moment for each timer actor, so that its counters add up, and its
 /// gauges are of now.
 ///
 /// Without it, what a scrape shows is up to 250 ms old, longer while nothing happens, and one that falls into a publication,
-/// which takes some microseconds, sees one half of it: the books are out of balance by what happened since the publication
+/// which takes some microseconds, sees one half of it: the counters do not add up by what happened since the publication
 /// before. The listener that an exporter brings along cannot call this; a handler of your own can.
 ///
 /// While `render` runs timers go on as ever. Not together with the rest are what is counted at once: the histograms, the

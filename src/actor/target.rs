@@ -94,7 +94,7 @@ where
     /// The same target with a policy of its own for a recipient that does not keep up, in place of that of the timer actor
     /// ([`TimerActorBuilder::mailbox_policy`](crate::TimerActorBuilder::mailbox_policy)).
     ///
-    /// Messages for one recipient wait in one line, whatever policies they have: one that has to wait holds up all that are
+    /// Messages for one recipient wait in one queue, whatever policies they have: one that has to wait holds up all that are
     /// due later, except for those that are sent at once ([`Unbounded`](MailboxPolicy::Unbounded), not tracked).
     ///
     /// ```
@@ -201,7 +201,7 @@ where
         matches!(self.0.address, Address::WeakTracked(_) | Address::StrongTracked(_))
     }
 
-    /// Whether messages may have to wait in a line, if the timer actor has this policy.
+    /// Whether messages may have to wait in a queue, if the timer actor has this policy.
     pub(crate) fn is_queued(&self, default: MailboxPolicy) -> bool {
         self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }

@@ -233,7 +233,7 @@ impl Timers {
         get(id)
     }
 
-    /// The timer actor at this moment: accounts and wheel.
+    /// The timer actor at this moment: counters and wheel.
     pub fn snapshot(&self) -> Snapshot {
         self.service.snapshot()
     }

@@ -18,7 +18,7 @@ use crate::timing::Key;
 /// What a recipient gets instead of a message under tracked delivery: a token. The message itself stays with the timer
 /// actor until the token is handled, so that it can be cancelled, moved, or given back by a drain until then.
 ///
-/// A recipient accepts tokens with one line, [`impl_tracked!`](crate::impl_tracked); it is scheduled for with
+/// A recipient accepts tokens with one queue, [`impl_tracked!`](crate::impl_tracked); it is scheduled for with
 /// [`Target::tracked`](crate::Target::tracked).
 ///
 /// ```

@@ -31,7 +31,7 @@ pub struct TimerInfo {
     /// The level of the wheel it waits on; `None` once it is due.
     pub level: Option<usize>,
     /// Where it is; [`explain`](Self::explain) says why its message has not been handed over yet. How many messages are
-    /// before it in an inbox or a line is counted up to 4096 for a single timer, and up to 32 in a list.
+    /// before it in an inbox or a queue is counted up to 4096 for a single timer, and up to 32 in a list.
     #[cfg_attr(feature = "serde", serde(rename = "place"))]
     pub location: TimerLocation,
     /// The time of day that it is set to, if it follows the wall clock.

@@ -1,4 +1,4 @@
-//! The books: how many timers were accepted, and how each of them ended.
+//! Counters: how many timers were accepted, and how each of them ended.
 
 /// Why a message could not be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -102,7 +102,7 @@ impl<P: Copy, O> Engine<P, O> {
         Some(timer)
     }
 
-    /// How many timers an owner has of its own, without the guests in its inbox.
+    /// How many timers an owner has of its own, without the foreign messages in its inbox.
     pub fn owned_itself(&self, owner: OwnerId) -> usize {
         self.owners.own(owner)
     }

@@ -3,7 +3,7 @@
 //!
 //! In reading order:
 //!
-//! 1. `counters`: the books. Every timer accepted ends exactly once, and the [`Counters`] prove it.
+//! 1. `counters`: the counters. Every timer accepted ends exactly once, and the [`Counters`] prove it.
 //! 2. `timer`: what is stored for each timer, and the states it goes through.
 //! 3. `owners`: who owns which timers, and the inbox of each owner.
 //! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.

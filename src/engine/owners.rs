@@ -57,12 +57,12 @@ impl<O> Owners<O> {
         self.arena.len()
     }
 
-    /// How many timers an owner has, guests included.
+    /// How many timers an owner has, foreign ones included.
     pub(crate) fn owned(&self, id: OwnerId) -> usize {
         self.get(id).map_or(0, |owner| owner.timers.len() + owner.foreign.len())
     }
 
-    /// How many timers an owner has, without guests.
+    /// How many timers an owner has, without foreign ones.
     pub(crate) fn own(&self, id: OwnerId) -> usize {
         self.get(id).map_or(0, |owner| owner.timers.len())
     }
@@ -72,7 +72,7 @@ impl<O> Owners<O> {
         self.get(id)?.timers.first(&self.chunks)
     }
 
-    /// The slot of the guest that came first.
+    /// The slot of the foreign message that came first.
     pub(crate) fn first_foreign(&self, id: OwnerId) -> Option<u32> {
         self.get(id)?.foreign.first(&self.chunks)
     }
@@ -85,7 +85,7 @@ impl<O> Owners<O> {
         }
     }
 
-    /// Adds a timer, given by its slot, to an owner's guests, and returns where in that list it is.
+    /// Adds a timer, given by its slot, to an owner's foreign messages, and returns where in that list it is.
     pub(crate) fn join_as_foreign(&mut self, queue_owner: OwnerId, timer: u32) -> Spot {
         match self.arena.get_mut(queue_owner.0) {
             Some(queue_owner) => queue_owner.foreign.push_back(&mut self.chunks, timer),
@@ -100,7 +100,7 @@ impl<O> Owners<O> {
         }
     }
 
-    /// Takes the timer at `spot` off the list of the owner's guests.
+    /// Takes the timer at `spot` off the list of the owner's foreign messages.
     pub(crate) fn leave_as_foreign(&mut self, queue_owner: OwnerId, spot: Spot) {
         if let Some(queue_owner) = self.arena.get_mut(queue_owner.0) {
             queue_owner.foreign.remove(&mut self.chunks, spot);

@@ -32,7 +32,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.get(id).map(|owner| &owner.data)
     }
 
-    /// How many timers an owner has, the guests in its inbox included.
+    /// How many timers an owner has, the foreign messages in its inbox included.
     pub fn owned(&self, id: OwnerId) -> usize {
         self.owners.owned(id)
     }
@@ -47,7 +47,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.first_foreign(id).is_some()
     }
 
-    /// How many messages are before this one in the inbox or line of an owner; `None` if those are as many as `most`, or it
+    /// How many messages are before this one in the inbox or queue of an owner; `None` if those are as many as `most`, or it
     /// is not in it.
     pub fn place_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
         self.wheel.place_held(&self.owners.get(id)?.inbox, key, most)
@@ -141,7 +141,7 @@ impl<P: Copy, O> Engine<P, O> {
         Some((self.wheel.generation(index)?, self.wheel.key_at(index)))
     }
 
-    /// The books.
+    /// The counters.
     pub const fn counters(&self) -> Counters {
         self.counters
     }

@@ -1,4 +1,4 @@
-//! Ways to a recipient that take time: lines of messages that are due and not sent yet, and messages whose place in a mailbox
+//! Ways to a recipient that take time: queues of messages that are due and not sent yet, and messages whose place in a mailbox
 //! is taken by a token.
 
 use super::owners::OwnerId;
@@ -7,17 +7,17 @@ use super::timer::{Mark, Stage, Timer};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Makes a line in which due messages for one recipient [queue](Self::queue_behind). It has no timers of its own.
+    /// Makes a queue in which due messages for one recipient [queue](Self::queue_behind). It has no timers of its own.
     ///
     /// # Errors
-    /// Hands `data` back when 2³² − 1 owners and lines exist.
+    /// Hands `data` back when 2³² − 1 owners and queues exist.
     pub fn add_queue(&mut self, data: O) -> Result<OwnerId, O> {
         let line = self.add_owner(data)?;
         self.queues += 1;
         Ok(line)
     }
 
-    /// Removes a line in which nobody queues.
+    /// Removes a queue in which nobody queues.
     pub fn remove_queue(&mut self, line: OwnerId) -> Option<O> {
         let data = self.remove_owner(line)?;
         self.queues -= 1;

@@ -1,4 +1,4 @@
-//! The engine: takes timers in, says which are due, and closes the books on each.
+//! The engine: takes timers in, says which are due, and counts the outcome of each.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ pub struct Engine<P, O> {
     pub(super) counters: Counters,
     /// How many timers lie in inboxes.
     pub(super) in_inboxes: usize,
-    /// How many of the owners are lines.
+    /// How many of the owners are queues.
     pub(super) queues: usize,
     /// Timers that have ended, of those whose end is to be told.
     ended: Vec<Key>,
@@ -301,7 +301,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Queues a message for a recipient in the inbox of an owner, which is that recipient, or in a
-    /// [line](Self::add_queue): behind what lies there already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
+    /// [queue](Self::add_queue): behind what lies there already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
     pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
@@ -363,7 +363,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Cancels one of an owner's own timers, any, and returns its payload; `None` when none is left that can be. To end an
-    /// owner take the guests out of its inbox ([`first_foreign`](Self::first_foreign)), call this until `None`, in as many
+    /// owner take the foreign messages out of its inbox ([`first_foreign`](Self::first_foreign)), call this until `None`, in as many
     /// turns as are needed, and after that [`remove_owner`](Self::remove_owner).
     pub fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
@@ -393,7 +393,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.remove(id).map(|owner| owner.data)
     }
 
-    /// The end of a pending timer is to be [told](Self::ended). False if there is no such timer.
+    /// The end of a pending timer is to be [reported](Self::ended). False if there is no such timer.
     pub fn report_end(&mut self, key: Key) -> bool {
         let timer = self.wheel.get_mut(key);
         let is_pending = timer.is_some();
@@ -403,7 +403,7 @@ impl<P: Copy, O> Engine<P, O> {
         is_pending
     }
 
-    /// The timers that have ended since the last call, of those whose end was [to be told](Self::report_end).
+    /// The timers that have ended since the last call, of those whose end was [to be reported](Self::report_end).
     pub fn ended(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.ended)
     }
@@ -468,7 +468,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.detach(key);
     }
 
-    /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a guest there: that is made
+    /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a foreign message there: that is made
     /// only then if its timer repeats.
     fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
@@ -494,14 +494,14 @@ impl<P: Copy, O> Engine<P, O> {
         repeats
     }
 
-    /// Frees a detached timer and closes its books.
+    /// Frees a detached timer and counts its outcome.
     pub(super) fn end(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let payload = self.forget(key, outcome)?;
         self.counters.end(outcome);
         Some(payload)
     }
 
-    /// Frees a detached timer whose books are closed already.
+    /// Frees a detached timer whose outcome is counted already.
     pub(super) fn forget(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         self.leave_owner(key);
         let timer = self.wheel.remove(key)?;

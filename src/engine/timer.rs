@@ -37,7 +37,7 @@ pub(crate) enum Stage {
     Waiting,
     /// Due, in the inbox of its owner.
     Due,
-    /// Due, for a recipient, and queued in an inbox or a line behind what lies there; it does not end with the owner of that.
+    /// Due, for a recipient, and queued in an inbox or a queue behind what lies there; it does not end with the owner of that.
     Foreign,
     /// Due, and in no inbox any more; a token stands for it in the mailbox of its recipient, or soon will.
     Posted,
@@ -166,9 +166,9 @@ pub enum Location {
     Wheel,
     /// The inbox of its owner.
     Inbox(OwnerId),
-    /// The inbox or line that it queues in and that is not its own.
+    /// The inbox or queue that it queues in and that is not its own.
     Queue(OwnerId),
-    /// A token that stands for it; or it is the first of its line, and out of the queue already.
+    /// A token that stands for it; or it is the first of its queue, and out of the queue already.
     Token,
     /// Whoever makes its message.
     Source,

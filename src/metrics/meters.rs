@@ -1,8 +1,8 @@
 //! The handles of one timer actor, and how they are fed.
 //!
-//! Histograms are recorded when something happens. Counters and gauges are published from the books of the engine, all
+//! Histograms are recorded when something happens. Counters and gauges are published from the counters of the engine, all
 //! together, at most every [`PUBLISH_EVERY`] and at every [`scrape`](crate::scrape): an operation costs nothing for them, and
-//! what is published together was true at one moment, so that the books balance.
+//! what is published together was true at one moment, so that the counters add up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) enum WakeupCause {
     Alarm,
     /// Somebody called: something earlier was scheduled, a request came in, or more was to do than one turn allows.
     Call,
-    /// The driver was late, and the watch did its work.
+    /// The driver was late, and the watchdog did its work.
     Watchdog,
 }
 
@@ -244,7 +244,7 @@ impl Board {
 }
 
 impl CounterHandles {
-    /// What an outcome is ahead was accepted once more for it, so that the books balance.
+    /// What an outcome is ahead was accepted once more for it, so that the counters add up.
     fn publish(&mut self, counters: &Counters) {
         self.ahead += self.delivered.show(counters.delivered);
         self.ahead += self.cancelled.show(counters.cancelled);

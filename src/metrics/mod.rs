@@ -1,7 +1,7 @@
 //! Metrics: what operators see of a timer actor.
 //!
 //! 1. `catalogue`: every metric with kind, unit, labels and help. The only place that spells a name.
-//! 2. `meters`: the handles of one timer actor, made once, and how they are fed; `tally`: counters that keep the books.
+//! 2. `meters`: the handles of one timer actor, made once, and how they are fed; `tally`: counters that follow those of the engine.
 //! 3. `gate`: keeps scrapes and publications apart; `publishers`: others that publish at a scrape; see
 //!    [`scrape`](crate::scrape).
 //!

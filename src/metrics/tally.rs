@@ -1,8 +1,8 @@
-//! Counters that keep the books: brought up to what the engine has counted, and balanced like it.
+//! Counters that follow those of the engine: brought up to what the engine has counted, and balanced like it.
 
 use metrics::{Counter, Gauge};
 
-/// One counter of the books.
+/// One counter.
 pub struct Tally {
     counter: Counter,
     shown: u64,
@@ -30,7 +30,7 @@ impl Tally {
     }
 }
 
-/// A gauge of the books: several timer actors of one name add up.
+/// A gauge: several timer actors of one name add up.
 pub struct Level {
     gauge: Gauge,
     shown: u64,

@@ -1,4 +1,4 @@
-//! Everything accounted for: the books balance at every moment that anybody can look at them, and so do the counters that
+//! Everything accounted for: the counters add up at every moment that anybody can look at them, and so do the counters that
 //! users see.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ struct Counted {
     refused: u64,
 }
 
-/// A random life of a service. After every step, in every handler and in every `Drop` the books balance; and they say what
+/// A random life of a service. After every step, in every handler and in every `Drop` the counters add up; and they say what
 /// the test has counted itself.
 #[test]
 fn the_counters_add_up_at_every_moment() {
@@ -186,7 +186,7 @@ impl Scrape {
         assert_eq!(self.total("scheduled_total"), ended + self.total("pending"));
     }
 
-    /// What is shown is what the books say.
+    /// What is shown is what the counters say.
     fn assert_shows(&self, counters: &Counters) {
         let shown = Counters {
             accepted: self.total("scheduled_total"),
@@ -229,7 +229,7 @@ fn all_metrics_are_there_from_the_first_scrape() {
     });
 }
 
-/// At whatever moment somebody scrapes, the counters balance; and once nothing happens any more they show the books.
+/// At whatever moment somebody scrapes, the counters add up; and once nothing happens any more they show the counters.
 #[test]
 fn the_counters_users_see_balance_at_every_scrape() {
     with_metrics(|world, metrics| async move {

@@ -169,7 +169,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
                 world.jump_to(world.now() + u64::try_from(tick.as_millis()).unwrap()).await;
                 assert_eq!(log.names(), ["after"]);
             }
-            // The watch on the wall clock goes on as long as this is pending.
+            // The watchdog on the wall clock goes on as long as this is pending.
             let id = world.timers.schedule_at(&addr, world.wall(world.now() + HOUR), Note("at")).unwrap();
             world.settle().await;
             assert!(world.timers.cancel(id).is_cancelled());

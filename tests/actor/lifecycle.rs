@@ -101,7 +101,7 @@ fn an_actor_that_refuses_to_stop_keeps_its_timers() {
     });
 }
 
-/// The arbiter of an actor and its timer actor goes down: nothing is left in the books.
+/// The arbiter of an actor and its timer actor goes down: nothing is left in the counters.
 #[test]
 fn own_timers_end_with_their_arbiter() {
     System::new().block_on(async {
@@ -451,7 +451,7 @@ fn a_message_in_the_mailbox_of_an_actor_that_stops_is_not_counted_as_delivered()
     });
 }
 
-/// The system ends while a message is in the mailbox: it was never handled, and the books say so.
+/// The system ends while a message is in the mailbox: it was never handled, and the counters say so.
 #[test]
 fn a_message_in_the_mailbox_at_the_end_of_the_system_is_not_counted_as_delivered() {
     let mut seen = None;

@@ -449,7 +449,7 @@ fn one_slow_recipient_delays_no_other_of_thousands() {
     });
 }
 
-/// While the arbiter of the timer actor is kept busy, the watch sees to it that lines move on.
+/// While the arbiter of the timer actor is kept busy, the watchdog sees to it that lines move on.
 #[test]
 fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
     System::new().block_on(async {
@@ -462,7 +462,7 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
             probe.log = own;
             probe
         });
-        // Once the timer actor has run, the watch knows of it.
+        // Once the timer actor has run, the watchdog knows of it.
         timers.schedule_after(&addr, ms(1), Note(9)).unwrap();
         eventually(|| !log.names().is_empty()).await;
         for n in 0..5 {
@@ -477,7 +477,7 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
     });
 }
 
-/// Many recipients on other threads, each with a narrow window: all arrive, in order, and the books balance.
+/// Many recipients on other threads, each with a narrow window: all arrive, in order, and the counters add up.
 #[test]
 fn threads_that_answer_at_any_time_lose_nothing() {
     const RECIPIENTS: u32 = 6;

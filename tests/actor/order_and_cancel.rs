@@ -355,7 +355,7 @@ fn a_message_in_a_recipients_mailbox_is_delivered() {
     }
 }
 
-/// The books are closed on a dead letter before it is dropped: when it looks for itself from its own `Drop`, it is gone.
+/// A dead letter is counted before it is dropped: when it looks for itself from its own `Drop`, it is gone.
 #[test]
 fn a_dead_letter_that_cancels_itself_is_not_found() {
     in_virtual_time(TimerActor::builder, |world| async move {

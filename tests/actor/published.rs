@@ -78,7 +78,7 @@ impl Scrapes {
     }
 
     /// Scheduled, delivered, cancelled, pending.
-    fn books(&self) -> [u64; 4] {
+    fn counters(&self) -> [u64; 4] {
         ["scheduled_total", "delivered_total", "cancelled_total", "pending"].map(|name| self.sum(name))
     }
 }
@@ -104,10 +104,10 @@ fn a_timer_of_the_own_context() {
         let bell = Bell.start();
         assert_eq!(bell.send(Set(HOUR)).await, Ok(true));
         soon().await;
-        assert_eq!(scrapes.books(), [1, 0, 0, 1], "scheduled");
+        assert_eq!(scrapes.counters(), [1, 0, 0, 1], "scheduled");
         tokio::time::sleep(HOUR).await;
         soon().await;
-        assert_eq!(scrapes.books(), [1, 1, 0, 0], "delivered");
+        assert_eq!(scrapes.counters(), [1, 1, 0, 0], "delivered");
     });
 }
 
@@ -119,7 +119,7 @@ fn an_earlier_timer_than_all_others() {
         soon().await;
         timers.schedule_after(&bell, HOUR, Ring).unwrap();
         soon().await;
-        assert_eq!(scrapes.books(), [2, 0, 0, 2], "scheduled");
+        assert_eq!(scrapes.counters(), [2, 0, 0, 2], "scheduled");
         assert!(timers.reschedule_after(later, HOUR / 2).is_rescheduled());
         soon().await;
         assert_eq!(scrapes.sum("rescheduled_total"), 1);
@@ -134,11 +134,11 @@ fn a_timer_for_a_recipient_and_one_for_a_recipient_that_has_stopped() {
         timers.schedule_after(&bell, HOUR * 2, Ring).unwrap();
         tokio::time::sleep(HOUR).await;
         soon().await;
-        assert_eq!(scrapes.books(), [2, 1, 0, 1], "delivered");
+        assert_eq!(scrapes.counters(), [2, 1, 0, 1], "delivered");
         bell.send(Stop).await.unwrap();
         tokio::time::sleep(HOUR).await;
         soon().await;
-        assert_eq!(scrapes.books(), [2, 1, 0, 0]);
+        assert_eq!(scrapes.counters(), [2, 1, 0, 0]);
         assert_eq!(scrapes.sum("dead_letters_total"), 1);
     });
 }
@@ -151,7 +151,7 @@ fn a_message_that_goes_through_the_mailbox() {
         drop(bell);
         tokio::time::sleep(HOUR).await;
         soon().await;
-        assert_eq!(scrapes.books(), [1, 1, 0, 0], "delivered");
+        assert_eq!(scrapes.counters(), [1, 1, 0, 0], "delivered");
     });
 }
 
@@ -166,10 +166,10 @@ fn messages_of_others_that_wait_behind_one_of_the_actors_own() {
         bell.do_send(Wait(Duration::from_secs(2)));
         tokio::time::sleep(Duration::from_secs(1)).await;
         soon().await;
-        assert_eq!(scrapes.books(), [4, 0, 0, 4], "due, and the actor waits");
+        assert_eq!(scrapes.counters(), [4, 0, 0, 4], "due, and the actor waits");
         tokio::time::sleep(Duration::from_secs(1)).await;
         soon().await;
-        assert_eq!(scrapes.books(), [4, 4, 0, 0], "delivered");
+        assert_eq!(scrapes.counters(), [4, 4, 0, 0], "delivered");
     });
 }
 
@@ -181,7 +181,7 @@ fn the_timers_of_an_actor_that_stops() {
         soon().await;
         bell.send(Stop).await.unwrap();
         soon().await;
-        assert_eq!(scrapes.books(), [1, 0, 1, 0], "cancelled");
+        assert_eq!(scrapes.counters(), [1, 0, 1, 0], "cancelled");
     });
 }
 
@@ -194,7 +194,7 @@ fn a_refusal() {
         assert_eq!(bell.send(Set(HOUR)).await, Ok(false));
         soon().await;
         assert_eq!(scrapes.sum("rejected_total"), 1);
-        assert_eq!(scrapes.books(), [1, 0, 0, 1]);
+        assert_eq!(scrapes.counters(), [1, 0, 0, 1]);
     });
 }
 
@@ -206,7 +206,7 @@ fn a_drain() {
         soon().await;
         assert_eq!(timers.drain().len(), 1);
         soon().await;
-        assert_eq!(scrapes.books(), [1, 0, 0, 0]);
+        assert_eq!(scrapes.counters(), [1, 0, 0, 0]);
         assert_eq!(scrapes.sum("returned_total"), 1);
     });
 }

@@ -220,7 +220,7 @@ fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
         assert_eq!(world.pending(), 2, "one message is in the mailbox");
         go.send(()).unwrap();
         world.run_to(45).await;
-        // What was missed meanwhile is found when it leaves the line.
+        // What was missed meanwhile is found when it leaves the queue.
         assert_eq!(log.take(), [(100, 34), (0, 34), (101, 34), (1, 40)]);
         assert!(world.timers.cancel(timer).is_cancelled());
         world.settle().await;
@@ -626,7 +626,7 @@ fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
 }
 
 /// Recipients on arbiters of their own, and cancels from this thread: whatever the interleaving, a timer of which a cancel
-/// says so delivers nothing afterwards, and the books balance at every look.
+/// says so delivers nothing afterwards, and the counters add up at every look.
 #[test]
 fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
     System::new().block_on(async {

@@ -123,7 +123,7 @@ fn reporter(block: Option<mpsc::Receiver<()>>) -> (Arbiter, Addr<Reporter>, mpsc
 }
 
 /// Ten timers are cancelled from outside in the very tick that fires them: each is either stopped or delivered, and the
-/// books do not count one twice.
+/// counters do not count one twice.
 #[test]
 fn o_19_cancelled_inside_the_very_tick_that_fires_it() {
     System::new().block_on(async {
@@ -147,7 +147,7 @@ fn o_19_cancelled_inside_the_very_tick_that_fires_it() {
         for (stopped, delivered) in stopped.iter().zip(delivered) {
             assert_ne!(*stopped, delivered);
         }
-        // A handler on another thread may run before the books are closed on its message.
+        // A handler on another thread may run before its message is counted.
         eventually(|| timers.snapshot().pending() == 0).await;
         let counters = timers.snapshot().counters;
         assert!(counters.balance());

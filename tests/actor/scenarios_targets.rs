@@ -91,7 +91,7 @@ fn o_38_a_blocked_target_does_not_hold_up_the_others() {
             assert!(at - begin >= ms(delay), "{number} came {:?} early", ms(delay) - (at - begin));
         }
         release.send(()).unwrap();
-        // A handler on another thread may run before the books are closed on its message.
+        // A handler on another thread may run before its message is counted.
         eventually(|| timers.snapshot().pending() == 0).await;
         assert_eq!(timers.snapshot().counters.delivered, 21);
         for arbiter in arbiters {

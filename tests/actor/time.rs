@@ -288,7 +288,7 @@ fn a_manual_clock_moves_when_told() {
     });
 }
 
-/// What one run looked like: every delivery with its time, every answer, the books and the wheel at the end.
+/// What one run looked like: every delivery with its time, every answer, the counters and the wheel at the end.
 #[derive(Debug, PartialEq)]
 struct Story {
     deliveries: Vec<(u64, u64)>,

@@ -1,7 +1,7 @@
 //! Random operations on the engine against a naive book: a list of timers in the order of scheduling.
 //!
 //! What the wheel model leaves out is tested here: owners and their inboxes, the states of a timer, names, keys, groups,
-//! wall-clock times, capacity and the books. After every operation the books must balance and agree with the model.
+//! wall-clock times, capacity and the counters. After every operation the counters must add up and agree with the model.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Several threads at once: schedule, cancel, move, look and drain, while timers fire on other threads, to recipients and
-//! through an actor's own context. However the threads interleave, each timer has exactly one end, and the books know it.
+//! through an actor's own context. However the threads interleave, each timer has exactly one end, and the counters know it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -229,7 +229,7 @@ fn run_with(n: usize, drain_at: usize) {
         for addr in recipients.iter().chain(&owners) {
             addr.send(Burst(0)).await.unwrap();
         }
-        let books = counters();
+        let counters = counters();
         for arbiter in arbiters {
             arbiter.stop();
             arbiter.join().unwrap();
@@ -254,8 +254,8 @@ fn run_with(n: usize, drain_at: usize) {
             handled += ends[0];
             cancelled += ends[1];
         }
-        assert_eq!((books.delivered, books.cancelled), (handled, cancelled));
-        assert_eq!((books.returned, books.dead_lettered()), (returned.len() as u64, 0));
+        assert_eq!((counters.delivered, counters.cancelled), (handled, cancelled));
+        assert_eq!((counters.returned, counters.dead_lettered()), (returned.len() as u64, 0));
         assert!(handled > 0);
     });
 }

@@ -326,7 +326,7 @@ fn come_and_go() {
         report(info);
     }));
     for round in 0..60u64 {
-        // Away with it at any stage: before anything is due, while the watch is at work, with messages under way.
+        // Away with it at any stage: before anything is due, while the watchdog is at work, with messages under way.
         System::new().block_on(async move {
             let elsewhere = Arbiter::new();
             let (sender, _receiver) = mpsc::channel();

@@ -1,7 +1,7 @@
-//! The watch stands in for a busy arbiter, and yet nothing that is due later comes first.
+//! The watchdog stands in for a busy arbiter, and yet nothing that is due later comes first.
 //!
-//! The clock is the real one, for under another the watch does nothing. What is slow is made so by sleeping for longer than
-//! the watch is patient: so a wrong order shows. The right one does not depend on any time.
+//! The clock is the real one, for under another the watchdog does nothing. What is slow is made so by sleeping for longer than
+//! the watchdog is patient: so a wrong order shows. The right one does not depend on any time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use actix_timers::{Target, TimerActor, TimerContext, Timers};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use support::{eventually, ms};
 
-/// Four times what the watch waits before it steps in.
+/// Four times what the watchdog waits before it steps in.
 const LONG: Duration = ms(80);
 
 #[derive(Message)]
@@ -26,7 +26,7 @@ struct Number {
 impl Drop for Number {
     fn drop(&mut self) {
         if self.is_slow {
-            // Long enough for the watch to step in, if it did.
+            // Long enough for the watchdog to step in, if it did.
             std::thread::sleep(LONG);
         }
     }

@@ -1,4 +1,4 @@
-//! Whoever scrapes sees books that balance, and gauges of now: whatever happens meanwhile, on whichever thread.
+//! Whoever scrapes sees counters that add up, and gauges of now: whatever happens meanwhile, on whichever thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! What a subscriber of `tracing` is warned of while an arbiter is blocked: by the watch, which is a thread of its own.
+//! What a subscriber of `tracing` is warned of while an arbiter is blocked: by the watchdog, which is a thread of its own.
 //!
-//! Waits on the real clock for what has to happen. It has a program to itself: the watch sees only the subscriber of the
+//! Waits on the real clock for what has to happen. It has a program to itself: the watchdog sees only the subscriber of the
 //! whole process.
 
 use std::fmt::{Debug, Write};

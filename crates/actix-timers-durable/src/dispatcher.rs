@@ -2,8 +2,8 @@
 //!
 //! It decides nothing about timers; the ledger does. The way of one message:
 //!
-//! 1. The internal timer actor reports that a record is [`Due`]. It joins the line of its route (`route_queues`).
-//! 2. [`DurableTimerActor::flush`] takes what may go out of all lines, and asks the ledger to clear it: in one group, so that all
+//! 1. The internal timer actor reports that a record is [`Due`]. It joins the queue of its route (`route_queues`).
+//! 2. [`DurableTimerActor::flush`] takes what may go out of all queues, and asks the ledger to clear it: in one group, so that all
 //!    share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
 //! 3. What is [`Cleared`] is read, and goes into the mailbox of its recipient as a request. It is read under its claim: a decoder
 //!    that ends the process uses up an attempt, as a handler does.
@@ -102,7 +102,7 @@ struct Flush;
 #[rtype(result = "()")]
 struct CheckTimeouts;
 
-/// Lines that stand still may go on.
+/// Queues that stand still may go on.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct LookForRecipients;
@@ -156,7 +156,7 @@ pub struct DurableTimerActor {
     queues: Vec<RouteQueue>,
     /// Records of all routes whose deliveries have ended with their process too often. Each is delivered alone.
     suspects: RouteQueue,
-    /// The line to begin with, so that none is always the last.
+    /// The queue to begin with, so that none is always the last.
     first_queue: usize,
     claiming: HashMap<DurableId, Claiming>,
     /// Groups that the ledger looks at.
@@ -288,7 +288,7 @@ impl DurableTimerActor {
         true
     }
 
-    /// A record that went is over, or has joined its line again.
+    /// A record that went is over, or has joined its queue again.
     fn return_place(&mut self, route: usize, is_alone: bool) {
         if is_alone { self.suspects.return_place() } else { self.queues[route].return_place() }
     }

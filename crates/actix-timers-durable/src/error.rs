@@ -108,7 +108,7 @@ impl<M> ScheduleError<M> {
 /// Shows the reason without the message, which need not be `Debug`.
 impl<M> fmt::Debug for ScheduleError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NotScheduled").field("reason", &self.reason).finish_non_exhaustive()
+        f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is due and waits for its turn: for each route a line in the order of due times, and a window of deliveries.
+//! What is due and waits for its turn: for each route a queue in the order of due times, and a window of deliveries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::Record;
 
-/// Its place in a line: when the message was to be due by itself, and of those of one millisecond in the order of requests.
+/// Its place in a queue: when the message was to be due by itself, and of those of one millisecond in the order of requests.
 type Turn = (DueTime, u64, DurableId);
 
-/// The line of one route.
+/// The queue of one route.
 #[derive(Debug)]
 pub(super) struct RouteQueue {
     waiting: BTreeMap<Turn, Arc<Record>>,
     window: usize,
     /// Being claimed, or with the handler.
     under_way: usize,
-    /// Nobody is there to get the messages; the line stands still, and empty, until somebody is.
+    /// Nobody is there to get the messages; the queue stands still, and empty, until somebody is.
     paused: bool,
 }
 
@@ -26,7 +26,7 @@ impl RouteQueue {
         Self { waiting: BTreeMap::new(), window, under_way: 0, paused: false }
     }
 
-    /// A record is due. While the line stands still nothing joins it: what is due comes again when it goes on.
+    /// A record is due. While the queue stands still nothing joins it: what is due comes again when it goes on.
     pub(super) fn join(&mut self, record: Arc<Record>) {
         if self.paused {
             return;
@@ -66,7 +66,7 @@ impl RouteQueue {
         !std::mem::replace(&mut self.paused, true)
     }
 
-    /// Somebody is there again. Says whether the line stood still.
+    /// Somebody is there again. Says whether the queue stood still.
     pub(super) const fn resume(&mut self) -> bool {
         std::mem::replace(&mut self.paused, false)
     }

@@ -102,6 +102,6 @@ impl<M> Future for ScheduleFuture<M> {
 
 impl<M> fmt::Debug for ScheduleFuture<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scheduling").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ScheduleFuture").field("id", &self.id).finish_non_exhaustive()
     }
 }

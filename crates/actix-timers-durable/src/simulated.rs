@@ -1,4 +1,4 @@
-//! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the journal on its thread, a store
+//! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the committer on its thread, a store
 //! in memory, the dispatcher, the wheel and clients on threads of their own, against what was promised. Handlers fail and are
 //! tried again, timers repeat, and the store refuses commits for a while or fails for good.
 

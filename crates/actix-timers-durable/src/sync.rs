@@ -1,4 +1,4 @@
-//! Locks and threads of the journal: those of the standard library, or with `--cfg actix_timers_simulation` those of a
+//! Locks and threads of the committer: those of the standard library, or with `--cfg actix_timers_simulation` those of a
 //! simulation.
 
 #[cfg(actix_timers_simulation)]

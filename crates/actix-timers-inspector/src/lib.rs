@@ -35,7 +35,7 @@ use self::turns::Turns;
 
 /// A live page of one or several timer actors, to be served by an actix-web application under a path of its choice.
 ///
-/// It shows the wheel as rings, what is due next and the accounts, and finds timers by id, key, group, actor, message type,
+/// It shows the wheel as rings, what is due next and the counters, and finds timers by id, key, group, actor, message type,
 /// state or deadline, with the answer to the question why one has not fired yet. Beneath the page is a JSON interface:
 /// `docs/guide/inspector.md` in the repository describes it.
 ///

@@ -58,7 +58,7 @@ struct Place {
     length: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", rename = "escorted")]
     by_mailbox: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     under_way: Option<u64>,

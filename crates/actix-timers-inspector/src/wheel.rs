@@ -1,4 +1,4 @@
-//! The wheel and the accounts, as they stand in the JSON.
+//! The wheel and the counters, as they stand in the JSON.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -42,6 +42,7 @@ pub(super) struct Wheel {
     queued_buckets: usize,
     next_expiration_in_seconds: Option<f64>,
     overdue_seconds: f64,
+    #[serde(rename = "accounts")]
     counters: Counters,
     delay_queue: Vec<Head>,
     levels: Vec<Level>,

@@ -195,7 +195,7 @@ pub(crate) fn totals(found: &Tally, expected: &Tally, problems: &mut Vec<String>
     }
 }
 
-/// Checks the books of the timer actor at the end against the totals by the file.
+/// Checks the counters of the timer actor at the end against the totals by the file.
 pub(crate) fn counters(counters: &Counters, expected: &Tally, problems: &mut Vec<String>) {
     let news = expected.cancelled + expected.rescheduled;
     for (name, found, wanted) in [
@@ -212,6 +212,6 @@ pub(crate) fn counters(counters: &Counters, expected: &Tally, problems: &mut Vec
         }
     }
     if !counters.balance() {
-        problems.push(format!("the books of the timer actor do not balance: {counters:?}"));
+        problems.push(format!("the counters of the timer actor do not balance: {counters:?}"));
     }
 }

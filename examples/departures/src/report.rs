@@ -119,10 +119,16 @@ fn wheel(depth: usize, inspection: &Snapshot) -> String {
 }
 
 fn counters(inspection: &Snapshot) -> String {
-    let books = &inspection.counters;
-    let [accepted, delivered, cancelled, dead, returned, pending] =
-        [books.accepted, books.delivered, books.cancelled, books.dead_lettered(), books.returned, books.pending]
-            .map(grouped);
+    let counters = &inspection.counters;
+    let [accepted, delivered, cancelled, dead, returned, pending] = [
+        counters.accepted,
+        counters.delivered,
+        counters.cancelled,
+        counters.dead_lettered(),
+        counters.returned,
+        counters.pending,
+    ]
+    .map(grouped);
     format!(
         "{accepted} accepted = {delivered} delivered + {cancelled} cancelled + {dead} dead letters + {returned} returned \
          + {pending} pending"

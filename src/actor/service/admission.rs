@@ -1,4 +1,4 @@
-//! Admission: a timer is taken in under the lock, by the engine, with its message in its lane; or rejected, with the message
+//! Admission: a timer is taken in under the lock, by the engine, with its message in its store; or rejected, with the message
 //! handed back.
 
 use actix::Message;

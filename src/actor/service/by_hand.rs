@@ -1,6 +1,6 @@
-//! The service step by step: the test polls the contexts itself, and stands in for the watch.
+//! The service step by step: the test polls the contexts itself, and stands in for the watchdog.
 //!
-//! Here is the turn protocol; `queues`, `inboxes`, `calls` and `watched` are about the rest.
+//! Here is the turn protocol; `recipient_queues`, `inboxes`, `calls` and `watched` are about the rest.
 
 mod calls;
 mod inboxes;
@@ -414,7 +414,7 @@ fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     assert_eq!(world.log(), [1]);
 }
 
-/// The same for a turn of the watch: the driver is polled in the middle of it.
+/// The same for a turn of the watchdog: the driver is polled in the middle of it.
 #[test]
 fn the_watchdog_calls_the_driver_after_its_turn() {
     let mut world = World::new();
@@ -468,7 +468,7 @@ fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
     assert_eq!(world.log(), [1, 2, 3]);
 }
 
-/// The first message of a turn keeps the watch from sending the second, and meanwhile the actor of that is polled. An own
+/// The first message of a turn keeps the watchdog from sending the second, and meanwhile the actor of that is polled. An own
 /// message of it is due behind them.
 #[test]
 fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
@@ -494,7 +494,7 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// The watch sends a message after the context has emptied its mailbox and before it polls the inbox. An own message that is
+/// The watchdog sends a message after the context has emptied its mailbox and before it polls the inbox. An own message that is
 /// due later does not overtake it.
 #[test]
 fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
@@ -542,7 +542,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
             }));
             None
         } else {
-            // The watch has the turn while a message of somebody else is the next.
+            // The watchdog has the turn while a message of somebody else is the next.
             world.poll_driver();
             *called.hook.lock().unwrap() = Some(look);
             service.driver.claim_elsewhere()
@@ -555,7 +555,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
     }
 }
 
-/// The watch sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
+/// The watchdog sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
 /// The next incarnation shares the mailbox, but not the timers.
 #[test]
 fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
@@ -637,7 +637,7 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// A handler is so quick that it has run before the watch notes that the message is sent. No knock tells the watch of it then:
+/// A handler is so quick that it has run before the watchdog notes that the message is sent. No knock tells the watchdog of it then:
 /// it goes on with the next late message by itself, and not after another 20 ms.
 #[test]
 fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
@@ -686,7 +686,7 @@ fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>))
     calls.load(Ordering::SeqCst)
 }
 
-/// The watch makes a message of somebody else for an actor whose inbox is polled meanwhile. The inbox waits until the message
+/// The watchdog makes a message of somebody else for an actor whose inbox is polled meanwhile. The inbox waits until the message
 /// is sent, without polling itself: nobody knows how long the user's code takes.
 #[test]
 fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
@@ -715,7 +715,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     assert_eq!(world.log(), [1, 2, 3]);
 }
 
-/// The same for a message of the actor's own, which the watch sends through its mailbox.
+/// The same for a message of the actor's own, which the watchdog sends through its mailbox.
 #[test]
 fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     let (mut world, hook) = (World::new(), Hook::default());

@@ -145,7 +145,7 @@ impl Service {
         drop(over);
         self.contain(|| drop(senders));
         self.end_all_spans();
-        // There is something to publish, and lines have become empty.
+        // There is something to publish, and queues have become empty.
         self.driver.wake();
         emptied
     }

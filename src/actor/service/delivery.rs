@@ -16,7 +16,7 @@ use crate::actor::target::Target;
 use crate::engine::{DueTimer, Outcome};
 
 impl MessageStores {
-    /// The lane for jobs that an actor of type `A` schedules for itself.
+    /// The store for jobs that an actor of type `A` schedules for itself.
     pub(super) fn own<A, J>(&mut self) -> u32
     where
         A: Actor + Handler<MessageOf<J>>,
@@ -31,7 +31,7 @@ impl MessageStores {
         })
     }
 
-    /// The lane for jobs whose messages go to the mailboxes of recipients as soon as they are due.
+    /// The store for jobs whose messages go to the mailboxes of recipients as soon as they are due.
     pub(super) fn plain<J>(&mut self) -> u32
     where
         J: Job<To = Target<MessageOf<J>>>,
@@ -122,7 +122,7 @@ impl<J: Job> Outgoing<J, J::Produced> {
     }
 }
 
-/// Sends messages to their recipients. The books are closed before the messages can be seen: a handler, on whatever thread,
+/// Sends messages to their recipients. The outcome is counted before the messages can be seen: a handler, on whatever thread,
 /// finds room for another timer.
 ///
 /// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has

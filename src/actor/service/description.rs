@@ -10,7 +10,7 @@ use crate::actor::view::TimerInfo;
 use crate::engine::{Location, OwnerId, Recurrence, TimerView};
 use crate::timing::Key;
 
-/// How many messages before a timer in its inbox or line are counted, when one is asked for: some microseconds' worth.
+/// How many messages before a timer in its inbox or queue are counted, when one is asked for: some microseconds' worth.
 pub(super) const COUNTED_ALONE: usize = 4096;
 
 /// And when it is one of many.
@@ -89,7 +89,7 @@ impl State {
 }
 
 impl Service {
-    /// What is known of a pending timer. Messages before it in an inbox or a line are counted up to `most`.
+    /// What is known of a pending timer. Messages before it in an inbox or a queue are counted up to `most`.
     pub(super) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
         let view = state.engine.view(key)?;
         let payload = state.engine.payload(key)?;

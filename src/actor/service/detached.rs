@@ -30,7 +30,7 @@ impl Service {
                         guard = self.state();
                     }
                 }
-                // Its guests are still to be sent.
+                // Its foreign messages are still to be sent.
                 None if guard.engine.owned(owner) > 0 => break,
                 None => {
                     guard.ended.pop();

@@ -1,6 +1,6 @@
 //! From a queue to a recipient: messages to whom a mailbox policy applies, and those under tracked delivery.
 //!
-//! All of it runs while the caller has the [turn](super::turns::Turns), so that no two threads send from one line.
+//! All of it runs while the caller has the [turn](super::turns::Turns), so that no two threads send from one queue.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -26,20 +26,20 @@ use crate::actor::tracked::Tracked;
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome, Repeated};
 use crate::timing::Key;
 
-/// Messages that leave one line before others have their turn.
+/// Messages that leave one queue before others have their turn.
 const FROM_ONE_QUEUE: usize = 64;
 
-/// Lines looked at whenever one is made: twice as many as are made, so that those of recipients that have stopped are
+/// Queues looked at whenever one is made: twice as many as are made, so that those of recipients that have stopped are
 /// always less than half of all.
 const CHECKED_PER_QUEUE: usize = 2;
 
-/// A job whose messages take their way through a line.
+/// A job whose messages take their way through a queue.
 pub(super) trait Queueable: Job {
     fn queued(&self) -> &Queued<MessageOf<Self>>;
 
     fn queued_mut(&mut self) -> &mut Queued<MessageOf<Self>>;
 
-    /// Stores a message for which there was no room, as the next of its line. Hands it back if that is not possible.
+    /// Stores a message for which there was no room, as the next of its queue. Hands it back if that is not possible.
     fn put_back(
         state: &mut State,
         ticket: Ticket,
@@ -102,7 +102,7 @@ impl<C: Carried> Queueable for Series<C, Queued<C::Message>> {
     }
 }
 
-/// What can be done with jobs in a line; compiled for their type.
+/// What can be done with jobs in a queue; compiled for their type.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRoute {
     dispatch: Dispatch,
@@ -110,14 +110,14 @@ pub(crate) struct QueueRoute {
     lose: Lose,
 }
 
-/// Sends the message that is next in a line, unlocking meanwhile. False if it has to wait.
+/// Sends the message that is next in a queue, unlocking meanwhile. False if it has to wait.
 type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, u64) -> (StateGuard<'a>, bool);
 
 /// Makes a dead letter of a message under way, unlocking meanwhile.
 type Lose = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
 
 impl MessageStores {
-    /// The lane for jobs whose messages may have to wait in the line of their recipient.
+    /// The store for jobs whose messages may have to wait in the queue of their recipient.
     pub(super) fn queued<J: Queueable>(&mut self) -> u32 {
         let store = self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
             post: enqueue_due::<J>,
@@ -143,7 +143,7 @@ fn discard_queued<J: Queueable>(service: &Service, mut state: StateGuard<'_>, pa
     drop(stored);
 }
 
-/// Queues jobs that are due in the lines of their recipients, and lets the lines move.
+/// Queues jobs that are due in the queues of their recipients, and lets the queues move.
 fn enqueue_due<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut state: StateGuard<'a>,
@@ -155,7 +155,7 @@ fn enqueue_due<'a, J: Queueable>(
         };
         let mailbox = target.mailbox();
         let is_new = state.queues.get(mailbox).is_none();
-        // Without a mailbox there is nobody to stand in line for.
+        // Without a mailbox there is nobody to queue for.
         let queue_owner = if mailbox == 0 { None } else { state.queue_for(mailbox, || target.pin()) };
         match queue_owner {
             Some(queue_owner) => {
@@ -312,7 +312,7 @@ fn request_message<'a, J: Queueable>(
     service.state()
 }
 
-/// Sends a message if there is room for it. If not, and it is to wait, it stays the next of its line.
+/// Sends a message if there is room for it. If not, and it is to wait, it stays the next of its queue.
 #[expect(clippy::too_many_arguments, reason = "the steps before have found them out")]
 fn try_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
@@ -499,7 +499,7 @@ impl State {
         }
     }
 
-    /// A timer stays the next of its line, and the line stays for it, while its message is produced.
+    /// A timer stays the next of its queue, and the queue stays for it, while its message is produced.
     fn stay_in_front<J: Queueable>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
         if let Some(queue) = self.queues.get(token_id.mailbox) {
             queue.held = Some((due.key, token_id.number));
@@ -525,7 +525,7 @@ impl State {
         self.stores.queue_route(payload)
     }
 
-    /// The number under which a message is out of its line.
+    /// The number under which a message is out of its queue.
     pub(super) fn token_number_of(&mut self, key: Key) -> Option<u64> {
         if !self.engine.is_posted(key) {
             return None;
@@ -535,7 +535,7 @@ impl State {
         token_id(&mut self.stores, payload)?.map(|token_id| token_id.number)
     }
 
-    /// The message stays the next of its line until there is room for it.
+    /// The message stays the next of its queue until there is room for it.
     pub(super) fn hold(&mut self, mailbox: u64, key: Key, number: u64, now: Duration) {
         if let Some(queue) = self.queues.get(mailbox) {
             queue.held = Some((key, number));
@@ -569,7 +569,7 @@ impl State {
 }
 
 impl Service {
-    /// Lets a line move as far as it can. Returns how many messages have left it.
+    /// Lets a queue move as far as it can. Returns how many messages have left it.
     pub(crate) fn flush<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, mailbox: u64) -> (StateGuard<'a>, usize) {
         for sent in 0..FROM_ONE_QUEUE {
             let state = &mut *guard;
@@ -597,7 +597,7 @@ impl Service {
         (guard, FROM_ONE_QUEUE)
     }
 
-    /// Lets all lines move in which something may be able to, within a budget. True if there are more.
+    /// Lets all queues move in which something may be able to, within a budget. True if there are more.
     pub(crate) fn flush_ready<'a>(
         self: &'a Arc<Self>,
         mut guard: StateGuard<'a>,
@@ -623,7 +623,7 @@ impl Service {
         (guard, more)
     }
 
-    /// Removes lines whose recipients have stopped, where nothing else tells.
+    /// Removes queues whose recipients have stopped, where nothing else tells.
     fn remove_dead_queues<'a>(&'a self, mut guard: StateGuard<'a>) -> StateGuard<'a> {
         let round = guard.queues.next_to_check(CHECKED_PER_QUEUE);
         drop(guard);
@@ -673,7 +673,7 @@ impl Service {
         }
     }
 
-    /// Has the driver let lines move that were called.
+    /// Has the driver let queues move that were called.
     pub(crate) fn request_flush(&self) {
         if self.is_watched() {
             let now = self.read_clock();

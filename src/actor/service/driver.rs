@@ -91,7 +91,7 @@ where
         this.service.intake.store(0, Ordering::Relaxed);
         let more = match this.service.turn(TurnBy::Driver) {
             Turn::More => true,
-            // The watch calls when it is done.
+            // The watchdog calls when it is done.
             Turn::Taken => return Poll::Pending,
             Turn::Sleep(None) => {
                 this.alarm = None;
@@ -306,7 +306,7 @@ impl Service {
         if is_without_inbox {
             state.without_inbox.push(owner);
         } else if !is_watched && self.is_watched() {
-            // A driver that runs lets inboxes run, too. Only what the watch brings is stuck already.
+            // A driver that runs lets inboxes run, too. Only what the watchdog brings is stuck already.
             let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
             state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
         }

@@ -1,7 +1,7 @@
 //! No code of the user runs under the lock: messages, their copies and sources, handlers' answers, clocks, wakers and
 //! addresses that look whenever they are used or dropped whether it is held.
 //!
-//! All runs on one thread, on a clock that the watch does not look after: if the lock is held then, it is held around the
+//! All runs on one thread, on a clock that the watchdog does not look after: if the lock is held then, it is held around the
 //! very call.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -387,7 +387,7 @@ fn no_code_of_the_user_runs_under_the_lock() {
     }
 }
 
-/// The last address of a stopped actor is the sender that a line has kept: it wakes whoever polled the actor.
+/// The last address of a stopped actor is the sender that a queue has kept: it wakes whoever polled the actor.
 #[test]
 fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
     for repeats in [false, true] {

@@ -1,5 +1,5 @@
-//! What threads share without a lock, under a model checker that tries all interleavings: the bell of an inbox, the lookout of
-//! the watch, and the turns of driver, inbox and watch.
+//! What threads share without a lock, under a model checker that tries all interleavings: the wake flag of an inbox, the next check of
+//! the watchdog, and the turns of driver, inbox and watchdog.
 
 use std::task::{Wake, Waker};
 
@@ -18,7 +18,7 @@ struct State {
     waker: Option<thread::Thread>,
 }
 
-/// Two senders, one reader that sleeps when the bell is silent: it gets everything, and never sleeps for ever (a model
+/// Two senders, one reader that sleeps when the wake flag is clear: it gets everything, and never sleeps for ever (a model
 /// in which all threads sleep is an error).
 #[test]
 fn nothing_that_is_put_into_an_inbox_is_slept_over() {
@@ -59,7 +59,7 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
     });
 }
 
-/// A scheduler puts a deadline under the lock and tells the watch. The watch sleeps for ever only if it has seen it.
+/// A scheduler puts a deadline under the lock and tells the watchdog. The watchdog sleeps for ever only if it has seen it.
 #[test]
 fn the_watchdog_looks_whenever_something_was_scheduled() {
     model::check(None, || {
@@ -146,7 +146,7 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
     }
 }
 
-/// A thread schedules something and calls the driver, while the watch has a turn in which it has looked already, or not yet. A
+/// A thread schedules something and calls the driver, while the watchdog has a turn in which it has looked already, or not yet. A
 /// driver that found the turn taken sleeps for ever unless it is called after it.
 #[test]
 fn a_driver_that_found_the_turn_taken_looks_again() {
@@ -174,7 +174,7 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
     });
 }
 
-/// An inbox on the driver's thread and the watch send what is due, in the order in which it is due, although the core is
+/// An inbox on the driver's thread and the watchdog send what is due, in the order in which it is due, although the state is
 /// unlocked in between. Nobody waits for the turn: the inbox tries again, and calls nobody since the driver is on its thread.
 #[test]
 fn who_has_the_turn_sends_alone() {

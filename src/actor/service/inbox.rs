@@ -17,12 +17,12 @@
 //!
 //! An item in a context keeps its actor alive, and a timer must not. So once no address of the actor is left, the
 //! inbox leaves. Either that was the last reason to live, and the actor stops, or other futures of its own keep the
-//! actor going; then its messages are *escorted*: sent through the mailbox, one at a time, the next one when the
+//! actor going; then its messages are *sent through the mailbox*, one at a time, the next one when the
 //! handler of the one before has run. The inbox returns when the actor schedules again.
 //!
 //! The second reason to go that way is an inbox that is not polled: a context empties its mailbox first, and a flooded
-//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watchdog` is patient, the watch escorts
-//! its messages, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
+//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watchdog` is patient, the watchdog sends
+//! its messages that way, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
 //! still can. As soon as the inbox is polled again the rest takes the short way.
 
 use std::any::type_name;
@@ -61,20 +61,20 @@ pub(crate) struct OwnerState {
     pub(crate) detached: bool,
     /// Its actor has stopped or was restarted.
     pub(crate) ended: bool,
-    /// The watch looks after its inbox.
+    /// The watchdog looks after its inbox.
     pub(crate) watched: bool,
-    /// The inbox has taken something since the watch looked.
+    /// The inbox has taken something since the watchdog looked.
     pub(crate) moved: bool,
     /// It is listed among the `slow_recipients`.
     pub(crate) is_slow: bool,
     /// The place of its mailbox in memory; see `thread_registry`.
     pub(crate) mailbox: u64,
-    /// None for a line.
+    /// None for a queue.
     pub(crate) actor_ref: Option<Arc<dyn ActorRef>>,
 }
 
 impl OwnerState {
-    /// The card of a line, which is no actor and has no inbox.
+    /// The state of a queue, which is no actor and has no inbox.
     pub(crate) fn of_queue(mailbox: u64, wake_flag: &Arc<WakeFlag>) -> Self {
         Self {
             waker: None,
@@ -102,7 +102,7 @@ pub(crate) trait ActorRef: Send + Sync {
     /// The name of the actor's type.
     fn actor_type(&self) -> &'static str;
 
-    /// How the messages of a lane are sent through the mailbox.
+    /// How the messages of a store are sent through the mailbox.
     fn send_to_owner(&self, route: &Route) -> Option<BoxedSend>;
 }
 
@@ -197,7 +197,7 @@ impl Inbox {
         }
     }
 
-    /// The bell of an owner that has no inbox at present.
+    /// The wake flag of an owner that has no inbox at present.
     fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<WakeFlag>> {
         let now = service.clock.now();
         let mut state = service.state();
@@ -343,7 +343,7 @@ where
             let Some(next) = state.engine.next_due(this.owner) else { return Poll::Pending };
             if let Some(post) = state.stores.post_of(next) {
                 // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
-                // It goes only while the watch has no turn, which might send what is due later meanwhile.
+                // It goes only while the watchdog has no turn, which might send what is due later meanwhile.
                 let Some(claim) = this.service.driver.claim() else {
                     state.await_turn.push(this.owner);
                     return Poll::Pending;

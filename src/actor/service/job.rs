@@ -149,7 +149,7 @@ pub(super) struct Ticket {
     pub(super) id: Option<TimerId>,
 }
 
-/// A message on which the books are closed.
+/// A message whose outcome is counted.
 pub(super) struct Committed<J: Job> {
     /// The message, unless nothing is to be handed over.
     pub(super) message: Option<J::Carried>,

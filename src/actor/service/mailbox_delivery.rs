@@ -1,4 +1,4 @@
-//! Escorts: messages of an actor's own timers on their way through its mailbox. What the way is for: see `inbox`.
+//! Mailbox deliveries: messages of an actor's own timers on their way through its mailbox. What the way is for: see `inbox`.
 //!
 //! One message at a time is under way to an owner, and the inbox does not overtake it. The message can be withdrawn as
 //! long as its handler has not begun: actix passes over a message whose request was dropped. That is only certain
@@ -18,7 +18,7 @@ use crate::timing::Key;
 pub(crate) enum TurnBy {
     /// The timer actor, on its arbiter.
     Driver,
-    /// The watch, because the timer actor is late.
+    /// The watchdog, because the timer actor is late.
     Watchdog,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Again {
     WhenCalled,
 }
 
-/// Wakes whoever escorts when the handler has run.
+/// Wakes the sender when the handler has run.
 struct CompletionWaker {
     service: Weak<Service>,
     owner: OwnerId,
@@ -50,7 +50,7 @@ struct CompletionWaker {
 }
 
 impl Wake for CompletionWaker {
-    /// May be called by tokio while the core is locked, so it must not lock it.
+    /// May be called by tokio while the state is locked, so it must not lock it.
     fn wake(self: Arc<Self>) {
         let Some(service) = self.service.upgrade() else { return };
         service.completions.lock().unwrap_or_else(PoisonError::into_inner).push((self.owner, self.key));
@@ -123,12 +123,12 @@ impl Service {
         !self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The messages whose handlers have run, as far as they have knocked.
+    /// The messages whose handlers have run, as far as they were reported.
     pub(crate) fn take_completions(&self) -> Vec<(OwnerId, Key)> {
         std::mem::take(&mut *self.completions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes the books on a message under way if its handler has run. Only a stopped actor does not run it.
+    /// Counts the outcome of a message under way if its handler has run. Only a stopped actor does not run it.
     pub(crate) fn poll_done<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, key: Key) -> StateGuard<'a> {
         let Some(delivery) = guard.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == key) else {
             return guard;
@@ -164,7 +164,7 @@ impl Service {
         {
             guard = self.finish(guard, owner, Outcome::Delivered);
         }
-        // It was unlocked meanwhile, and the watch may have sent the next one.
+        // It was unlocked meanwhile, and the watchdog may have sent the next one.
         match guard.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
             None => return Ok(guard),
             Some(false) => return Err(Again::WhenCalled),
@@ -201,7 +201,7 @@ impl Service {
         }
     }
 
-    /// Closes the books on the message under way to an owner; the next may follow.
+    /// Counts the outcome of the message under way to an owner; the next may follow.
     fn finish<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, outcome: Outcome) -> StateGuard<'a> {
         let state = &mut *guard;
         let Some(delivery) = state.mailbox_deliveries.remove(&owner) else { return guard };

@@ -1,9 +1,9 @@
-//! Lanes: where messages wait, typed and without an allocation each.
+//! Message stores: where messages wait, typed and without an allocation each.
 //!
-//! All messages of one type lie side by side in one lane, a typed store: for an actor's own timers a lane per actor and
-//! message type, for other recipients a lane per message type. The engine knows a message as lane and slot. Each
+//! All messages of one type lie side by side in one typed store: for an actor's own timers a store per actor and
+//! message type, for other recipients a store per message type. The engine knows a message as store and slot. Each
 //! operation on a message (drop it, box it, hand it over) is a function that was compiled for the message's type when
-//! the lane was made.
+//! the store was made.
 //!
 //! These functions take the lock's guard and give it up before a message meets code of the user: its handler, or its
 //! `Drop`. So user code never runs under the lock, and may call the timers again.
@@ -39,7 +39,7 @@ type PrefetchFn = fn(&MessageStores, MessageRef) -> bool;
 pub(super) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
 /// Takes a message out, boxed.
 type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
-/// Closes the books on messages of one lane and sends them to their recipients, unlocking meanwhile.
+/// Counts the outcome of messages of one store and sends them to their recipients, unlocking meanwhile.
 pub(crate) type SendFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, &mut Vec<DueTimer<MessageRef>>) -> StateGuard<'a>;
 /// The place in memory of the mailbox that a message is for.
 type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<u64>;
@@ -61,7 +61,7 @@ pub(crate) struct MessageStore {
     pub(crate) message_type: &'static str,
 }
 
-/// A message taken out of its lane.
+/// A message taken out of its store.
 pub(crate) struct BoxedMessage {
     pub(crate) contents: BoxedContents,
     /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
@@ -81,7 +81,7 @@ pub(crate) enum BoxedContents {
     Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
 }
 
-/// How messages of a lane leave it.
+/// How messages of a store leave it.
 pub(crate) enum Route {
     /// To a recipient: how, and where its mailbox is.
     Recipient { post: SendFn, mailbox: MailboxOfFn, queue: Option<QueueRoute> },
@@ -102,7 +102,7 @@ impl<A: Actor> Clone for ContextRoute<A> {
 
 impl<A: Actor> Copy for ContextRoute<A> {}
 
-/// All lanes of one timer actor.
+/// All stores of one timer actor.
 #[derive(Default)]
 pub(crate) struct MessageStores {
     stores: Vec<MessageStore>,
@@ -110,7 +110,7 @@ pub(crate) struct MessageStores {
 }
 
 impl MessageStores {
-    /// The lane of type `Key`, in which jobs of type `J` are stored.
+    /// The store of type `Key`, in which jobs of type `J` are stored.
     pub(super) fn find_or_insert<J: Job, Key: 'static>(
         &mut self,
         message_type: &'static str,
@@ -129,7 +129,7 @@ impl MessageStores {
         })
     }
 
-    /// Another way to drop the jobs of a lane.
+    /// Another way to drop the jobs of a store.
     pub(super) fn discard_by(&mut self, store: u32, discard: DiscardFn) -> u32 {
         if let Some(store) = self.stores.get_mut(store as usize) {
             store.discard = discard;
@@ -145,7 +145,7 @@ impl MessageStores {
         }
     }
 
-    /// How a message moves in a line, if it takes its way through one.
+    /// How a message moves in a queue, if it takes its way through one.
     pub(crate) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
         match self.store(payload.store)?.route {
             Route::Recipient { queue, .. } => queue,
@@ -172,7 +172,7 @@ impl MessageStores {
         self.stores.get(store as usize)
     }
 
-    /// Stores what belongs into `store`; hands it back if the lane is full.
+    /// Stores what belongs into `store`; hands it back if the store is full.
     pub(crate) fn put<S: Send + 'static>(&mut self, store: u32, stored: S) -> Result<MessageRef, S> {
         match self.slab::<S>(store) {
             Some(slab) => slab.put(stored).map(|slot| MessageRef { store, slot }),

@@ -1,7 +1,7 @@
 //! The service behind a timer actor: what may be asked of it, from any thread, and how it does it.
 //!
 //! One lock guards the engine and the messages. What is done under it is short and bounded, and no code of the user runs
-//! meanwhile (see `stores`). The driver, on the timer actor's arbiter, turns time into deliveries; whoever schedules
+//! meanwhile (see `message_stores`). The driver, on the timer actor's arbiter, turns time into deliveries; whoever schedules
 //! something that is due earlier than the driver expects wakes it.
 //!
 //! In reading order:
@@ -9,14 +9,14 @@
 //! 1. `requests`: schedule, cancel, reschedule, look; `deadline`: when a message is wanted; `admission`: how a timer is taken
 //!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time;
 //!    `description`: what is known of one; `survey`: a look at the wheel in small steps.
-//! 2. `stores`: where messages wait, and how each leaves; `slab`: the memory of one lane; `carried`: how large messages are
+//! 2. `message_stores`: where messages wait, and how each leaves; `slab`: the memory of one store; `carried`: how large messages are
 //!    kept.
 //! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_delivery`: how they leave.
 //! 4. `driver`: the alarm, and what one turn does; `turns`: who takes one; `detached`: actors that have stopped.
 //! 5. `inbox`: how an actor's own messages reach it; `wake_flag`: how it is called; `spare`: what brings it back if it is
 //!    cancelled by mistake; `thread_registry`: which context is which owner; `mailbox_delivery`: the way through the mailbox.
-//! 6. `queues`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
-//!    withdrawn; `waiter`: how recipients answer.
+//! 6. `recipient_queues`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
+//!    withdrawn; `reply_waiter`: how recipients answer.
 //! 7. `slow_recipients`: recipients that let what is due wait, and since when.
 //! 8. `watchdog`: what happens when an arbiter is kept busy; `next_check`: how it is called.
 //! 9. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
@@ -127,7 +127,7 @@ pub(crate) struct Settings {
     pub(crate) mailbox_policy: MailboxPolicy,
     /// How long something may wait for its recipient before somebody should know.
     pub(crate) stuck_after: Duration,
-    /// Runs on the real clock, so that the watch can help.
+    /// Runs on the real clock, so that the watchdog can help.
     pub(crate) watched: bool,
     /// What jitter begins with; chance decides if none is given.
     pub(crate) jitter_seed: Option<u64>,
@@ -164,7 +164,7 @@ pub(crate) struct Service {
     thread: OnceLock<ThreadId>,
     /// The driver has stopped: nothing will ever be delivered again.
     stopped: AtomicBool,
-    /// Set once the watch looks after this service.
+    /// Set once the watchdog looks after this service.
     pub(crate) watchdog_entry: OnceLock<WatchdogEntry>,
     /// Messages under way whose handlers have run. Locked last, and never for long.
     pub(crate) completions: Mutex<Vec<(OwnerId, Key)>>,
@@ -206,14 +206,14 @@ pub(crate) struct State {
     /// Owners without an inbox in their context, and when to look after them.
     pub(crate) detached: VecDeque<OwnerId>,
     pub(crate) detached_check_at: Duration,
-    /// Owners to whom the watch is sending, or has sent, a message that must come before those in their inboxes: true if
+    /// Owners to whom the watchdog is sending, or has sent, a message that must come before those in their inboxes: true if
     /// it is in the mailbox.
     pub(crate) mail: FxHashMap<OwnerId, bool>,
-    /// Owners whose inbox found the turn taken by the watch. The driver, which is called after that, calls them.
+    /// Owners whose inbox found the turn taken by the watchdog. The driver, which is called after that, calls them.
     pub(crate) await_turn: Vec<OwnerId>,
     /// Messages on their way through the mailbox; at most one for each owner, and none may overtake it.
     pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
-    /// Owners with something in their inbox, and since when they have not taken any of it, for the watch.
+    /// Owners with something in their inbox, and since when they have not taken any of it, for the watchdog.
     pub(crate) waiting: VecDeque<(Duration, OwnerId)>,
     /// How far the wall clock was ahead of the monotonic one when last compared, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
@@ -243,7 +243,7 @@ impl State {
         self.engine.owner(owner).is_some_and(|owner_state| !owner_state.ended).then_some(owner)
     }
 
-    /// The watch begins to send something to `owner`. What comes into the inbox meanwhile is due later.
+    /// The watchdog begins to send something to `owner`. What comes into the inbox meanwhile is due later.
     pub(crate) fn mail_begins(&mut self, owner: OwnerId) {
         self.mail.insert(owner, false);
     }
@@ -360,12 +360,12 @@ impl Service {
         self.number
     }
 
-    /// Locks. A panic of user code cannot leave the core half changed, since none runs under the lock.
+    /// Locks. A panic of user code cannot leave the state half changed, since none runs under the lock.
     pub(crate) fn state(&self) -> StateGuard<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the core is locked at this moment.
+    /// Whether the state is locked at this moment.
     #[cfg(test)]
     pub(crate) fn is_locked(&self) -> bool {
         matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))

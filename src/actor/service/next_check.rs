@@ -1,12 +1,12 @@
-//! When the watch looks next: the one number that all threads share with it.
+//! When the watchdog looks next: the one number that all threads share with it.
 //!
-//! Whoever has put something under a lock that will be late at some time says so, and wakes the watch if it would look
-//! later than that. While the watch looks, under those same locks, the number says [`IDLE`]: whatever comes meanwhile
-//! makes it look again. So either the watch sees what was put there, or it is told.
+//! Whoever has put something under a lock that will be late at some time says so, and wakes the watchdog if it would look
+//! later than that. While the watchdog looks, under those same locks, the number says [`IDLE`]: whatever comes meanwhile
+//! makes it look again. So either the watchdog sees what was put there, or it is told.
 
 use super::sync::{AtomicU64, Ordering};
 
-/// Times of the watch: nanoseconds of real time.
+/// Times of the watchdog: nanoseconds of real time.
 pub(crate) type Nanos = u64;
 
 pub(crate) const AT_ONCE: Nanos = 0;
@@ -29,7 +29,7 @@ impl NextCheck {
         Self { next: AtomicU64::new(IDLE) }
     }
 
-    /// The watch has to look at `time`, at the latest. True if it would have looked later, and has to be woken.
+    /// The watchdog has to look at `time`, at the latest. True if it would have looked later, and has to be woken.
     pub(crate) fn expect(&self, time: Nanos) -> bool {
         // The first look is the usual end of it, and costs no more than that.
         time < self.next.load(Ordering::Relaxed) && time < self.next.fetch_min(time, Ordering::AcqRel)
@@ -40,7 +40,7 @@ impl NextCheck {
         self.next.load(Ordering::Acquire)
     }
 
-    /// The watch begins to look.
+    /// The watchdog begins to look.
     pub(crate) fn begin(&self) {
         self.next.swap(IDLE, Ordering::AcqRel);
     }

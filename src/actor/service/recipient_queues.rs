@@ -1,7 +1,7 @@
-//! Lines: what is due for a recipient and may have to wait until that keeps up, in order; one line for each recipient.
+//! Queues: what is due for a recipient and may have to wait until that keeps up, in order; one queue for each recipient.
 //!
-//! A line is there while something waits in it or is under way from it. Messages leave it one after the other (see
-//! `dispatch`), and whoever has to wait, waits in the line: the driver never does, and no other line.
+//! A queue is there while something waits in it or is under way from it. Messages leave it one after the other (see
+//! `dispatch`), and whoever has to wait, waits in the queue: the driver never does, and no other queue.
 //!
 //! # How much is under way
 //!
@@ -38,7 +38,7 @@ use crate::timing::Key;
 const RETRY_SOONEST: Duration = Duration::from_millis(1);
 const RETRY_LATEST: Duration = Duration::from_millis(128);
 
-/// A stay in a line or in a mailbox. One that is moved and comes back has another number.
+/// A stay in a queue or in a mailbox. One that is moved and comes back has another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenId {
     pub(crate) mailbox: u64,
@@ -94,7 +94,7 @@ impl RecipientQueue {
         self.tokens as u64 + self.sent - self.handled
     }
 
-    /// Whether an answer will come that lets the line move on.
+    /// Whether an answer will come that lets the queue move on.
     pub(crate) const fn expects_reply(&self) -> bool {
         self.tokens > 0 || self.has_request
     }
@@ -175,16 +175,16 @@ impl RecipientQueue {
     }
 }
 
-/// All lines of one timer actor.
+/// All queues of one timer actor.
 pub(crate) struct RecipientQueues {
     by_mailbox: FxHashMap<u64, RecipientQueue>,
-    /// Lines in which something may be able to move.
+    /// Queues in which something may be able to move.
     ready: Vec<u64>,
     /// Since when the first of them has been.
     pub(crate) ready_since: Option<Duration>,
-    /// Lines whose mailbox was full, by the time to try again.
+    /// Queues whose mailbox was full, by the time to try again.
     retries: BTreeSet<(Duration, u64)>,
-    /// All lines made, in the order in which they are looked at when others are made.
+    /// All queues made, in the order in which they are looked at when others are made.
     rounds: VecDeque<u64>,
     tokens_issued: u64,
     /// How often a mailbox that was full was tried again.
@@ -223,7 +223,7 @@ impl RecipientQueues {
         self.is_closed
     }
 
-    /// Lines in which something waits that is not in the engine's queues any more, or that wait for an answer.
+    /// Queues in which something waits that is not in the engine's queues any more, or that wait for an answer.
     pub(crate) fn waiting(&self) -> usize {
         self.by_mailbox.values().filter(|queue| queue.held.is_some() || queue.expects_reply()).count()
     }
@@ -234,7 +234,7 @@ impl RecipientQueues {
         self.tokens_issued
     }
 
-    /// Something may be able to move in this line.
+    /// Something may be able to move in this queue.
     pub(crate) fn mark_ready(&mut self, mailbox: u64) {
         if let Some(queue) = self.by_mailbox.get_mut(&mailbox)
             && !std::mem::replace(&mut queue.is_marked_ready, true)
@@ -258,7 +258,7 @@ impl RecipientQueues {
         !self.ready.is_empty()
     }
 
-    /// One of the lines that were called.
+    /// One of the queues that were called.
     pub(crate) fn take_ready(&mut self) -> Option<u64> {
         let mailbox = self.ready.pop()?;
         if let Some(queue) = self.by_mailbox.get_mut(&mailbox) {
@@ -267,7 +267,7 @@ impl RecipientQueues {
         Some(mailbox)
     }
 
-    /// There was no room in the mailbox of this line.
+    /// There was no room in the mailbox of this queue.
     pub(crate) fn note_full(&mut self, mailbox: u64, now: Duration) {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return };
         if queue.retry_at.is_none() {
@@ -278,7 +278,7 @@ impl RecipientQueues {
         }
     }
 
-    /// Calls lines whose mailbox was full, if it is time to.
+    /// Calls queues whose mailbox was full, if it is time to.
     pub(crate) fn retry(&mut self, now: Duration) {
         while let Some((time, mailbox)) = self.retries.first().copied().filter(|(time, _)| *time <= now) {
             self.retries.remove(&(time, mailbox));
@@ -338,7 +338,7 @@ impl RecipientQueues {
         self.by_mailbox.values_mut().flat_map(|queue| std::mem::take(&mut queue.senders)).collect()
     }
 
-    /// The next few lines to look at: whether the recipient is still there is known only to whoever asks.
+    /// The next few queues to look at: whether the recipient is still there is known only to whoever asks.
     pub(crate) fn next_to_check(&mut self, how_many: usize) -> Vec<(u64, Arc<dyn MailboxPin>)> {
         let mut looked_at = Vec::new();
         while looked_at.len() < how_many
@@ -351,14 +351,14 @@ impl RecipientQueues {
         looked_at
     }
 
-    /// Looks at the line again in a later round.
+    /// Looks at the queue again in a later round.
     pub(crate) fn check_again(&mut self, mailbox: u64) {
         self.rounds.push_back(mailbox);
     }
 }
 
 impl State {
-    /// The line for a mailbox, made if need be. `None` if there is no room for one.
+    /// The queue for a mailbox, made if need be. `None` if there is no room for one.
     pub(crate) fn queue_for(&mut self, mailbox: u64, pin: impl FnOnce() -> Arc<dyn MailboxPin>) -> Option<OwnerId> {
         if let Some(queue) = self.queues.by_mailbox.get(&mailbox) {
             return Some(queue.queue_owner);
@@ -384,7 +384,7 @@ impl State {
         Some(queue_owner)
     }
 
-    /// The message that is next in a line.
+    /// The message that is next in a queue.
     pub(crate) fn next_in_queue(&mut self, mailbox: u64) -> Option<MessageRef> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         match queue.held {
@@ -393,7 +393,7 @@ impl State {
         }
     }
 
-    /// Removes a line if nothing waits in it and nothing is under way; also if all that is not known is whether the last
+    /// Removes a queue if nothing waits in it and nothing is under way; also if all that is not known is whether the last
     /// messages have been handled, and the recipient is gone.
     pub(crate) fn remove_queue(&mut self, mailbox: u64, is_gone: bool) -> Option<RecipientQueue> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;

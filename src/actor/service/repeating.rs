@@ -93,7 +93,7 @@ impl Clocks {
     }
 }
 
-/// What an [escorted](super::mailbox_delivery) repetition leaves to be done once the lock is given up.
+/// What a repetition [sent through the mailbox](super::mailbox_delivery) leaves to be done once the lock is given up.
 #[must_use]
 pub(super) enum AfterReply {
     Nothing,
@@ -285,7 +285,7 @@ impl State {
         wakeup.poke |= wakeup.first_deadline.is_some() || (self.engine.wall_timers() > 0 && self.wall_offset.is_none());
     }
 
-    /// Closes the books on a message that went through its owner's mailbox.
+    /// Counts the outcome of a message that went through its owner's mailbox.
     pub(super) fn finish_repetition(&mut self, key: Key, outcome: Outcome) -> AfterReply {
         let Some((clocks, payload)) = self.engine.recurrence(key).map(Clocks::of).zip(self.engine.payload(key)) else {
             self.engine.finish(key, outcome);

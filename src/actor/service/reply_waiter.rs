@@ -1,7 +1,7 @@
-//! Errands: waiting for an answer without a task. What is waited for is kept by the waker that waits for it.
+//! Reply waiters: waiting for an answer without a task. What is waited for is kept by the waker that waits for it.
 //!
 //! actix withdraws a message whose request is dropped before it was handled, so a request must outlive even the timer
-//! actor that made it. An errand does: the answering side holds the waker, the waker holds the errand, and the errand holds
+//! actor that made it. A waiter does: the answering side holds the waker, the waker holds the waiter, and the waiter holds
 //! the receiving side, until the answer comes or the mailbox is dropped. Either wakes it.
 
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::Service;
 use super::sync::Mutex;
 use crate::timing::Key;
 
-/// What is acknowledged when an errand is done.
+/// What is acknowledged when a waiter is done.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answered {
     /// The handler of the message that a token stood for has ended.
@@ -23,7 +23,7 @@ pub(crate) enum Answered {
     Request(u64),
 }
 
-/// Acknowledges when it is dropped, however the errand ends: also if a handler panics.
+/// Acknowledges when it is dropped, however the waiter ends: also if a handler panics.
 pub(crate) struct Acknowledgement {
     pub(crate) service: Arc<Service>,
     pub(crate) mailbox: u64,

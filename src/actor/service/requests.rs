@@ -245,7 +245,7 @@ impl Service {
         }
     }
 
-    /// Tells the driver, and the watch, what they have to know.
+    /// Tells the driver, and the watchdog, what they have to know.
     pub(super) fn notify(&self, wakeup: Wakeup) {
         if let Some(first) = wakeup.first_deadline {
             self.expect(first);

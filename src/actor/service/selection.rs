@@ -23,7 +23,7 @@ const PAGE: usize = 256;
 /// Timers cancelled before the other actors of the arbiter get their turn.
 const CANCELLED_AT_ONCE: usize = 64;
 
-/// An actor as the core knows it.
+/// An actor as the state knows it.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     mailbox: u64,
@@ -37,7 +37,7 @@ pub struct Listing {
     source: Source,
     /// The timers that are looked at, each with the number from which on those after it are.
     page: Vec<(u64, Key)>,
-    /// By lane, whether its messages are of a type that is wanted, as far as that is known.
+    /// By store, whether its messages are of a type that is wanted, as far as that is known.
     stores: Vec<bool>,
     found: Vec<(Tick, TimerInfo)>,
     /// It is enough when so many have been found.
@@ -104,7 +104,7 @@ impl Listing {
         self.found.into_iter().map(|(_, info)| info).collect()
     }
 
-    /// Whether messages of a lane are of a type that is wanted.
+    /// Whether messages of a store are of a type that is wanted.
     fn wants_store(&mut self, state: &State, store: u32) -> bool {
         let Some(wanted) = &self.filter.message_type else { return true };
         while let Some(next) =

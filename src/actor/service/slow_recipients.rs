@@ -1,10 +1,10 @@
-//! Laggards: recipients that have not taken yet what is due for them, and which of them has let something wait longest.
+//! Slow recipients: recipients that have not taken yet what is due for them, and which of them has let something wait longest.
 //!
-//! Something waits in the inbox of its owner, on its way through the mailbox of that (an escort), in a line, or behind a
+//! Something waits in the inbox of its owner, on its way through the mailbox of that (a mailbox delivery), in a queue, or behind a
 //! token. Whoever lets the first message wait is listed by the deadline of that. What becomes of it is not followed, that
 //! would be work for each message: it is looked at when the entry comes to the front.
 //!
-//! A laggard is *stuck* when its message has waited for as long as the settings say. The driver looks then, publishes and
+//! A slow recipient is *stuck* when its message has waited for as long as the settings say. The driver looks then, publishes and
 //! warns, and again whenever the time has doubled: a recipient that never goes on costs next to nothing. Others that are stuck
 //! meanwhile follow when it goes on.
 
@@ -24,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct OldestWaiting {
     pub(crate) deadline: Tick,
     pub(crate) key: Key,
-    /// The recipient, or the line of it.
+    /// The recipient, or the queue of it.
     pub(crate) owner: OwnerId,
 }
 
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// The same for the recipient of a line.
+    /// The same for the recipient of a queue.
     pub(crate) fn note_waiting_in_queue(&mut self, mailbox: u64) {
         if let Some(queue_owner) = self.queues.get(mailbox).map(|queue| queue.queue_owner) {
             self.note_waiting(queue_owner);
@@ -119,7 +119,7 @@ impl State {
         Some((self.engine.view(key)?.deadline, key))
     }
 
-    /// The first message that has left the queue of a line, and has not been handled.
+    /// The first message that has left the engine's queue, and has not been handled.
     fn first_of_queue(&mut self, mailbox: u64) -> Option<Key> {
         while let Some((key, number)) = self.queues.get(mailbox)?.first_token() {
             if self.token_number_of(key) == Some(number) {

@@ -1,9 +1,9 @@
 //! Turns: the right to send what is due, and how the driver is called.
 //!
-//! What is due must leave in order, and the core is unlocked while it is sent. So one thread at a time has the turn, and
+//! What is due must leave in order, and the state is unlocked while it is sent. So one thread at a time has the turn, and
 //! nobody waits for it: a driver that finds it taken leaves it at that, without having looked and without an alarm. Hence
 //! the thread that had the turn in the driver's place gives it up and then calls the driver, which looks by itself. An inbox that
-//! finds it taken sleeps until the driver's next turn: the watch may be running the user's code, which takes its time.
+//! finds it taken sleeps until the driver's next turn: the watchdog may be running the user's code, which takes its time.
 
 use std::sync::{PoisonError, TryLockError};
 use std::task::Waker;

@@ -1,7 +1,7 @@
-//! A bell: tells an inbox, without taking the lock, whether there is something to look at.
+//! A wake flag: shows an inbox, without the lock, whether there is something to look at.
 //!
-//! Whoever puts something in does so under the lock, rings, and if the bell was silent wakes the waker that is kept under
-//! the lock. Whoever takes out silences the bell under the lock, leaves its waker there, and then looks. So either the
+//! A producer puts something in under the lock, sets the flag, and if it was clear wakes the waker that is kept under
+//! the lock. The consumer clears the flag under the lock, leaves its waker there, and then looks. So either the
 //! one who looks sees what was put in, or the one who puts in finds the waker.
 
 use super::sync::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ impl WakeFlag {
         Self { is_set: AtomicBool::new(false) }
     }
 
-    /// True if it was silent until now: then somebody has to be woken.
+    /// True if it was clear until now: then somebody has to be woken.
     pub(crate) fn set(&self) -> bool {
         !self.is_set.swap(true, Ordering::AcqRel)
     }

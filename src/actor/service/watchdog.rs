@@ -1,9 +1,9 @@
-//! The watch: delivers in time when an arbiter does not.
+//! The watchdog: delivers in time when an arbiter does not.
 //!
 //! A handler that blocks, or a mailbox that never gets empty, keeps the thread of an arbiter to itself: neither the
 //! driver nor any inbox there is polled. One thread for the whole process sleeps until the time at which some service
 //! would be late by [`GRACE`], and then takes a turn in its driver's place: it does what is due, under the same lock,
-//! and escorts what lies in an inbox that is not emptied (see `inbox`).
+//! and sends through the mailbox what lies in an inbox that is not emptied (see `inbox`).
 //!
 //! It sleeps without a break while nothing is pending or all that is pending is far away, and normally finds nothing to
 //! do when it wakes up. Scheduling wakes it only for a deadline before all that it knows of.
@@ -28,12 +28,12 @@ use crate::engine::OwnerId;
 use crate::metrics::WakeupCause;
 use crate::timing::Tick;
 
-/// How late a message may be before the watch steps in. Longer than an arbiter normally lets its actors wait, so that
-/// the watch does not disturb, and the inbox, which is cheaper and cancels more, gets its chance; short enough to be
+/// How late a message may be before the watchdog steps in. Longer than an arbiter normally lets its actors wait, so that
+/// the watchdog does not disturb, and the inbox, which is cheaper and cancels more, gets its chance; short enough to be
 /// still in time for a human.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-/// The watch of this process. Tests in virtual time have their own.
+/// The watchdog of this process. Tests in virtual time have their own.
 static WATCHDOG: LazyLock<Arc<Watchdog>> = LazyLock::new(Arc::default);
 
 /// A thread that looks after services.
@@ -46,7 +46,7 @@ pub(crate) struct Watchdog {
     services: Mutex<Vec<Weak<Service>>>,
 }
 
-/// What the watch knows of a service.
+/// What the watchdog knows of a service.
 pub(crate) struct WatchdogEntry {
     watchdog: Arc<Watchdog>,
     /// The runtime whose clock the service runs on. It keeps files open, so it is given up when the service stops.
@@ -143,7 +143,7 @@ impl Watchdog {
 }
 
 impl Service {
-    /// Lets the watch look after this service. To be called on the thread of its arbiter.
+    /// Lets the watchdog look after this service. To be called on the thread of its arbiter.
     pub(crate) fn join_watchdog(self: &Arc<Self>) {
         self.join_watchdog_of(&WATCHDOG);
     }
@@ -161,7 +161,7 @@ impl Service {
         }
     }
 
-    /// Lets the watch look at once.
+    /// Lets the watchdog look at once.
     pub(crate) fn wake_watchdog(&self) {
         if let Some(watched) = self.watchdog_entry.get() {
             watched.watchdog.check_at(AT_ONCE);
@@ -172,7 +172,7 @@ impl Service {
         self.watchdog_entry.get().is_some_and(|watched| !watched.over.load(Ordering::Relaxed))
     }
 
-    /// Something will be due at `tick`, earlier than what the watch may know of.
+    /// Something will be due at `tick`, earlier than what the watchdog may know of.
     pub(crate) fn expect(&self, tick: Tick) {
         if let Some(watched) = self.watchdog_entry.get().filter(|watched| !watched.over.load(Ordering::Relaxed)) {
             watched.watchdog.check_at(watched.at(self.tick.time_of(tick)));
@@ -233,7 +233,7 @@ impl Service {
     }
 
     /// Since when the driver has been missing, or will be. Never later than what it sleeps until: what is scheduled after
-    /// that does not tell the watch. And not before its last turn: a driver that runs may have much to do, but needs no
+    /// that does not tell the watchdog. And not before its last turn: a driver that runs may have much to do, but needs no
     /// help.
     fn missing(&self, state: &State) -> Option<Duration> {
         let next = state.engine.next_wake().unwrap_or(NEVER).min(state.armed);
@@ -319,7 +319,7 @@ impl Service {
 }
 
 impl State {
-    /// From now on the watch looks after the inbox of `owner`, in which something has been waiting `since`.
+    /// From now on the watchdog looks after the inbox of `owner`, in which something has been waiting `since`.
     pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(owner_state) = self.engine.owner_mut(owner) else { return };
         if !std::mem::replace(&mut owner_state.watched, true) {

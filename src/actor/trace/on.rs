@@ -1,7 +1,7 @@
 //! Timers as spans and events of `tracing`.
 //!
 //! The spans of pending timers are kept aside, by key, under a lock of their own. A subscriber is foreign code: nothing of
-//! it is called, not even by dropping a span, while that lock or the core's is held.
+//! it is called, not even by dropping a span, while that lock or the state's is held.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

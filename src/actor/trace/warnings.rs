@@ -1,8 +1,8 @@
 //! Warnings: what the operator of a service should know before somebody complains. Each, with what to do about it, is told
 //! in `docs/guide/operations.md`.
 //!
-//! What is noticed is noticed under the lock, in a turn of the driver or of the watch, and told when it has been given up:
-//! a subscriber is foreign code. Only dead letters are told where they are buried. Of each kind at most one is told in
+//! What is noticed is noticed under the lock, in a turn of the driver or of the watchdog, and told when it has been given up:
+//! a subscriber is foreign code. Only dead letters are reported at once. Of each kind at most one is told in
 //! [`EVERY`], by the clock of the timer actor, and says how many were withheld since the one before.
 
 use std::any::Any;
@@ -86,7 +86,7 @@ pub(crate) struct Warnings {
     is_nearly_full: bool,
     /// Of those that were refused for want of capacity, how many were told.
     refused: u64,
-    /// Since when the driver has been missing, while the watch stands in.
+    /// Since when the driver has been missing, while the watchdog stands in.
     missing_since: Option<Duration>,
     pending: PendingWarnings,
 }
@@ -130,7 +130,7 @@ impl Warnings {
                 self.missing_since = None;
                 due
             }
-            // What the watch has done is not overdue any more, but its driver is still missing.
+            // What the watchdog has done is not overdue any more, but its driver is still missing.
             TurnBy::Watchdog => due.map(|due| *self.missing_since.get_or_insert(due.max(driven))),
         };
         let late = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
@@ -176,7 +176,7 @@ impl Panics {
     }
 }
 
-/// Dead letters that were told, of each reason. Whoever buries one holds no lock, and tells at once.
+/// Dead letters that were told, of each reason. They are emitted outside of the lock, at once.
 #[derive(Debug, Default)]
 pub(crate) struct DeadLetterLimiter(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
 
@@ -218,7 +218,7 @@ impl Service {
         state.warnings.pending.0.push(warning);
     }
 
-    /// What is to be told now, with what shows in the books.
+    /// What is to be told now, with what shows in the counters.
     pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
         let counters = state.engine.counters();
         state.warnings.note_capacity(now, &counters, self.settings.engine.capacity);

@@ -1,4 +1,4 @@
-//! The store with a watch beside it: how long each commit took.
+//! The store with a watchdog beside it: how long each commit took.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};

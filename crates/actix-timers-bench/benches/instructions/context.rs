@@ -1,4 +1,4 @@
-//! The whole way of an actor's own timers, and of those that are sent to it as a recipient: context or request, the books, the
+//! The whole way of an actor's own timers, and of those that are sent to it as a recipient: context or request, the counters, the
 //! engine, and for what fires the inbox and the handler. Messages carry 32 bytes. The same again with a recorder of metrics
 //! installed, that of Prometheus.
 

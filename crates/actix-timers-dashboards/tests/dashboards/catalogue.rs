@@ -40,7 +40,7 @@ fn parsed(expression: &str) -> Expr {
     parser::parse(expression).unwrap_or_else(|wrong| panic!("{expression}: {wrong}"))
 }
 
-/// Whether the counters in it may stand outside of a rate: books are added up.
+/// Whether the counters in it may stand outside of a rate: counters are added up.
 fn check(place: &str, expression: &str, may_add_up: bool, must_select: &[&str]) {
     let expression = parsed(expression);
     let mut found = Vec::new();

@@ -118,7 +118,7 @@ fn every_expression_has_finite_data() {
     println!("{all} expressions have finite data");
 }
 
-/// Name, labels and value in a line like `name{label="value"} 7`.
+/// Name, labels and value in a queue like `name{label="value"} 7`.
 fn parsed(line: &str) -> (Labels, f64) {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap();

@@ -1,4 +1,4 @@
-//! What operators see of a journal.
+//! What operators see of a committer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use actix_timers::integration::{PUBLISH_EVERY, PublishPass, try_publish};
 use crate::ledger::Replies;
 use crate::metrics::{DurableMeters, DurableReport, StoreOp};
 
-/// The metrics of one journal.
+/// The metrics of one committer.
 pub(super) struct Gauges {
     meters: DurableMeters,
     published: Mutex<Published>,
@@ -19,7 +19,7 @@ pub(super) struct Gauges {
 #[derive(Default)]
 struct Published {
     at: Option<Duration>,
-    /// By the journal's thread, which alone can ask the ledger.
+    /// By the committer's thread, which alone can ask the ledger.
     report: DurableReport,
 }
 

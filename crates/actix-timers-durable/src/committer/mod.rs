@@ -1,4 +1,4 @@
-//! The journal: where the ledger lives, and the way to it from any thread.
+//! The committer: where the ledger lives, and the way to it from any thread.
 //!
 //! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that queued up during the
 //! last commit, so that the fsync of one is shared by many. [Inline](Committer::inline) each request is a turn of its own on the
@@ -24,7 +24,7 @@ use crate::metrics::{DurableMeters, DurableReport};
 use gauges::Gauges;
 use queue::Shared;
 
-/// What shows the time to a journal.
+/// What shows the time to a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
 
 /// The way to a ledger. Cheap to clone; usable from any thread.
@@ -132,7 +132,7 @@ impl Committer {
     /// Asks something, and waits for the answer; for a caller's request first for a place in the queue.
     ///
     /// # Errors
-    /// What is wrong with the store; [`StoreError::Closed`] if the journal has ended.
+    /// What is wrong with the store; [`StoreError::Closed`] if the committer has ended.
     pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = Answer::awaited();
         let request = request(answer);

@@ -1,4 +1,4 @@
-//! What callers and the journal's thread share: the queue of requests.
+//! What callers and the committer's thread share: the queue of requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,4 @@
-//! The journal between many callers and one ledger.
+//! The committer between many callers and one ledger.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

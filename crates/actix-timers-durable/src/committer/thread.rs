@@ -1,4 +1,4 @@
-//! The journal's thread.
+//! The committer's thread.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +29,7 @@ pub(super) fn start<H: Horizon>(
             end.why = why;
         }
     };
-    spawn(format!("{name} journal"), run).map(drop)
+    spawn(format!("{name} committer"), run).map(drop)
 }
 
 struct End<'a> {

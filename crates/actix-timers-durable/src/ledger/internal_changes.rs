@@ -43,7 +43,7 @@ impl InternalChanges {
         self.queue.len()
     }
 
-    /// Records that are pending in the store, and not in the table, because they are about to be set aside or buried.
+    /// Records that are pending in the store, and not in the table, because they are about to be set aside or to become dead letters.
     pub(super) const fn leaving(&self) -> &FxHashSet<DurableId> {
         &self.leaving
     }

@@ -240,12 +240,12 @@ pub(crate) enum Answer<T> {
     Nobody,
     /// To who waits for a future.
     Waiting(oneshot::Sender<Answered<T>>),
-    /// To a function, called on the journal's thread or the requester's: it must not block.
+    /// To a function, called on the committer's thread or the requester's: it must not block.
     Call(Box<dyn FnOnce(Answered<T>) + Send>),
 }
 
 impl<T> Answer<T> {
-    /// An answer that is awaited. The receiver fails if the journal ended before it answered.
+    /// An answer that is awaited. The receiver fails if the committer ended before it answered.
     pub(crate) fn awaited() -> (Self, oneshot::Receiver<Answered<T>>) {
         let (sender, receiver) = oneshot::channel();
         (Self::Waiting(sender), receiver)

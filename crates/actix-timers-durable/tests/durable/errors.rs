@@ -163,7 +163,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
         run_to(&clock, 90).await;
         disk.refuse_commits(u64::MAX);
         run_to(&clock, 100).await;
-        assert_eq!(diary.attempts(), [(100, 1, 1)], "the books of a delivery can wait");
+        assert_eq!(diary.attempts(), [(100, 1, 1)], "the counters of a delivery can wait");
         disk.refuse_commits(0);
         let _ = timers.schedule_at(ROUTE, at(10_000), Note(3)).await.unwrap();
         run_to(&clock, 60_000).await;

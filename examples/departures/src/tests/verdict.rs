@@ -126,16 +126,16 @@ fn a_refused_cancel_or_reschedule_is_noticed() {
 #[test]
 fn the_counters_of_the_timer_actor_are_checked() {
     let totals = check::expected_totals(&month().0);
-    let books = Counters { accepted: 6, delivered: 5, cancelled: 1, rescheduled: 1, ..Counters::default() };
-    let check = |books: Counters| {
+    let counters = Counters { accepted: 6, delivered: 5, cancelled: 1, rescheduled: 1, ..Counters::default() };
+    let check = |counters: Counters| {
         let mut problems = Vec::new();
-        check::counters(&books, &totals, &mut problems);
+        check::counters(&counters, &totals, &mut problems);
         problems.len()
     };
-    assert_eq!(check(books), 0);
-    assert_eq!(check(Counters { pending: 1, delivered: 4, ..books }), 2);
-    assert_eq!(check(Counters { accepted: 7, ..books }), 2, "and they do not balance");
-    assert_eq!(check(Counters { rescheduled: 0, ..books }), 1);
-    assert_eq!(check(Counters { recipient_stopped: 1, delivered: 4, ..books }), 2);
-    assert_eq!(check(Counters { returned: 1, delivered: 4, ..books }), 2);
+    assert_eq!(check(counters), 0);
+    assert_eq!(check(Counters { pending: 1, delivered: 4, ..counters }), 2);
+    assert_eq!(check(Counters { accepted: 7, ..counters }), 2, "and they do not balance");
+    assert_eq!(check(Counters { rescheduled: 0, ..counters }), 1);
+    assert_eq!(check(Counters { recipient_stopped: 1, delivered: 4, ..counters }), 2);
+    assert_eq!(check(Counters { returned: 1, delivered: 4, ..counters }), 2);
 }

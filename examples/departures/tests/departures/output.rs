@@ -287,7 +287,7 @@ fn metrics_are_served_while_it_runs() {
         if all_scheduled && counters_add_up(&body) {
             break (head, body);
         }
-        assert!(began.elapsed() < TOO_LONG, "the books never balance:\n{body}");
+        assert!(began.elapsed() < TOO_LONG, "the counters never add up:\n{body}");
     };
     assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
     assert!(head.lines().any(|line| line == "content-type: text/plain; version=0.0.4"), "{head}");

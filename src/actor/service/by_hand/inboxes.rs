@@ -6,13 +6,13 @@ use crate::simulation::{self, Simulation};
 use crate::sync;
 
 impl World {
-    /// The inbox sends the first message that lies in it through the mailbox, as the watch does.
+    /// The inbox sends the first message that lies in it through the mailbox, as the watchdog does.
     fn deliver_by_mailbox(&self) {
         let owner = self.owner();
         drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog));
     }
 
-    /// Lets `by` pass, and the watch bring out what is due.
+    /// Lets `by` pass, and the watchdog bring out what is due.
     fn watch_at(&self, by: u64) {
         self.clock.jump(ms(by));
         assert!(matches!(self.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
@@ -168,7 +168,7 @@ fn a_message_under_way_is_delivered_when_its_handler_was_called() {
     assert_eq!((counters.delivered, counters.pending), (1, 0));
 }
 
-/// The inbox finds that a handler was called, which has not answered yet. The core is unlocked for a moment then, in which the
+/// The inbox finds that a handler was called, which has not answered yet. The state is unlocked for a moment then, in which the
 /// watch sends the next message.
 #[test]
 fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_before_ends() {
@@ -205,7 +205,7 @@ impl Drop for Last {
     }
 }
 
-/// The watch has sent a message, which is handled before the watch has noted that. It does so while the inbox is polled,
+/// The watchdog has sent a message, which is handled before the watchdog has noted that. It does so while the inbox is polled,
 /// between its look at the bell and that at what is due. The inbox is called for what is due later.
 #[test]
 fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
@@ -284,7 +284,7 @@ fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
     assert_eq!(world.timers.snapshot().pending(), 5);
 }
 
-/// The watch is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
+/// The watchdog is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
 #[test]
 fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
     for seed in 0..20 {
@@ -319,7 +319,7 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
     }
 }
 
-/// The watch does not look after a timer actor on a clock of its own.
+/// The watchdog does not look after a timer actor on a clock of its own.
 #[test]
 fn nothing_is_kept_for_a_watch_that_is_not_there() {
     let mut world = World::new();

@@ -131,8 +131,8 @@ fn a_line_ends_when_all_of_it_has_been_handled() {
     assert!(world.service.state().queues.at(target.mailbox()).is_none());
 }
 
-/// Two plain messages for a window: that the second has been handled is not known before the next is answered. So its line
-/// stays until the recipient is known to be gone, which is found when lines of others are made.
+/// Two plain messages for a window: that the second has been handled is not known before the next is answered. So its queue
+/// stays until the recipient is known to be gone, which is found when queues of others are made.
 #[test]
 fn a_line_that_waits_for_no_answer_stays_until_its_recipient_has_stopped() {
     let mut world = World::new();
@@ -189,7 +189,7 @@ fn the_oldest_message_is_found_behind_recipients_that_have_gone_on() {
     assert_eq!(world.service.waited(&mut state, ms(32)), ms(20));
 }
 
-/// A turn sends a bounded number of messages from lines, and the next turn follows at once.
+/// A turn sends a bounded number of messages from queues, and the next turn follows at once.
 #[test]
 fn one_turn_sends_no_more_from_lines_than_its_budget() {
     let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
@@ -281,7 +281,7 @@ fn a_message_whose_handler_stops_its_actor_is_delivered() {
     assert_eq!((counters.delivered, counters.recipient_stopped, counters.pending), (1, 0, 0), "{counters:?}");
 }
 
-/// A plain message for an actor queues in its inbox behind what is due for it already, whatever waits in its line.
+/// A plain message for an actor queues in its inbox behind what is due for it already, whatever waits in its queue.
 #[test]
 fn a_message_in_an_inbox_is_found_there_although_its_recipient_has_a_line() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! The watch: when it looks and what it does then, with the test in its place.
+//! The watchdog: when it looks and what it does then, with the test in its place.
 
 use std::sync::OnceLock;
 
@@ -10,13 +10,13 @@ use crate::actor::service::watchdog::Watchdog;
 use crate::actor::service::{Settings, directory};
 use crate::sync::elapsed;
 
-/// A runtime whose clock is the real one, so that the watch finds it so.
+/// A runtime whose clock is the real one, so that the watchdog finds it so.
 fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| tokio::runtime::Builder::new_current_thread().build().unwrap())
 }
 
-/// A world on a manual clock that the watch may look after. (It does not by itself, since no runtime is there.)
+/// A world on a manual clock that the watchdog may look after. (It does not by itself, since no runtime is there.)
 fn watchable() -> World {
     let observed = Observed { hands: ManualClock::new(), reading: Reading::default(), alarms: Arc::default() };
     let actor = TimerActorBuilder::default().clock(observed.clone()).build().unwrap();
@@ -25,7 +25,7 @@ fn watchable() -> World {
     World::of(TimerActor::new(service), observed)
 }
 
-/// Has a watch without a thread look after it.
+/// Has a watchdog without a thread look after it.
 fn watch_of(world: &World) -> Arc<Watchdog> {
     let watchdog = Arc::new(Watchdog::without_a_thread());
     let _entered = runtime().enter();
@@ -47,7 +47,7 @@ fn nanos(time: Duration) -> Nanos {
 }
 
 impl Watchdog {
-    /// When the watch looks next, which is forgotten.
+    /// When the watchdog looks next, which is forgotten.
     fn was_told(&self) -> Nanos {
         let next = self.next_check.next();
         self.next_check.begin();
@@ -70,7 +70,7 @@ fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
     assert!(watchdog.was_told() < nanos(elapsed() + ms(200)));
 }
 
-/// Messages that the watch brings into an inbox have waited already: the thread of their actor is busy. A driver that runs lets inboxes run.
+/// Messages that the watchdog brings into an inbox have waited already: the thread of their actor is busy. A driver that runs lets inboxes run.
 #[test]
 fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
     for (by, since) in [(TurnBy::Watchdog, ms(10)), (TurnBy::Driver, ms(40))] {
@@ -84,7 +84,7 @@ fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
     }
 }
 
-/// A flooded actor handles a message that the watch has sent: the next one is sent at once.
+/// A flooded actor handles a message that the watchdog has sent: the next one is sent at once.
 #[test]
 fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
     for (by, ended) in [(TurnBy::Watchdog, AT_ONCE), (TurnBy::Driver, IDLE)] {
@@ -107,7 +107,7 @@ fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
     }
 }
 
-/// The counter of what the watch has done.
+/// The counter of what the watchdog has done.
 fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> u64 {
     let page = recorder.handle().render();
     let queues = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
@@ -115,7 +115,7 @@ fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> 
     watchdog.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
-/// A flooded actor gets the next of its messages as soon as it has handled one, and not when the watch would look again.
+/// A flooded actor gets the next of its messages as soon as it has handled one, and not when the watchdog would look again.
 #[test]
 fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();

@@ -1,4 +1,4 @@
-//! The whole service under the deterministic scheduler of the [simulation](crate::simulation): drivers, inboxes and the watch
+//! The whole service under the deterministic scheduler of the [simulation](crate::simulation): drivers, inboxes and the watchdog
 //! with actors, clients and arbiters that do at random what can be done, against what was promised.
 //!
 //! `subject` is what actors do, `records` what happened and what must not have, `series` the same for timers that repeat, and
@@ -34,7 +34,7 @@ use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, Timers};
 /// No timer is due later than this.
 const END: u64 = 3_600_000 * MILLISECOND;
 
-/// A runtime whose clock is the real one, so that the watch finds it so.
+/// A runtime whose clock is the real one, so that the watchdog finds it so.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| match tokio::runtime::Builder::new_current_thread().build() {
     Ok(runtime) => runtime,
     Err(error) => panic!("{error}"),
@@ -163,7 +163,7 @@ fn simulate(
     for service in &services {
         let counters = service.snapshot().counters;
         if !counters.balance() {
-            return Err(format!("the books do not balance: {counters:?}"));
+            return Err(format!("the counters do not add up: {counters:?}"));
         }
     }
     // The end of it all, in any order.
@@ -229,7 +229,7 @@ impl Scenario {
     }
 
     /// Messages of one type for all, each with one of the recipient's own behind it. They are late together, and the arbiter
-    /// is free again about when the watch steps in.
+    /// is free again about when the watchdog steps in.
     fn crowd(&self) {
         let service = random(self.timers.len() as u64) as usize;
         for (place, addr) in self.addrs.iter().enumerate() {

@@ -206,7 +206,7 @@ impl Log {
     }
 }
 
-/// When a flooded recipient must have handled a message, unless its handler blocks. The watch may look once in vain,
+/// When a flooded recipient must have handled a message, unless its handler blocks. The watchdog may look once in vain,
 /// because the inbox has taken something before, and each message goes through the mailbox.
 fn latest_in_flood(log: &Log, entry: &Entry, flooded: u64, patience: u64) -> Option<u64> {
     let recipient = log.recipients[entry.recipient];
@@ -509,15 +509,15 @@ impl Records {
         self.check_open(None, |log, entry| (log.recipients[entry.recipient].waits == 0).then_some(0));
     }
 
-    /// Some thread is preempted until then, at least. It may be the watch, in the middle of looking.
+    /// Some thread is preempted until then, at least. It may be the watchdog, in the middle of looking.
     pub(super) fn disturbed(&self, until: u64) {
         let mut log = self.log();
         log.disturbed = log.disturbed.max(until);
     }
 
-    /// Some arbiters are kept busy: the watch stands in for them.
+    /// Some arbiters are kept busy: the watchdog stands in for them.
     pub(super) fn check_busy(&self) {
-        /// The watch is patient for 20 ms, looks every 10 ms, and ticks are rounded up.
+        /// The watchdog is patient for 20 ms, looks every 10 ms, and ticks are rounded up.
         const LATEST: u64 = 31 * MILLISECOND;
         self.check_open(None, |log, entry| {
             let recipient = log.recipients[entry.recipient];
@@ -587,7 +587,7 @@ impl Records {
         }
     }
 
-    /// The books of a service, once it has ended.
+    /// The counters of a service, once it has ended.
     pub(super) fn check_counters(&self, service: usize, counters: &crate::engine::Counters) {
         let mut log = self.log();
         let count = |is: fn(&Entry) -> bool| {
@@ -610,7 +610,7 @@ impl Records {
         if !is_right {
             let seen =
                 format!("accepted {least} to {most}, handled {handled}, cancelled {cancelled}, drained {drained}");
-            log.fail(format!("the books of service {service} are wrong: {seen}, but {counters:?}"));
+            log.fail(format!("the counters of service {service} are wrong: {seen}, but {counters:?}"));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::simulation::{self, random, seeds};
 use crate::{MessageSource, MissedTickBehavior, Repeat, RescheduleOutcome, Target, TimerId, Timers};
 
 /// How much later than promised a repetition may be set whose message went through the mailbox of its owner: that it was
-/// handled is noticed by the driver, or by the watch.
+/// handled is noticed by the driver, or by the watchdog.
 const NOTICED: u64 = 300 * MILLISECOND;
 
 /// How a timer repeats.

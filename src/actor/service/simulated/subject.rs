@@ -22,7 +22,7 @@ pub(super) struct Own(pub(super) Note);
 #[rtype(result = "()")]
 pub(super) struct Plain(pub(super) Note);
 
-/// As `Plain`, in another lane.
+/// As `Plain`, in another store.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Other(pub(super) Note);
