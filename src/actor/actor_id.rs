@@ -6,10 +6,11 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
-use actix::{Actor, Addr, Message, Recipient, WeakAddr, WeakRecipient};
+use actix::{Actor, Addr, Recipient, WeakAddr, WeakRecipient};
 
 use super::secret::Secret;
 use super::target::{Target, mailbox_id};
+use crate::TimerMessage;
 
 /// Which actor is meant, whatever the type of its messages: made from a reference to an `Addr`, a `Recipient`, a
 /// `WeakAddr`, a `WeakRecipient` or a [`Target`]. All of the same mailbox are equal.
@@ -160,8 +161,7 @@ impl<A: Actor> From<&WeakAddr<A>> for ActorId {
 
 impl<M> From<&Recipient<M>> for ActorId
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(recipient: &Recipient<M>) -> Self {
         Self::from(&Target::from(recipient))
@@ -170,8 +170,7 @@ where
 
 impl<M> From<&WeakRecipient<M>> for ActorId
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(recipient: &WeakRecipient<M>) -> Self {
         Self::new(recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient)), Arc::new(recipient.clone()))
@@ -180,8 +179,7 @@ where
 
 impl<M> From<&Target<M>> for ActorId
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(target: &Target<M>) -> Self {
         Self::new(target.mailbox(), target.weak_hold())

@@ -13,6 +13,7 @@ use super::options::TimerOptions;
 use super::request_time::RequestTime;
 use super::target::Target;
 use super::timer_actor::TimerActor;
+use crate::TimerMessage;
 
 /// Deliver many messages, each at its time: one message to the timer actor instead of one for each.
 ///
@@ -48,8 +49,7 @@ use super::timer_actor::TimerActor;
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleBatch<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     entries: Vec<Entry<M>>,
     /// Those of the entries to come.
@@ -58,8 +58,7 @@ where
 
 pub(super) struct Entry<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     pub(super) target: Target<M>,
     pub(super) time: Time,
@@ -74,8 +73,7 @@ pub(super) enum Time {
 
 impl<M> ScheduleBatch<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// An empty batch.
     pub const fn new() -> Self {
@@ -122,8 +120,7 @@ where
 
 impl<M> Default for ScheduleBatch<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn default() -> Self {
         Self::new()
@@ -132,8 +129,7 @@ where
 
 impl<M> fmt::Debug for ScheduleBatch<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleBatch").field("len", &self.len()).finish_non_exhaustive()
@@ -142,16 +138,14 @@ where
 
 impl<M> Message for ScheduleBatch<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Vec<Result<TimerId, ScheduleError<M>>>;
 }
 
 impl<M> Handler<ScheduleBatch<M>> for TimerActor
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Intake<M>;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use actix::dev::{AsyncContextParts, ToEnvelope};
-use actix::{Actor, AsyncContext, Handler, Message};
+use actix::{Actor, AsyncContext, Handler};
 
 #[cfg(feature = "cron")]
 use super::cron::Cron;
@@ -16,6 +16,7 @@ use super::service::Schedule;
 use super::source::MessageSource;
 use super::timers::{cancel, reschedule};
 use super::view::TimerInfo;
+use crate::TimerMessage;
 use crate::engine::{KeyScope, TimerKey};
 
 /// Delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the contexts of
@@ -72,8 +73,7 @@ where
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         schedule(self, Schedule::after(delay), message)
     }
@@ -86,8 +86,7 @@ where
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         schedule(self, Schedule::At(at.into()), message)
     }
@@ -174,8 +173,7 @@ where
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.timer(TimerOptions::new()).at_fixed_rate(repeat, message)
     }
@@ -193,8 +191,7 @@ where
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.timer(TimerOptions::new()).with_fixed_delay(repeat, message)
     }
@@ -238,8 +235,7 @@ where
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.timer(TimerOptions::new()).cron(cron, message)
     }
@@ -337,8 +333,7 @@ fn schedule<A, C, M>(ctx: &mut C, when: Schedule, message: M) -> Result<TimerId,
 where
     A: Actor<Context = C> + Handler<M>,
     C: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     match registry::owner_of_context(ctx) {
         Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, None, message),

@@ -16,6 +16,7 @@ use super::service::{Calendar, RepeatSchedule};
 use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
+use crate::TimerMessage;
 
 /// A cron expression in a time zone.
 ///
@@ -158,8 +159,7 @@ impl fmt::Display for Cron {
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleCron<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     id: std::cell::Cell<Option<TimerId>>,
     target: Target<M>,
@@ -170,8 +170,7 @@ where
 
 impl<M> ScheduleCron<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// A request to deliver messages to `target` whenever `cron` says.
     pub fn new(target: impl Into<Target<M>>, cron: Cron, message: impl Into<MessageSource<M>>) -> Self {
@@ -193,16 +192,14 @@ where
 
 impl<M> Message for ScheduleCron<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Result<TimerId, ScheduleError<MessageSource<M>>>;
 }
 
 impl<M> Handler<ScheduleCron<M>> for TimerActor
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Answer<MessageSource<M>>;
 
@@ -216,8 +213,7 @@ where
 
 impl<M> fmt::Debug for ScheduleCron<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleCron").field("id", &self.id.get()).field("cron", &self.cron).finish_non_exhaustive()

@@ -10,7 +10,7 @@ use std::vec::IntoIter;
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::fut::ActorFuture;
-use actix::{AsyncContext, Context, Message};
+use actix::{AsyncContext, Context};
 
 use super::batch::{Entry, ScheduleBatch, Time};
 use super::error::ScheduleError;
@@ -19,12 +19,12 @@ use super::messages::{discard, send_reply};
 use super::service::carried::{Boxed, Carried, is_large};
 use super::service::{Schedule, Service};
 use super::timer_actor::TimerActor;
+use crate::TimerMessage;
 
 /// The answer to a batch, in the making.
 pub struct Intake<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     pub(super) service: Arc<Service>,
     pub(super) entries: IntoIter<Entry<M>>,
@@ -35,8 +35,7 @@ type Answers<M> = Vec<Result<TimerId, ScheduleError<M>>>;
 
 impl<M> Intake<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// Takes in as much as the intake budget allows. True if that was the last of it.
     fn take_part(&mut self) -> bool {
@@ -64,8 +63,7 @@ where
 /// What is left when the timer actor ends in the middle is dropped one by one, like an answer that nobody hears.
 impl<M> Drop for Intake<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn drop(&mut self) {
         for entry in self.entries.by_ref() {
@@ -77,8 +75,7 @@ where
 
 impl<M> MessageResponse<TimerActor, ScheduleBatch<M>> for Intake<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn handle(mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
         if self.take_part() {
@@ -92,8 +89,7 @@ where
 /// The parts of a batch after the first. The actor waits for them, and handles no other request meanwhile.
 struct Rest<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     intake: Intake<M>,
     asker: Option<OneshotSender<Answers<M>>>,
@@ -101,17 +97,11 @@ where
 }
 
 /// Nothing of it is ever pinned.
-impl<M> Unpin for Rest<M>
-where
-    M: Message + Send + 'static,
-    M::Result: Send,
-{
-}
+impl<M> Unpin for Rest<M> where M: TimerMessage {}
 
 impl<M> ActorFuture<TimerActor> for Rest<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Output = ();
 

@@ -18,6 +18,7 @@ use super::target::Target;
 use super::timer_actor::TimerActor;
 use super::timers::{cancel, get, reschedule};
 use super::view::{Snapshot, TimerInfo};
+use crate::TimerMessage;
 
 /// Deliver a message after a delay. The delay counts from [`new`](Self::new), not from when the request is handled.
 ///
@@ -47,8 +48,7 @@ use super::view::{Snapshot, TimerInfo};
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleAfter<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     id: Cell<Option<TimerId>>,
     target: Target<M>,
@@ -60,8 +60,7 @@ where
 
 impl<M> ScheduleAfter<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// A request to deliver `message` to `target` after `delay`.
     pub fn new(target: impl Into<Target<M>>, delay: Duration, message: M) -> Self {
@@ -94,8 +93,7 @@ where
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleAt<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     id: Cell<Option<TimerId>>,
     target: Target<M>,
@@ -106,8 +104,7 @@ where
 
 impl<M> ScheduleAt<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// A request to deliver `message` to `target` when the wall clock shows `at`.
     pub fn new(target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> Self {
@@ -178,16 +175,14 @@ pub struct GetSnapshot;
 
 impl<M> Message for ScheduleAfter<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Result<TimerId, ScheduleError<M>>;
 }
 
 impl<M> Message for ScheduleAt<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Result<TimerId, ScheduleError<M>>;
 }
@@ -258,8 +253,7 @@ fn schedule<M>(
     message: M,
 ) -> Result<TimerId, Box<ScheduleError<M>>>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     if const { is_large::<M>() } {
         schedule_as(service, when, id, options, target, Boxed::pack(message))
@@ -300,8 +294,7 @@ pub(super) fn discard(service: &Service, answer: impl Parts) {
 
 impl<M> Handler<ScheduleAfter<M>> for TimerActor
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Answer<M>;
 
@@ -316,8 +309,7 @@ where
 
 impl<M> Handler<ScheduleAt<M>> for TimerActor
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Result = Answer<M>;
 
@@ -375,8 +367,7 @@ impl Handler<GetSnapshot> for TimerActor {
 
 impl<M> fmt::Debug for ScheduleAfter<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleAfter").field("id", &self.id.get()).field("delay", &self.delay).finish_non_exhaustive()
@@ -385,8 +376,7 @@ where
 
 impl<M> fmt::Debug for ScheduleAt<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleAt").field("id", &self.id.get()).field("at", &self.at).finish_non_exhaustive()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use actix::dev::{AsyncContextParts, ToEnvelope};
-use actix::{Actor, AsyncContext, Handler, Message};
+use actix::{Actor, AsyncContext, Handler};
 
 #[cfg(feature = "cron")]
 use super::cron::Cron;
@@ -17,6 +17,7 @@ use super::repeat::Repeat;
 use super::service::{RepeatSchedule, Schedule, Service};
 use super::source::MessageSource;
 use super::target::Target;
+use crate::TimerMessage;
 use crate::engine::{TimerGroup, TimerKey};
 
 /// What is wanted of a timer besides its time and its message.
@@ -142,8 +143,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.schedule(Schedule::after(delay), message)
     }
@@ -156,8 +156,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.schedule(Schedule::At(at.into()), message)
     }
@@ -174,8 +173,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.repeat(RepeatSchedule::fixed_rate(repeat), message.into())
     }
@@ -192,8 +190,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.repeat(RepeatSchedule::fixed_delay(repeat), message.into())
     }
@@ -211,8 +208,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.repeat(RepeatSchedule::Calendar(cron.into_calendar()), message.into())
     }
@@ -225,8 +221,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
@@ -240,8 +235,7 @@ where
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, Some(&self.options), message),
@@ -260,8 +254,7 @@ impl<A: Actor> fmt::Debug for ContextTimer<'_, A> {
 #[must_use = "nothing is scheduled until it is said when"]
 pub struct TargetTimer<'t, M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     service: &'t Service,
     target: Target<M>,
@@ -270,8 +263,7 @@ where
 
 impl<'t, M> TargetTimer<'t, M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     pub(crate) const fn new(service: &'t Service, target: Target<M>, options: TimerOptions) -> Self {
         Self { service, target, options }
@@ -341,8 +333,7 @@ where
 
 impl<M> fmt::Debug for TargetTimer<'_, M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TargetTimer")

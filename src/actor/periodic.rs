@@ -16,6 +16,7 @@ use super::service::RepeatSchedule;
 use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
+use crate::TimerMessage;
 
 /// Deliver messages at a fixed rate: on a grid that begins with [`new`](Self::new) and does not shift.
 ///
@@ -46,8 +47,7 @@ use super::timer_actor::TimerActor;
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleAtFixedRate<M>(Periodic<M>)
 where
-    M: Message + Send,
-    M::Result: Send;
+    M: TimerMessage;
 
 /// Deliver messages with a fixed delay: each so long after the one before was delivered; if the target is
 /// [tracked](Target::tracked), after the end of its handler. The first delay counts from
@@ -82,13 +82,11 @@ where
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleWithFixedDelay<M>(Periodic<M>)
 where
-    M: Message + Send,
-    M::Result: Send;
+    M: TimerMessage;
 
 struct Periodic<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     id: Cell<Option<TimerId>>,
     target: Target<M>,
@@ -100,8 +98,7 @@ where
 
 impl<M> Periodic<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn new(target: Target<M>, repeat: Repeat, source: MessageSource<M>) -> Self {
         Self {
@@ -127,8 +124,7 @@ impl TimerActor {
         ctx: &mut Context<Self>,
     ) -> Answer<MessageSource<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.take_in(1, ctx);
         let waited = self.service().clock.since_request(request.requested);
@@ -144,8 +140,7 @@ macro_rules! periodic {
     ($name:ident, $schedule:ident, $how:literal) => {
         impl<M> $name<M>
         where
-            M: Message + Send,
-            M::Result: Send,
+            M: TimerMessage,
         {
             #[doc = concat!("A request to deliver messages to `target` ", $how, ".")]
             pub fn new(
@@ -171,16 +166,14 @@ macro_rules! periodic {
 
         impl<M> Message for $name<M>
         where
-            M: Message + Send + 'static,
-            M::Result: Send,
+            M: TimerMessage,
         {
             type Result = Result<TimerId, ScheduleError<MessageSource<M>>>;
         }
 
         impl<M> Handler<$name<M>> for TimerActor
         where
-            M: Message + Send + 'static,
-            M::Result: Send,
+            M: TimerMessage,
         {
             type Result = Answer<MessageSource<M>>;
 
@@ -191,8 +184,7 @@ macro_rules! periodic {
 
         impl<M> fmt::Debug for $name<M>
         where
-            M: Message + Send,
-            M::Result: Send,
+            M: TimerMessage,
         {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(stringify!($name), f)

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
 use actix::prelude::SendError;
-use actix::{Actor, Addr, Handler, Message, Recipient, WeakAddr, WeakRecipient};
+use actix::{Actor, Addr, Handler, Recipient, WeakAddr, WeakRecipient};
 
 use super::mailbox_policy::MailboxPolicy;
 use super::service::MailboxPin;
 use super::tracked::Tracked;
+use crate::TimerMessage;
 
 /// Who a timer's message goes to: made from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
 ///
@@ -40,13 +41,11 @@ use super::tracked::Tracked;
 /// ```
 pub struct Target<M>(Arc<Inner<M>>)
 where
-    M: Message + Send,
-    M::Result: Send;
+    M: TimerMessage;
 
 struct Inner<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     address: Address<M>,
     /// None for that of the timer actor.
@@ -57,8 +56,7 @@ where
 
 enum Address<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     Weak(WeakRecipient<M>),
     Strong(Recipient<M>),
@@ -69,8 +67,7 @@ where
 
 impl<M> Clone for Address<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn clone(&self) -> Self {
         match self {
@@ -84,8 +81,7 @@ where
 
 impl<M> Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from_address(address: Address<M>, mailbox: u64) -> Self {
         Self(Arc::new(Inner { address, policy: None, mailbox }))
@@ -129,8 +125,7 @@ where
 
 impl<M> Target<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// A target that keeps the recipient alive as long as a timer for it is pending.
     pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
@@ -279,8 +274,7 @@ pub(crate) fn mailbox_id(address: &impl Hash) -> u64 {
 /// The same, of a weak one; 0 if the mailbox is gone.
 fn mailbox_id_behind<M>(recipient: &WeakRecipient<M>) -> u64
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient))
 }
@@ -291,8 +285,7 @@ where
 /// slot is free, and the mailbox is never full for it; unlike `do_send`, a closed mailbox shows.
 pub(crate) fn send<M>(recipient: &Recipient<M>, message: M) -> Result<(), M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     recipient.try_send(message).map_err(|error| match error {
         SendError::Full(message) | SendError::Closed(message) => message,
@@ -301,8 +294,7 @@ where
 
 impl<M> Clone for Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
@@ -311,8 +303,7 @@ where
 
 impl<M> fmt::Debug for Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = match &self.0.address {
@@ -327,8 +318,7 @@ where
 
 impl<M> From<WeakRecipient<M>> for Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(recipient: WeakRecipient<M>) -> Self {
         let mailbox = mailbox_id_behind(&recipient);
@@ -338,8 +328,7 @@ where
 
 impl<M> From<Recipient<M>> for Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(recipient: Recipient<M>) -> Self {
         Self::from(recipient.downgrade())
@@ -348,8 +337,7 @@ where
 
 impl<M> From<&Recipient<M>> for Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(recipient: &Recipient<M>) -> Self {
         Self::from(recipient.downgrade())
@@ -360,8 +348,7 @@ impl<M, A> From<WeakAddr<A>> for Target<M>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(addr: WeakAddr<A>) -> Self {
         Self::from(addr.recipient())
@@ -372,8 +359,7 @@ impl<M, A> From<Addr<A>> for Target<M>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(addr: Addr<A>) -> Self {
         Self::from(addr.downgrade())
@@ -384,8 +370,7 @@ impl<M, A> From<&Addr<A>> for Target<M>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M>,
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(addr: &Addr<A>) -> Self {
         Self::from(addr.downgrade())
@@ -394,8 +379,7 @@ where
 
 impl<M> From<&Target<M>> for Target<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn from(target: &Target<M>) -> Self {
         target.clone()

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix::{Addr, Message};
+use actix::Addr;
 
 use super::clock::Clock;
 #[cfg(feature = "cron")]
@@ -18,6 +18,7 @@ use super::source::MessageSource;
 use super::target::Target;
 use super::timer_actor::TimerActor;
 use super::view::{Snapshot, TimerInfo};
+use crate::TimerMessage;
 
 /// A handle to a timer actor: schedules and cancels at once, from any thread, with the answer in hand.
 ///
@@ -80,8 +81,7 @@ impl Timers {
         message: M,
     ) -> Result<TimerId, ScheduleError<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.service.schedule_for(Schedule::after(delay), None, None, target.into(), message)
     }
@@ -97,8 +97,7 @@ impl Timers {
         message: M,
     ) -> Result<TimerId, ScheduleError<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.service.schedule_for(Schedule::At(at.into()), None, None, target.into(), message)
     }
@@ -127,8 +126,7 @@ impl Timers {
     /// ```
     pub fn timer<M>(&self, target: impl Into<Target<M>>, options: TimerOptions) -> TargetTimer<'_, M>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         TargetTimer::new(&self.service, target.into(), options)
     }
@@ -166,8 +164,7 @@ impl Timers {
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.timer(target, TimerOptions::new()).at_fixed_rate(repeat, message)
     }
@@ -184,8 +181,7 @@ impl Timers {
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.timer(target, TimerOptions::new()).with_fixed_delay(repeat, message)
     }
@@ -203,8 +199,7 @@ impl Timers {
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         self.timer(target, TimerOptions::new()).cron(cron, message)
     }

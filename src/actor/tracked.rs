@@ -12,6 +12,7 @@ use tokio::task::unconstrained;
 use super::service::Service;
 use super::service::carried::{Boxed, Carried, is_large};
 use super::service::reply_waiter::wait_for;
+use crate::TimerMessage;
 use crate::engine::DeadLetterReason;
 use crate::timing::Key;
 
@@ -89,8 +90,7 @@ impl<M> Tracked<M> {
 
 impl<M> Tracked<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     /// Takes the message from the timer actor and handles it. Does nothing if the timer was cancelled, moved or returned
     /// meanwhile.

@@ -1,14 +1,13 @@
 //! Admission: a timer is taken in under the lock, by the engine, with its message in its store; or rejected, with the message
 //! handed back.
 
-use actix::Message;
-
 use super::State;
 use super::carried::Carried;
 use super::deadline::Deadline;
 use super::job::Job;
 use super::message_stores::MessageRef;
 use super::once::Once;
+use crate::TimerMessage;
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
 use crate::actor::target::Target;
@@ -53,8 +52,7 @@ impl KeyOwner {
     #[inline(always)]
     pub(super) fn recipient<M>(target: &Target<M>) -> Self
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         let mailbox = target.mailbox();
         Self { owner: None, scope: (mailbox != 0).then_some(KeyScope::Recipient(mailbox)) }

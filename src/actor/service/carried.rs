@@ -6,10 +6,10 @@
 
 use std::any::Any;
 
-use actix::Message;
 use actix::Recipient;
 use actix::prelude::SendError;
 
+use crate::TimerMessage;
 use crate::actor::source::MessageSource;
 
 /// Messages above this size are boxed.
@@ -22,7 +22,7 @@ pub(crate) const fn is_large<M>() -> bool {
 
 /// A message on its way: the message itself, or [`Boxed`].
 pub(crate) trait Carried: Send + Sized + 'static {
-    type Message: Message<Result: Send> + Send + 'static;
+    type Message: TimerMessage;
     /// What makes messages that are carried so.
     type Source: Send + 'static;
 
@@ -42,8 +42,7 @@ pub(crate) trait Carried: Send + Sized + 'static {
 
 impl<M> Carried for M
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Message = M;
     type Source = MessageSource<M>;
@@ -84,8 +83,7 @@ pub(crate) struct Boxed<M>(Box<M>);
 
 impl<M> Carried for Boxed<M>
 where
-    M: Message + Send + 'static,
-    M::Result: Send,
+    M: TimerMessage,
 {
     type Message = M;
     type Source = Box<MessageSource<M>>;

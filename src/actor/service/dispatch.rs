@@ -6,8 +6,8 @@ use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::Recipient;
 use actix::prelude::SendError;
-use actix::{Message, Recipient};
 use tokio::task::unconstrained;
 
 use super::admission::Wakeup;
@@ -20,6 +20,7 @@ use super::recipient_queues::{RecipientQueue, TokenId};
 use super::reply_waiter::{Acknowledgement, Answered, wait_for};
 use super::series::Series;
 use super::{Service, State};
+use crate::TimerMessage;
 use crate::actor::mailbox_policy::MailboxPolicy;
 use crate::actor::trace::Delivering;
 use crate::actor::tracked::Tracked;
@@ -546,8 +547,7 @@ impl State {
     /// Keeps a sender if it is still of use, and hands it back otherwise.
     pub(super) fn keep_sender<M>(&mut self, mailbox: u64, sender: Recipient<M>) -> Option<Recipient<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         if self.queues.is_closed() {
             return Some(sender);

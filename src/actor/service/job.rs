@@ -21,6 +21,7 @@ use super::recipient_queues::TokenId;
 use super::repeating::Clocks;
 use super::subscribers::DeadLetterEvent;
 use super::{Service, State};
+use crate::TimerMessage;
 use crate::actor::id::TimerId;
 use crate::actor::target::Target;
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
@@ -40,7 +41,7 @@ pub(super) enum Via {
 }
 
 /// Where the messages of a timer go; stored beside them.
-pub(super) trait Destination<M: actix::Message<Result: Send> + Send + 'static>: Send + Sized + 'static {
+pub(super) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// None for the owner of the timer.
     fn target(&self) -> Option<&Target<M>>;
 }
@@ -51,7 +52,7 @@ pub(super) struct Own;
 /// To a recipient for whom messages may have to wait in a queue.
 pub(super) struct Queued<M>
 where
-    M: actix::Message<Result: Send> + Send + 'static,
+    M: TimerMessage,
 {
     pub(super) target: Target<M>,
     /// Its token in the mailbox, or its place as the next of its queue.
@@ -60,26 +61,26 @@ where
 
 impl<M> Queued<M>
 where
-    M: actix::Message<Result: Send> + Send + 'static,
+    M: TimerMessage,
 {
     pub(super) const fn new(target: Target<M>) -> Self {
         Self { target, token_id: None }
     }
 }
 
-impl<M: actix::Message<Result: Send> + Send + 'static> Destination<M> for Own {
+impl<M: TimerMessage> Destination<M> for Own {
     fn target(&self) -> Option<&Target<M>> {
         None
     }
 }
 
-impl<M: actix::Message<Result: Send> + Send + 'static> Destination<M> for Target<M> {
+impl<M: TimerMessage> Destination<M> for Target<M> {
     fn target(&self) -> Option<&Target<M>> {
         Some(self)
     }
 }
 
-impl<M: actix::Message<Result: Send> + Send + 'static> Destination<M> for Queued<M> {
+impl<M: TimerMessage> Destination<M> for Queued<M> {
     fn target(&self) -> Option<&Target<M>> {
         Some(&self.target)
     }
@@ -227,7 +228,7 @@ pub(super) fn produce<'a, J: Job>(
 /// dropped where no lock is held.
 pub(super) struct Connection<M>
 where
-    M: actix::Message<Result: Send> + Send + 'static,
+    M: TimerMessage,
 {
     pub(super) recipient: Option<Recipient<M>>,
     pub(super) is_open: bool,
@@ -235,7 +236,7 @@ where
 
 impl<M> Connection<M>
 where
-    M: actix::Message<Result: Send> + Send + 'static,
+    M: TimerMessage,
 {
     pub(super) fn to(recipient: Option<Recipient<M>>) -> Self {
         let is_open = recipient.as_ref().is_some_and(Recipient::connected);

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Message, Recipient, WeakRecipient};
+use actix::{Recipient, WeakRecipient};
 use rustc_hash::FxHashMap;
 
 use super::State;
@@ -30,6 +30,7 @@ use super::inbox::OwnerState;
 use super::message_stores::MessageRef;
 use super::reply_waiter::Answered;
 use super::wake_flag::WakeFlag;
+use crate::TimerMessage;
 use crate::engine::OwnerId;
 use crate::timing::Key;
 
@@ -53,8 +54,7 @@ pub(crate) trait MailboxPin: Send + Sync {
 
 impl<M> MailboxPin for WeakRecipient<M>
 where
-    M: Message + Send,
-    M::Result: Send,
+    M: TimerMessage,
 {
     fn is_alive(&self) -> bool {
         self.upgrade().is_some_and(|recipient| recipient.connected())
@@ -149,8 +149,7 @@ impl RecipientQueue {
     /// The sender for messages of type `M`, if one is kept.
     pub(crate) fn take_sender<M>(&mut self) -> Option<Recipient<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         let place = self.senders.iter().position(|(kind, _)| *kind == TypeId::of::<M>())?;
         self.senders.swap_remove(place).1.downcast().ok().map(|sender| *sender)
@@ -164,8 +163,7 @@ impl RecipientQueue {
     /// Keeps a sender that was used, unless nothing is under way any more.
     pub(crate) fn keep_sender<M>(&mut self, sender: Recipient<M>) -> Result<(), Recipient<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         if !self.expects_reply() {
             return Err(sender);

@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime};
 
 use actix::dev::ToEnvelope;
-use actix::{Actor, Handler, Message};
+use actix::{Actor, Handler};
 
 use super::admission::{KeyOwner, NewTimer, Wakeup};
 use super::carried::{Boxed, Carried, is_large};
@@ -14,6 +14,7 @@ use super::job::{Destination, Own, Queued};
 use super::message_stores::{MessageRef, MessageStores};
 use super::series::{Producer, Series};
 use super::{Service, State};
+use crate::TimerMessage;
 use crate::actor::error::ScheduleError;
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
@@ -117,8 +118,7 @@ impl Service {
     where
         A: Actor + Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         let request = Request { schedule, id: None, options, key_owner: KeyOwner::own(owner) };
         if const { is_large::<M>() } {
@@ -143,8 +143,7 @@ impl Service {
         source: MessageSource<M>,
     ) -> Result<TimerId, Box<ScheduleError<MessageSource<M>>>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         let request = Request { schedule, id, options, key_owner: KeyOwner::recipient(&target) };
         if const { is_large::<M>() } {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::dev::ToEnvelope;
-use actix::{Actor, Handler, Message};
+use actix::{Actor, Handler};
 
 use super::admission::{Admission, Admitted, KeyOwner, NewTimer, NotAdmitted, NotAdmittedReason, Wakeup};
 use super::carried::{Boxed, Carried, is_large};
@@ -14,6 +14,7 @@ use super::job::{Destination, Job, Own, Queued};
 use super::message_stores::{MessageRef, MessageStores, StateGuard};
 use super::once::Once;
 use super::{Service, State};
+use crate::TimerMessage;
 use crate::actor::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::actor::id::TimerId;
 use crate::actor::options::TimerOptions;
@@ -49,8 +50,7 @@ impl Service {
     where
         A: Actor + Handler<M>,
         A::Context: ToEnvelope<A, M>,
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         if const { is_large::<M>() } {
             return unpacked(self.place_own::<A, _>(when, owner, options, Boxed::pack(message)));
@@ -86,8 +86,7 @@ impl Service {
         message: M,
     ) -> Result<TimerId, ScheduleError<M>>
     where
-        M: Message + Send + 'static,
-        M::Result: Send,
+        M: TimerMessage,
     {
         if const { is_large::<M>() } {
             return unpacked(self.place_for(when, id, options, target, Boxed::pack(message)));

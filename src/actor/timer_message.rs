@@ -1,0 +1,24 @@
+//! The bound on messages.
+
+use actix::Message;
+
+/// A message that a timer can deliver: `Send`, `'static`, and with a result that is `Send`.
+///
+/// Implemented for every such [`Message`]; there is nothing to implement. It saves generic code the four bounds:
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::{ScheduleError, Target, TimerId, TimerMessage, Timers};
+///
+/// fn in_a_minute<M: TimerMessage>(timers: &Timers, target: Target<M>, message: M) -> Result<TimerId, ScheduleError<M>> {
+///     timers.schedule_after(target, Duration::from_secs(60), message)
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a timer cannot deliver `{Self}`",
+    label = "not a message that a timer can deliver",
+    note = "it has to be an `actix::Message` that is `Send` and `'static`, with a result that is `Send`"
+)]
+pub trait TimerMessage: Message<Result: Send> + Send + 'static {}
+
+impl<M> TimerMessage for M where M: Message<Result: Send> + Send + 'static {}
