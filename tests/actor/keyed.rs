@@ -58,8 +58,9 @@ fn the_second_timer_under_a_key_replaces_the_first() {
 }
 
 /// O-55: the old message waits in the inbox of its actor already, behind one whose handler starts the key again.
+/// Scenario O-55.
 #[test]
-fn o_55_the_old_message_is_suppressed_although_it_is_due() {
+fn the_old_message_is_suppressed_although_it_is_due() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let seen = Arc::new(Mutex::new(None));
         let saw = Arc::clone(&seen);
@@ -87,8 +88,9 @@ fn o_55_the_old_message_is_suppressed_although_it_is_due() {
 }
 
 /// O-55 with its repeating timers: the second tick 1 is due while the actor is busy, and never handled.
+/// Scenario O-55.
 #[test]
-fn o_55_a_repeating_timer_is_replaced_while_its_old_message_waits() {
+fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();

@@ -61,16 +61,18 @@ fn one_full_another_free(policy: MailboxPolicy, check: Check) {
     });
 }
 
+/// Scenario O-42.
 #[test]
-fn o_42_one_target_full_another_free_the_rest_waits() {
+fn one_target_full_another_free_the_rest_waits() {
     one_full_another_free(WIDE, |_, handled, letters| {
         assert_eq!(handled, (10..20).collect::<Vec<_>>());
         assert!(letters.is_empty());
     });
 }
 
+/// Scenario O-42.
 #[test]
-fn o_42_one_target_full_another_free_the_rest_is_dropped() {
+fn one_target_full_another_free_the_rest_is_dropped() {
     one_full_another_free(MailboxPolicy::Drop, |world, handled, letters| {
         assert_eq!(handled, [10, 11, 12], "one is handled, two have room");
         assert_eq!(letters, (13..20).map(|n| (n, DeadLetterReason::MailboxFull)).collect::<Vec<_>>());
@@ -79,8 +81,9 @@ fn o_42_one_target_full_another_free_the_rest_is_dropped() {
     });
 }
 
+/// Scenario O-42.
 #[test]
-fn o_42_one_target_full_another_free_past_the_capacity() {
+fn one_target_full_another_free_past_the_capacity() {
     one_full_another_free(MailboxPolicy::Unbounded, |_, handled, letters| {
         assert_eq!(handled, (10..20).collect::<Vec<_>>());
         assert!(letters.is_empty());
@@ -88,8 +91,9 @@ fn o_42_one_target_full_another_free_past_the_capacity() {
 }
 
 /// O-42 with the recipients on arbiters of their own and a handler that blocks its thread.
+/// Scenario O-42.
 #[test]
-fn o_42_across_arbiters() {
+fn across_arbiters() {
     for policy in [WIDE, MailboxPolicy::Wait { window: 1 }, MailboxPolicy::Drop] {
         System::new().block_on(async move {
             let timers = TimerActor::builder().mailbox_policy(policy).start().unwrap();

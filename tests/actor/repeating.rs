@@ -11,8 +11,9 @@ use actix_timers::{
 use support::repeat::{Kind, times};
 use support::{Note, Way, in_virtual_time, ms, run};
 
+/// Scenario O-51.
 #[test]
-fn o_51_what_is_missed_is_skipped_made_up_for_or_delays_the_rest() {
+fn what_is_missed_is_skipped_made_up_for_or_delays_the_rest() {
     let builder = || TimerActor::builder().wheel_size(20);
     in_virtual_time(builder, async |world| {
         for way in Way::ALL {
@@ -51,8 +52,9 @@ fn skip_is_the_default() {
     assert_eq!(Repeat::from(ms(1)), Repeat::every(ms(1)).missed_ticks(MissedTickBehavior::Skip));
 }
 
+/// Scenario O-52.
 #[test]
-fn o_52_a_fixed_rate_stays_on_its_grid_with_a_coarse_tick() {
+fn a_fixed_rate_stays_on_its_grid_with_a_coarse_tick() {
     in_virtual_time(
         || TimerActor::builder().tick(ms(10)).wheel_size(8),
         async |world| {
@@ -69,8 +71,9 @@ fn o_52_a_fixed_rate_stays_on_its_grid_with_a_coarse_tick() {
     );
 }
 
+/// Scenario O-53.
 #[test]
-fn o_53_a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
+fn a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
     let primes = vec![2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97];
     let families = [
         (50, 5322, primes, 9495),
@@ -98,8 +101,9 @@ fn o_53_a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
     }
 }
 
+/// Scenario O-54.
 #[test]
-fn o_54_a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() {
+fn a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() {
     in_virtual_time(TimerActor::builder, async |world| {
         for (way, kind) in [(Way::Direct, Kind::Rate), (Way::Message, Kind::Delay), (Way::Context, Kind::Rate)] {
             let (addr, log) = world.probe();
@@ -130,8 +134,9 @@ fn o_54_a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() 
     });
 }
 
+/// Scenario O-54.
 #[test]
-fn o_54_a_period_of_zero_is_refused_and_its_message_handed_back() {
+fn a_period_of_zero_is_refused_and_its_message_handed_back() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             for kind in [Kind::Rate, Kind::Delay] {
@@ -169,8 +174,9 @@ fn what_would_never_be_due_is_refused() {
     });
 }
 
+/// Scenario O-54.
 #[test]
-fn o_54_the_longest_period_delivers_once_and_then_waits_for_ever() {
+fn the_longest_period_delivers_once_and_then_waits_for_ever() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             for kind in [Kind::Rate, Kind::Delay] {
@@ -194,8 +200,9 @@ fn o_54_the_longest_period_delivers_once_and_then_waits_for_ever() {
     });
 }
 
+/// Scenario O-57.
 #[test]
-fn o_57_the_clock_passes_exactly_and_repetitions_come_exactly() {
+fn the_clock_passes_exactly_and_repetitions_come_exactly() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             // b

@@ -252,8 +252,9 @@ fn a_message_whose_clone_and_destructor_panic_ends_its_own_timer_and_nothing_els
     });
 }
 
+/// Scenario O-39.
 #[test]
-fn o_39_the_target_of_a_periodic_timer_dies() {
+fn the_target_of_a_periodic_timer_dies() {
     for keep_address in [true, false] {
         in_virtual_time(TimerActor::builder, async |world| {
             let (x, log_x) = world.probe::<u64>();
@@ -282,8 +283,9 @@ fn o_39_the_target_of_a_periodic_timer_dies() {
     }
 }
 
+/// Scenario O-39.
 #[test]
-fn o_39_an_actor_dies_before_its_own_periodic_timers_are_due() {
+fn an_actor_dies_before_its_own_periodic_timers_are_due() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (x, log) = world.probe::<u64>();
         for kind in Kind::ALL {
@@ -300,8 +302,9 @@ fn o_39_an_actor_dies_before_its_own_periodic_timers_are_due() {
     });
 }
 
+/// Scenario O-40.
 #[test]
-fn o_40_a_periodic_timer_does_not_keep_its_target_alive() {
+fn a_periodic_timer_does_not_keep_its_target_alive() {
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, async |world| {
             let mut stopped = Arc::default();
@@ -352,8 +355,9 @@ fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
     (addr, log)
 }
 
+/// Scenario O-56.
 #[test]
-fn o_56_a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_follow() {
+fn a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_follow() {
     for kind in Kind::ALL {
         in_virtual_time(TimerActor::builder, async |world| {
             let (addr, log) = supervised(&world, kind);
@@ -385,8 +389,9 @@ fn o_56_a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_foll
 }
 
 /// A repetition waits, due already, behind a handler that starts its key again.
+/// Scenario O-55.
 #[test]
-fn o_55_a_periodic_timer_is_replaced_while_its_message_waits() {
+fn a_periodic_timer_is_replaced_while_its_message_waits() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe::<u64>();
         let start = |ctx: &mut Context<Probe<u64>>, name| {

@@ -15,8 +15,9 @@ use actix_timers::{
 use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run};
 
 /// Only the first of several cancels stops anything, and none after the delivery.
+/// Scenario O-17.
 #[test]
-fn o_17_cancel_before_twice_and_after() {
+fn cancel_before_twice_and_after() {
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, log) = world.probe();
@@ -40,8 +41,9 @@ fn o_17_cancel_before_twice_and_after() {
 }
 
 /// Ids that were never issued, and ids whose timer's storage was used again, stop nothing.
+/// Scenario O-18.
 #[test]
-fn o_18_unknown_ids_and_an_id_whose_storage_was_used_again() {
+fn unknown_ids_and_an_id_whose_storage_was_used_again() {
     for way in [Way::Direct, Way::Message] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, log) = world.probe_with(|probe| {
@@ -124,8 +126,9 @@ fn reporter(block: Option<mpsc::Receiver<()>>) -> (Arbiter, Addr<Reporter>, mpsc
 
 /// Ten timers are cancelled from outside in the very tick that fires them: each is either stopped or delivered, and the
 /// counters do not count one twice.
+/// Scenario O-19.
 #[test]
-fn o_19_cancelled_inside_the_very_tick_that_fires_it() {
+fn cancelled_inside_the_very_tick_that_fires_it() {
     System::new().block_on(async {
         let service = Arbiter::new();
         let timers = TimerActor::builder().tick(ms(100)).capacity(11).start_on(&service.handle()).unwrap();
@@ -168,8 +171,9 @@ fn o_19_cancelled_inside_the_very_tick_that_fires_it() {
 }
 
 /// Timers made on all cores, cancelled 100 µs before their common deadline: each either stopped or delivered.
+/// Scenario O-20.
 #[test]
-fn o_20_a_burst_of_cancels_just_before_a_common_deadline() {
+fn a_burst_of_cancels_just_before_a_common_deadline() {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let n = 301 * cores;
     System::new().block_on(async {
@@ -226,8 +230,9 @@ fn o_20_a_burst_of_cancels_just_before_a_common_deadline() {
 }
 
 /// A hundred targets, each of which cancels all the other timers: the sum comes out, however many a turn takes.
+/// Scenario O-35.
 #[test]
-fn o_35_each_of_a_hundred_targets_cancels_the_other_99() {
+fn each_of_a_hundred_targets_cancels_the_other_99() {
     for budget in [1, 7, 1024] {
         in_virtual_time(
             || TimerActor::builder().wheel_size(64).expiry_budget(budget),
@@ -261,8 +266,9 @@ fn o_35_each_of_a_hundred_targets_cancels_the_other_99() {
 }
 
 /// All hundred belong to one actor: the first of them cancels the other 99 though all of them are due.
+/// Scenario O-35.
 #[test]
-fn o_35_the_first_of_a_hundred_cancels_the_other_99() {
+fn the_first_of_a_hundred_cancels_the_other_99() {
     in_virtual_time(
         || TimerActor::builder().wheel_size(64),
         |world| async move {
@@ -289,8 +295,9 @@ fn o_35_the_first_of_a_hundred_cancels_the_other_99() {
 }
 
 /// Re-arming at zero delay does not starve what is due with it or after it: first L, then B, then L again and again.
+/// Scenario O-36.
 #[test]
-fn o_36_re_arming_at_zero_delay_must_not_starve_the_rest() {
+fn re_arming_at_zero_delay_must_not_starve_the_rest() {
     for way in [Way::Direct, Way::Context] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (timers, mut left) = (world.timers.clone(), 1000);
@@ -318,8 +325,9 @@ fn o_36_re_arming_at_zero_delay_must_not_starve_the_rest() {
 }
 
 /// An actor that re-arms itself at zero delay without end still gets its other timers and a request to stop.
+/// Scenario O-36.
 #[test]
-fn o_36_re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
+fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
     System::new().block_on(async {
         let timers = TimerActor::builder().install().unwrap();
         let mut probe = Probe::new(StopWatch::Source(Arc::default()));
@@ -351,8 +359,9 @@ fn o_36_re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
 }
 
 /// A drain stops a recipient's timer that is re-armed at zero delay without end.
+/// Scenario O-36.
 #[test]
-fn o_36_re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
+fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
     struct Loop {
         timers: Timers,
         refused: Option<tokio::sync::oneshot::Sender<usize>>,

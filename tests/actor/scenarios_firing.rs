@@ -22,8 +22,9 @@ fn wheel_of(buckets: usize) -> TimerActorBuilder {
 }
 
 /// Seven delays, one millisecond at a time, in each of the three ways to schedule.
+/// Scenario O-01.
 #[test]
-fn o_01_seven_delays_one_millisecond_at_a_time() {
+fn seven_delays_one_millisecond_at_a_time() {
     const DELAYS: [u64; 7] = [1, 5, 10, 50, 100, 500, 1000];
     for (wheel_size, way) in [(3, Way::Direct), (8, Way::Message), (20, Way::Context)] {
         in_virtual_time(
@@ -47,8 +48,9 @@ fn o_01_seven_delays_one_millisecond_at_a_time() {
 
 /// The delay counts from the request, not from when the service gets round to it. (A `ManualClock` cannot know when a
 /// message was sent, so this is a law of the default clock.)
+/// Scenario O-03.
 #[test]
-fn o_03_the_delay_counts_from_the_request() {
+fn the_delay_counts_from_the_request() {
     paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -63,8 +65,9 @@ fn o_03_the_delay_counts_from_the_request() {
 }
 
 /// The same for a request to move a timer.
+/// Scenario O-03.
 #[test]
-fn o_03_a_new_delay_counts_from_the_request_too() {
+fn a_new_delay_counts_from_the_request_too() {
     paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -80,8 +83,9 @@ fn o_03_a_new_delay_counts_from_the_request_too() {
 }
 
 /// Mixed delays, scheduled directly, then one jump: all overdue at once, and out by deadline.
+/// Scenario O-04.
 #[test]
-fn o_04_mixed_delays_one_jump() {
+fn mixed_delays_one_jump() {
     let delays = [("last", 5000), ("a0", 0), ("a2", 200), ("a1", 100), ("a5", 500), ("a3", 300), ("a4", 400)];
     in_virtual_time(
         || wheel_of(8),
@@ -109,8 +113,9 @@ fn o_04_mixed_delays_one_jump() {
 }
 
 /// The same for an actor's own timers: the clock jumps in the very handler that schedules.
+/// Scenario O-04.
 #[test]
-fn o_04_mixed_delays_of_an_actors_own_one_jump() {
+fn mixed_delays_of_an_actors_own_one_jump() {
     paused(async {
         let world = World::manual(wheel_of(8));
         let (addr, log) = world.probe();
@@ -131,8 +136,9 @@ fn o_04_mixed_delays_of_an_actors_own_one_jump() {
 
 /// Different deadlines inside one coarse tick come in the order of scheduling: `docs/guide/semantics.md` says so, where the
 /// scenario as collected sorts them.
+/// Scenario O-05.
 #[test]
-fn o_05_different_deadlines_inside_one_coarse_tick() {
+fn different_deadlines_inside_one_coarse_tick() {
     for way in Way::ALL {
         in_virtual_time(
             || wheel_of(4).tick(ms(100)),
@@ -151,8 +157,9 @@ fn o_05_different_deadlines_inside_one_coarse_tick() {
 }
 
 /// A thousand equals for one recipient stay first in, first out.
+/// Scenario O-06.
 #[test]
-fn o_06_a_thousand_equals_stay_first_in_first_out() {
+fn a_thousand_equals_stay_first_in_first_out() {
     for way in Way::ALL {
         in_virtual_time(
             || wheel_of(8),
@@ -171,8 +178,9 @@ fn o_06_a_thousand_equals_stay_first_in_first_out() {
 }
 
 /// Deadlines already past are due at once, in the order of scheduling, without waiting for a tick.
+/// Scenario O-13.
 #[test]
-fn o_13_deadlines_already_past() {
+fn deadlines_already_past() {
     for way in Way::ALL {
         in_virtual_time(
             || wheel_of(512).tick(ms(20)),
@@ -203,8 +211,9 @@ fn o_13_deadlines_already_past() {
 }
 
 /// Between two ticks what is due already does not wait for the next one either.
+/// Scenario O-13.
 #[test]
-fn o_13_what_is_due_already_does_not_wait_for_a_tick() {
+fn what_is_due_already_does_not_wait_for_a_tick() {
     for way in Way::ALL {
         in_virtual_time(
             || wheel_of(4).tick(ms(20)),
@@ -234,8 +243,9 @@ async fn schedule_at(world: &World, way: Way, addr: &Addr<Probe<u64>>, at: Syste
 }
 
 /// A zero delay is not delivered inside the call that schedules it.
+/// Scenario O-14.
 #[test]
-fn o_14_zero_delay_is_not_re_entrant() {
+fn zero_delay_is_not_re_entrant() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         world.run_to(7).await;
@@ -252,8 +262,9 @@ fn o_14_zero_delay_is_not_re_entrant() {
 }
 
 /// A zero delay can be cancelled by the handler that scheduled it: directly to the context, and to a recipient.
+/// Scenario O-14.
 #[test]
-fn o_14_zero_delay_can_be_cancelled_before_the_handler_returns() {
+fn zero_delay_can_be_cancelled_before_the_handler_returns() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<&str>();
         let timers = world.timers.clone();
@@ -279,8 +290,9 @@ const CENTURIES: [Duration; 5] = [
 ];
 
 /// Absurdly long delays are taken, are not due in practice and can be cancelled.
+/// Scenario O-15.
 #[test]
-fn o_15_absurdly_long_delays() {
+fn absurdly_long_delays() {
     const TEN_YEARS: u64 = 315_360_000_000;
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, |world| async move {
@@ -304,8 +316,9 @@ fn o_15_absurdly_long_delays() {
 }
 
 /// Levels grow to the end of the number range, and stop there.
+/// Scenario O-16.
 #[test]
-fn o_16_level_growth_at_the_end_of_the_number_range() {
+fn level_growth_at_the_end_of_the_number_range() {
     for wheel_size in [2, 3, 20, 1024] {
         in_virtual_time(
             || wheel_of(wheel_size),
@@ -326,15 +339,17 @@ fn o_16_level_growth_at_the_end_of_the_number_range() {
 }
 
 /// A tick so long that levels could not be counted is refused when the timer actor is built.
+/// Scenario O-16.
 #[test]
-fn o_16_a_tick_of_two_to_the_63_milliseconds_is_refused() {
+fn a_tick_of_two_to_the_63_milliseconds_is_refused() {
     let refused = TimerActor::builder().tick(ms(1 << 63)).wheel_size(4).build();
     assert!(matches!(refused, Err(BuildError::Timing(_))));
 }
 
 /// Something earlier wakes a driver that sleeps towards something later.
+/// Scenario O-22.
 #[test]
-fn o_22_insert_earlier_while_asleep() {
+fn insert_earlier_while_asleep() {
     for way in Way::ALL {
         in_virtual_time(
             || wheel_of(64),
@@ -370,8 +385,9 @@ fn o_22_insert_earlier_while_asleep() {
 }
 
 /// Moving a timer that is no longer there answers so, and creates nothing; moving one into the past makes it due.
+/// Scenario O-27.
 #[test]
-fn o_27_reset_of_something_that_is_no_longer_there() {
+fn reset_of_something_that_is_no_longer_there() {
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, log) = world.probe();
@@ -420,8 +436,9 @@ async fn reschedule(
 }
 
 /// After idle days a short delay is short.
+/// Scenario O-30.
 #[test]
-fn o_30_idle_for_days_then_a_short_timer() {
+fn idle_for_days_then_a_short_timer() {
     in_virtual_time(
         || wheel_of(20),
         |world| async move {
@@ -496,8 +513,9 @@ impl Clock for Settable {
 
 /// While a clock is back nothing happens; what is scheduled then counts from the latest time it showed; and nothing is
 /// lost or doubled by it.
+/// Scenario O-32.
 #[test]
-fn o_32_the_clock_goes_back() {
+fn the_clock_goes_back() {
     const START: u64 = 1_000_000;
     paused(async {
         let clock = Settable::default();
@@ -543,8 +561,9 @@ fn o_32_the_clock_goes_back() {
 }
 
 /// The wall clock going back does not touch delays.
+/// Scenario O-32.
 #[test]
-fn o_32_the_wall_clock_goes_back() {
+fn the_wall_clock_goes_back() {
     paused(async {
         let world = World::manual(wheel_of(64));
         world.clock().hands.jump(ms(1_000_000));
@@ -574,8 +593,9 @@ async fn periodic(world: &World, first: u64, period: u64) -> (Addr<Probe<u64>>, 
 }
 
 /// The laws of the test clock. Periodic timers are handlers that re-arm themselves.
+/// Scenario O-57.
 #[test]
-fn o_57_laws_of_the_test_clock() {
+fn laws_of_the_test_clock() {
     // (a) and (g): at, not after; and once.
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
@@ -634,8 +654,9 @@ fn o_57_laws_of_the_test_clock() {
 }
 
 /// Real time going by does not move a virtual clock. The sleep is the step of the scenario; nothing waits for it.
+/// Scenario O-57.
 #[test]
-fn o_57_real_time_does_not_move_the_test_clock() {
+fn real_time_does_not_move_the_test_clock() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         world.after(&addr, 10, "one-shot");

@@ -13,8 +13,9 @@ fn limit_of_two() -> TimerActorBuilder {
 }
 
 /// What is above the limit is refused and handed back, and room is free at once after a cancel.
+/// Scenario O-43.
 #[test]
-fn o_43_limit_of_two_and_room_after_a_cancel() {
+fn limit_of_two_and_room_after_a_cancel() {
     for way in Way::ALL {
         in_virtual_time(limit_of_two, |world| async move {
             let (addr, log) = world.probe();
@@ -36,8 +37,9 @@ fn o_43_limit_of_two_and_room_after_a_cancel() {
 }
 
 /// Room is free at once after a delivery.
+/// Scenario O-43.
 #[test]
-fn o_43_limit_of_two_and_room_after_a_delivery() {
+fn limit_of_two_and_room_after_a_delivery() {
     for way in Way::ALL {
         in_virtual_time(limit_of_two, |world| async move {
             let (addr, log) = world.probe();
@@ -55,8 +57,9 @@ fn o_43_limit_of_two_and_room_after_a_delivery() {
 }
 
 /// Without a limit, pending counts what is there.
+/// Scenario O-43.
 #[test]
-fn o_43_no_limit() {
+fn no_limit() {
     in_virtual_time(
         || TimerActor::builder().tick(ms(25)).wheel_size(4),
         |world| async move {
@@ -75,8 +78,9 @@ fn o_43_no_limit() {
 }
 
 /// A stop after everything was delivered hands back nothing.
+/// Scenario O-44.
 #[test]
-fn o_44_stop_hands_back_nothing_that_was_delivered() {
+fn stop_hands_back_nothing_that_was_delivered() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         for name in 0..3 {
@@ -89,8 +93,9 @@ fn o_44_stop_hands_back_nothing_that_was_delivered() {
 }
 
 /// A stop hands back what is left on any level, each once, with message and deadline; then everything is refused.
+/// Scenario O-44.
 #[test]
-fn o_44_stop_hands_back_what_is_left() {
+fn stop_hands_back_what_is_left() {
     for way in Way::ALL {
         in_virtual_time(
             || TimerActor::builder().wheel_size(4),
@@ -135,8 +140,9 @@ fn o_44_stop_hands_back_what_is_left() {
 }
 
 /// An actor's own messages that are due but have not been handled are handed back too, as overdue.
+/// Scenario O-44.
 #[test]
-fn o_44_stop_hands_back_what_is_due_in_an_inbox() {
+fn stop_hands_back_what_is_due_in_an_inbox() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
@@ -236,13 +242,15 @@ fn schedule_until_refused(timers: &Timers, addr: &Addr<Counter>, delay: u64) -> 
 }
 
 /// The delay of the scenario, and a stop by a message.
+/// Scenario O-45.
 #[test]
-fn o_45_requests_racing_with_stop() {
+fn requests_racing_with_stop() {
     requests_racing_with_a_stop(100, true);
 }
 
 /// Everything is due at once, so that deliveries race with the stop as well, which comes from another thread.
+/// Scenario O-45.
 #[test]
-fn o_45_requests_and_deliveries_racing_with_stop() {
+fn requests_and_deliveries_racing_with_stop() {
     requests_racing_with_a_stop(0, false);
 }

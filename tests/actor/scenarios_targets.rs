@@ -10,8 +10,9 @@ use actix_timers::{Target, TimerActor, TimerContext};
 use support::{Note, PATIENCE, Probe, Way, count_panics, eventually, in_virtual_time, ms, panic_on_purpose, run};
 
 /// The middle one of three targets panics: it is entered once, and nobody else notices.
+/// Scenario O-37.
 #[test]
-fn o_37_the_middle_one_of_three_panics() {
+fn the_middle_one_of_three_panics() {
     let mut reported = count_panics();
     for way in Way::ALL {
         in_virtual_time(
@@ -67,8 +68,9 @@ impl Handler<Note<u64>> for Reporter {
 }
 
 /// A target that blocks its thread until all others have got theirs does not hold them up.
+/// Scenario O-38.
 #[test]
-fn o_38_a_blocked_target_does_not_hold_up_the_others() {
+fn a_blocked_target_does_not_hold_up_the_others() {
     System::new().block_on(async {
         let arbiters = [Arbiter::new(), Arbiter::new(), Arbiter::new()];
         let [service, slow, fast] = &arbiters;
@@ -103,8 +105,9 @@ fn o_38_a_blocked_target_does_not_hold_up_the_others() {
 
 /// A target dies before its timers are due: they become dead letters, and nobody else notices. The periodic one is
 /// re-armed by its handler, by the same way.
+/// Scenario O-39.
 #[test]
-fn o_39_the_target_dies_before_its_timers_are_due() {
+fn the_target_dies_before_its_timers_are_due() {
     for keep_address in [true, false] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let timers = world.timers.clone();
@@ -141,8 +144,9 @@ fn o_39_the_target_dies_before_its_timers_are_due() {
 }
 
 /// The same for an actor's own timers: they are cancelled when it dies, not only when they are due.
+/// Scenario O-39.
 #[test]
-fn o_39_an_actor_dies_before_its_own_timers_are_due() {
+fn an_actor_dies_before_its_own_timers_are_due() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (x, log_x) = world.probe_with(|probe: &mut Probe<&str>| {
             probe.hook = Box::new(|name, ctx| {
@@ -170,8 +174,9 @@ fn o_39_an_actor_dies_before_its_own_timers_are_due() {
 }
 
 /// A pending timer does not keep its target alive, by whatever way it was made.
+/// Scenario O-40.
 #[test]
-fn o_40_a_pending_timer_does_not_keep_its_target_alive() {
+fn a_pending_timer_does_not_keep_its_target_alive() {
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, |world| async move {
             let mut stopped = Arc::default();
@@ -191,8 +196,9 @@ fn o_40_a_pending_timer_does_not_keep_its_target_alive() {
 }
 
 /// Nor does it if it was made from a recipient or anything else that is held strongly outside.
+/// Scenario O-40.
 #[test]
-fn o_40_no_kind_of_target_keeps_its_actor_alive() {
+fn no_kind_of_target_keeps_its_actor_alive() {
     type Make = fn(&Addr<Probe<&'static str>>) -> Target<Note<&'static str>>;
     let kinds: [Make; 8] = [
         |addr| Target::from(addr),
@@ -226,8 +232,9 @@ fn o_40_no_kind_of_target_keeps_its_actor_alive() {
 }
 
 /// A strong target is kept alive by its pending timer, and no longer.
+/// Scenario O-40.
 #[test]
-fn o_40_a_strong_target_is_kept_alive_until_its_timer_has_ended() {
+fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {
     for cancel in [false, true] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let mut stopped = Arc::default();
@@ -246,8 +253,9 @@ fn o_40_a_strong_target_is_kept_alive_until_its_timer_has_ended() {
 }
 
 /// A service whose last address is dropped goes on until its last timer has ended, and stops then.
+/// Scenario O-41.
 #[test]
-fn o_41_the_client_lets_go_of_the_service() {
+fn the_client_lets_go_of_the_service() {
     support::paused(async {
         let start = tokio::time::Instant::now();
         let probe = Probe::new(support::StopWatch::Paused(start));
@@ -267,8 +275,9 @@ fn o_41_the_client_lets_go_of_the_service() {
 }
 
 /// A service without addresses also stops when its last timer is cancelled.
+/// Scenario O-41.
 #[test]
-fn o_41_a_service_let_go_stops_when_its_last_timer_is_cancelled() {
+fn a_service_let_go_stops_when_its_last_timer_is_cancelled() {
     support::paused(async {
         let probe = Probe::new(support::StopWatch::Paused(tokio::time::Instant::now()));
         let (log, addr) = (probe.log.clone(), probe.start());
@@ -286,8 +295,9 @@ fn o_41_a_service_let_go_stops_when_its_last_timer_is_cancelled() {
 
 /// One target is full and blocked, another free. What is delivered ignores the capacity of a mailbox, as `do_send` does:
 /// it waits there in order, and nobody else waits.
+/// Scenario O-42.
 #[test]
-fn o_42_one_target_full_another_free() {
+fn one_target_full_another_free() {
     for way in [Way::Direct, Way::Message] {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
@@ -321,8 +331,9 @@ fn o_42_one_target_full_another_free() {
 }
 
 /// An actor that waits for a future gets its own due messages after that, in order; until then they can be cancelled.
+/// Scenario O-42.
 #[test]
-fn o_42_an_actor_that_waits_gets_its_own_messages_afterwards() {
+fn an_actor_that_waits_gets_its_own_messages_afterwards() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe::<u64>();

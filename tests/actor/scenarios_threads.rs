@@ -115,8 +115,9 @@ fn schedule(timers: &Timers, target: &Target<Due>, index: usize, delay: Duration
 }
 
 /// Two timers that are made from another thread while the service sleeps towards a later one are delivered before that.
+/// Scenario O-22.
 #[test]
-fn o_22_insert_earlier_while_asleep_from_another_thread() {
+fn insert_earlier_while_asleep_from_another_thread() {
     System::new().block_on(async {
         let stage = Stage::set(TimerActor::builder().wheel_size(64), 3);
         let one = stage.schedule(0, ms(3_600_000));
@@ -141,8 +142,9 @@ fn o_22_insert_earlier_while_asleep_from_another_thread() {
 }
 
 /// Inserts from another thread at every phase of the service going to sleep: none of the wake-ups is lost.
+/// Scenario O-22.
 #[test]
-fn o_22_no_wake_up_is_lost_between_computing_the_sleep_and_sleeping() {
+fn no_wake_up_is_lost_between_computing_the_sleep_and_sleeping() {
     const ROUNDS: usize = 2000;
     System::new().block_on(async {
         let stage = Stage::set(TimerActor::builder(), ROUNDS);
@@ -183,8 +185,9 @@ fn schedule_many(stage: &Stage, n: usize) -> Vec<TimerId> {
 }
 
 /// Many timers, all cancelled in the middle: each was stopped or delivered once, and none early.
+/// Scenario O-46.
 #[test]
-fn o_46_many_timers_cancelled_in_the_middle() {
+fn many_timers_cancelled_in_the_middle() {
     let n = stress_timers();
     System::new().block_on(async {
         let stage = Stage::set(TimerActor::builder(), n);
@@ -205,8 +208,9 @@ fn o_46_many_timers_cancelled_in_the_middle() {
 }
 
 /// Many timers, none cancelled: all delivered once, and none early.
+/// Scenario O-46.
 #[test]
-fn o_46_many_timers_none_cancelled() {
+fn many_timers_none_cancelled() {
     let n = stress_timers();
     System::new().block_on(async {
         let stage = Stage::set(TimerActor::builder(), n);
@@ -272,14 +276,16 @@ fn cancel_races_with_the_insert(canceller: impl FnOnce(Timers) -> Box<dyn FnMut(
 }
 
 /// The cancel comes directly from another thread.
+/// Scenario O-47.
 #[test]
-fn o_47_cancel_races_with_the_insert_itself() {
+fn cancel_races_with_the_insert_itself() {
     cancel_races_with_the_insert(|timers| Box::new(move |id| timers.cancel(id)));
 }
 
 /// The cancel is a message from another thread, in the same mailbox as the request.
+/// Scenario O-47.
 #[test]
-fn o_47_a_cancel_message_races_with_the_insert_itself() {
+fn a_cancel_message_races_with_the_insert_itself() {
     cancel_races_with_the_insert(|timers| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         Box::new(move |id| runtime.block_on(timers.addr().send(Cancel(id))).unwrap())
@@ -287,8 +293,9 @@ fn o_47_a_cancel_message_races_with_the_insert_itself() {
 }
 
 /// A cancel that overtakes its request answers that there is no such timer, and the timer can be cancelled afterwards.
+/// Scenario O-47.
 #[test]
-fn o_47_a_cancel_that_overtakes_its_request_is_not_remembered() {
+fn a_cancel_that_overtakes_its_request_is_not_remembered() {
     support::paused(async {
         let timers = TimerActor::builder().start().unwrap();
         let probe = Probe::new(StopWatch::Paused(tokio::time::Instant::now()));
@@ -338,12 +345,14 @@ fn never_early(tick: u64) {
     });
 }
 
+/// Scenario O-48.
 #[test]
-fn o_48_three_hundred_on_the_real_clock_with_a_tick_of_1_ms() {
+fn three_hundred_on_the_real_clock_with_a_tick_of_1_ms() {
     never_early(1);
 }
 
+/// Scenario O-48.
 #[test]
-fn o_48_three_hundred_on_the_real_clock_with_a_tick_of_10_ms() {
+fn three_hundred_on_the_real_clock_with_a_tick_of_10_ms() {
     never_early(10);
 }

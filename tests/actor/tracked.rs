@@ -281,8 +281,9 @@ fn a_handler_that_panics_leaves_the_outcome_counted_and_the_rest_a_dead_letter()
 }
 
 /// O-37 under tracked delivery.
+/// Scenario O-37.
 #[test]
-fn o_37_the_middle_one_of_three_panics() {
+fn the_middle_one_of_three_panics() {
     support::count_panics();
     in_virtual_time(
         || TimerActor::builder().wheel_size(4),
@@ -314,8 +315,9 @@ fn o_37_the_middle_one_of_three_panics() {
 }
 
 /// O-39, without its periodic timer.
+/// Scenario O-39.
 #[test]
-fn o_39_the_target_dies_before_its_timers_are_due() {
+fn the_target_dies_before_its_timers_are_due() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
         let ((x, x_log), (y, y_log)) = (world.probe::<u32>(), world.probe::<u32>());
@@ -337,8 +339,9 @@ fn o_39_the_target_dies_before_its_timers_are_due() {
 }
 
 /// O-40, without its periodic timer: for each kind of target.
+/// Scenario O-40.
 #[test]
-fn o_40_a_pending_timer_does_not_keep_its_target_alive() {
+fn a_pending_timer_does_not_keep_its_target_alive() {
     in_virtual_time(TimerActor::builder, |world| async move {
         for kind in 0..4 {
             let mut stopped = None;
@@ -379,8 +382,9 @@ fn a_strong_tracked_target_keeps_its_recipient_until_the_message_was_handled() {
 }
 
 /// O-41: the service outlives its addresses as long as something is under way.
+/// Scenario O-41.
 #[test]
-fn o_41_the_client_lets_go_of_the_service() {
+fn the_client_lets_go_of_the_service() {
     for kind in 0..3 {
         in_virtual_time(TimerActor::builder, move |world| async move {
             let (addr, log) = world.probe::<u32>();

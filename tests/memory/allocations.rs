@@ -63,8 +63,9 @@ const MIB: isize = 1 << 20;
 const HOUR: u64 = 3_600_000;
 
 /// A million times schedule and cancel without the clock moving: nothing stays.
+/// Scenario O-49.
 #[test]
-fn o_49_a_million_schedule_and_cancel_without_a_tick() {
+fn a_million_schedule_and_cancel_without_a_tick() {
     const ROUNDS: usize = 1_000_000;
     for kept in [0, 1000] {
         in_virtual_time(TimerActor::builder, |world| async move {
@@ -93,8 +94,9 @@ fn o_49_a_million_schedule_and_cancel_without_a_tick() {
 }
 
 /// The same by messages and through the actor's context.
+/// Scenario O-49.
 #[test]
-fn o_49_the_same_by_messages_and_through_a_context() {
+fn the_same_by_messages_and_through_a_context() {
     const ROUNDS: usize = 50_000;
     paused(async {
         let world = World::manual(TimerActor::builder());
@@ -124,8 +126,9 @@ fn o_49_the_same_by_messages_and_through_a_context() {
 
 /// A hundred payloads meet every possible fate, and each is dropped exactly once: by the service, but for those that were
 /// handed back. (Dropping one twice panics in [`Counted`].)
+/// Scenario O-50.
 #[test]
-fn o_50_every_payload_is_dropped_exactly_once() {
+fn every_payload_is_dropped_exactly_once() {
     in_virtual_time(
         || TimerActor::builder().wheel_size(4).capacity(90),
         |world| async move {
@@ -176,8 +179,9 @@ fn o_50_every_payload_is_dropped_exactly_once() {
 }
 
 /// The same for an actor's own timers, which also end with it.
+/// Scenario O-50.
 #[test]
-fn o_50_every_payload_of_an_actors_own_is_dropped_exactly_once() {
+fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
     in_virtual_time(
         || TimerActor::builder().wheel_size(4).capacity(90),
         |world| async move {

@@ -9,8 +9,9 @@ use crate::service::{Service, delivered};
 use schemes::checked_wheel::{CheckedWheel, Fate};
 
 /// O-11: every delay from every phase, 38 528 cases: nothing before, one delivery on time, nothing after.
+/// Scenario O-11.
 #[test]
-fn o_11_every_delay_from_every_phase() {
+fn every_delay_from_every_phase() {
     let mut cases = 0;
     for (phase, anchored) in (0..64).flat_map(|phase| [(phase, false), (phase, true)]) {
         for delay in 0..=300 {

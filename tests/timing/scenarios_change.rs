@@ -5,8 +5,9 @@ use actix_timers::timing::Key;
 use crate::service::{Delivery, Service, delivered};
 
 /// Cancelled before, twice, and after: only the first of each stops anything.
+/// Scenario O-17.
 #[test]
-fn o_17_cancel_before_twice_and_after() {
+fn cancel_before_twice_and_after() {
     let mut service = Service::new(256);
     let a = service.after(10_000, "A");
     assert!(service.cancel(a));
@@ -24,8 +25,9 @@ fn o_17_cancel_before_twice_and_after() {
 }
 
 /// Unknown keys, and keys whose storage was used again, stop nothing.
+/// Scenario O-18.
 #[test]
-fn o_18_unknown_keys_and_keys_whose_storage_is_used_again() {
+fn unknown_keys_and_keys_whose_storage_is_used_again() {
     let mut service = Service::new(256);
     service.after(10_000, "R");
     for stranger in [Key::new(0, 1), Key::new(1, 0), Key::new(77, 77), Key::new(u32::MAX, u32::MAX)] {
@@ -55,8 +57,9 @@ fn o_18_unknown_keys_and_keys_whose_storage_is_used_again() {
 }
 
 /// A head bucket that was emptied by a cancel, and is used again.
+/// Scenario O-21.
 #[test]
-fn o_21_dead_head_bucket_used_again() {
+fn dead_head_bucket_used_again() {
     let mut service = Service::new(20);
     let a = service.after(50, "A");
     assert_eq!(service.next_wake(), Some(40), "the bucket from 40 to 59 is the head");
@@ -76,8 +79,9 @@ fn o_21_dead_head_bucket_used_again() {
 }
 
 /// A timer earlier than the one the service sleeps for.
+/// Scenario O-22.
 #[test]
-fn o_22_insert_earlier_while_asleep() {
+fn insert_earlier_while_asleep() {
     let mut service = Service::new(64);
     service.after(10_000, "foo");
     service.silent_to(0);
@@ -97,8 +101,9 @@ fn o_22_insert_earlier_while_asleep() {
 }
 
 /// Ten thousand timers, each earlier than all before it: the driver wakes up once for each that is left.
+/// Scenario O-23.
 #[test]
-fn o_23_ten_thousand_new_heads() {
+fn ten_thousand_new_heads() {
     let mut service = Service::new(20);
     let mut timers = Vec::new();
     for deadline in (1..=10_000).rev() {
@@ -119,8 +124,9 @@ fn o_23_ten_thousand_new_heads() {
 }
 
 /// Of several resets the last one counts.
+/// Scenario O-24.
 #[test]
-fn o_24_several_resets_last_one_counts() {
+fn several_resets_last_one_counts() {
     let mut service = Service::new(64);
     let one = service.after(200, "one");
     let two = service.after(250, "two");
@@ -138,8 +144,9 @@ fn o_24_several_resets_last_one_counts() {
 }
 
 /// The head is moved later, with something behind it and alone.
+/// Scenario O-25.
 #[test]
-fn o_25_the_head_is_moved_later() {
+fn the_head_is_moved_later() {
     let mut service = Service::new(64);
     let one = service.after(200, "one");
     service.after(250, "two");
@@ -159,8 +166,9 @@ fn o_25_the_head_is_moved_later() {
 }
 
 /// Moved much earlier, and moved across a coarse bucket that has already begun.
+/// Scenario O-26.
 #[test]
-fn o_26_moved_across_buckets_already_begun() {
+fn moved_across_buckets_already_begun() {
     // when it is scheduled, its deadline, then pairs of a time and the deadline it is moved to at that time
     type Case = (u64, u64, &'static [(u64, u64)], u64);
     let cases: [Case; 4] = [
@@ -182,8 +190,9 @@ fn o_26_moved_across_buckets_already_begun() {
 }
 
 /// What has fired, was cancelled or never was cannot be reset; a past deadline means now.
+/// Scenario O-27.
 #[test]
-fn o_27_reset_of_something_that_is_no_longer_there() {
+fn reset_of_something_that_is_no_longer_there() {
     let mut service = Service::new(256);
     let a = service.after(100, "A");
     assert_eq!(service.run_to(100), delivered(&[("A", 100)]));

@@ -6,8 +6,9 @@ use crate::service::{Delivery, Service, delivered};
 use schemes::random::Random;
 
 /// Seven delays, one millisecond at a time.
+/// Scenario O-01.
 #[test]
-fn o_01_seven_delays_one_millisecond_at_a_time() {
+fn seven_delays_one_millisecond_at_a_time() {
     for size in [3, 8, 20] {
         let mut service = Service::new(size);
         let delays = [1, 5, 10, 50, 100, 500, 1000];
@@ -24,8 +25,9 @@ fn o_01_seven_delays_one_millisecond_at_a_time() {
 }
 
 /// 585 timers on a wheel of three, which needs six levels for them.
+/// Scenario O-02.
 #[test]
-fn o_02_585_timers_on_a_wheel_of_three() {
+fn fires_585_timers_on_a_wheel_of_three() {
     let mut service = Service::new(3);
     let mut delays: Vec<u64> = (0..5).chain((10..100).flat_map(|delay| [delay, delay])).chain(100..500).collect();
     assert_eq!(delays.len(), 585);
@@ -42,8 +44,9 @@ fn o_02_585_timers_on_a_wheel_of_three() {
 }
 
 /// Mixed delays come out in order after one jump over all of them.
+/// Scenario O-04.
 #[test]
-fn o_04_mixed_delays_one_jump() {
+fn mixed_delays_one_jump() {
     let mut service = Service::new(8);
     for (name, delay) in [("last", 5000), ("a0", 0), ("a2", 200), ("a1", 100), ("a5", 500), ("a3", 300), ("a4", 400)] {
         service.after(delay, name);
@@ -59,8 +62,9 @@ fn o_04_mixed_delays_one_jump() {
 }
 
 /// Inside one coarse tick the order is that of scheduling, and all wait for the end of the tick.
+/// Scenario O-05.
 #[test]
-fn o_05_different_deadlines_inside_one_coarse_tick() {
+fn different_deadlines_inside_one_coarse_tick() {
     let mut service = Service::with_tick(100, 4);
     for (name, delay) in [("A", 150), ("B", 110), ("C", 199), ("D", 101)] {
         service.after(delay, name);
@@ -70,8 +74,9 @@ fn o_05_different_deadlines_inside_one_coarse_tick() {
 }
 
 /// A thousand equal deadlines stay first-in first-out.
+/// Scenario O-06.
 #[test]
-fn o_06_a_thousand_equals_stay_in_order() {
+fn a_thousand_equals_stay_in_order() {
     let mut service = Service::new(8);
     for name in 0..1000 {
         service.after(64, name);
@@ -82,8 +87,9 @@ fn o_06_a_thousand_equals_stay_in_order() {
 }
 
 /// Equals that reach their bucket by different ways, one by a cascade and one directly.
+/// Scenario O-07.
 #[test]
-fn o_07_equals_that_reach_the_bucket_by_different_ways() {
+fn equals_that_reach_the_bucket_by_different_ways() {
     let mut service = Service::new(20);
     service.anchor(10);
     service.after(25, "A");
@@ -94,8 +100,9 @@ fn o_07_equals_that_reach_the_bucket_by_different_ways() {
 }
 
 /// Powers of two up to 2³², each a tick before it is due and then on time.
+/// Scenario O-08.
 #[test]
-fn o_08_powers_of_two_up_to_the_32nd() {
+fn powers_of_two_up_to_the_32nd() {
     for size in [3, 20, 64, 256] {
         let mut service = Service::new(size);
         for power in 0..=32u32 {
@@ -111,8 +118,9 @@ fn o_08_powers_of_two_up_to_the_32nd() {
 }
 
 /// The service wakes up for deliveries and for the starts of coarse buckets, and for nothing else.
+/// Scenario O-09.
 #[test]
-fn o_09_only_the_expected_wake_ups() {
+fn only_the_expected_wake_ups() {
     let mut service = Service::new(64);
     for delay in [1000, 2, 234, 299_008, 60, 10] {
         service.after(delay, delay);
@@ -126,8 +134,9 @@ fn o_09_only_the_expected_wake_ups() {
 }
 
 /// Delays around every power of the wheel size fire on time, from zero and from a phase.
+/// Scenario O-10.
 #[test]
-fn o_10_around_every_power_of_the_wheel_size() {
+fn around_every_power_of_the_wheel_size() {
     let delays = [1, 7, 8, 9, 63, 64, 65, 511, 512, 513];
     for start in [0, 5] {
         let mut service = Service::new(8);
@@ -151,8 +160,9 @@ fn o_10_around_every_power_of_the_wheel_size() {
 }
 
 /// With a tick of ten milliseconds the deadline is rounded up, not the delay, and never down.
+/// Scenario O-12.
 #[test]
-fn o_12_rounding_with_a_ten_millisecond_tick() {
+fn rounding_with_a_ten_millisecond_tick() {
     let mut service = Service::with_tick(10, 5);
     let expected =
         [(1, 10), (9, 10), (10, 10), (11, 20), (49, 50), (50, 50), (51, 60), (249, 250), (250, 250), (251, 260)];

@@ -46,8 +46,9 @@ const ROWS: [Row; 7] = [
 ];
 
 /// Seven parameter sets against a sorted list: random timers, random jumps, random removals.
+/// Scenario O-33.
 #[test]
-fn o_33_seven_parameter_sets_against_a_sorted_list() {
+fn seven_parameter_sets_against_a_sorted_list() {
     for (number, row) in ROWS.iter().enumerate() {
         for round in 0..row.rounds {
             let size = [3, 8, 64, 256][round as usize % 4];
@@ -95,8 +96,9 @@ fn run_row(row: &Row, size: usize, random: &mut Random) {
 }
 
 /// Operations, and operations from inside deliveries, on a wheel of four.
+/// Scenario O-34.
 #[test]
-fn o_34_operations_from_inside_deliveries() {
+fn operations_from_inside_deliveries() {
     const LONGEST: u64 = 4u64.pow(6);
     for seed in 1..=2000 {
         let mut service = Service::new(4);

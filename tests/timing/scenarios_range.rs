@@ -8,8 +8,9 @@ use crate::service::{Delivery, Service, delivered};
 use schemes::random::Random;
 
 /// Deadlines that are past come out at once, in order, without waiting for a tick.
+/// Scenario O-13.
 #[test]
-fn o_13_deadlines_already_past() {
+fn deadlines_already_past() {
     let mut service = Service::with_tick(20, 512);
     service.silent_to(100);
     for deadline in 95..=99 {
@@ -26,8 +27,9 @@ fn o_13_deadlines_already_past() {
 }
 
 /// Absurdly long delays saturate: they are never due in practice, and can be cancelled.
+/// Scenario O-15.
 #[test]
-fn o_15_absurdly_long_delays() {
+fn absurdly_long_delays() {
     const TEN_YEARS: u64 = 315_360_000_000;
     let mut service = Service::new(256);
     service.silent_to(1000);
@@ -49,8 +51,9 @@ fn o_15_absurdly_long_delays() {
 }
 
 /// Levels grow to the end of the number range and no further; a tick beyond all range is refused.
+/// Scenario O-16.
 #[test]
-fn o_16_level_growth_at_the_end_of_the_number_range() {
+fn level_growth_at_the_end_of_the_number_range() {
     for size in [2, 3, 20, 1024] {
         let mut service = Service::new(size);
         let far = service.at(u64::MAX - 1, "far");
@@ -65,8 +68,9 @@ fn o_16_level_growth_at_the_end_of_the_number_range() {
 }
 
 /// Few slots over many rounds.
+/// Scenario O-28.
 #[test]
-fn o_28_two_slots_many_rounds() {
+fn two_slots_many_rounds() {
     let mut service = Service::with_tick(10, 2);
     for delay in [5, 15, 25, 35] {
         service.after(delay, delay);
@@ -94,8 +98,9 @@ fn o_28_two_slots_many_rounds() {
 }
 
 /// Re-armed from inside the delivery by exactly one revolution: into the slot that is being emptied.
+/// Scenario O-29.
 #[test]
-fn o_29_re_armed_by_exactly_one_revolution() {
+fn re_armed_by_exactly_one_revolution() {
     for (size, delay) in [(8, 8), (8, 64), (8, 512), (4, 16)] {
         let mut service = Service::new(size);
         service.after(delay, 1);
@@ -110,8 +115,9 @@ fn o_29_re_armed_by_exactly_one_revolution() {
 }
 
 /// After days of idling a short delay is short.
+/// Scenario O-30.
 #[test]
-fn o_30_idle_for_days_then_a_short_timer() {
+fn idle_for_days_then_a_short_timer() {
     let mut service = Service::new(20);
     assert_eq!(service.jump_to(1_000_000_000), []);
     service.after(5, "short");
@@ -131,8 +137,9 @@ fn o_30_idle_for_days_then_a_short_timer() {
 }
 
 /// Thirteen timers on five levels come out in order after one jump over all of them.
+/// Scenario O-31.
 #[test]
-fn o_31_thirteen_timers_on_five_levels_one_jump() {
+fn thirteen_timers_on_five_levels_one_jump() {
     let mut service = Service::new(4);
     let delays = [257, 256, 255, 65, 64, 63, 17, 16, 15, 5, 4, 3, 1];
     for delay in delays {
@@ -148,8 +155,9 @@ fn o_31_thirteen_timers_on_five_levels_one_jump() {
 }
 
 /// The clock goes back; the service's own does not.
+/// Scenario O-32.
 #[test]
-fn o_32_the_clock_goes_back() {
+fn the_clock_goes_back() {
     let mut service = Service::new(64);
     service.silent_to(1_000_000);
     let mut random = Random::new(32);

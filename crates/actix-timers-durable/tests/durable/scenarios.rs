@@ -7,16 +7,17 @@ use actix_timers_durable::{DueTime, DurableFilter, DurableId, DurableOptions, Sc
 use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
 
 on_every_store! {
-    o58_timers_live_through_a_clean_restart
-    o59_what_is_overdue_at_the_start_comes_at_once_in_order
-    o60_what_was_not_acknowledged_comes_again_with_the_next_attempt_number
-    o61_a_cancel_survives_a_crash_and_hits_only_its_own
-    o62_a_key_makes_scheduling_idempotent
-    o65_a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing
+    timers_live_through_a_clean_restart
+    what_is_overdue_at_the_start_comes_at_once_in_order
+    what_was_not_acknowledged_comes_again_with_the_next_attempt_number
+    a_cancel_survives_a_crash_and_hits_only_its_own
+    a_key_makes_scheduling_idempotent
+    a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing
     a_series_goes_on_after_a_restart_on_its_grid
 }
 
-fn o58_timers_live_through_a_clean_restart(medium: impl Medium) {
+/// Scenario O-58.
+fn timers_live_through_a_clean_restart(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -43,7 +44,8 @@ fn o58_timers_live_through_a_clean_restart(medium: impl Medium) {
     });
 }
 
-fn o59_what_is_overdue_at_the_start_comes_at_once_in_order(medium: impl Medium) {
+/// Scenario O-59.
+fn what_is_overdue_at_the_start_comes_at_once_in_order(medium: impl Medium) {
     let diary = Diary::default();
     const TICK: u32 = 1000;
     life(0, async |clock| {
@@ -71,7 +73,8 @@ fn o59_what_is_overdue_at_the_start_comes_at_once_in_order(medium: impl Medium) 
     });
 }
 
-fn o60_what_was_not_acknowledged_comes_again_with_the_next_attempt_number(mut medium: impl Medium) {
+/// Scenario O-60.
+fn what_was_not_acknowledged_comes_again_with_the_next_attempt_number(mut medium: impl Medium) {
     let (a, b, c) = (1, 2, 3);
     let diary = Diary::default();
     diary.script(b, [Act::Hang]);
@@ -111,7 +114,8 @@ fn o60_what_was_not_acknowledged_comes_again_with_the_next_attempt_number(mut me
     assert_eq!(diary.len(), 4);
 }
 
-fn o61_a_cancel_survives_a_crash_and_hits_only_its_own(mut medium: impl Medium) {
+/// Scenario O-61.
+fn a_cancel_survives_a_crash_and_hits_only_its_own(mut medium: impl Medium) {
     let diary = Diary::default();
     let ids = life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -140,7 +144,8 @@ fn o61_a_cancel_survives_a_crash_and_hits_only_its_own(mut medium: impl Medium) 
     });
 }
 
-fn o62_a_key_makes_scheduling_idempotent(medium: impl Medium) {
+/// Scenario O-62.
+fn a_key_makes_scheduling_idempotent(medium: impl Medium) {
     let diary = Diary::default();
     let if_absent =
         |due, note| Schedule::at(ROUTE, at(due), Note(note)).options(DurableOptions::new().if_absent("order-7"));
@@ -168,7 +173,8 @@ fn o62_a_key_makes_scheduling_idempotent(medium: impl Medium) {
     });
 }
 
-fn o65_a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Medium) {
+/// Scenario O-65.
+fn a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);

@@ -8,8 +8,9 @@ use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::OnKey;
 use crate::{DurableId, Record};
 
+/// Scenario O-58.
 #[test]
-fn o58_timers_over_a_clean_restart_come_once_at_their_time_and_in_the_order_of_the_requests() {
+fn timers_over_a_clean_restart_come_once_at_their_time_and_in_the_order_of_the_requests() {
     let mut world = World::new();
     let ids: Vec<_> = (0..250).map(|_| world.schedule(5000)).collect();
     assert_eq!(world.run_to(2000), []);
@@ -32,8 +33,9 @@ fn periodic(world: &mut World, first: u64, missed: Missed) -> DurableId {
     id
 }
 
+/// Scenario O-59.
 #[test]
-fn o59_what_is_overdue_at_start_comes_in_order_and_missed_repetitions_as_the_policy_says() {
+fn what_is_overdue_at_start_comes_in_order_and_missed_repetitions_as_the_policy_says() {
     for missed in [Missed::Skip, Missed::Burst, Missed::Delay] {
         let mut world = World::new();
         let [nine, three, six, late] = [9000, 3000, 6000, 120_000].map(|due| world.schedule(due));
@@ -54,8 +56,9 @@ fn o59_what_is_overdue_at_start_comes_in_order_and_missed_repetitions_as_the_pol
     }
 }
 
+/// Scenario O-60.
 #[test]
-fn o60_what_was_not_acknowledged_before_a_crash_comes_again_with_the_next_number() {
+fn what_was_not_acknowledged_before_a_crash_comes_again_with_the_next_number() {
     let mut world = World::new();
     let [a, b, c] = [100, 100, 100].map(|due| world.schedule(due));
     world.pass(100);
@@ -70,8 +73,9 @@ fn o60_what_was_not_acknowledged_before_a_crash_comes_again_with_the_next_number
     assert_eq!(world.counts().pending, 0);
 }
 
+/// Scenario O-60.
 #[test]
-fn o60_a_crash_in_the_middle_of_recovery_does_not_count_twice() {
+fn a_crash_in_the_middle_of_recovery_does_not_count_twice() {
     let mut world = World::new();
     let id = world.schedule(100);
     world.pass(100);
@@ -83,8 +87,9 @@ fn o60_a_crash_in_the_middle_of_recovery_does_not_count_twice() {
     assert_eq!(world.run_to(100), [(100, id, 2)]);
 }
 
+/// Scenario O-61.
 #[test]
-fn o61_a_cancel_survives_a_crash_and_hits_only_its_own() {
+fn a_cancel_survives_a_crash_and_hits_only_its_own() {
     let mut world = World::new();
     let ids: Vec<_> = (0..5).map(|_| world.schedule(1000)).collect();
     assert_eq!(world.cancel(ids[0]).unwrap(), Cancellation::Cancelled);
@@ -99,8 +104,9 @@ fn o61_a_cancel_survives_a_crash_and_hits_only_its_own() {
     assert_eq!(world.cancel(ids[2]).unwrap(), Cancellation::NotFound);
 }
 
+/// Scenario O-62.
 #[test]
-fn o62_under_one_key_there_is_one_timer_and_the_key_is_free_after_its_delivery() {
+fn under_one_key_there_is_one_timer_and_the_key_is_free_after_its_delivery() {
     let mut world = World::new();
     let ask = |world: &mut World, due, on_key| {
         let record = Record { key: Some("order-7".into()), ..world.record(due) };
@@ -122,8 +128,9 @@ fn o62_under_one_key_there_is_one_timer_and_the_key_is_free_after_its_delivery()
     assert_eq!(world.counters().duplicates, 1, "of this life");
 }
 
+/// Scenario O-65.
 #[test]
-fn o65_a_clock_that_was_set_back_while_nothing_ran_repeats_nothing_and_delays_nothing() {
+fn a_clock_that_was_set_back_while_nothing_ran_repeats_nothing_and_delays_nothing() {
     let mut world = World::new();
     let [nine, eleven, twenty] = [9000, 11_000, 20_000].map(|due| world.schedule(due));
     assert_eq!(world.run_to(10_000), [(9000, nine, 1)]);
@@ -133,8 +140,9 @@ fn o65_a_clock_that_was_set_back_while_nothing_ran_repeats_nothing_and_delays_no
     assert_eq!(world.run_to(30_000), [(11_000, eleven, 1), (20_000, twenty, 1)]);
 }
 
+/// Scenario O-65.
 #[test]
-fn o65_steps_of_the_clock_of_a_running_ledger_bring_nothing_early_and_nothing_twice() {
+fn steps_of_the_clock_of_a_running_ledger_bring_nothing_early_and_nothing_twice() {
     let hour = 3_600_000;
     let mut world = World::new();
     world.pass(hour);
