@@ -1,19 +1,19 @@
-//! The arena: one place in memory for all entries, addressed by keys that cannot go stale.
+//! The arena: storage of all entries, addressed by keys that cannot go stale.
 //!
-//! A key is a slot number and the slot's generation. Freeing a slot raises its generation, so a key kept after its
-//! entry has gone finds nothing, whoever lives in the slot now. A slot whose generation is used up is retired and
-//! never given out again: no key is ever equal to an earlier one.
+//! A key is a slot number and the slot's generation. Freeing a slot raises its generation, so the key of a removed
+//! entry finds nothing, even if the slot is in use again. A slot whose generations are used up is retired: no key ever
+//! equals an earlier one.
 //!
-//! Slots live in pages that never move. A growing arena therefore never copies what it holds, and an insert costs the
-//! same at ten million entries as at ten.
+//! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
+//! entries as at ten.
 
-/// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
+/// Slots per page. A power of two, so that finding a slot is a shift and a mask.
 const PAGE: usize = 4096;
 
-/// "No slot": ends the free list.
+/// "No slot": the end of the free list.
 const NONE: u32 = u32::MAX;
 
-/// Names an entry of one arena, for as long as the entry lives.
+/// The key of an entry of one arena, valid as long as the entry lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub(crate) index: u32,
@@ -21,17 +21,17 @@ pub struct Key {
 }
 
 impl Key {
-    /// Puts a key together from its two numbers, as a handle kept outside would.
+    /// Returns the key of these two numbers, for handles that are stored outside.
     pub const fn new(index: u32, generation: u32) -> Self {
         Self { index, generation }
     }
 
-    /// The slot number.
+    /// Returns the slot number.
     pub const fn index(self) -> u32 {
         self.index
     }
 
-    /// How many entries the slot has held before this one.
+    /// Returns the number of entries that the slot has held before this one.
     pub const fn generation(self) -> u32 {
         self.generation
     }
@@ -71,22 +71,22 @@ impl<V> Default for Arena<V> {
 }
 
 impl<V> Arena<V> {
-    /// An empty arena. Allocates nothing.
+    /// Returns an empty arena. Allocates nothing.
     pub const fn new() -> Self {
         Self { pages: Vec::new(), free: NONE, slots: 0, len: 0 }
     }
 
-    /// How many entries live here.
+    /// Returns the number of entries.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// How many slots there are; some of them may be free.
+    /// Returns the number of slots, free ones included.
     pub const fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Whether no entry lives here.
+    /// Returns whether there is no entry.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -94,7 +94,7 @@ impl<V> Arena<V> {
     /// Stores `value`.
     ///
     /// # Errors
-    /// Hands `value` back when all 2³² − 1 slots are taken.
+    /// Returns `value` when all 2³² − 1 slots are taken.
     pub fn insert(&mut self, value: V) -> Result<Key, V> {
         let index = if self.free != NONE {
             self.free
@@ -119,7 +119,7 @@ impl<V> Arena<V> {
         Ok(Key { index, generation: slot.generation })
     }
 
-    /// Takes the entry out and frees its slot.
+    /// Removes an entry and frees its slot.
     pub fn remove(&mut self, key: Key) -> Option<V> {
         let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
         if slot.generation != key.generation {
@@ -135,7 +135,7 @@ impl<V> Arena<V> {
         Some(value)
     }
 
-    /// The entry, if the key is alive.
+    /// Returns the entry of a live key.
     pub fn get(&self, key: Key) -> Option<&V> {
         let slot = self.pages.get(key.index as usize / PAGE)?.get(key.index as usize % PAGE)?;
         if slot.generation != key.generation {
@@ -144,7 +144,7 @@ impl<V> Arena<V> {
         slot.value.as_ref()
     }
 
-    /// The entry, if the key is alive.
+    /// Returns the entry of a live key.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut V> {
         let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
         if slot.generation != key.generation {
@@ -153,19 +153,19 @@ impl<V> Arena<V> {
         slot.value.as_mut()
     }
 
-    /// The generation that slot `index` is in, whether an entry lives there or not; `None` if there is no such slot.
+    /// Returns the generation of slot `index`, taken or free; `None` if there is no such slot.
     pub fn generation(&self, index: u32) -> Option<u32> {
         let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
         Some(slot.generation)
     }
 
-    /// The live key of slot `index`.
+    /// Returns the live key of slot `index`.
     pub fn key_at(&self, index: u32) -> Option<Key> {
         let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
         slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
     }
 
-    /// All entries in the order of their slots.
+    /// Returns all entries in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
         self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;
@@ -173,12 +173,12 @@ impl<V> Arena<V> {
         })
     }
 
-    /// The entry in slot `index`, which the caller knows to be taken (it is linked in a list).
+    /// Returns the entry in slot `index`, which must be taken (it is linked in a list).
     pub(crate) fn at(&self, index: u32) -> Option<&V> {
         self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?.value.as_ref()
     }
 
-    /// The entry in slot `index`, which the caller knows to be taken (it is linked in a list).
+    /// Returns the entry in slot `index`, which must be taken (it is linked in a list).
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut V> {
         self.pages.get_mut(index as usize / PAGE)?.get_mut(index as usize % PAGE)?.value.as_mut()
     }

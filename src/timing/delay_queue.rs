@@ -1,13 +1,12 @@
 //! The delay queue: the non-empty buckets of all levels in the order of their expiration. It alone drives time.
 //!
 //! Kafka keeps its buckets in a binary heap. Here the order is there already. On one level, buckets expire in ring
-//! order. Between levels, every bucket of a lower level expires before every bucket of a higher one: what is due before
-//! a level's frontier lives on that level or below, what is due later lives above (see [`Wheel`](super::Wheel)). So
-//! the queue is one bit per bucket: the head is the first set bit of the lowest level that has one. A bucket enters
-//! when it gets its first entry and leaves with its last, each in a few instructions, and no emptied bucket is ever
-//! waited for.
+//! order. Between levels, every bucket of a lower level expires before every bucket of a higher one: entries due before
+//! a level's frontier live on that level or below, later ones above (see [`Wheel`](super::Wheel)). So the queue is one
+//! bit per bucket: the head is the first set bit of the lowest level that has one. A bucket enters with its first entry
+//! and leaves with its last, each in a few instructions, and no wake-up is spent on an empty bucket.
 
-/// Which buckets are not empty.
+/// The set of non-empty buckets.
 #[derive(Debug)]
 pub(crate) struct DelayQueue {
     levels: Vec<Ring>,
@@ -35,17 +34,17 @@ impl DelayQueue {
         self.levels.push(Ring { words, occupied: 0 });
     }
 
-    /// How many buckets wait for their expiration.
+    /// Returns the number of buckets in the queue.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// How many of them are on `level`.
+    /// Returns the number of buckets of `level` in the queue.
     pub(crate) fn occupied(&self, level: usize) -> usize {
         self.levels[level].occupied
     }
 
-    /// Enters a bucket that has just got its first entry.
+    /// Adds a bucket with its first entry.
     pub(crate) fn enter(&mut self, level: usize, slot: usize) {
         let ring = &mut self.levels[level];
         debug_assert_eq!(ring.words[slot / BITS] >> (slot % BITS) & 1, 0, "a bucket is queued once");
@@ -54,7 +53,7 @@ impl DelayQueue {
         self.len += 1;
     }
 
-    /// Removes a bucket that has just lost its last entry.
+    /// Removes a bucket after its last entry.
     pub(crate) fn leave(&mut self, level: usize, slot: usize) {
         let ring = &mut self.levels[level];
         debug_assert_eq!(ring.words[slot / BITS] >> (slot % BITS) & 1, 1, "only a queued bucket leaves");
@@ -63,12 +62,12 @@ impl DelayQueue {
         self.len -= 1;
     }
 
-    /// The lowest level with a bucket in the queue.
+    /// Returns the lowest level with a bucket in the queue.
     pub(crate) fn first_level(&self) -> Option<usize> {
         self.levels.iter().position(|ring| ring.occupied > 0)
     }
 
-    /// How many slots lie between `from` and the first occupied slot of `level`, going round the ring.
+    /// Returns the number of slots from `from` to the first occupied slot of `level`, around the ring.
     pub(crate) fn distance(&self, level: usize, from: usize) -> Option<usize> {
         let ring = &self.levels[level];
         if ring.occupied == 0 {

@@ -1,20 +1,20 @@
-//! What the arena stores for each entry of a wheel.
+//! The record of an entry in the arena.
 
 use super::list::Spot;
 use super::tick::Tick;
 
-/// The deadline, where the entry is, and the caller's value.
+/// An entry: its deadline, its location and the caller's value.
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) deadline: Tick,
-    /// Where in its list it is, be that a bucket or a list of the caller's: chunk, and below the place in it.
+    /// Location in its list, which is a bucket or a list of the caller: the chunk, and below the place in it.
     chunk: u32,
     pub(crate) bucket: BucketNumber,
     pub(crate) value: T,
     place: u8,
 }
 
-/// The bucket an entry is in, by level and slot; none if it is detached: expired, and in the caller's hands.
+/// The bucket of an entry, by level and slot; none if it is detached: expired, and kept by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BucketNumber(u32);
 
@@ -26,7 +26,7 @@ impl BucketNumber {
         Self((level * ring + slot) as u32)
     }
 
-    /// Level and slot, if the entry is in the wheel.
+    /// Returns level and slot, if the entry is in the wheel.
     pub(crate) fn level_and_slot(self, ring: usize) -> Option<(usize, usize)> {
         (self != Self::DETACHED).then_some((self.0 as usize / ring, self.0 as usize % ring))
     }

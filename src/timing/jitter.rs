@@ -1,9 +1,9 @@
-//! Jitter: deadlines that would fall together are spread over a span.
+//! Jitter: deadlines that would coincide are spread over a span.
 
 use std::time::Duration;
 
-/// What to add to a deadline so that many of them spread evenly over `span`: between zero and `span`, in proportion to
-/// `random`, a number of which every value is as likely.
+/// Returns an addition to a deadline, from zero to `span`, in proportion to `random`. If `random` is uniformly
+/// distributed, deadlines spread evenly over `span`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// ```
 pub const fn jitter(span: Duration, random: u64) -> Duration {
     const NANOS_PER_SEC: u128 = 1_000_000_000;
-    // The whole part of `random / 2^64` of all the values there are: zero to `span`, so one more than it has nanoseconds.
+    // `random / 2^64` of the number of values, which are zero to `span`: one more than its nanoseconds.
     let values = span.as_nanos() + 1;
     let (high, low) = (values >> 64, values & u64::MAX as u128);
     let random = random as u128;
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// Each tenth of the span gets a tenth of a hundred thousand, give or take a twentieth.
+    /// Each tenth of the span gets a tenth of 100 000 values, within 5 %.
     #[test]
     fn it_spreads_evenly() {
         for span in [Duration::from_nanos(9), Duration::from_millis(10), Duration::from_secs(3600), Duration::MAX] {

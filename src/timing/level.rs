@@ -1,8 +1,8 @@
 //! One level of the wheel: a ring of buckets, and the arithmetic that finds a bucket for a tick.
 //!
-//! A level's *width* is the ticks one of its buckets covers, its *span* the ticks that one turn of it covers: the span
-//! of a level is the width of the level above. The ring holds two turns, not one: the turn the clock is in and the
-//! turn after it, so that a bucket of the level above can be spread over the ring before its time has come.
+//! The *width* of a level is the number of ticks per bucket, its *span* the number of ticks per turn: the span of a
+//! level is the width of the level above. The ring holds two turns, not one: the clock's current turn and the next, so
+//! that a bucket of the level above can cascade before its time.
 
 use super::arena::Arena;
 use super::entry::{BucketNumber, Entry};
@@ -12,7 +12,7 @@ use super::tick::{Tick, TimingError};
 /// The largest wheel size.
 pub const MAX_WHEEL_SIZE: usize = 65_536;
 
-/// How many buckets one turn of a level has.
+/// The number of buckets per turn of a level.
 ///
 /// ```
 /// use actix_timers::timing::WheelSize;
@@ -25,7 +25,7 @@ pub const MAX_WHEEL_SIZE: usize = 65_536;
 pub struct WheelSize(u32);
 
 impl WheelSize {
-    /// Checks `buckets` and takes it as the wheel size.
+    /// Returns a wheel size of `buckets`, if it is in range.
     ///
     /// # Errors
     /// [`TimingError::WheelSize`] outside of `2..=`[`MAX_WHEEL_SIZE`].
@@ -36,12 +36,12 @@ impl WheelSize {
         Ok(Self(buckets as u32))
     }
 
-    /// The number of buckets.
+    /// Returns the number of buckets.
     pub const fn get(self) -> usize {
         self.0 as usize
     }
 
-    /// How many buckets the ring of a level has: two turns.
+    /// Returns the number of buckets in the ring of a level: two turns.
     pub(crate) const fn ring(self) -> usize {
         2 * self.0 as usize
     }
@@ -54,22 +54,22 @@ impl Default for WheelSize {
     }
 }
 
-/// The ticks that one turn covers; saturates where the numbers end.
+/// Returns the ticks that one turn covers; saturates.
 pub(crate) fn span_of(width: u64, size: WheelSize) -> u64 {
     width.saturating_mul(size.get() as u64)
 }
 
-/// The slot, in a ring of `ring` buckets, of the bucket of `width` ticks that covers `tick`.
+/// Returns the slot, in a ring of `ring` buckets, of the bucket of `width` ticks that covers `tick`.
 pub(crate) fn slot_of(tick: Tick, width: u64, ring: usize) -> usize {
     ((tick / width) % ring as u64) as usize
 }
 
-/// The first tick after the turn of `span` ticks that `tick` lies in; saturates where the numbers end.
+/// Returns the first tick after the turn of `span` ticks that contains `tick`; saturates.
 pub(crate) fn turn_end(tick: Tick, span: u64) -> Tick {
     (tick / span + 1).saturating_mul(span)
 }
 
-/// The first tick not before `tick` at which a turn of `span` ticks begins; saturates where the numbers end.
+/// Returns the first tick not before `tick` at which a turn of `span` ticks begins; saturates.
 pub(crate) fn turn_start_from(tick: Tick, span: u64) -> Tick {
     tick.div_ceil(span).saturating_mul(span)
 }
@@ -81,14 +81,13 @@ pub(crate) struct Level {
     pub(crate) width: u64,
     /// Ticks per turn.
     pub(crate) span: u64,
-    /// What is due before this tick is on this level or below, what is due later is above: see
-    /// [`Wheel`](super::Wheel).
+    /// Entries due before this tick are on this level or below, later ones above: see [`Wheel`](super::Wheel).
     pub(crate) frontier: Tick,
     pub(crate) buckets: Box<[List]>,
     pub(crate) entries: usize,
-    /// The first tick of the bucket that is being spread over the level below, while that goes on.
+    /// The first tick of the bucket whose cascade has begun and not ended.
     pub(crate) cascading: Option<Tick>,
-    /// Buckets of this level that were spread over the level below, and the entries that were in them.
+    /// Buckets of this level that have cascaded, and the entries that were in them.
     pub(crate) cascades: u64,
     pub(crate) cascaded: u64,
 }
@@ -108,7 +107,7 @@ impl Level {
         }
     }
 
-    /// Appends an entry to the bucket that covers its deadline; true if the bucket was empty.
+    /// Appends an entry to the bucket that covers its deadline. Returns the slot, and whether the bucket was empty.
     pub(crate) fn link<T>(
         &mut self,
         level: usize,
@@ -129,7 +128,7 @@ impl Level {
         (slot, was_empty)
     }
 
-    /// Takes the entry at `spot` out of its bucket; true if the bucket is empty now.
+    /// Removes the entry at `spot` from its bucket. Returns whether the bucket is empty now.
     pub(crate) fn unlink(&mut self, slot: usize, chunks: &mut Chunks, spot: Spot) -> bool {
         let bucket = &mut self.buckets[slot];
         bucket.remove(chunks, spot);

@@ -1,43 +1,42 @@
-//! Lists of entries: first in, first out, and an entry can leave from anywhere.
+//! Lists of entries: first in, first out, with removal from anywhere.
 //!
-//! A bucket is such a list, and so is the queue of what is due for one owner, and the set of an owner's timers. A list
-//! names its members by their slot numbers, and these lie in *chunks*, so that
+//! Such lists are the buckets, the inbox of an owner, and the set of an owner's timers. A list names its members by
+//! their slot numbers, which lie in *chunks*, so that
 //!
-//! - walking a list does not wait for one member to learn the next: the processor fetches several at once;
+//! - walking a list does not wait for one member to find the next: the processor fetches several at once;
 //! - a member leaves by clearing one bit in the head of its chunk. The heads lie apart from the members and close
-//!   together, so those of a million entries stay in the processor's cache.
+//!   together, so the heads of a million entries stay in the processor's cache.
 //!
-//! In a list linked through its members, walking and leaving cost a wait for memory each, and at a million members these
-//! waits are all that counts. The price is that a chunk is freed only when its last member has left; see
-//! `docs/decisions.md`.
+//! In a list linked through its members, walking and leaving cost a cache miss each, and at a million members these
+//! misses dominate. The price is that a chunk is freed only when its last member has left; see `docs/decisions.md`.
 
-/// "No chunk": ends a list.
+/// "No chunk": the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Members in a chunk: one for each bit of its head.
+/// Members per chunk: one for each bit of its head.
 const MEMBERS: u32 = u32::BITS;
 
 /// Chunks allocated at once.
 const PAGE: usize = 256;
 
-/// What is known of a chunk without a look at its members.
+/// The head of a chunk, kept apart from its members.
 #[derive(Debug)]
 struct Head {
     prev: u32,
-    /// The next chunk of the list, or of the free ones.
+    /// The next chunk of the list, or of the free list.
     next: u32,
-    /// Which places are taken, one bit each. Never none while the chunk is in a list.
+    /// The taken places, one bit each. Never zero while the chunk is in a list.
     taken: u32,
 }
 
 impl Head {
-    /// Where a new last member would go.
+    /// Returns the place for a new last member.
     const fn end(&self) -> u32 {
         u32::BITS - self.taken.leading_zeros()
     }
 }
 
-/// Where in its list a member is.
+/// The location of a member in its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) chunk: u32,
@@ -45,7 +44,7 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    /// In no list.
+    /// The location of an entry that is in no list.
     pub(crate) const NOWHERE: Self = Self { chunk: NONE, place: 0 };
 }
 
@@ -63,7 +62,7 @@ struct Page {
 }
 
 impl Page {
-    /// Free chunks, of which this is the number of the first.
+    /// Returns a page of free chunks, the first of which has number `first`.
     fn new(first: u32) -> Self {
         let mut heads = std::array::from_fn(|at| Head { prev: NONE, next: first + at as u32 + 1, taken: 0 });
         heads[PAGE - 1].next = NONE;
@@ -89,14 +88,14 @@ impl Chunks {
         Some(page.members[spot.chunk as usize % PAGE][spot.place as usize % MEMBERS as usize])
     }
 
-    /// The members of a chunk.
+    /// Returns the members of a chunk.
     fn members(&self, chunk: u32) -> impl Iterator<Item = u32> {
         let taken = self.head(chunk).map_or(0, |head| head.taken);
         let places = (0..MEMBERS as u8).filter(move |place| taken >> place & 1 == 1);
         places.filter_map(move |place| self.member(Spot { chunk, place }))
     }
 
-    /// Puts a member at the end of a chunk, if there is room, and returns its place.
+    /// Appends a member to a chunk and returns its place, if there is room.
     fn append(&mut self, chunk: u32, member: u32) -> Option<u8> {
         let page = self.pages.get_mut(chunk as usize / PAGE)?;
         let head = &mut page.heads[chunk as usize % PAGE];
@@ -109,7 +108,7 @@ impl Chunks {
         Some(place as u8)
     }
 
-    /// An empty chunk to come after `prev`.
+    /// Returns an empty chunk that follows `prev`.
     fn take(&mut self, prev: u32) -> u32 {
         if self.free == NONE {
             self.grow();
@@ -139,7 +138,7 @@ impl Chunks {
 
 /// A first-in, first-out list of entries of one wheel.
 ///
-/// Buckets are made of it; an engine keeps the expired entries of one owner in it. See [`Wheel`](super::Wheel).
+/// Buckets are such lists; an engine keeps the expired entries of one owner in one. See [`Wheel`](super::Wheel).
 #[derive(Debug, Clone, Copy)]
 pub struct List {
     head: u32,
@@ -154,37 +153,37 @@ impl Default for List {
 }
 
 impl List {
-    /// An empty list.
+    /// Returns an empty list.
     pub const fn new() -> Self {
         Self { head: NONE, tail: NONE, len: 0 }
     }
 
-    /// How many entries are in it.
+    /// Returns the number of entries.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether no entry is in it.
+    /// Returns whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
-    /// The first member.
+    /// Returns the first member.
     pub(crate) fn first(&self, chunks: &Chunks) -> Option<u32> {
         chunks.member(self.first_spot(chunks)?)
     }
 
-    /// The chunk that the first member is in.
+    /// Returns the chunk of the first member.
     pub(crate) const fn first_chunk(&self) -> u32 {
         self.head
     }
 
-    /// The members in that chunk: those who come next.
+    /// Returns the members of the first chunk: the next few.
     pub(crate) fn next_few<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
         chunks.members(self.head)
     }
 
-    /// All members, in their order.
+    /// Returns all members, in their order.
     pub(crate) fn iter<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
         let all = std::iter::successors(chunks.head(self.head).map(|_| self.head), |chunk| {
             chunks.head(*chunk).map(|head| head.next).filter(|next| *next != NONE)
@@ -197,7 +196,7 @@ impl List {
         Some(Spot { chunk: self.head, place })
     }
 
-    /// Adds a member at the end.
+    /// Appends a member.
     pub(crate) fn push_back(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
         self.len += 1;
         if let Some(place) = chunks.append(self.tail, member) {
@@ -208,7 +207,7 @@ impl List {
         Spot { chunk, place: 0 }
     }
 
-    /// Adds an empty chunk at the end, which is to get a member at once.
+    /// Appends an empty chunk, which must get a member at once.
     fn extend(&mut self, chunks: &mut Chunks) -> u32 {
         let chunk = chunks.take(self.tail);
         match chunks.head_mut(self.tail) {
@@ -219,7 +218,7 @@ impl List {
         chunk
     }
 
-    /// Takes the first member out.
+    /// Removes the first member.
     pub(crate) fn pop_front(&mut self, chunks: &mut Chunks) -> Option<u32> {
         let spot = self.first_spot(chunks)?;
         let member = chunks.member(spot);
@@ -227,7 +226,7 @@ impl List {
         member
     }
 
-    /// Takes out the member at `spot`, which is one of this list.
+    /// Removes the member at `spot`, which must be in this list.
     pub(crate) fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
         let Some(head) = chunks.head_mut(spot.chunk) else { return };
         debug_assert!(head.taken >> spot.place & 1 == 1, "a member leaves once");
@@ -240,7 +239,7 @@ impl List {
         }
     }
 
-    /// Joins the chunks before and after one that leaves.
+    /// Joins the chunks before and after a removed one.
     fn unlink(&mut self, chunks: &mut Chunks, prev: u32, next: u32) {
         match chunks.head_mut(prev) {
             Some(before) => before.next = next,
@@ -274,8 +273,7 @@ mod tests {
         members
     }
 
-    /// Whatever leaves a list of one to three chunks, and then whatever else: the others keep their order, and a new one
-    /// comes last.
+    /// Any two members leave a list of one to three chunks: the others keep their order, and a new one comes last.
     #[test]
     fn members_keep_their_order_and_can_leave_from_anywhere() {
         for size in [0, 1, 2, MEMBERS - 1, MEMBERS, MEMBERS + 1, 2 * MEMBERS, 2 * MEMBERS + 1] {
@@ -303,7 +301,8 @@ mod tests {
         }
     }
 
-    /// What leaves as the last can come back to where it was: a timer set and cancelled over and over takes no more room.
+    /// A new member takes the place that the last member left: a timer set and cancelled repeatedly takes no more
+    /// memory.
     #[test]
     fn the_room_of_the_last_member_is_used_again() {
         let (mut chunks, mut list) = (Chunks::new(), List::new());

@@ -1,16 +1,16 @@
-//! Time in ticks: the hierarchical timing wheel and what it is made of. Pure: no clock, no I/O, no actors.
+//! Time in ticks: the hierarchical timing wheel and its parts. Pure: no clock, no I/O, no actors.
 //!
 //! In reading order:
 //!
 //! 1. `tick`: integer time, and the rounding that makes every delivery [never early](TickLength).
-//! 2. `arena`: where entries live, under [keys](Key) that cannot go stale.
-//! 3. `list`: buckets, which are first-in first-out lists that name their members in chunks.
-//! 4. `entry`: what is kept for each entry: deadline, bucket, place in the list.
+//! 2. `arena`: storage of entries, addressed by [keys](Key) that cannot go stale.
+//! 3. `list`: first-in first-out lists, which name their members in chunks; buckets are such lists.
+//! 4. `entry`: the record of an entry: deadline, bucket, location in the list.
 //! 5. `level`: a ring of buckets, and the slot arithmetic.
 //! 6. `delay_queue`: the non-empty buckets in the order of their expiration; the only thing that drives time.
 //! 7. `wheel`: the [`Wheel`], with the algorithm taught as a worked timeline.
 //! 8. `snapshot`: counts per level and bucket.
-//! 9. `jitter` and `slack`: deadlines that are spread, and deadlines that are brought together.
+//! 9. `jitter` and `slack`: spreading deadlines, and bringing them together.
 
 mod arena;
 mod delay_queue;

@@ -1,12 +1,12 @@
-//! Slack: deadlines that may be late a little are moved to ticks that others are moved to as well.
+//! Slack: timers that may be a little late share ticks.
 
 use super::tick::Tick;
 
-/// Of the ticks from `first` to `last` the one that is divisible by the highest power of two. `first` if `last` is not
+/// Returns the tick from `first` to `last` that is divisible by the highest power of two, or `first` if `last` is not
 /// after it.
 ///
-/// There is only one: between two multiples of a power of two lies a multiple of the next power. Timers whose ranges
-/// overlap tend to be moved to the same tick, whatever the lengths of the ranges, and nobody has to look at the others.
+/// There is only one such tick: between two multiples of a power of two lies a multiple of the next power. Timers whose
+/// ranges overlap tend to share a tick, whatever the lengths of the ranges, without a look at each other.
 ///
 /// ```
 /// use actix_timers::timing::coalesce;
@@ -20,8 +20,8 @@ pub const fn coalesce(first: Tick, last: Tick) -> Tick {
     if last <= first || first == 0 {
         return first;
     }
-    // The highest bit in which the range's end differs from the tick before its beginning is set in the end. What is
-    // below it can be cleared without leaving the range; clearing that bit as well would.
+    // The highest bit in which the end of the range differs from the tick before its beginning is set in the end. All
+    // bits below it can be cleared without leaving the range; clearing that bit as well would leave it.
     let bit = ((first - 1) ^ last).ilog2();
     last >> bit << bit
 }

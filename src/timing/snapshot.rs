@@ -1,11 +1,11 @@
-//! What a wheel looks like inside: counts per level and per bucket.
+//! Snapshots of a wheel: counts per level and per bucket.
 
 use super::arena::Key;
 use super::level::{Level, slot_of};
 use super::tick::Tick;
 use super::wheel::Wheel;
 
-/// One level in numbers.
+/// The counts of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LevelStats {
     /// The level; 0 has the finest buckets.
@@ -14,16 +14,15 @@ pub struct LevelStats {
     pub bucket_ticks: u64,
     /// Buckets in one turn: the wheel size.
     pub buckets: usize,
-    /// Buckets that are not empty. While a bucket of the level above is being spread over the next turn, this can
-    /// exceed `buckets`.
+    /// Non-empty buckets. While a bucket of the level above cascades into the next turn, this can exceed `buckets`.
     pub occupied: usize,
     /// Entries on this level.
     pub entries: usize,
     /// Entries in the fullest bucket.
     pub fullest: usize,
-    /// Buckets of this level that have been spread over the level below, since the start.
+    /// Buckets of this level that have cascaded, since the start.
     pub cascades: u64,
-    /// Entries that were in those.
+    /// Entries that were in these buckets.
     pub cascaded: u64,
 }
 
@@ -39,34 +38,34 @@ pub struct BucketSnapshot {
 /// One level with its non-empty buckets in the order of their expiration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LevelSnapshot {
-    /// The level in numbers.
+    /// The counts of the level.
     pub stats: LevelStats,
     /// Its non-empty buckets.
     pub buckets: Vec<BucketSnapshot>,
 }
 
-/// A whole wheel at one moment.
+/// A snapshot of a whole wheel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WheelSnapshot {
-    /// The tick up to which everything has expired.
+    /// The tick up to which all entries have expired.
     pub clock: Tick,
-    /// All entries, those included that have expired and are still held by the caller.
+    /// All entries, including expired ones that the caller still holds.
     pub entries: usize,
     /// Buckets in the delay queue.
     pub queued_buckets: usize,
-    /// When its head expires.
+    /// Expiration of the head of the delay queue.
     pub next_expiration: Option<Tick>,
     /// The levels, finest first.
     pub levels: Vec<LevelSnapshot>,
 }
 
 impl<T> Wheel<T> {
-    /// Counts per level, without a look at each entry.
+    /// Returns the counts of each level, without a look at each entry.
     pub fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
         self.levels.iter().enumerate().map(|(level, ring)| self.stats_of(level, ring))
     }
 
-    /// Counts of one level.
+    /// Returns the counts of one level.
     pub fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
         Some(self.stats_of(level, self.levels.get(level)?))
     }
@@ -84,12 +83,12 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Ticks that one bucket of a level covers.
+    /// Returns the number of ticks that one bucket of a level covers.
     pub fn bucket_ticks(&self, level: usize) -> Option<u64> {
         self.levels.get(level).map(|ring| ring.width)
     }
 
-    /// The whole wheel, bucket by bucket.
+    /// Returns a snapshot of the whole wheel, bucket by bucket.
     pub fn snapshot(&self) -> WheelSnapshot {
         let levels = self.level_stats().map(|stats| self.level_snapshot(stats)).collect();
         WheelSnapshot {
@@ -105,8 +104,8 @@ impl<T> Wheel<T> {
         LevelSnapshot { stats, buckets: self.buckets_from(stats.level, 0).collect() }
     }
 
-    /// The non-empty buckets of a level that begin at this tick or later, in the order of their expiration. Who looks at a
-    /// large wheel in several steps goes on with the tick after the last start seen.
+    /// Returns the non-empty buckets of a level that begin at `start` or later, in the order of their expiration. A
+    /// caller that reads a large wheel in several steps continues with the tick after the last start.
     ///
     /// All buckets of a level expire before those of the levels above.
     ///
@@ -133,14 +132,14 @@ impl<T> Wheel<T> {
         let from = start.div_ceil(ring.width).max(first);
         let passed = usize::try_from(from - first).ok().filter(|passed| *passed < slots)?;
         let distance = self.queue.distance(level, slot_of(from, 1, slots))?;
-        // The search goes round the ring: beyond its end are buckets before `start`.
+        // The search wraps around the ring: beyond its end are buckets before `start`.
         (passed + distance < slots).then(|| BucketSnapshot {
             start: (from + distance as u64).saturating_mul(ring.width),
             entries: ring.buckets[slot_of(from + distance as u64, 1, slots)].len(),
         })
     }
 
-    /// The entries of the bucket of `level` that begins at `start`, in the order in which they went in.
+    /// Returns the entries of the bucket of `level` that begins at `start`, in the order of insertion.
     pub fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
         let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);
         let ring = self.levels.get(level).filter(|_| is_there);
@@ -154,7 +153,7 @@ mod tests {
     use super::super::level::WheelSize;
     use super::*;
 
-    /// Starts are computed from slots. Entries know their deadlines, so they can tell.
+    /// Compares the starts, which are computed from slots, with the deadlines of the entries.
     fn check<T>(wheel: &Wheel<T>) {
         let mut seen = 0;
         for stats in wheel.level_stats() {

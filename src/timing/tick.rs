@@ -1,16 +1,16 @@
-//! Ticks: the integers that time is measured in, and the only place where a duration is rounded to one.
+//! Ticks: integer time, and the only place where a duration is rounded to it.
 //!
 //! A tick index counts whole ticks since the origin of a clock. A *deadline* rounds **up** to a tick and *now* rounds
-//! **down**, so that "the deadline's tick is not later than the current tick" can never be true before the deadline
-//! itself: this pair of roundings is what makes every delivery never early.
+//! **down**, so the deadline's tick is never reached before the deadline itself: this pair of roundings makes every
+//! delivery never early.
 
 use std::time::Duration;
 
-/// A point in time, in ticks since the origin of the clock it belongs to.
+/// A point in time, in ticks since the origin of its clock.
 pub type Tick = u64;
 
-/// The latest deadline a wheel can hold. Whatever lies further away saturates here: with the default tick of one
-/// millisecond that is 584 million years after the origin.
+/// The latest deadline a wheel can hold; later ones saturate here. With the default tick of one millisecond it is 584
+/// million years after the origin.
 pub const MAX_TICK: Tick = u64::MAX - 1;
 
 /// The length of one tick.
@@ -30,13 +30,13 @@ pub struct TickLength {
     nanos: u64,
 }
 
-/// The shortest tick: below it a clock reading costs more than the tick is long.
+/// The shortest tick length: a shorter tick would be over before the clock is read.
 pub const MIN_TICK_LENGTH: Duration = Duration::from_micros(1);
 
-/// The longest tick: a day. Coarser timers have no use for a wheel.
+/// The longest tick length: a day. Coarser timers have no use for a wheel.
 pub const MAX_TICK_LENGTH: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why a wheel cannot be built from the values given.
+/// The reason why a wheel cannot be built from the given values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimingError {
@@ -49,7 +49,7 @@ pub enum TimingError {
 }
 
 impl TickLength {
-    /// Checks `length` and takes it as the length of a tick.
+    /// Returns a tick length of `length`, if it is in range.
     ///
     /// # Errors
     /// [`TimingError::TickLength`] outside of [`MIN_TICK_LENGTH`]`..=`[`MAX_TICK_LENGTH`].
@@ -61,15 +61,15 @@ impl TickLength {
         Ok(Self { nanos: nanos as u64 })
     }
 
-    /// One millisecond, the default. See `docs/decisions.md` for why.
+    /// One millisecond, the default. `docs/decisions.md` gives the reason.
     pub const MILLISECOND: Self = Self { nanos: 1_000_000 };
 
-    /// The length as a duration.
+    /// Returns the length as a duration.
     pub const fn length(self) -> Duration {
         Duration::from_nanos(self.nanos)
     }
 
-    /// The first tick that does not begin before `time`; what lies beyond [`MAX_TICK`] saturates there.
+    /// Returns the first tick that does not begin before `time`, at most [`MAX_TICK`].
     pub fn round_up(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos.div_ceil(self.nanos),
@@ -77,7 +77,7 @@ impl TickLength {
         }
     }
 
-    /// The last tick that begins not after `time`; what lies beyond [`MAX_TICK`] saturates there.
+    /// Returns the last tick that begins not after `time`, at most [`MAX_TICK`].
     pub fn round_down(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos / self.nanos,
@@ -85,7 +85,7 @@ impl TickLength {
         }
     }
 
-    /// When `tick` begins, counted from the origin; [`Duration::MAX`] if that cannot be expressed.
+    /// Returns the time from the origin to the beginning of `tick`; [`Duration::MAX`] if it cannot be expressed.
     pub fn time_of(self, tick: Tick) -> Duration {
         const NANOS_PER_SEC: u128 = 1_000_000_000;
         if let Some(nanos) = tick.checked_mul(self.nanos) {
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(day.round_up(Duration::MAX), (u64::MAX / 86_400) + 1);
         assert_eq!(day.time_of(MAX_TICK), Duration::MAX);
         assert_eq!(micro.time_of(MAX_TICK), Duration::from_micros(MAX_TICK));
-        // the u64 and the u128 way agree where they meet
+        // The u64 and the u128 branch agree where they meet.
         let edge = Duration::from_nanos(u64::MAX);
         assert_eq!(micro.round_up(edge), u64::MAX.div_ceil(1000));
         assert_eq!(micro.round_up(edge + Duration::from_nanos(1)), (u128::from(u64::MAX) + 1).div_ceil(1000) as u64);

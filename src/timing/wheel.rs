@@ -7,10 +7,10 @@ use super::level::{Level, WheelSize, slot_of, turn_end};
 use super::list::{Chunks, List};
 use super::tick::{MAX_TICK, Tick};
 
-/// Holds entries until their deadline and gives them back in order.
+/// A queue that holds entries until their deadline and returns them in order.
 ///
-/// Entries come out by deadline, and within one tick in the order in which they went in, whatever levels they went
-/// through. All times are ticks that the caller passes in; the wheel reads no clock.
+/// Entries expire by deadline, and within one tick in the order of insertion, whatever levels they passed. All times
+/// are ticks that the caller passes in; the wheel reads no clock.
 ///
 /// # How it works
 ///
@@ -18,12 +18,12 @@ use super::tick::{MAX_TICK, Tick};
 /// one turn of level 1, and so on. An entry waits on the lowest level that reaches its deadline. When the time of an
 /// upper bucket comes, its entries *cascade*: each is appended to its bucket one level below.
 ///
-/// Each level has a *frontier*, a tick that only grows: **what is due before a level's frontier lives on that level or
-/// below, what is due later lives above.** That one rule finds the level for a new entry, and it keeps the order: a
-/// frontier passes an upper bucket only when the last entry of that bucket has been moved down. Until then whatever is
-/// new in the bucket's range queues up behind the older entries inside the bucket; from then on it goes to the level
-/// below, where the older entries already are. It does not matter how long a cascade takes, or how early it begins, so
-/// a full bucket can be cascaded a little at a time, and [ahead of need](Self::prepare).
+/// Each level has a *frontier*, a tick that only grows: **entries due before a level's frontier live on that level or
+/// below, later entries live above.** This one rule finds the level for a new entry, and it keeps the order: a frontier
+/// passes an upper bucket only when the last entry of that bucket has moved down. Until then new entries in the
+/// bucket's range queue behind the older ones inside the bucket; from then on they go to the level below, where the
+/// older ones already are. So a cascade may take any time and begin at any time before: a full bucket can be cascaded
+/// in small steps, and [ahead of need](Self::prepare).
 ///
 /// # A worked timeline
 ///
@@ -71,43 +71,43 @@ use super::tick::{MAX_TICK, Tick};
 #[derive(Debug)]
 pub struct Wheel<T> {
     pub(super) size: WheelSize,
-    /// No entry in the wheel is due before this tick, and it is before every frontier.
+    /// No entry in the wheel is due before this tick, which is before every frontier.
     pub(super) clock: Tick,
     pub(super) levels: Vec<Level>,
     pub(super) queue: DelayQueue,
     pub(super) entries: Arena<Entry<T>>,
-    /// What the lists of buckets, and those of the caller, are made of.
+    /// The chunks of all lists: of buckets, and of the caller.
     pub(super) chunks: Chunks,
-    /// The chunk whose entries were fetched last.
+    /// The chunk whose entries were prefetched last.
     fetched: u32,
 }
 
-/// An entry whose deadline has come.
+/// An entry whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expired<T> {
     /// The key it had.
     pub key: Key,
-    /// When it was due.
+    /// Its deadline.
     pub deadline: Tick,
-    /// What was stored.
+    /// The stored value.
     pub value: T,
 }
 
-/// How far a call with a budget came.
+/// The progress of a call with a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {
-    /// All that is due by now has come out.
+    /// No entry due by now is left.
     Done,
     /// The budget was used up first; call again.
     Exhausted,
 }
 
-/// One step of expiring, see [`Wheel::expire`].
+/// The result of one call of [`Wheel::expire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// This entry is due. It is detached: out of the wheel, but its key is alive until [`Wheel::remove`].
     Expired(Key),
-    /// Nothing (more) is due.
+    /// No entry due by now is left.
     Done,
     /// The budget was used up first.
     Exhausted,
@@ -122,7 +122,7 @@ struct Head {
 }
 
 impl<T> Wheel<T> {
-    /// An empty wheel at tick 0, with one level.
+    /// Returns an empty wheel at tick 0, with one level.
     pub fn new(size: WheelSize) -> Self {
         let mut wheel = Self {
             size,
@@ -137,20 +137,20 @@ impl<T> Wheel<T> {
         wheel
     }
 
-    /// How many entries there are, detached ones included.
+    /// Returns the number of entries, detached ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no entry, not even a detached one.
+    /// Returns whether there is no entry, not even a detached one.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Stores `value` until `deadline`. A deadline that is past counts as `now`; one after [`MAX_TICK`] as that.
+    /// Stores `value` until `deadline`, which is limited to the range from `now` to [`MAX_TICK`].
     ///
     /// # Errors
-    /// Hands `value` back when 2³² − 1 entries are stored.
+    /// Returns `value` when 2³² − 1 entries are stored.
     pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
         let deadline = self.admit(now, deadline);
         let key = self.entries.insert(Entry::new(deadline, value)).map_err(|entry| entry.value)?;
@@ -158,15 +158,15 @@ impl<T> Wheel<T> {
         Ok(key)
     }
 
-    /// Takes an entry out. `None` if the key is not, or no longer, alive. A detached entry is
-    /// [removed](Self::remove) instead.
+    /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is [removed](Self::remove)
+    /// instead.
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         self.unlink(key)?;
         self.remove(key)
     }
 
-    /// Moves an entry to another deadline; among its new neighbours it counts as inserted now. A detached entry goes
-    /// back into the wheel (take it off its [`List`] first). False if the key is not alive.
+    /// Moves an entry to another deadline; in its new tick it counts as inserted now. A detached entry returns to the
+    /// wheel (take it off its [`List`] first). Returns false if the key is not alive.
     pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> bool {
         let deadline = self.admit(now, deadline);
         if self.unlink(key).is_none() && self.entries.get(key).is_none() {
@@ -179,8 +179,8 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// Brings out what is due by `now`, in order, appended to `due`. At most `budget` entries are moved in this call,
-    /// expired or cascaded.
+    /// Removes the entries due by `now` and appends them, in order, to `due`. Moves, by expiration or cascade, at most
+    /// `budget` entries.
     pub fn advance(&mut self, now: Tick, budget: usize, due: &mut Vec<Expired<T>>) -> Advance {
         let mut budget = budget;
         loop {
@@ -196,8 +196,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Detaches the first entry that is due by `now`. `budget` counts down by one for every entry moved, expired or
-    /// cascaded. Time never goes back: a `now` before that of an earlier call finds nothing new.
+    /// Detaches the first entry due by `now`. `budget` counts down by one for every entry moved, by expiration or
+    /// cascade. Time never goes back: a `now` before that of an earlier call finds nothing new.
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
         loop {
             let Some(head) = self.head().filter(|head| head.start <= now) else {
@@ -220,13 +220,13 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes a waiting entry out of the wheel; it stays alive until [`remove`](Self::remove). False if it was not
-    /// waiting.
+    /// Takes a waiting entry out of the wheel; it stays alive until [`remove`](Self::remove). Returns false if it was
+    /// not waiting.
     pub fn detach(&mut self, key: Key) -> bool {
         self.unlink(key).is_some()
     }
 
-    /// Removes a detached entry. `None` if the key is not alive or the entry is still in the wheel.
+    /// Removes a detached entry. Returns `None` if the key is not alive or the entry is still in the wheel.
     pub fn remove(&mut self, key: Key) -> Option<T> {
         if self.is_waiting(key) {
             return None;
@@ -234,11 +234,11 @@ impl<T> Wheel<T> {
         self.entries.remove(key).map(|entry| entry.value)
     }
 
-    /// Cascades upper buckets that are not due yet, so that no turn has to move a full bucket when its time comes.
+    /// Cascades upper buckets ahead of time, so that no turn has to move a full bucket at its deadline.
     ///
-    /// A bucket with more than `pace` entries is begun so many ticks early that moving `pace` entries in each tick
-    /// brings them down in time; at the earliest in the turn before its own, if it is the next of its level. Returns
-    /// whether there is more to do already now.
+    /// The cascade of a bucket with more than `pace` entries begins early enough that moving `pace` entries in each
+    /// tick completes it in time; at the earliest in the turn before its own, if it is the next of its level. Returns
+    /// whether more moves are needed now.
     pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Advance {
         let mut budget = budget;
         loop {
@@ -256,35 +256,35 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// When the head of the delay queue expires. Nothing is due before; at that time something is, or a bucket has to
-    /// cascade.
+    /// Returns the expiration of the head of the delay queue: the first tick at which an entry is due or a bucket has
+    /// to cascade.
     pub fn next_expiration(&self) -> Option<Tick> {
         self.head().map(|head| head.start)
     }
 
-    /// When the driver has to wake up: at the [next expiration](Self::next_expiration), or earlier if a full bucket
-    /// [has to be cascaded ahead](Self::prepare) at the given pace.
+    /// Returns the driver's next wake-up: the [next expiration](Self::next_expiration), or an earlier tick if a full
+    /// bucket [has to be cascaded ahead](Self::prepare) at the given pace.
     pub fn next_wake(&self, pace: usize) -> Option<Tick> {
         let expiration = self.next_expiration()?;
         Some(self.first_to_prepare(pace).map_or(expiration, |(_, begin)| begin.min(expiration)))
     }
 
-    /// The value of a live key.
+    /// Returns the value of a live key.
     pub fn get(&self, key: Key) -> Option<&T> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
-    /// The value of a live key.
+    /// Returns the value of a live key.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    /// The deadline of a live key.
+    /// Returns the deadline of a live key.
     pub fn deadline(&self, key: Key) -> Option<Tick> {
         self.entries.get(key).map(|entry| entry.deadline)
     }
 
-    /// Level and first tick of the bucket an entry waits in; `None` for a dead key and for a detached entry.
+    /// Returns level and first tick of an entry's bucket; `None` for a dead key and for a detached entry.
     pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
         let entry = self.entries.get(key)?;
         let (level, _) = entry.bucket.level_and_slot(self.size.ring())?;
@@ -292,27 +292,27 @@ impl<T> Wheel<T> {
         Some((level, entry.deadline / width * width))
     }
 
-    /// Whether the entry is in the wheel: alive and not detached.
+    /// Returns whether the entry is in the wheel: alive and not detached.
     pub fn is_waiting(&self, key: Key) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.bucket.level_and_slot(self.size.ring()).is_some())
     }
 
-    /// The generation slot `index` is in; see [`Arena::generation`].
+    /// Returns the generation of slot `index`; see [`Arena::generation`].
     pub fn generation(&self, index: u32) -> Option<u32> {
         self.entries.generation(index)
     }
 
-    /// The live key of slot `index`.
+    /// Returns the live key of slot `index`.
     pub fn key_at(&self, index: u32) -> Option<Key> {
         self.entries.key_at(index)
     }
 
-    /// All live keys with deadline and value, in no particular order.
+    /// Returns all live keys with deadline and value, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Tick, &T)> {
         self.entries.iter().map(|(key, entry)| (key, entry.deadline, &entry.value))
     }
 
-    /// Appends a detached entry to a list of the caller's.
+    /// Appends a detached entry to a list of the caller.
     pub fn hold(&mut self, list: &mut List, key: Key) {
         debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
         if let Some(entry) = self.entries.get_mut(key) {
@@ -320,7 +320,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes an entry off the list it was [held](Self::hold) in.
+    /// Removes an entry from the list it is [held](Self::hold) in.
     pub fn release(&mut self, list: &mut List, key: Key) {
         debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
         if let Some(entry) = self.entries.get(key) {
@@ -328,49 +328,49 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The first entry of a list of the caller's.
+    /// Returns the first entry of a list of the caller.
     pub fn first_held(&self, list: &List) -> Option<Key> {
         self.key_at(list.first(&self.chunks)?)
     }
 
-    /// Values of the entries that come first in a list of the caller's: a few, for whoever wants to prepare for them.
+    /// Returns the values of the first few entries in a list of the caller, for prefetching.
     pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
         list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
     }
 
-    /// How many entries are before this one in a list of the caller's that it is held in; `None` if those are as many as
-    /// `most`, or it is not in it.
+    /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
+    /// `most`, or the entry is not in the list.
     pub fn place_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
         list.iter(&self.chunks).take(most).position(|index| index == key.index)
     }
 
-    /// How many slots entries have been put into so far; some of them may be free.
+    /// Returns the number of slots used so far; some of them may be free.
     pub fn slots(&self) -> u32 {
         self.entries.slots()
     }
 
-    /// The tick up to which everything has expired.
+    /// Returns the tick up to which all entries have expired.
     pub const fn clock(&self) -> Tick {
         self.clock
     }
 
-    /// How many levels exist.
+    /// Returns the number of levels.
     pub fn depth(&self) -> usize {
         self.levels.len()
     }
 
-    /// How many ticks one turn of the top level covers: what is due later than in the turn after this one needs a new
+    /// Returns the number of ticks that one turn of the top level covers. A deadline after the next turn needs a new
     /// level.
     pub fn horizon(&self) -> u64 {
         self.levels.last().map_or(0, |top| top.span)
     }
 
-    /// How many buckets wait in the delay queue.
+    /// Returns the number of buckets in the delay queue.
     pub fn queued_buckets(&self) -> usize {
         self.queue.len()
     }
 
-    /// Makes a deadline one that can be stored: not past, and not beyond the last tick.
+    /// Limits a deadline to the range that can be stored: not past, and not beyond the last tick.
     fn admit(&mut self, now: Tick, deadline: Tick) -> Tick {
         if now >= self.levels[0].frontier {
             self.catch_up(now);
@@ -378,15 +378,15 @@ impl<T> Wheel<T> {
         deadline.max(now).max(self.clock).min(MAX_TICK)
     }
 
-    /// Brings the wheel's clock up to `now` if nothing stands in between, so that after an idle time a short delay does
-    /// not look long.
+    /// Advances the wheel's clock to `now` if no bucket expires before, so that after an idle time a short delay does
+    /// not seem long.
     fn catch_up(&mut self, now: Tick) {
         if self.head().is_none_or(|head| head.start > now) {
             self.settle(now);
         }
     }
 
-    /// Moves the clock to `now`. No bucket may expire by then.
+    /// Advances the clock to `now`. No bucket may expire by then.
     fn settle(&mut self, now: Tick) {
         let now = now.min(MAX_TICK);
         if now <= self.clock {
@@ -424,7 +424,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes an entry out of its bucket.
+    /// Removes an entry from its bucket.
     fn unlink(&mut self, key: Key) -> Option<()> {
         let entry = self.entries.get_mut(key)?;
         let (level, slot) = entry.bucket.level_and_slot(self.size.ring())?;
@@ -437,7 +437,7 @@ impl<T> Wheel<T> {
         Some(())
     }
 
-    /// A bucket has lost its last entry.
+    /// Updates the delay queue and the cascade after a bucket has lost its last entry.
     fn emptied(&mut self, bucket: Head) {
         self.queue.leave(bucket.level, bucket.slot);
         if self.levels[bucket.level].cascading == Some(bucket.start) {
@@ -445,18 +445,18 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The first tick a bucket of `level` can cover: below it everything is on lower levels, or past.
+    /// Returns the first tick that a bucket of `level` can cover: earlier ticks are on lower levels, or past.
     pub(super) fn first_tick(&self, level: usize) -> Tick {
         if level == 0 { self.clock } else { self.levels[level - 1].frontier }
     }
 
-    /// The bucket that expires first.
+    /// Returns the bucket that expires first.
     fn head(&self) -> Option<Head> {
         (self.queue.first_level()?..self.levels.len()).find_map(|level| self.first_bucket(level))
     }
 
-    /// The bucket of `level` that expires first. What a cascade that is still going on has put beyond the level's
-    /// frontier does not count yet: older entries for the same ticks may follow.
+    /// Returns the bucket of `level` that expires first. Entries that an unfinished cascade has put beyond the level's
+    /// frontier do not count yet: older entries for the same ticks may follow.
     fn first_bucket(&self, level: usize) -> Option<Head> {
         let width = self.levels[level].width;
         let ring = self.size.ring();
@@ -467,8 +467,8 @@ impl<T> Wheel<T> {
         (start < self.levels[level].frontier).then_some(Head { level, slot, start })
     }
 
-    /// Has the processor fetch the records of the entries that come next in a bucket, all at once. One after the other,
-    /// each would be a wait for memory.
+    /// Prefetches the records of the next entries of a bucket, all at once. One after the other, each would be a cache
+    /// miss.
     fn fetch_next(&mut self, head: Head) {
         let bucket = &self.levels[head.level].buckets[head.slot];
         if std::mem::replace(&mut self.fetched, bucket.first_chunk()) != bucket.first_chunk() {
@@ -477,7 +477,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes the first entry of a bucket out of it. Its record is not touched.
+    /// Removes the first entry of a bucket, without touching its record.
     fn pop_first(&mut self, head: Head) -> Option<u32> {
         self.fetch_next(head);
         let level = &mut self.levels[head.level];
@@ -496,8 +496,8 @@ impl<T> Wheel<T> {
         self.entries.key_at(index)
     }
 
-    /// Moves entries of an upper bucket one level down, in their order, until it is empty or the budget is. It must be
-    /// the next bucket of its level, and the ring below must have room for the turn that begins with it.
+    /// Moves entries of an upper bucket one level down, in their order, until the bucket is empty or the budget used
+    /// up. It must be the next bucket of its level, and the ring below must have room for the turn that begins with it.
     fn cascade(&mut self, head: Head, budget: &mut usize) {
         self.levels[head.level].cascading = Some(head.start);
         while *budget > 0 && self.levels[head.level].cascading.is_some() {
@@ -510,7 +510,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// The bucket that was being cascaded has lost its last entry: the frontier below passes it.
+    /// Ends a cascade after the bucket has lost its last entry: the frontier below passes it.
     fn end_cascade(&mut self, bucket: Head) {
         self.levels[bucket.level].cascading = None;
         self.levels[bucket.level].cascades += 1;
@@ -518,7 +518,7 @@ impl<T> Wheel<T> {
         below.frontier = bucket.start.saturating_add(below.span);
     }
 
-    /// The upper bucket whose cascade has to begin first, and when.
+    /// Returns the upper bucket whose cascade has to begin first, and the tick of that beginning.
     ///
     /// Only the next bucket of a level can be cascaded early, and only in the turn before its own: the ring below has
     /// room for one turn after the one the clock is in.
@@ -536,9 +536,9 @@ impl<T> Wheel<T> {
             .min_by_key(|(_, begin)| *begin)
     }
 
-    /// How many moves at most it takes to have all entries of an upper bucket on the level where they expire, or wait
-    /// for a later bucket, when that bucket begins. In the worst case they are all due in its first tick, and each has
-    /// to go down every level; of those that have been moved one level already, it is known which go further.
+    /// Returns the greatest number of moves until all entries of an upper bucket are on the level where they expire, or
+    /// wait for a later bucket, when that bucket begins. In the worst case all are due in its first tick, and each has
+    /// to go down every level; entries already moved one level down show which of them go further.
     fn moves_before(&self, bucket: Head) -> u64 {
         let Head { level, slot, start } = bucket;
         let below = &self.levels[level - 1];
