@@ -1,16 +1,16 @@
-//! Counters: how many timers were accepted, and how each of them ended.
+//! Counters: the number of accepted timers, by outcome.
 
-/// Why a message could not be delivered.
+/// The reason why a message could not be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DeadLetterReason {
     /// The recipient had stopped, or was dropped, when its message was due.
     RecipientStopped,
-    /// The mailbox of the recipient was full, and the message was to be dropped then.
+    /// The mailbox of the recipient was full, and its policy was to drop the message.
     MailboxFull,
     /// The timer service stopped without being drained.
     ServiceStopped,
-    /// The code that makes the messages of a repeating timer panicked.
+    /// The message source of a repeating timer panicked.
     SourcePanicked,
 }
 
@@ -18,7 +18,7 @@ impl DeadLetterReason {
     /// All reasons.
     pub const ALL: [Self; 4] = [Self::RecipientStopped, Self::MailboxFull, Self::ServiceStopped, Self::SourcePanicked];
 
-    /// The reason as a metric label.
+    /// Returns the reason as a metric label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RecipientStopped => "recipient_stopped",
@@ -29,7 +29,7 @@ impl DeadLetterReason {
     }
 }
 
-/// How a timer ended.
+/// The way in which a timer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Its message was handed over.
@@ -38,23 +38,22 @@ pub enum Outcome {
     Cancelled,
     /// Its message could not be handed over.
     DeadLettered(DeadLetterReason),
-    /// A drain gave it back.
+    /// It was returned by a drain.
     Returned,
 }
 
 /// Counters since the start. At every moment
 /// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
 ///
-/// A timer that repeats counts once for each repetition: as accepted, when the one before is delivered, and as what became
-/// of it.
+/// A repeating timer counts once for each repetition: as accepted when the one before is delivered, and by its outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counters {
-    /// Timers taken in.
+    /// Accepted timers.
     pub accepted: u64,
     /// Messages handed over.
     pub delivered: u64,
-    /// Timers cancelled, those included that ended with their owner.
+    /// Cancelled timers, including those that ended with their owner.
     pub cancelled: u64,
     /// Messages whose recipient had stopped.
     pub recipient_stopped: u64,
@@ -62,27 +61,27 @@ pub struct Counters {
     pub mailbox_full: u64,
     /// Messages lost because the service stopped without being drained.
     pub service_stopped: u64,
-    /// Messages that were never made, because the code for it panicked.
+    /// Messages never made because their source panicked.
     pub source_panicked: u64,
-    /// Timers given back by a drain.
+    /// Timers returned by a drain.
     pub returned: u64,
-    /// Timers not ended yet.
+    /// Pending timers.
     pub pending: u64,
-    /// Deadlines moved.
+    /// Moved deadlines.
     pub rescheduled: u64,
     /// Requests refused because of the capacity.
     pub refused_capacity: u64,
-    /// Requests refused because the service is closed, or the actor they came from has stopped.
+    /// Requests refused because the service is closed, or the requesting actor has stopped.
     pub refused_closed: u64,
 }
 
 impl Counters {
-    /// All messages that could not be delivered.
+    /// Returns the number of all messages that could not be delivered.
     pub const fn dead_lettered(&self) -> u64 {
         self.recipient_stopped + self.mailbox_full + self.service_stopped + self.source_panicked
     }
 
-    /// Dead letters of one reason.
+    /// Returns the number of dead letters with one reason.
     pub const fn dead_letters(&self, reason: DeadLetterReason) -> u64 {
         match reason {
             DeadLetterReason::RecipientStopped => self.recipient_stopped,
@@ -92,7 +91,7 @@ impl Counters {
         }
     }
 
-    /// Whether every accepted timer is accounted for.
+    /// Returns whether every accepted timer is accounted for.
     pub const fn balance(&self) -> bool {
         self.accepted == self.delivered + self.cancelled + self.dead_lettered() + self.returned + self.pending
     }
@@ -107,34 +106,34 @@ impl Counters {
         self.count(outcome);
     }
 
-    /// A repetition was delivered, and the next one is accepted in its place.
+    /// Counts a delivered repetition, and the next one as accepted.
     pub(crate) fn repeat(&mut self) {
         self.accepted += 1;
         self.delivered += 1;
     }
 
-    /// A timer that was given back has no message after all.
+    /// Counts a returned timer that has no message after all as a dead letter.
     pub(crate) fn lose_returned(&mut self, reason: DeadLetterReason) {
         let Some(returned) = self.returned.checked_sub(1) else { return };
         self.returned = returned;
         self.count(Outcome::DeadLettered(reason));
     }
 
-    /// A delivery turns out to have failed.
+    /// Counts a delivery that failed after all as a dead letter.
     pub(crate) fn bounce(&mut self, reason: DeadLetterReason) {
         let Some(delivered) = self.delivered.checked_sub(1) else { return };
         self.delivered = delivered;
         self.count(Outcome::DeadLettered(reason));
     }
 
-    /// A delivery did not take place: its timer is pending again.
+    /// Takes back a delivery: its timer is pending again.
     pub(crate) fn take_back(&mut self) {
         let Some(delivered) = self.delivered.checked_sub(1) else { return };
         self.delivered = delivered;
         self.pending += 1;
     }
 
-    /// A repetition was not delivered after all, and none is accepted in its place.
+    /// Takes back a delivered repetition, and the next one that was accepted with it.
     pub(crate) fn take_repetition_back(&mut self) {
         let (Some(delivered), Some(accepted)) = (self.delivered.checked_sub(1), self.accepted.checked_sub(1)) else {
             return;

@@ -1,4 +1,4 @@
-//! Groups: timers that are looked at and cancelled together.
+//! Groups: timers that are listed and cancelled together.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,7 +22,7 @@ enum Form {
 }
 
 impl TimerGroup {
-    /// The name as a text.
+    /// Returns the name as a text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Form::Static(text) => text,

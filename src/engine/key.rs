@@ -5,10 +5,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What a caller calls a timer: a text or a number. Cheap to clone.
+/// The name that a caller gives a timer: a text or a number. Cheap to clone.
 ///
-/// A text is the same key however it was made, a number is the same key whatever its integer type; no text is the same
-/// key as a number.
+/// Equal texts are the same key however they were made, equal numbers whatever their integer type; a text never equals
+/// a number.
 ///
 /// ```
 /// use actix_timers::engine::TimerKey;
@@ -30,7 +30,7 @@ enum Form {
 }
 
 impl TimerKey {
-    /// The text, if it is one.
+    /// Returns the text, if the key is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.0 {
             Form::Static(text) => Some(text),
@@ -39,7 +39,7 @@ impl TimerKey {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, if the key is one.
     pub fn as_number(&self) -> Option<i128> {
         match self.0 {
             Form::Natural(number) => Some(number.into()),
@@ -48,7 +48,7 @@ impl TimerKey {
         }
     }
 
-    /// What counts when keys are compared: numbers before texts.
+    /// Returns the value that comparisons use: numbers before texts.
     fn value(&self) -> (Option<&str>, Option<i128>) {
         (self.as_str(), self.as_number())
     }
@@ -149,7 +149,7 @@ macro_rules! from_integers {
 from_natural_numbers!(u8 u16 u32 u64 usize);
 from_integers!(i8 i16 i32 i64 isize);
 
-/// As a text or a number, where the format tells them apart; a tagged one elsewhere.
+/// Serialized as a text or a number if the format is self-describing, else as a tagged value.
 #[cfg(feature = "serde")]
 mod serialized {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! What can be done with timers by their key, their group or their owner.
+//! Operations on timers by their key, group or owner.
 
 use super::group::TimerGroup;
 use super::key::TimerKey;
@@ -9,8 +9,8 @@ use super::timer::Mark;
 use crate::timing::{Key, Tick};
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Takes a timer in that replaces another: if that one can be [cancelled](Self::cancel), which is the caller's to do
-    /// then, its place counts as free already.
+    /// Schedules a timer that replaces another. If the caller can and will [cancel](Self::cancel) that one, its place
+    /// in the capacity counts as free already.
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
@@ -26,8 +26,8 @@ impl<P: Copy, O> Engine<P, O> {
         self.take_in(now, deadline, owner, payload, place)
     }
 
-    /// Gives a pending timer that has neither yet a key, a group, or both. A timer that had the key goes on without it.
-    /// False if that is not possible: the timer has ended, or there are too many labels.
+    /// Gives a pending timer without labels a key, a group, or both. A timer that had the key keeps running without it.
+    /// Returns false if the timer has ended, or there are too many labels.
     ///
     /// ```
     /// use actix_timers::engine::{Engine, EngineConfig, KeyScope};
@@ -54,46 +54,46 @@ impl<P: Copy, O> Engine<P, O> {
         fits
     }
 
-    /// The pending timer that has this key.
+    /// Returns the pending timer with this key.
     pub fn keyed(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
         self.labels.holder(scope, key)
     }
 
-    /// The key of a pending timer.
+    /// Returns the key of a pending timer.
     pub fn key_of(&self, timer: Key) -> Option<&TimerKey> {
         self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
         self.labels.key_of(timer.index())
     }
 
-    /// The group of a pending timer.
+    /// Returns the group of a pending timer.
     pub fn group_of(&self, timer: Key) -> Option<&TimerGroup> {
         self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
         self.labels.group_of(timer.index())
     }
 
-    /// How many pending timers have a key or a group.
+    /// Returns the number of pending timers with a key or a group.
     pub fn labelled(&self) -> usize {
         self.labels.len()
     }
 
-    /// How many pending timers are in a group.
+    /// Returns the number of pending timers in a group.
     pub fn group_len(&self, group: &TimerGroup) -> usize {
         self.labels.group_len(group)
     }
 
-    /// Pending timers of a group in the order in which they joined it, each with its number, from `number` on. Numbers only
-    /// grow, so whoever looks at a large group in several steps goes on with the number after the last one seen.
+    /// Returns the pending timers of a group in the order of joining, each with its number, from `number` on. Numbers
+    /// only grow, so a caller that reads a large group in several steps continues after the last number seen.
     pub fn group_members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
         self.labels.members(group, number)
     }
 
-    /// The number that the next timer to join any group will have.
+    /// Returns the number that the next timer to join any group will have.
     pub const fn groups_joined(&self) -> u64 {
         self.labels.joined()
     }
 
-    /// One of an owner's own timers, which goes to the end of the list of these: as many calls as there are timers bring
-    /// each of them out once.
+    /// Returns one of an owner's own timers and moves it to the end of their list: as many calls as there are timers
+    /// return each of them once.
     pub fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
         let timer = self.wheel.key_at(self.owners.any(owner)?)?;
         let record = self.wheel.get_mut(timer)?;
@@ -102,12 +102,12 @@ impl<P: Copy, O> Engine<P, O> {
         Some(timer)
     }
 
-    /// How many timers an owner has of its own, without the foreign messages in its inbox.
+    /// Returns the number of an owner's own timers, without the foreign messages in its inbox.
     pub fn owned_itself(&self, owner: OwnerId) -> usize {
         self.owners.own(owner)
     }
 
-    /// How many slots there are; some of them may be free.
+    /// Returns the number of slots; some of them may be free.
     pub fn slots(&self) -> u32 {
         self.wheel.slots()
     }

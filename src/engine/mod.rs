@@ -1,24 +1,23 @@
-//! What a timer is, apart from time and delivery: schedules, owners, capacity and accounting. Pure: no clock, no I/O,
-//! no actors.
+//! Timers apart from time and delivery: schedules, owners, capacity and accounting. Pure: no clock, no I/O, no actors.
 //!
 //! In reading order:
 //!
-//! 1. `counters`: the counters. Every timer accepted ends exactly once, and the [`Counters`] prove it.
-//! 2. `timer`: what is stored for each timer, and the states it goes through.
-//! 3. `owners`: who owns which timers, and the inbox of each owner.
-//! 4. `wall`: timers set to a time of day, which follow the wall clock when it is stepped.
+//! 1. `counters`: every accepted timer ends exactly once, and the [`Counters`] prove it.
+//! 2. `timer`: the record of a timer, and its states.
+//! 3. `owners`: the owners of timers, and the inbox of each owner.
+//! 4. `wall`: timers with a wall-clock time, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.
-//! 6. `recurrence`: when a timer that repeats is due next; `repeating`: how it goes from one repetition to the next.
-//! 7. `key` and `group`: what callers label timers with; `labels`: which timer has which; `shards` and `side_table`: what
-//!    such tables are made of.
-//! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel), `queries`, what it
-//!    can be asked, `labelled`, what can be done with timers by their key, group or owner, and `queues`,
-//!    ways to a recipient that take time, and `sending`, sends that may be refused.
+//! 6. `recurrence`: the next due time of a repeating timer; `repeating`: its step from one repetition to the next.
+//! 7. `key` and `group`: labels that callers give timers; `labels`: their tables; `shards` and `side_table`: the parts
+//!    of such tables.
+//! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
+//!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, `queues` serves deliveries
+//!    that take time, and `sending` sends that may be refused.
 //!
 //! The life of a timer:
 //!
 //! ```text
-//!                    refused (capacity, closed): the payload is handed back
+//!                    refused (capacity, closed): the payload is returned
 //!                  /
 //!     schedule ---+--> Waiting --expire--> Due (in its owner's inbox) --take_due--> delivered
 //!                      |   ^  \            |
@@ -27,7 +26,7 @@
 //!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
 //!                      |                   |  ^
 //!                      |   queue_behind, post  take_for_send, begin
-//!                      |                   v  |
+//!                   Due (in a queue, or behind a token) --cancel--> cancelled
 //!                      |                   Due (in a line, or behind a token) --cancel--> cancelled
 //!                      |
 //!                      +--cancel, end of its owner--> cancelled
@@ -40,7 +39,7 @@
 //!     Due --take_due--> Making --repeat--> Waiting      the message exists, the next deadline is set
 //!     Waiting --expire--^    |  \
 //!                            |   +--repeat--> Between --resume--> Waiting     a fixed delay, from the end of the handler
-//!                            +--cancel--> cancelled: the message just made is thrown away
+//!                            +--cancel--> cancelled: the message just made is dropped
 //! ```
 
 mod counters;

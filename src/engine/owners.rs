@@ -1,21 +1,21 @@
-//! Owners: who a timer belongs to. An owner's timers end with it, and wait in its inbox once they are due.
+//! Owners: an owner's timers end with it, and wait in its inbox once they are due.
 
 use crate::timing::{Arena, Chunks, Key, List, Spot};
 
-/// Names one owner. Never used again after the owner has ended.
+/// The id of an owner, never used again after the owner has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(pub(crate) Key);
 
-/// One owner: its timers, and the inbox of those that are due.
+/// An owner: its timers, and its inbox.
 #[derive(Debug)]
 pub(crate) struct Owner<O> {
-    /// The slots of all its timers.
+    /// The slots of its own timers.
     timers: List,
-    /// The slots of those that are for a recipient, and only queued in its inbox; in the order in which they lie there.
+    /// The slots of its foreign timers, which are for a recipient and only queued in its inbox; in the order of that.
     foreign: List,
-    /// Due and not taken yet, first in, first out.
+    /// Its due timers, first in, first out.
     pub(crate) inbox: List,
-    /// What the caller keeps about it.
+    /// The caller's data.
     pub(crate) data: O,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Owner<O> {
 #[derive(Debug)]
 pub(crate) struct Owners<O> {
     arena: Arena<Owner<O>>,
-    /// What the lists of their timers are made of.
+    /// The chunks of the lists of their timers.
     chunks: Chunks,
 }
 
@@ -57,27 +57,27 @@ impl<O> Owners<O> {
         self.arena.len()
     }
 
-    /// How many timers an owner has, foreign ones included.
+    /// Returns the number of an owner's timers, foreign ones included.
     pub(crate) fn owned(&self, id: OwnerId) -> usize {
         self.get(id).map_or(0, |owner| owner.timers.len() + owner.foreign.len())
     }
 
-    /// How many timers an owner has, without foreign ones.
+    /// Returns the number of an owner's timers, without foreign ones.
     pub(crate) fn own(&self, id: OwnerId) -> usize {
         self.get(id).map_or(0, |owner| owner.timers.len())
     }
 
-    /// The slot of one of its own timers.
+    /// Returns the slot of one of its own timers.
     pub(crate) fn any(&self, id: OwnerId) -> Option<u32> {
         self.get(id)?.timers.first(&self.chunks)
     }
 
-    /// The slot of the foreign message that came first.
+    /// Returns the slot of the oldest foreign message.
     pub(crate) fn first_foreign(&self, id: OwnerId) -> Option<u32> {
         self.get(id)?.foreign.first(&self.chunks)
     }
 
-    /// Adds a timer, given by its slot, to an owner's own, and returns where in that list it is.
+    /// Adds the timer in slot `timer` to an owner's own, and returns its location in their list.
     pub(crate) fn join(&mut self, owner: OwnerId, timer: u32) -> Spot {
         match self.arena.get_mut(owner.0) {
             Some(owner) => owner.timers.push_back(&mut self.chunks, timer),
@@ -85,7 +85,7 @@ impl<O> Owners<O> {
         }
     }
 
-    /// Adds a timer, given by its slot, to an owner's foreign messages, and returns where in that list it is.
+    /// Adds the timer in slot `timer` to an owner's foreign messages, and returns its location in their list.
     pub(crate) fn join_as_foreign(&mut self, queue_owner: OwnerId, timer: u32) -> Spot {
         match self.arena.get_mut(queue_owner.0) {
             Some(queue_owner) => queue_owner.foreign.push_back(&mut self.chunks, timer),
@@ -93,14 +93,14 @@ impl<O> Owners<O> {
         }
     }
 
-    /// Takes the timer at `spot` off the list of the owner's own.
+    /// Removes the timer at `spot` from the list of the owner's own.
     pub(crate) fn leave(&mut self, owner: OwnerId, spot: Spot) {
         if let Some(owner) = self.arena.get_mut(owner.0) {
             owner.timers.remove(&mut self.chunks, spot);
         }
     }
 
-    /// Takes the timer at `spot` off the list of the owner's foreign messages.
+    /// Removes the timer at `spot` from the list of the owner's foreign messages.
     pub(crate) fn leave_as_foreign(&mut self, queue_owner: OwnerId, spot: Spot) {
         if let Some(queue_owner) = self.arena.get_mut(queue_owner.0) {
             queue_owner.foreign.remove(&mut self.chunks, spot);

@@ -1,5 +1,4 @@
-//! Ways to a recipient that take time: queues of messages that are due and not sent yet, and messages whose place in a mailbox
-//! is taken by a token.
+//! Deliveries that take time: queues of due messages, and messages whose place in a mailbox is taken by a token.
 
 use super::owners::OwnerId;
 use super::scheduler::{DueTimer, Engine};
@@ -7,25 +6,25 @@ use super::timer::{Mark, Stage, Timer};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Makes a queue in which due messages for one recipient [queue](Self::queue_behind). It has no timers of its own.
+    /// Adds a queue for [due messages](Self::queue_behind) of one recipient. It has no timers of its own.
     ///
     /// # Errors
-    /// Hands `data` back when 2³² − 1 owners and queues exist.
+    /// Returns `data` when 2³² − 1 owners and queues exist.
     pub fn add_queue(&mut self, data: O) -> Result<OwnerId, O> {
         let line = self.add_owner(data)?;
         self.queues += 1;
         Ok(line)
     }
 
-    /// Removes a queue in which nobody queues.
+    /// Removes an empty queue.
     pub fn remove_queue(&mut self, line: OwnerId) -> Option<O> {
         let data = self.remove_owner(line)?;
         self.queues -= 1;
         Some(data)
     }
 
-    /// A timer in flight, or one whose message is to be made, goes to its recipient by a token: until that is
-    /// [handled](Self::begin) it can still be cancelled and moved.
+    /// Marks a timer, in flight or with its message in production, as represented by a token: until the token is
+    /// [handled](Self::begin) the timer can be cancelled and moved.
     pub fn post(&mut self, key: Key) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         if let Some(timer) = self.wheel.get_mut(key).filter(under_way) {
@@ -33,13 +32,13 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Whether a token stands for the timer's message.
+    /// Returns whether a token represents the timer's message.
     pub fn is_posted(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Posted)
     }
 
-    /// The token of a timer is handled: it is in flight until [`finish`](Self::finish). If it repeats, its message is to be
-    /// made first.
+    /// Takes over a timer whose token is handled: it is in flight until [`finish`](Self::finish). If it repeats, its
+    /// message is produced first.
     pub fn begin(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         let timer = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Posted)?;

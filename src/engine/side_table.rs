@@ -1,20 +1,20 @@
 //! Values for a few of the timers, by slot.
 //!
-//! Nothing is moved when the table grows, and a slot without a value costs four bytes, only where another one nearby has
-//! one.
+//! The table grows without moving values. A slot without a value costs four bytes if a slot of the same page has one,
+//! else none.
 
 use crate::timing::Arena;
 
 /// Slots in a page.
 const PAGE: usize = 256;
 
-/// "No value."
+/// "No value".
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct SideTable<V> {
     values: Arena<V>,
-    /// Where in the arena the value of a slot is.
+    /// The location in the arena of the value of each slot.
     by_slot: Vec<Option<Box<[u32; PAGE]>>>,
 }
 
@@ -36,7 +36,7 @@ impl<V> SideTable<V> {
         self.values.get_mut(key)
     }
 
-    /// Sets the value of a slot. False if no more values fit in.
+    /// Sets the value of a slot. Returns false if the table is full.
     pub(crate) fn set(&mut self, slot: u32, value: V) -> bool {
         self.remove(slot);
         let Ok(key) = self.values.insert(value) else { return false };

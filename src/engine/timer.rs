@@ -1,9 +1,9 @@
-//! What is stored for each timer, and the states it goes through.
+//! The record of a timer, and its states.
 
 use super::owners::OwnerId;
 use crate::timing::{Spot, Tick};
 
-/// Where a timer is in its life.
+/// The state of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -11,47 +11,47 @@ pub enum TimerState {
     /// In the wheel, before its deadline.
     Waiting,
     /// Due: in the inbox of its owner, held back until its recipient keeps up, or behind a token in a mailbox; it can
-    /// still be cancelled. If it repeats, its message may just be being made.
+    /// still be cancelled. The message of a repeating timer may be in production.
     Due,
-    /// On its way to its recipient; it cannot be stopped any more.
+    /// On its way to its recipient; it cannot be cancelled any more.
     InFlight,
-    /// It repeats: its last message was handed over, and when the next is due is not known before the handler is done. It
-    /// can be cancelled.
+    /// Between two repetitions: the last message was handed over, and the next deadline is unknown until the handler
+    /// ends. It can be cancelled.
     Between,
 }
 
-/// Why a timer could not be cancelled or moved.
+/// The reason why a timer could not be cancelled or moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotPending {
-    /// Its message is on its way to the recipient at this moment.
+    /// Its message is on its way to the recipient.
     InFlight,
     /// Its message has been handed over.
     Delivered,
-    /// No such timer is known: it never was, it was cancelled or returned, or it ended long ago.
+    /// No such timer is known: it never existed, was cancelled or returned, or ended long ago.
     Unknown,
 }
 
-/// Where a timer is in its life, as the engine sees it.
+/// The state of a pending timer as the engine sees it, finer than [`TimerState`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Waiting,
     /// Due, in the inbox of its owner.
     Due,
-    /// Due, for a recipient, and queued in an inbox or a queue behind what lies there; it does not end with the owner of that.
+    /// Due, for a recipient, and queued last in an inbox or a queue; it does not end with the owner of that.
     Foreign,
-    /// Due, and in no inbox any more; a token stands for it in the mailbox of its recipient, or soon will.
+    /// Due, in no inbox any more; a token represents it in the mailbox of its recipient, or soon will.
     Posted,
-    /// It repeats, and its message is being made.
+    /// Repeating, its message in production.
     Making,
-    /// On its way to its recipient. If it repeats: through the mailbox of its owner, in a handler under tracked delivery, or in
-    /// a send that may be refused.
+    /// On its way to its recipient. A repeating timer: through the mailbox of its owner, in a handler under tracked
+    /// delivery, or in a send that may be refused.
     InFlight,
-    /// It repeats, its message was handed over, and its next deadline is not known yet.
+    /// Repeating, its message handed over, its next deadline unknown.
     Between,
 }
 
 impl Stage {
-    /// Whether it lies in an inbox.
+    /// Returns whether the timer is in an inbox.
     pub(crate) const fn is_in_inbox(self) -> bool {
         matches!(self, Self::Due | Self::Foreign)
     }
@@ -71,18 +71,18 @@ impl From<Stage> for TimerState {
 /// The record of one timer: 20 bytes for a payload of 8, and 20 more for the entry around it.
 #[derive(Debug)]
 pub(crate) struct Timer<P> {
-    /// Where the message is; opaque to the engine.
+    /// The location of the message; opaque to the engine.
     pub(crate) payload: P,
     /// Slot of the owner, or [`NO_OWNER`].
     pub(crate) owner: u32,
-    /// Where the owner's list of timers names this one.
+    /// The location of this timer in the owner's list.
     owner_chunk: u32,
     owner_place: u8,
     pub(crate) stage: Stage,
     pub(crate) marks: Marks,
 }
 
-/// What a few timers have and most have not. It is kept aside, by slot; the mark says that it is there.
+/// A property that only few timers have. Its data is kept in side tables, by slot; the mark shows that there is some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mark {
@@ -94,7 +94,7 @@ pub(crate) enum Mark {
     Recurrence = 4,
     /// Has a key or belongs to a group.
     Labels = 8,
-    /// Its end is to be told.
+    /// Its end is to be reported.
     ReportEnd = 16,
 }
 
@@ -113,7 +113,7 @@ impl Marks {
         self.0 |= mark as u8;
     }
 
-    /// Takes the mark off. Whether it was there.
+    /// Clears the mark. Returns whether it was set.
     pub(crate) const fn clear(&mut self, mark: Mark) -> bool {
         let was_there = self.has(mark);
         self.0 &= !(mark as u8);
@@ -122,59 +122,59 @@ impl Marks {
 }
 
 impl<P> Timer<P> {
-    /// A timer of nobody.
+    /// Returns a timer without an owner.
     pub(crate) const fn new(payload: P) -> Self {
         let Spot { chunk: owner_chunk, place: owner_place } = Spot::NOWHERE;
         let stage = Stage::Waiting;
         Self { payload, owner: NO_OWNER, owner_chunk, owner_place, stage, marks: Marks::NONE }
     }
 
-    /// It belongs to the owner in `slot`, whose list names it at `spot`.
+    /// Binds it to the owner in `slot`, whose list names it at `spot`.
     pub(crate) const fn belong(&mut self, slot: u32, spot: Spot) {
         self.owner = slot;
         (self.owner_chunk, self.owner_place) = (spot.chunk, spot.place);
     }
 
-    /// Where the owner's list names it.
+    /// Returns its location in the owner's list.
     pub(crate) const fn owner_spot(&self) -> Spot {
         Spot { chunk: self.owner_chunk, place: self.owner_place }
     }
 }
 
-/// "Owned by nobody": a timer for a recipient.
+/// "No owner": a timer for a recipient.
 pub(crate) const NO_OWNER: u32 = u32::MAX;
 
-/// What can be said of a pending timer.
+/// A view of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimerView {
-    /// Where it is in its life.
+    /// Its state.
     pub state: TimerState,
     /// Its deadline.
     pub deadline: Tick,
-    /// The owner, if it belongs to one.
+    /// Its owner, if any.
     pub owner: Option<OwnerId>,
     /// Level and first tick of the bucket it waits in.
     pub bucket: Option<(usize, Tick)>,
-    /// What holds it, if that is not the wheel.
+    /// Its holder.
     pub location: Location,
 }
 
-/// What holds a timer that has left the wheel.
+/// The holder of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
-    /// It has not left it.
+    /// The wheel: it is waiting.
     Wheel,
     /// The inbox of its owner.
     Inbox(OwnerId),
-    /// The inbox or queue that it queues in and that is not its own.
+    /// The inbox or queue of another, in which it is foreign.
     Queue(OwnerId),
-    /// A token that stands for it; or it is the first of its queue, and out of the queue already.
+    /// A token that represents it; or none, if it is the first of its queue and has left the queue.
     Token,
-    /// Whoever makes its message.
+    /// The message source that is producing its message.
     Source,
-    /// Nothing: it is in flight.
+    /// None: it is in flight.
     Flight,
-    /// The handler that its next deadline is counted from.
+    /// The handler from whose end its next deadline is counted.
     Handler,
 }
 
@@ -186,7 +186,7 @@ impl Location {
             (Stage::Foreign, Some(queue_owner)) => Self::Queue(queue_owner),
             (Stage::Posted, _) => Self::Token,
             (Stage::Making, _) => Self::Source,
-            // Who lies in an inbox has an owner.
+            // A timer in an inbox always has an owner.
             (Stage::InFlight | Stage::Due | Stage::Foreign, _) => Self::Flight,
             (Stage::Between, _) => Self::Handler,
         }

@@ -1,6 +1,6 @@
-//! Timers set to a time of day. Each also has a deadline in ticks, an estimate that holds as long as the wall clock
-//! runs evenly with the monotonic one; its true time is kept here and checked again when the estimate is reached, or
-//! when the wall clock was stepped.
+//! Timers with a wall-clock time. Each also has a deadline in ticks, an estimate that holds as long as the wall clock
+//! and the monotonic clock run at the same rate. Its exact time is kept here and checked again when the estimate is
+//! reached, or when the wall clock was stepped.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct WallTimes {
 #[derive(Debug, Clone, Copy)]
 struct WallTime {
     at: Duration,
-    /// Which one it was, in the order of setting.
+    /// Its position in the order of setting.
     number: u64,
 }
 
@@ -40,8 +40,8 @@ impl WallTimes {
         self.by_slot.get(&slot).map(|time| time.at)
     }
 
-    /// The deadlines and slots of all, if the wall clock shows `wall` now; in the order in which they are to be
-    /// delivered: by tick, and within one tick in the order of setting.
+    /// Returns deadlines and slots of all timers, if the wall clock shows `wall` now, in the order of delivery: by
+    /// tick, and within one tick in the order of setting.
     pub(crate) fn in_order(&self, tick: TickLength, now: Tick, wall: Duration) -> Vec<(Tick, u32)> {
         let place = |(slot, time): (&u32, &WallTime)| {
             let overdue = if time.at <= wall { tick.round_up(time.at) } else { Tick::MAX };
@@ -53,7 +53,8 @@ impl WallTimes {
     }
 }
 
-/// The tick at which the wall clock will show `at`, if it shows `wall` now and runs evenly; at most [`MAX_TICK`].
+/// Returns the tick at which the wall clock will show `at`, if it shows `wall` now and is not stepped; at most
+/// [`MAX_TICK`].
 pub(crate) fn estimate(tick: TickLength, now: Tick, wall: Duration, at: Duration) -> Tick {
     now.saturating_add(tick.round_up(at.saturating_sub(wall))).min(MAX_TICK)
 }

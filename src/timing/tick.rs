@@ -30,7 +30,7 @@ pub struct TickLength {
     nanos: u64,
 }
 
-/// The shortest tick length: a shorter tick would be over before the clock is read.
+/// The shortest tick length: reading the clock takes longer than a shorter tick.
 pub const MIN_TICK_LENGTH: Duration = Duration::from_micros(1);
 
 /// The longest tick length: a day. Coarser timers have no use for a wheel.

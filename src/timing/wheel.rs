@@ -22,14 +22,14 @@ use super::tick::{MAX_TICK, Tick};
 /// below, later entries live above.** This one rule finds the level for a new entry, and it keeps the order: a frontier
 /// passes an upper bucket only when the last entry of that bucket has moved down. Until then new entries in the
 /// bucket's range queue behind the older ones inside the bucket; from then on they go to the level below, where the
-/// older ones already are. So a cascade may take any time and begin at any time before: a full bucket can be cascaded
-/// in small steps, and [ahead of need](Self::prepare).
+/// older ones already are. It does not matter how long a cascade takes or how early it begins, so a full bucket can be
+/// cascaded in small steps, and [ahead of need](Self::prepare).
 ///
 /// # A worked timeline
 ///
 /// Wheel size 4, three levels; frontiers in the last column.
 ///
-/// | now | what happens | level 0 | level 1 | level 2 | frontiers |
+/// | now | event | level 0 | level 1 | level 2 | frontiers |
 /// |----|----|----|----|----|----|
 /// | 0 | a new wheel | | | | 4 |
 /// | 0 | A due 3: before 4, so level 0 | `3:A` | | | 4 |
