@@ -25,22 +25,22 @@ pub use actor::*;
 #[cfg(feature = "actix")]
 pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, TimerState};
 
-/// The code in the overview of features is compiled and run.
+/// Compiles and runs the code in the overview of features.
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../docs/guide/features.md")]
 struct Features;
 
-/// The code in the guide for operators is compiled.
+/// Compiles the code in the guide for operators.
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../docs/guide/operations.md")]
 struct Operations;
 
-/// The code in the migration guide is compiled and run.
+/// Compiles and runs the code in the migration guide.
 #[cfg(all(doctest, feature = "actix"))]
 #[doc = include_str!("../docs/guide/migration.md")]
 struct Migration;
 
-/// For [`impl_tracked!`], which must not depend on what its user has imported.
+/// Items for [`impl_tracked!`], which must not depend on its user's imports.
 #[cfg(feature = "actix")]
 #[doc(hidden)]
 pub mod __private {

@@ -1,10 +1,10 @@
-//! Text from outside, as it may be shown on a terminal or in a queue of a log.
+//! External text, escaped for terminals and log lines.
 
 use std::fmt::{self, Write};
 
-/// Shows a text with an escape in place of each character that is not printed, and of each backslash.
+/// A text that is displayed with an escape for each unprintable character and each backslash.
 pub struct Shown<T>(
-    /// The text as it came.
+    /// The unescaped text.
     pub T,
 );
 

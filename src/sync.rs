@@ -1,6 +1,6 @@
-//! Locks, atomics and threads behind everything that several threads share, in one place: those of the standard library.
-//! In the crate's own tests, and in those of companion crates with `--cfg actix_timers_simulation`, they are wrapped, so that the scheduler of the [simulation](crate::simulation) can run another
-//! thread at each of their operations.
+//! Locks, atomics and threads for all shared state: those of the standard library. In the crate's own tests, and in
+//! those of companion crates with `--cfg actix_timers_simulation`, they are wrapped, so that the scheduler of the
+//! [simulation](crate::simulation) can switch threads at each of their operations.
 
 #[cfg(not(any(test, actix_timers_simulation)))]
 pub(crate) use self::real::*;
@@ -17,7 +17,7 @@ mod real {
 
     pub(crate) use futures_util::task::AtomicWaker;
 
-    /// Real time since the first call.
+    /// Returns the real time since the first call.
     pub(crate) fn elapsed() -> Duration {
         static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
         EPOCH.elapsed()

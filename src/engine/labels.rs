@@ -1,4 +1,4 @@
-//! Which timer has which key, and which timers are in which group. An entry leaves with its timer.
+//! Labels: the key of a timer, and the members of each group. An entry is removed with its timer.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -10,20 +10,20 @@ use super::shards::Shards;
 use super::side_table::SideTable;
 use crate::timing::Key;
 
-/// Among which timers a key is unique.
+/// The set of timers among which a key is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyScope {
-    /// Those of one owner.
+    /// The timers of one owner.
     Owner(OwnerId),
-    /// Those for one recipient, by the number that the caller knows it by.
+    /// The timers for one recipient, which the caller identifies by a number.
     Recipient(u64),
 }
 
-/// What one timer is labelled with.
+/// The labels of one timer.
 #[derive(Debug)]
 struct Label {
     key: Option<(KeyScope, TimerKey)>,
-    /// Its group, and which one it was to join any.
+    /// Its group, and its number in the order of joining any.
     group: Option<(TimerGroup, u64)>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Labels {
     keys: Shards<(KeyScope, TimerKey), Key>,
     /// The members of each group in the order in which they joined.
     groups: Shards<TimerGroup, BTreeMap<u64, Key>>,
-    /// How many have joined groups since the start.
+    /// Number of timers that have joined groups since the start.
     joined: u64,
 }
 
@@ -42,17 +42,17 @@ impl Labels {
         Self { by_slot: SideTable::new(), keys: Shards::new(), groups: Shards::new(), joined: 0 }
     }
 
-    /// How many timers have labels.
+    /// Returns the number of timers with labels.
     pub(crate) fn len(&self) -> usize {
         self.by_slot.len()
     }
 
-    /// The timer that has this key.
+    /// Returns the timer with this key.
     pub(crate) fn holder(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
         self.keys.get(&(scope, key.clone())).copied()
     }
 
-    /// Labels a timer that has no labels yet. Whoever had the key has none any more. False if no more labels fit in.
+    /// Labels a timer without labels; another timer with the key loses it. Returns false if no more labels fit in.
     pub(crate) fn set(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
         let number = self.joined;
         let label = Label { key: key.clone(), group: group.clone().map(|group| (group, number)) };
@@ -72,7 +72,7 @@ impl Labels {
         true
     }
 
-    /// Gives the key to a timer, and returns which had it.
+    /// Gives the key to a timer, and returns its previous holder.
     fn put_key(&mut self, key: (KeyScope, TimerKey), timer: Key) -> Option<Key> {
         match self.keys.entry(key) {
             Entry::Occupied(mut holder) => Some(holder.insert(timer)),
@@ -83,7 +83,7 @@ impl Labels {
         }
     }
 
-    /// The timer in `slot` has ended.
+    /// Removes the labels of the timer in `slot`, which has ended.
     pub(crate) fn forget(&mut self, slot: u32) {
         let Some(Label { key, group }) = self.by_slot.remove(slot) else { return };
         if let Some(key) = key
@@ -113,13 +113,13 @@ impl Labels {
         self.groups.get(group).map_or(0, BTreeMap::len)
     }
 
-    /// Members of a group in the order in which they joined, with their numbers, from the one with `number` on.
+    /// Returns the members of a group in the order of joining, with their numbers, from `number` on.
     pub(crate) fn members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
         let members = self.groups.get(group);
         members.into_iter().flat_map(move |members| members.range(number..)).map(|(number, timer)| (*number, *timer))
     }
 
-    /// The number that the next one to join a group will have.
+    /// Returns the number that the next timer to join a group will have.
     pub(crate) const fn joined(&self) -> u64 {
         self.joined
     }

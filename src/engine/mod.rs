@@ -26,14 +26,14 @@
 //!                      |         expire--> InFlight (on its way to a recipient) --finish--> delivered, dead-lettered
 //!                      |                   |  ^
 //!                      |   queue_behind, post  take_for_send, begin
-//!                   Due (in a queue, or behind a token) --cancel--> cancelled
-//!                      |                   Due (in a line, or behind a token) --cancel--> cancelled
+//!                      |                   v  |
+//!                      |                   Due (in a queue, or behind a token) --cancel--> cancelled
 //!                      |
 //!                      +--cancel, end of its owner--> cancelled
 //!                      +--drain--> returned
 //! ```
 //!
-//! A timer that repeats goes around instead of ending as delivered:
+//! A repeating timer loops instead of ending as delivered:
 //!
 //! ```text
 //!     Due --take_due--> Making --repeat--> Waiting      the message exists, the next deadline is set

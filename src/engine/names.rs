@@ -1,49 +1,50 @@
-//! Names given to timers by callers, and the way back from a timer's slot to its name.
+//! Names given to timers by callers, and the name of each slot.
 //!
-//! A name outlives its timer until the slot is used again, so that a late question is answered truthfully.
+//! A name outlives its timer until the slot is used again, so that late questions get a correct answer.
 //!
-//! One large hash table would stop to move everything whenever it grows. So there are many small ones, and a name's own
-//! bits choose which: names are random numbers, or they spread less well, but nothing else happens.
+//! One large hash table would pause to rehash whenever it grows. So there are many small tables, chosen by the name's
+//! own bits: names are random numbers; others spread less well, without further harm.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::timing::Key;
 
-/// Small tables. At ten million names each holds about 2500 and moves them in microseconds when it grows.
+/// Number of tables. At ten million names each holds about 2500 and rehashes in microseconds.
 const SHARDS: usize = 4096;
 
-/// Slots in a page of the way back.
+/// Slots per page of `by_slot`.
 const PAGE: usize = 256;
 
 type Shard = HashMap<u128, Key, BuildHasherDefault<Folded>>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Made with the first name.
+    /// Allocated with the first name.
     shards: Vec<Shard>,
     by_slot: Vec<Option<Box<[Option<u128>; PAGE]>>>,
 }
 
 impl Names {
-    /// The timer with this name, or the last one that had it.
+    /// Returns the timer with this name, or the last one that had it.
     pub(crate) fn find(&self, name: u128) -> Option<Key> {
         self.shards.get(shard_of(name))?.get(&name).copied()
     }
 
-    /// The timers whose names begin with `beginning`, the rest being `hidden` bits, at most 64. Looks at one small table.
+    /// Returns the timers whose names begin with `beginning`; the other `hidden` bits, at most 64, are arbitrary. Reads
+    /// one small table.
     #[cfg(feature = "actix")]
     pub(crate) fn beginning_with(&self, beginning: u128, hidden: u32) -> impl Iterator<Item = (u128, Key)> {
         let shard = self.shards.get(shard_of(beginning << hidden)).into_iter().flatten();
         shard.map(|(name, key)| (*name, *key)).filter(move |(name, _)| name >> hidden == beginning)
     }
 
-    /// The name of the timer in `slot`, or of the last one there that had one.
+    /// Returns the name of the timer in `slot`, or of the last one there that had one.
     pub(crate) fn of_slot(&self, slot: u32) -> Option<u128> {
         self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE]
     }
 
-    /// From now on the name is that of `key`.
+    /// Gives the name to `key`, whichever timer had it.
     pub(crate) fn set(&mut self, name: u128, key: Key) {
         if self.shards.is_empty() {
             self.shards.resize_with(SHARDS, Shard::default);
@@ -59,7 +60,7 @@ impl Names {
         self.by_slot[page].get_or_insert_with(|| Box::new([None; PAGE]))[key.index() as usize % PAGE] = Some(name);
     }
 
-    /// The slot is used again: whatever had a name there is history.
+    /// Forgets the name of an earlier timer in a slot that is used again.
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(name) = self.clear(slot) {
             self.shards[shard_of(name)].remove(&name);
@@ -75,7 +76,7 @@ fn shard_of(name: u128) -> usize {
     (name >> 64) as usize % SHARDS
 }
 
-/// The lower half of a name is hash enough.
+/// A hasher that uses the lower half of a name as its hash.
 #[derive(Debug, Default)]
 struct Folded(u64);
 
@@ -91,7 +92,7 @@ impl Hasher for Folded {
     }
 
     fn write_u128(&mut self, name: u128) {
-        // The top bits, which choose within a table, are fixed in a UUID.
+        // The top bits, which distinguish names within a table, are fixed in a UUID.
         self.0 = (name as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(fullest, Some(3), "10 000 names in 4096 tables");
     }
 
-    /// The low bits of a hash choose a place in the table, the top seven are kept there to compare with.
+    /// The low bits of a hash choose a place in the table, whose control byte holds the top seven.
     #[test]
     fn lower_halves_that_differ_spread_names_within_a_table() {
         const UUID_VARIANT: u128 = 1 << 63;

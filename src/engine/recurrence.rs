@@ -1,18 +1,18 @@
-//! Recurrence: when a timer that repeats is due next.
+//! Recurrence: the next due time of a repeating timer.
 //!
-//! All times here are durations since a clock's origin, not rounded to ticks: a grid of rounded times would drift away
-//! from the period asked for. The engine rounds once, when it puts the timer back into the wheel.
+//! All times here are durations since a clock's origin, not rounded to ticks: a grid of rounded times would drift from
+//! the requested period. The engine rounds once, when it returns the timer to the wheel.
 
 use std::time::Duration;
 
 use crate::timing::{Tick, TickLength, coalesce};
 
-/// What happens to repetitions at a fixed rate that could not be delivered in time.
+/// The behaviour of a fixed-rate timer after missed repetitions.
 ///
-/// A repetition is missed if the one after it is due, too, before it could be delivered. The names and their meaning are
-/// those of tokio's `Interval`, but with `Skip` for a default: a timer that was held up does not flood its actor.
+/// A repetition is missed if the next one is due before it could be delivered. Names and meaning are those of tokio's
+/// `Interval`, but the default is `Skip`: a delayed timer does not flood its actor.
 ///
-/// With a period of 300 ms and the first repetition at 300 ms, if the timer was held up from 300 ms to 950 ms:
+/// With a period of 300 ms and the first repetition at 300 ms, if the timer was delayed from 300 ms to 950 ms:
 ///
 /// | | delivered at |
 /// |---|---|
@@ -21,90 +21,90 @@ use crate::timing::{Tick, TickLength, coalesce};
 /// | `Delay` | 300, **950**, 1250, 1550 |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum MissedTickBehavior {
-    /// One delivery stands for all that were missed; then on with the grid.
+    /// One delivery replaces all missed ones; then the grid continues.
     #[default]
     Skip,
-    /// All that were missed are delivered, one right after the other; then on with the grid.
+    /// All missed repetitions are delivered in a row; then the grid continues.
     Burst,
-    /// One delivery stands for all that were missed, and a new grid begins with it.
+    /// One delivery replaces all missed ones, and a new grid begins with it.
     Delay,
 }
 
-/// How a timer repeats.
+/// The mode of a repeating timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepeatMode {
     /// On a grid.
     FixedRate {
-        /// From one repetition to the next.
+        /// Time from one repetition to the next.
         period: Duration,
-        /// What happens to those that are missed.
+        /// The behaviour after missed repetitions.
         missed: MissedTickBehavior,
     },
-    /// So long after each delivery; after the end of the handler, if that can be known.
+    /// A period after each delivery; after the end of the handler, if that can be known.
     FixedDelay {
-        /// From one delivery to the next.
+        /// Time from one delivery to the next.
         period: Duration,
     },
-    /// At times that the caller finds.
+    /// At times that the caller computes.
     Calendar,
 }
 
-/// What comes after a repetition.
+/// The step after a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRun {
-    /// Another one.
+    /// Another repetition.
     At {
-        /// When it is due.
+        /// Its due time.
         due: Duration,
-        /// The time of day it is bound to, as a duration since the Unix epoch.
+        /// Its wall-clock time, if it is bound to one, as a duration since the Unix epoch.
         wall: Option<Duration>,
     },
-    /// Another one, counted from the end of the handler: see [`Engine::resume`](super::Engine::resume).
+    /// Another repetition, counted from the end of the handler: see [`Engine::resume`](super::Engine::resume).
     AfterHandler,
-    /// None: it was the last.
+    /// None: the present repetition is the last.
     Never,
 }
 
-/// The clocks at one moment. The time of day is a duration since the Unix epoch; it may be left out by whoever knows that
-/// no [end](Recurrence::until) is set.
+/// A reading of both clocks. The wall-clock time is a duration since the Unix epoch; it may be omitted if no
+/// [end](Recurrence::until) is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockReading {
     /// Monotonic time.
     pub time: Duration,
-    /// The time of day.
+    /// Wall-clock time.
     pub wall: Option<Duration>,
 }
 
-/// The time of day of a repetition may be so far after the end and it is still delivered: it was found to be before it
-/// when the timer was armed, and the two clocks never run exactly alike.
+/// The distance by which a due repetition may lie after the end and is still delivered: it was before the end when the
+/// timer was armed, but the two clocks never run at exactly the same rate.
 const TOLERANCE: Duration = Duration::from_millis(20);
 
-/// How a timer repeats, and how far it has come.
+/// The recurrence of a repeating timer: its mode, and its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recurrence {
     mode: RepeatMode,
-    /// When the present repetition is due.
+    /// Due time of the present repetition.
     due: Duration,
-    /// How long before the origin of the clock that was, if it was, in nanoseconds: `due` is zero then.
+    /// Time from that repetition to the origin of the clock, in nanoseconds, if it was before: `due` is zero then.
     before_origin: u64,
-    /// The time of day that the present repetition was set to, if it was.
+    /// Wall-clock time of the present repetition, if it was bound to one.
     wall: Option<Duration>,
-    /// Deliveries to come; [`ENDLESS`] if there is no end.
+    /// Deliveries left; [`ENDLESS`] if there is no end.
     left: u64,
     until: Option<Duration>,
-    /// How much later than it is due a repetition may be.
+    /// Greatest delay after the due time.
     slack: Duration,
-    /// What comes after the present repetition, once that is known.
+    /// The step after the present repetition, once known.
     planned: Option<NextRun>,
-    /// What was asked for while the present repetition could not be stopped any more.
+    /// The step requested while the present repetition was in flight.
     asked: Option<NextRun>,
 }
 
-/// As many deliveries as there will ever be.
+/// "No end".
 const ENDLESS: u64 = u64::MAX;
 
 impl Recurrence {
-    /// A timer that repeats for ever, and is due at `due` for the first time.
+    /// Returns an endless recurrence with its first repetition at `due`.
     pub const fn new(mode: RepeatMode, due: Duration) -> Self {
         Self {
             mode,
@@ -119,7 +119,7 @@ impl Recurrence {
         }
     }
 
-    /// The first repetition was due so long before the origin of the clock, if it is due at zero: the grid begins there.
+    /// Begins the grid by this time before the origin of the clock, if the first repetition is due at zero.
     #[must_use]
     pub fn before_origin(self, by: Duration) -> Self {
         let before_origin = if self.due.is_zero() { by } else { Duration::ZERO };
@@ -131,25 +131,25 @@ impl Recurrence {
         *self = Self { due, ..*self }.before_origin(before_origin);
     }
 
-    /// It is delivered so many times.
+    /// Limits the number of deliveries.
     #[must_use]
     pub const fn times(self, left: u64) -> Self {
         Self { left, ..self }
     }
 
-    /// No repetition is due after this time of day.
+    /// Ends the recurrence: no repetition is due after this wall-clock time.
     #[must_use]
     pub const fn until(self, until: Duration) -> Self {
         Self { until: Some(until), ..self }
     }
 
-    /// Each repetition may be up to so much late, so that timers come due together.
+    /// Allows each repetition a delay, so that timers come due together.
     #[must_use]
     pub const fn slack(self, slack: Duration) -> Self {
         Self { slack, ..self }
     }
 
-    /// The deadline of the present repetition, if it is `first` at the earliest.
+    /// Returns the deadline of the present repetition, at least `first`.
     pub fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
         if self.slack.is_zero() {
             return first;
@@ -158,18 +158,18 @@ impl Recurrence {
         coalesce(first, tick.round_down(self.due.saturating_add(slack)))
     }
 
-    /// The first repetition is set to this time of day.
+    /// Binds the first repetition to this wall-clock time.
     #[must_use]
     pub const fn at(self, wall: Duration) -> Self {
         Self { wall: Some(wall), ..self }
     }
 
-    /// The time of day that the present repetition was set to, if it was.
+    /// Returns the wall-clock time of the present repetition, if it is bound to one.
     pub const fn wall(&self) -> Option<Duration> {
         self.wall
     }
 
-    /// The period; none of a timer that follows a calendar.
+    /// Returns the period; `None` for a timer that follows a calendar.
     pub const fn period(&self) -> Option<Duration> {
         match self.mode {
             RepeatMode::FixedRate { period, .. } | RepeatMode::FixedDelay { period } => Some(period),
@@ -177,28 +177,28 @@ impl Recurrence {
         }
     }
 
-    /// Whether the time of day is needed to say what comes next.
+    /// Returns whether the next step depends on the wall-clock time.
     pub const fn needs_wall_clock(&self) -> bool {
         self.until.is_some() || matches!(self.mode, RepeatMode::Calendar)
     }
 
-    /// Whether the present repetition is the last.
+    /// Returns whether the present repetition is the last.
     pub fn is_last(&self) -> bool {
         self.left == 1
     }
 
-    /// Whether it ends before its first repetition is due.
+    /// Returns whether the recurrence ends before its first repetition is due.
     pub fn is_empty(&self, now: ClockReading) -> bool {
         self.left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
     }
 
-    /// Whether the present repetition, which is due, is after the end after all: the wall clock was stepped.
+    /// Returns whether the present repetition, which is due, lies after the end after all: the wall clock was stepped.
     pub fn is_over(&self, now: ClockReading) -> bool {
         self.is_after_end(self.due, self.behind(), now, TOLERANCE)
     }
 
-    /// What comes next if the present repetition is delivered now. `until_handled`: the end of its handler will be known.
-    /// What follows a calendar is known to the caller alone.
+    /// Returns the next step if the present repetition is delivered now. `until_handled`: the end of its handler will
+    /// be known. The next time of a calendar is known only to the caller.
     pub fn after_this(&self, now: ClockReading, until_handled: bool) -> NextRun {
         if self.is_last() {
             return NextRun::Never;
@@ -211,7 +211,8 @@ impl Recurrence {
         }
     }
 
-    /// When a time of day will come, if the clocks run alike; none if it is after the end.
+    /// Returns a repetition at a wall-clock time, if the clocks run at the same rate; [`NextRun::Never`] if it is after
+    /// the end.
     pub fn on_wall_clock(&self, at: Duration, now: ClockReading) -> NextRun {
         let ahead = at.saturating_sub(now.wall.unwrap_or_default());
         match self.until {
@@ -225,22 +226,22 @@ impl Recurrence {
         self.planned = Some(next);
     }
 
-    /// From now on this comes next, whatever was planned.
+    /// Requests this step, which overrides the plan.
     pub(super) fn ask(&mut self, next: NextRun) {
         self.asked = Some(next);
     }
 
-    /// What was asked for during an earlier attempt to hand the present repetition over is what is planned now.
+    /// Makes a step requested during an earlier attempt to hand the present repetition over the plan.
     pub(super) fn settle_plan(&mut self) {
         self.planned = self.asked.take().or(self.planned);
     }
 
-    /// Whether nothing is planned to come after the present repetition.
+    /// Returns whether no repetition is planned after the present one.
     pub(super) fn ends_with_this(&self) -> bool {
         self.is_last() || matches!(self.planned, None | Some(NextRun::Never))
     }
 
-    /// The present repetition has been delivered: what comes next.
+    /// Returns the step after the present repetition, which has been delivered, and takes it.
     pub(super) fn advance(&mut self) -> NextRun {
         let asked = self.asked.take();
         let behind = if asked.is_none() { self.behind_next() } else { Duration::ZERO };
@@ -258,7 +259,7 @@ impl Recurrence {
         next
     }
 
-    /// The handler is done that the present repetition was to be counted from.
+    /// Returns the step after the end of the handler from which it is counted.
     pub(super) fn begin_again(&mut self, now: ClockReading) -> NextRun {
         let Some((due, behind)) = self.due_after(now) else { return NextRun::Never };
         self.set_due(due, behind);
@@ -269,13 +270,14 @@ impl Recurrence {
         }
     }
 
-    /// When the next repetition is due, and how long before the origin of the clock that was, if it was.
+    /// Returns the due time of the next repetition, and its distance before the origin of the clock, zero if it is
+    /// after.
     fn due_after(&self, now: ClockReading) -> Option<(Duration, Duration)> {
         match self.mode {
             RepeatMode::FixedRate { period, missed } => {
-                // Reckoned on a clock whose origin is so much earlier.
+                // Computed on a clock whose origin is earlier by this distance.
                 let behind = self.behind();
-                // One that was moved to a time of day may come before the monotonic clock says so.
+                // A timer that was moved to a wall-clock time may come before its monotonic time.
                 let next = next_on_grid(self.due.min(now.time), period, missed, now.time.saturating_add(behind));
                 Some((next.saturating_sub(behind), behind.saturating_sub(next)))
             }
@@ -284,12 +286,12 @@ impl Recurrence {
         }
     }
 
-    /// How long before the origin of the clock the present repetition was due.
+    /// Returns the time from the due time of the present repetition to the origin of the clock, zero if it is after.
     const fn behind(&self) -> Duration {
         Duration::from_nanos(self.before_origin)
     }
 
-    /// The same of the next one on the grid.
+    /// Returns the same for the next repetition on the grid.
     fn behind_next(&self) -> Duration {
         self.behind().saturating_sub(self.period().unwrap_or(Duration::MAX))
     }
@@ -300,12 +302,12 @@ impl Recurrence {
     }
 }
 
-/// The time of day at `due`, if the wall clock shows `wall` at `now`.
+/// Returns the wall-clock time at `due`, if the wall clock shows `wall` at `now`.
 fn time_of_day(due: Duration, now: Duration, wall: Duration) -> Duration {
     if due >= now { wall.saturating_add(due - now) } else { wall.saturating_sub(now - due) }
 }
 
-/// When the repetition after the one that was due at `due`, and is delivered at `now`, is due.
+/// Returns the due time of the repetition after the one that was due at `due` and is delivered at `now`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -443,7 +445,7 @@ mod tests {
         assert!(!until(10).is_empty(at(0)));
         assert_eq!(until(19).after_this(at(10), false), NextRun::Never);
         assert_eq!(until(20).after_this(at(10), false), NextRun::At { due: n(20), wall: None });
-        // What is made up for counts with the time at which it was due.
+        // A repetition that is made up for counts with its due time.
         assert_eq!(until(20).after_this(at(500), false), NextRun::At { due: n(20), wall: None });
         assert_eq!(until(19).after_this(at(500), false), NextRun::Never);
     }

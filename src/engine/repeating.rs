@@ -1,9 +1,8 @@
-//! How a repeating timer goes from one repetition to the next.
+//! The step of a repeating timer from one repetition to the next.
 //!
-//! It keeps its key, its slot and its payload all the while. Between the moment it is due and the moment its next deadline
-//! is set somebody makes its message, which is code of the user and takes its time: the timer is [`Stage::Making`], and
-//! pending. Whoever comes back with the message [repeats](Engine::repeat) it, and may hand the message over only if the
-//! answer is not [`Repeated::Gone`].
+//! The timer keeps its key, slot and payload. Between the due time and the next deadline its message is produced by
+//! user code, which takes time: the timer is [`Stage::Making`], and pending. The caller then [repeats](Engine::repeat)
+//! it, and may hand the message over only if the result is not [`Repeated::Gone`].
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::scheduler::Engine;
 use super::timer::{Mark, Stage};
 use crate::timing::{Key, Tick};
 
-/// What became of a timer whose message is ready to be handed over.
+/// The state of a timer whose message is ready to be handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeated<P> {
     /// It was cancelled meanwhile: the message must not be handed over.
@@ -22,23 +21,23 @@ pub enum Repeated<P> {
     Last(P),
     /// The next repetition waits for this deadline.
     Armed(Tick),
-    /// The next repetition is counted from the end of the handler: see [`Engine::resume`].
+    /// The next deadline is counted from the end of the handler: see [`Engine::resume`].
     Between,
 }
 
-/// What became of a timer whose handler is done.
+/// The state of a timer whose handler has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumed<P> {
     /// It was cancelled or moved meanwhile.
     Moved,
-    /// It ended, because its end has come.
+    /// It has ended: no repetition is left before its end.
     Over(P),
     /// The next repetition waits for this deadline.
     Armed(Tick),
 }
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Lets a pending timer repeat. False, and nothing changes, if no more repeating timers fit in.
+    /// Makes a pending timer repeat. Returns false, and changes nothing, if no more repeating timers fit in.
     pub fn set_recurrence(&mut self, key: Key, recurrence: Recurrence) -> bool {
         let Some(timer) = self.wheel.get_mut(key) else { return false };
         let fits = self.recurrences.set(key.index(), recurrence);
@@ -48,33 +47,33 @@ impl<P: Copy, O> Engine<P, O> {
         fits
     }
 
-    /// How a pending timer repeats, if it does.
+    /// Returns the recurrence of a pending timer, if it repeats.
     pub fn recurrence(&self, key: Key) -> Option<&Recurrence> {
         self.wheel.get(key).filter(|timer| timer.marks.has(Mark::Recurrence))?;
         self.recurrences.get(key.index())
     }
 
-    /// Whether the message of a repeating timer is to be made, or being made, and its timer has not been cancelled.
+    /// Returns whether the message of a repeating timer is in production and the timer has not been cancelled.
     pub fn is_making(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Making)
     }
 
-    /// Says what comes after the present repetition of a timer.
+    /// Plans the step after the present repetition of a timer.
     pub fn plan(&mut self, key: Key, next: NextRun) {
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.plan(next);
         }
     }
 
-    /// The timer was moved to this time, which its deadline is rounded from: it goes on from there. A time
-    /// [before the origin](Recurrence::before_origin) of the clock is zero, and so long before it.
+    /// Sets the due time of a moved timer, from which its deadline was rounded: the next repetitions follow it. For a
+    /// time [before the origin](Recurrence::before_origin) of the clock `due` is zero and `before_origin` the distance.
     pub fn set_due(&mut self, key: Key, due: Duration, before_origin: Duration) {
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.set_due(due, before_origin);
         }
     }
 
-    /// Says what is to come after a repetition that is in flight, whatever is planned.
+    /// Overrides the plan after a repetition that is in flight.
     pub fn ask_next(&mut self, key: Key, next: NextRun) {
         let in_flight = self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight);
         if in_flight && let Some(recurrence) = self.recurrence_mut(key) {
@@ -82,8 +81,8 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// The message of a timer is handed over now: it counts as delivered, and what was [planned](Self::plan) comes next,
-    /// accepted whatever the capacity. Nothing comes next once the engine is closed.
+    /// Counts the message of a timer as delivered, to be handed over now, and takes the [planned](Self::plan) step,
+    /// accepting the next repetition whatever the capacity. Once the engine is closed no repetition follows.
     pub fn repeat(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         match self.take_next(key) {
             None => Repeated::Gone,
@@ -98,7 +97,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// What comes after a repetition that is under way, now that it is over; `None` if none is under way.
+    /// Returns the step after a repetition in production or in flight; `None` if there is none.
     pub(super) fn take_next(&mut self, key: Key) -> Option<NextRun> {
         let under_way = self.wheel.get(key).is_some_and(|timer| matches!(timer.stage, Stage::Making | Stage::InFlight));
         let is_closed = self.closed;
@@ -106,7 +105,7 @@ impl<P: Copy, O> Engine<P, O> {
         Some(if is_closed { NextRun::Never } else { recurrence.advance() })
     }
 
-    /// Another repetition comes, which is accounted for already.
+    /// Takes the step to another repetition, which is already counted.
     pub(super) fn set_next(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
         match next {
             NextRun::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
@@ -120,7 +119,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// The handler is done that the next repetition was to be counted from.
+    /// Resumes a timer after the handler from whose end the next repetition is counted.
     pub fn resume(&mut self, key: Key, now: ClockReading) -> Resumed<P> {
         if self.wheel.get(key).is_none_or(|timer| timer.stage != Stage::Between) {
             return Resumed::Moved;
@@ -135,19 +134,19 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// A repetition that counts as delivered came back: it is a dead letter, and its timer, if it is still pending, ends.
-    /// To be called once for it.
+    /// Counts a returned message of a repetition, delivered before, as a dead letter, and ends its timer if that is
+    /// still pending. To be called once for the message.
     pub fn break_off(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         self.bounce(key, reason);
         self.give_up(key, Outcome::Cancelled).map(|given_up| given_up.payload)
     }
 
-    /// A timer that was [given up](Self::give_up) as returned turns out to have no message: it is a dead letter.
+    /// Counts a timer that was [given up](Self::give_up) as returned, but has no message, as a dead letter.
     pub fn lose_returned(&mut self, reason: DeadLetterReason) {
         self.counters.lose_returned(reason);
     }
 
-    /// Lets the message of a repeating timer be made, which was due.
+    /// Moves a due, repeating timer to the production of its message.
     pub(super) fn make(&mut self, key: Key) -> Option<P> {
         if self.is_foreign(key) {
             self.leave_owner(key);
@@ -157,12 +156,12 @@ impl<P: Copy, O> Engine<P, O> {
         Some(timer.payload)
     }
 
-    /// Puts a timer back into the wheel.
+    /// Returns a timer to the wheel.
     fn arm(&mut self, key: Key, due: Duration, wall: Option<Duration>, now: ClockReading) -> Tick {
         let length = self.config.tick;
         let tick = length.round_down(now.time);
         self.pass(tick);
-        // What is due already does not wait for the next tick.
+        // A deadline that has passed does not wait for the next tick.
         let first = if due <= now.time { tick } else { length.round_up(due) }.max(self.now);
         let deadline = self.recurrence_mut(key).map_or(first, |recurrence| recurrence.deadline(length, first));
         self.forget_wall_time(key);

@@ -1,4 +1,4 @@
-//! The engine: takes timers in, says which are due, and counts the outcome of each.
+//! The engine: accepts timers, returns due ones, and counts the outcome of each.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use super::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
 use super::wall::{WallTimes, estimate};
 use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
 
-/// How an engine is set up.
+/// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineConfig {
     /// The length of a tick.
     pub tick: TickLength,
     /// Buckets per turn of a level.
     pub wheel_size: WheelSize,
-    /// The most timers that may be pending at once.
+    /// The greatest number of pending timers.
     pub capacity: usize,
-    /// Entries per tick that a bucket is cascaded ahead of its time with; see [`Wheel::prepare`].
+    /// Entries per tick that a bucket is cascaded ahead of its time; see [`Wheel::prepare`].
     pub cascade_batch: usize,
 }
 
-/// The most timers that may be pending at once: one less than the wheel has slots, for a timer that replaces another.
+/// The upper limit of the capacity: one less than the wheel has slots, for a timer that replaces another.
 pub(crate) const MAX_CAPACITY: usize = u32::MAX as usize - 1;
 
 impl Default for EngineConfig {
@@ -39,7 +39,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// Why a timer was not taken in.
+/// The reason why a timer was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RejectReason {
     /// As many timers are pending as the capacity allows.
@@ -50,43 +50,43 @@ pub enum RejectReason {
     OwnerEnded,
 }
 
-/// A timer that was not taken in: why, and its payload.
+/// A timer that was rejected, with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejected<P> {
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
-    /// What was to be stored.
+    /// The payload.
     pub payload: P,
 }
 
-/// A timer that leaves the engine with its payload.
+/// A due timer with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueTimer<P> {
-    /// Which timer.
+    /// Its key.
     pub key: Key,
-    /// When it was due.
+    /// Its deadline.
     pub deadline: Tick,
-    /// What was stored.
+    /// Its payload.
     pub payload: P,
 }
 
-/// One step of expiring.
+/// The result of one call of [`Engine::expire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due<P> {
     /// A timer went into the inbox of its owner.
     Inbox(OwnerId),
     /// A timer for a recipient is due. It is in flight until [`Engine::finish`].
     Recipient(DueTimer<P>),
-    /// Nothing more is due.
+    /// No timer due by now is left.
     Done,
     /// The budget was used up first.
     Exhausted,
 }
 
-/// Schedules, owners, capacity and accounting around one wheel.
+/// The engine: schedules, owners, capacity and accounting around one wheel.
 ///
-/// `P` says where the message is kept, `O` is what the caller knows about an owner. Times are ticks of one clock that
-/// never goes back; a `now` before an earlier one counts as that.
+/// `P` is the location of a message, `O` the caller's data of an owner. Times are ticks of one clock that never goes
+/// back; a `now` before an earlier one counts as that.
 ///
 /// ```
 /// use actix_timers::engine::{Due, Engine, EngineConfig, Outcome};
@@ -111,23 +111,23 @@ pub struct Engine<P, O> {
     pub(super) names: Names,
     /// Keys and groups.
     pub(super) labels: Labels,
-    /// How those timers repeat that do.
+    /// Recurrences of the repeating timers.
     pub(super) recurrences: SideTable<Recurrence>,
-    /// How the last timer of each slot ended: lets a late cancel be answered truthfully.
+    /// Outcome of the last timer of each slot: lets a late cancel get a correct answer.
     pub(super) outcomes: Vec<Option<Outcome>>,
     pub(super) counters: Counters,
-    /// How many timers lie in inboxes.
+    /// Number of timers in inboxes.
     pub(super) in_inboxes: usize,
-    /// How many of the owners are queues.
+    /// Number of owners that are queues.
     pub(super) queues: usize,
-    /// Timers that have ended, of those whose end is to be told.
+    /// Ended timers whose end is to be reported.
     ended: Vec<Key>,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
 
 impl<P: Copy, O> Engine<P, O> {
-    /// An engine at tick 0.
+    /// Returns an engine at tick 0.
     pub fn new(config: EngineConfig) -> Self {
         Self {
             wheel: Wheel::new(config.wheel_size),
@@ -147,10 +147,10 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Takes a timer in: for `owner`, or for a recipient that the payload knows.
+    /// Accepts a timer: for `owner`, or for a recipient that the payload identifies.
     ///
     /// # Errors
-    /// Refuses and hands the payload back when the capacity is used up, the engine is closed or the owner has ended.
+    /// Returns the payload when the capacity is used up, the engine is closed or the owner has ended.
     #[inline(always)]
     pub fn schedule(
         &mut self,
@@ -162,7 +162,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.take_in(now, deadline, owner, payload, 0)
     }
 
-    /// Takes a timer in, with so many places more than the capacity allows.
+    /// Accepts a timer, up to `more` timers beyond the capacity.
     #[inline(always)]
     pub(super) fn take_in(
         &mut self,
@@ -192,7 +192,7 @@ impl<P: Copy, O> Engine<P, O> {
         Ok(key)
     }
 
-    /// Counts a timer that is not taken in.
+    /// Counts a rejected timer.
     #[cold]
     fn reject(&mut self, reason: RejectReason, payload: P) -> Rejected<P> {
         match reason {
@@ -202,7 +202,7 @@ impl<P: Copy, O> Engine<P, O> {
         Rejected { reason, payload }
     }
 
-    /// Binds a pending timer to a time of day, as a duration since the Unix epoch.
+    /// Binds a pending timer to a wall-clock time, a duration since the Unix epoch.
     pub fn set_wall_time(&mut self, key: Key, at: Duration) {
         if let Some(timer) = self.wheel.get_mut(key) {
             timer.marks.set(Mark::WallTime);
@@ -210,7 +210,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Gives a pending timer a name by which it can be found. False, and nothing changes, if a pending timer has it.
+    /// Gives a pending timer a name. Returns false, and changes nothing, if a pending timer has it.
     pub fn set_name(&mut self, key: Key, name: u128) -> bool {
         if self.named(name).is_some_and(|known| self.wheel.get(known).is_some()) {
             return false;
@@ -222,10 +222,11 @@ impl<P: Copy, O> Engine<P, O> {
         true
     }
 
-    /// Ends a timer before its message is handed over, and returns its payload.
+    /// Cancels a timer before its message is handed over, and returns its payload.
     ///
     /// # Errors
-    /// Says why the timer cannot be stopped any more. One that repeats and is in flight does not repeat again all the same.
+    /// Returns the reason why the timer cannot be cancelled any more. A repeating timer in flight stops repeating
+    /// nevertheless.
     #[inline]
     pub fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
         self.stoppable(key).inspect_err(|_| self.ask_next(key, NextRun::Never))?;
@@ -233,10 +234,10 @@ impl<P: Copy, O> Engine<P, O> {
         self.end(key, Outcome::Cancelled).ok_or(NotPending::Unknown)
     }
 
-    /// Moves a timer to another deadline, on the monotonic clock; one that was due waits again.
+    /// Moves a timer to another deadline, on the monotonic clock; a due timer waits again.
     ///
     /// # Errors
-    /// Says why the timer cannot be moved any more, or not at this moment.
+    /// Returns the reason why the timer cannot be moved, now or any more.
     pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> Result<(), NotPending> {
         self.stoppable(key)?;
         if self.is_making(key) {
@@ -258,10 +259,10 @@ impl<P: Copy, O> Engine<P, O> {
         Ok(())
     }
 
-    /// Brings out the next timer that is due by `now`.
+    /// Takes the next timer due by `now` out of the wheel.
     ///
-    /// `wall` is the time of day, needed while [timers follow it](Self::wall_timers): one whose time of day has not
-    /// come yet is put back. `budget` counts down by one for every entry moved.
+    /// `wall` is the wall-clock time, needed while [timers follow it](Self::wall_timers): a timer whose wall-clock time
+    /// has not come yet is put back. `budget` counts down by one for every entry moved.
     pub fn expire(&mut self, now: Tick, wall: Option<Duration>, budget: &mut usize) -> Due<P> {
         self.pass(now);
         loop {
@@ -300,8 +301,9 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Queues a message for a recipient in the inbox of an owner, which is that recipient, or in a
-    /// [queue](Self::add_queue): behind what lies there already. Only for one that [`expire`](Self::expire) has just brought out. It does not end with the owner.
+    /// Appends a message for a recipient to the inbox of an owner, if that is the recipient, or to a
+    /// [queue](Self::add_queue). Only for a message that [`expire`](Self::expire) has just returned. It does not end
+    /// with the owner.
     pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
@@ -313,7 +315,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.in_inboxes += 1;
     }
 
-    /// Takes the first message out of an owner's inbox. It counts as delivered; but if its timer repeats, not before
+    /// Takes the first message out of an owner's inbox and counts it as delivered; a repetition only with
     /// [`repeat`](Self::repeat).
     pub fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.first_due(owner)?;
@@ -322,26 +324,27 @@ impl<P: Copy, O> Engine<P, O> {
         Some(DueTimer { key, deadline, payload })
     }
 
-    /// The deadline of the first message in an owner's inbox.
+    /// Returns the deadline of the first message in an owner's inbox.
     pub fn oldest_due(&self, owner: OwnerId) -> Option<Tick> {
         self.wheel.deadline(self.first_due(owner)?)
     }
 
-    /// Takes the first message out of an owner's inbox to send it by another way. It is in flight until
+    /// Takes the first message out of an owner's inbox to send it another way. It is in flight until
     /// [`finish`](Self::finish) or, if its timer repeats, [`repeat`](Self::repeat).
     pub fn take_for_send(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.first_due(owner)?;
         self.send_off(key)
     }
 
-    /// Ends a timer in flight, or one whose message was to be produced.
+    /// Ends a timer that is in flight, or whose message was in production.
     pub fn finish(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let under_way = |stage| matches!(stage, Stage::Making | Stage::InFlight);
         self.wheel.get(key).filter(|timer| under_way(timer.stage))?;
         self.end(key, outcome)
     }
 
-    /// A timer that was [finished](Self::finish) as delivered came back: it is a dead letter. To be called once for it.
+    /// Counts a returned message whose timer was [finished](Self::finish) as delivered as a dead letter. To be called
+    /// once for it.
     pub fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
         if self.outcome(key) == Some(Outcome::Delivered) {
             self.outcomes[key.index() as usize] = Some(Outcome::DeadLettered(reason));
@@ -352,40 +355,40 @@ impl<P: Copy, O> Engine<P, O> {
     /// Registers an owner.
     ///
     /// # Errors
-    /// Hands `data` back when 2³² − 1 owners exist.
+    /// Returns `data` when 2³² − 1 owners exist.
     pub fn add_owner(&mut self, data: O) -> Result<OwnerId, O> {
         self.owners.insert(data)
     }
 
-    /// What the caller keeps about an owner.
+    /// Returns the caller's data of an owner.
     pub fn owner_mut(&mut self, id: OwnerId) -> Option<&mut O> {
         self.owners.get_mut(id).map(|owner| &mut owner.data)
     }
 
-    /// Cancels one of an owner's own timers, any, and returns its payload; `None` when none is left that can be. To end an
-    /// owner take the foreign messages out of its inbox ([`first_foreign`](Self::first_foreign)), call this until `None`, in as many
-    /// turns as are needed, and after that [`remove_owner`](Self::remove_owner).
+    /// Cancels any one of an owner's own timers, and returns its payload; `None` when no cancellable timer is left. To
+    /// end an owner take the foreign messages out of its inbox ([`first_foreign`](Self::first_foreign)), call this
+    /// until `None`, in any number of turns, then [`remove_owner`](Self::remove_owner).
     pub fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
             let slot = self.owners.any(id)?;
             let key = self.wheel.key_at(slot)?;
             match self.cancel(key) {
                 Ok(payload) => return Some(payload),
-                // In flight by another way than the inbox: it ends by itself, nobody's from now on.
+                // In flight by another way than the inbox: it ends by itself, without an owner from now on.
                 Err(_) => self.leave_owner(key),
             }
         }
     }
 
-    /// Takes the first message that is not the owner's own out of its inbox, past those that are, to be sent to its
-    /// recipient. It is in flight until [`finish`](Self::finish). For an owner that ends: its own messages go with it, and
-    /// need not wait their turn for that.
+    /// Takes the first foreign message out of an owner's inbox, past the owner's own, to send it to its recipient. It
+    /// is in flight until [`finish`](Self::finish). For an owner that ends: its own messages end with it, so foreign
+    /// ones need not wait for them.
     pub fn first_foreign(&mut self, queue_owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.wheel.key_at(self.owners.first_foreign(queue_owner)?)?;
         self.send_off(key)
     }
 
-    /// Removes an owner that has no timers left.
+    /// Removes an owner without timers.
     pub fn remove_owner(&mut self, id: OwnerId) -> Option<O> {
         if self.owned(id) > 0 {
             return None;
@@ -393,7 +396,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.owners.remove(id).map(|owner| owner.data)
     }
 
-    /// The end of a pending timer is to be [reported](Self::ended). False if there is no such timer.
+    /// Makes the end of a pending timer [reported](Self::ended). Returns false if there is no such timer.
     pub fn report_end(&mut self, key: Key) -> bool {
         let timer = self.wheel.get_mut(key);
         let is_pending = timer.is_some();
@@ -403,17 +406,17 @@ impl<P: Copy, O> Engine<P, O> {
         is_pending
     }
 
-    /// The timers that have ended since the last call, of those whose end was [to be reported](Self::report_end).
+    /// Returns the timers that have ended since the last call, as far as [requested](Self::report_end).
     pub fn ended(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Refuses everything from now on.
+    /// Closes the engine: all later timers are rejected.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Ends a timer that has not been handed over: by a drain, or because the service stops.
+    /// Ends a timer whose message has not been handed over: by a drain, or because the service stops.
     pub fn give_up(&mut self, key: Key, outcome: Outcome) -> Option<DueTimer<P>> {
         self.stoppable(key).ok()?;
         let deadline = self.wheel.deadline(key)?;
@@ -422,13 +425,13 @@ impl<P: Copy, O> Engine<P, O> {
         Some(DueTimer { key, deadline, payload })
     }
 
-    /// The wall clock was stepped, or time was lost in suspend: moves all timers that follow it.
+    /// Moves all timers that follow the wall clock, after it was stepped or time was lost in suspend.
     pub fn follow_wall_clock(&mut self, now: Tick, wall: Duration) {
         self.pass(now);
         let mut moved_into = None;
         for (deadline, slot) in self.wall_times.in_order(self.config.tick, self.now, wall) {
             let Some(key) = self.wheel.key_at(slot).filter(|key| self.wheel.is_waiting(*key)) else { continue };
-            // One that stays in its tick must still come after those that were moved into it before.
+            // A timer that stays in its tick must still follow those moved into it before.
             if self.wheel.deadline(key) != Some(deadline) || moved_into == Some(deadline) {
                 self.wheel.reschedule(self.now, key, deadline);
                 moved_into = Some(deadline);
@@ -457,19 +460,19 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// The first message in an owner's inbox.
+    /// Returns the first message in an owner's inbox.
     pub fn first_due(&self, owner: OwnerId) -> Option<Key> {
         self.wheel.first_held(&self.owners.get(owner)?.inbox)
     }
 
-    /// Takes a timer off the wheel or out of the inbox it lies in; it stays in the arena.
+    /// Takes a timer out of the wheel or its inbox; it stays in the arena.
     fn take_out(&mut self, key: Key) {
         self.take_off_inbox(key);
         self.wheel.detach(key);
     }
 
-    /// Takes a message out of the inbox it lies in. It is in flight then, and nobody's if it was a foreign message there: that is made
-    /// only then if its timer repeats.
+    /// Takes a message out of its inbox and puts it in flight. A foreign one loses its owner; if its timer repeats, it
+    /// is produced only now.
     fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);
@@ -483,7 +486,7 @@ impl<P: Copy, O> Engine<P, O> {
         Some(DueTimer { key, deadline, payload: timer.payload })
     }
 
-    /// Takes a timer out of the inbox it lies in, if it does. True if it did and repeats.
+    /// Takes a timer out of its inbox, if it is in one. Returns whether it was and repeats.
     fn take_off_inbox(&mut self, key: Key) -> bool {
         let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return false };
         let repeats = timer.marks.has(Mark::Recurrence);
@@ -516,7 +519,7 @@ impl<P: Copy, O> Engine<P, O> {
         Some(timer.payload)
     }
 
-    /// Forgets what was kept aside for a timer that has ended.
+    /// Removes the entries of an ended timer from the side tables.
     #[cold]
     fn forget_aside(&mut self, key: Key, marks: Marks) {
         let slot = key.index();
@@ -549,7 +552,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// A timer that follows the wall clock and whose time of day has not come yet goes back into the wheel.
+    /// Returns a timer to the wheel if it follows the wall clock and its wall-clock time has not come yet.
     fn put_back_if_early(&mut self, key: Key, wall: Option<Duration>) -> bool {
         let Some(wall) = wall else { return false };
         if !self.wheel.get(key).is_some_and(|timer| timer.marks.has(Mark::WallTime)) {
@@ -557,7 +560,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
         let Some(at) = self.wall_times.get(key.index()) else { return false };
         let deadline = estimate(self.config.tick, self.now, wall, at);
-        // Equal to now once the time of day has come, and at the last tick, after which none is left to wait for.
+        // Equal to now once the wall-clock time has come, and at the last tick, after which there is none to wait for.
         deadline > self.now && self.wheel.reschedule(self.now, key, deadline)
     }
 }

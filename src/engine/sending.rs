@@ -1,4 +1,4 @@
-//! Sends that may be refused: the message of a timer is offered to a mailbox before the timer knows whether it is taken.
+//! Sends that may be refused: a message is offered to a mailbox before it is known whether the mailbox takes it.
 //!
 //! [`begin_send`](Engine::begin_send) counts the message as delivered, so that its handler, on any thread, finds room for
 //! another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send) and
@@ -12,16 +12,16 @@ use super::timer::{Mark, Stage};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
-    /// The message of a repeating timer is produced, and goes to a handler whose end will be known: it is in flight until
-    /// [`repeat`](Self::repeat). False if the timer was cancelled meanwhile.
+    /// Puts a repeating timer in flight after its message was produced, for a handler whose end will be known: it is in
+    /// flight until [`repeat`](Self::repeat). Returns false if the timer was cancelled meanwhile.
     pub fn set_off(&mut self, key: Key) -> bool {
         let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) else { return false };
         timer.stage = Stage::InFlight;
         true
     }
 
-    /// Offers the message of a timer to a mailbox. It counts as delivered, and the next repetition, if one is
-    /// [planned](Self::plan), as accepted. False if the timer was cancelled meanwhile.
+    /// Begins the offer of a message to a mailbox. Counts it as delivered, and a [planned](Self::plan) next repetition
+    /// as accepted. Returns false if the timer was cancelled meanwhile.
     pub fn begin_send(&mut self, key: Key) -> bool {
         let Some(timer) = self.wheel.get_mut(key) else { return false };
         let repeats = timer.marks.has(Mark::Recurrence);
@@ -43,7 +43,7 @@ impl<P: Copy, O> Engine<P, O> {
         true
     }
 
-    /// The mailbox took the message. A timer that does not repeat ends.
+    /// Records that the mailbox took the message. A timer that does not repeat ends.
     pub fn commit_send(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         if !self.is_in_flight(key) {
             return Repeated::Gone;
@@ -55,7 +55,7 @@ impl<P: Copy, O> Engine<P, O> {
                 let payload = if was_last {
                     self.forget(key, Outcome::Delivered)
                 } else {
-                    // It was cancelled while it was sent: what would have come next was accepted already.
+                    // Cancelled during the send: its next repetition was accepted already.
                     self.end(key, Outcome::Cancelled)
                 };
                 payload.map_or(Repeated::Gone, Repeated::Last)
@@ -69,7 +69,8 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// The mailbox was full, and the message waits for room: its timer is as if it had been [posted](Self::post).
+    /// Records that the mailbox was full and the message waits for room: its timer is in the state
+    /// [posted](Self::post).
     pub fn requeue_send(&mut self, key: Key) {
         if self.take_back_send(key)
             && let Some(timer) = self.wheel.get_mut(key)
@@ -78,12 +79,12 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// The mailbox refused the message for good. The timer ends, also if it repeats.
+    /// Records that the mailbox refused the message for good. The timer ends, even if it repeats.
     pub fn reject_send(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         if self.take_back_send(key) { self.end(key, Outcome::DeadLettered(reason)) } else { None }
     }
 
-    /// The message counts as pending again.
+    /// Counts the message as pending again.
     fn take_back_send(&mut self, key: Key) -> bool {
         if !self.is_in_flight(key) {
             return false;
@@ -100,7 +101,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight)
     }
 
-    /// Whether no repetition is planned after the present message.
+    /// Returns whether no repetition is planned after the present message.
     fn ends_with_this(&self, key: Key) -> bool {
         self.recurrence(key).is_none_or(|recurrence| recurrence.ends_with_this())
     }

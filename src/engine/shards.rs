@@ -1,16 +1,16 @@
-//! One map made of many small ones, so that no insert has to move more than a small one when it grows. What is kept
-//! here is named by users, so the hash is keyed: nobody can choose names that fall together.
+//! One map made of many small ones, so that an insert rehashes at most a small one. Users choose the keys, so the hash
+//! is keyed: they cannot choose keys that collide.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// Small tables. At ten million entries each holds ten thousand, and moves them in a fraction of a millisecond.
+/// Number of small maps. At ten million entries each holds ten thousand, and rehashes in a fraction of a millisecond.
 const SHARDS: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Shards<K, V> {
-    /// Made with the first entry, all with the same hash.
+    /// Allocated with the first entry, all with the same hash.
     shards: Vec<HashMap<K, V>>,
 }
 
@@ -39,7 +39,7 @@ impl<K: Eq + Hash, V> Shards<K, V> {
 
     fn shard_of(&self, key: &K) -> Option<usize> {
         let hash = self.shards.first()?.hasher().hash_one(key);
-        // The low bits choose a place within a table, and the topmost are kept there.
+        // A table uses the low and the topmost bits itself.
         Some((hash >> 40) as usize % SHARDS)
     }
 }

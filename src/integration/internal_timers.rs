@@ -1,4 +1,4 @@
-//! A timer actor for timers of a companion crate's own.
+//! A timer actor for a companion crate's own timers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::actor::service::Service;
 use crate::actor::service::activity::ExternalWorkGuard;
 use crate::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
 
-/// A timer actor that applications neither see nor reach: no id finds its timers, no trace shows them, and none becomes a
-/// dead letter when it stops.
+/// A timer actor that is invisible and inaccessible to applications: no id finds its timers, no trace shows them, and
+/// none becomes a dead letter when it stops.
 ///
-/// Dereferences to its [`Timers`], which must not be handed out.
+/// Dereferences to its [`Timers`], which must not be passed on.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,24 +44,25 @@ impl InternalTimers {
         builder.internal().start().map(Self)
     }
 
-    /// Of an internal timer actor that runs in a simulation.
+    /// Wraps an internal timer actor that runs in a simulation.
     #[cfg(any(test, actix_timers_simulation))]
     pub(crate) const fn of(timers: Timers) -> Self {
         Self(timers)
     }
 
-    /// The clock of the timer actor.
+    /// Returns the clock of the timer actor.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.service().clock
     }
 
-    /// Notes that something was done with what was delivered. A test in virtual time that waits for all that is due goes on
-    /// waiting then.
+    /// Notes that a delivered message was handled. A test in virtual time that waits for all due messages then
+    /// continues to wait.
     pub fn note_progress(&self) {
         self.service().note_progress();
     }
 
-    /// Notes that work goes on on another thread. A test in virtual time that waits for all that is due waits for its end.
+    /// Notes the beginning of work on another thread. A test in virtual time that waits for all due messages waits for
+    /// its end.
     pub fn begin_work(&self) -> ExternalWork {
         ExternalWork(self.service().working())
     }
@@ -83,7 +84,7 @@ impl Deref for InternalTimers {
 #[must_use = "the work ends when this is dropped"]
 pub struct ExternalWork(#[allow(dead_code, reason = "held until the work is done")] ExternalWorkGuard);
 
-/// The builder of a timer actor on the clock of another one. Nothing else is taken from that.
+/// Returns a builder of a timer actor on the clock of another one, without its other settings.
 pub fn builder_on_clock_of(timers: &Timers) -> TimerActorBuilder {
     TimerActor::builder().clock_of(timers)
 }

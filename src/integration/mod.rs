@@ -8,12 +8,12 @@
 //! | [`InternalTimers`] | timers of a companion crate must not be seen, listed, cancelled or drained by an application |
 //! | [`builder_on_clock_of`] | both kinds of timers of a test move with one clock |
 //! | [`ExternalWork`] | virtual time waits for work on threads that the core does not know |
-//! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) brings all metrics of the process up to date |
+//! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) updates all metrics of the process |
 //! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication falls into a scrape; publications have one pace |
 //! | [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
-//! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a look at a whole wheel holds its lock for microseconds at a time |
+//! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a survey of a whole wheel holds its lock for microseconds at a time |
 //! | [`ShortId`] | it is cut from the bits of a [`TimerId`](crate::TimerId), which are private |
-//! | [`next_on_grid`] | missed ticks are made up for by one arithmetic |
+//! | [`next_on_grid`] | one arithmetic for missed ticks |
 //! | [`unguessable`] | ids and nonces come from one source of randomness, checked once |
 //! | [`Shown`] | text from outside is escaped in one way in all errors and logs |
 //! | `LogLimit` (feature `tracing`) | warnings of all crates have one limit of their rate |

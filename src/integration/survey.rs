@@ -1,4 +1,4 @@
-//! A look at a whole timer actor in small steps.
+//! A survey of a whole timer actor in small steps.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::{Listing, Outline, ShortId, TimerWalk};
 use crate::timing::{BucketSnapshot, LevelStats, Tick};
 use crate::{CancelOutcome, TimerFilter, TimerId, TimerInfo, Timers};
 
-/// Looks at one timer actor, without its mailbox. Each call holds its lock for some microseconds at most, however many
-/// timers it has.
+/// A survey of one timer actor, without its mailbox. Each call holds the lock for some microseconds at most, whatever
+/// the number of timers.
 ///
 /// ```
 /// # use actix_timers::TimerActor;
@@ -24,52 +24,54 @@ use crate::{CancelOutcome, TimerFilter, TimerId, TimerInfo, Timers};
 pub struct Survey(Timers);
 
 impl Survey {
-    /// Of the timer actor behind a handle.
+    /// Returns a survey of the timer actor behind a handle.
     pub fn of(timers: &Timers) -> Self {
         Self(timers.clone())
     }
 
-    /// The timer actor in numbers.
+    /// Returns the counts of the timer actor.
     pub fn outline(&self) -> Outline {
         self.0.service().outline()
     }
 
-    /// The time from the start of the clock to a tick.
+    /// Returns the time from the start of the clock to a tick.
     pub fn time_of(&self, tick: Tick) -> Duration {
         self.0.service().tick.time_of(tick)
     }
 
-    /// A level of the wheel in numbers; `None` if there is no such level now.
+    /// Returns the counts of a level of the wheel; `None` if there is no such level now.
     pub fn level(&self, level: usize) -> Option<LevelStats> {
         self.0.service().level(level)
     }
 
-    /// Some buckets of a level from this tick on, in order; and the tick to ask for next, if there may be more.
+    /// Returns some buckets of a level from this tick on, in order, and the tick for the next call, if there may be
+    /// more.
     pub fn buckets(&self, level: usize, from: Tick) -> (Vec<BucketSnapshot>, Option<Tick>) {
         self.0.service().buckets(level, from)
     }
 
-    /// Looks at some timers more. False if these were all, or enough.
+    /// Continues a walk by some timers. Returns false if it is complete or has found enough.
     pub fn continue_walk(&self, walk: &mut TimerWalk) -> bool {
         self.0.service().continue_walk(walk)
     }
 
-    /// Begins a list at a [cursor](Listing::cursor) that an earlier one had, 0 for the first; it is full with `enough` timers.
+    /// Begins a list at a [cursor](Listing::cursor) of an earlier one, 0 for the first; it is full with `enough`
+    /// timers.
     pub fn begin_list(&self, filter: TimerFilter, cursor: u64, enough: usize) -> Listing {
         self.0.service().begin_part_of(filter, cursor, enough)
     }
 
-    /// Looks at some timers more. False if these were all.
+    /// Continues a list by some timers. Returns false if it is complete.
     pub fn continue_list(&self, listing: &mut Listing) -> bool {
         self.0.service().continue_list(listing)
     }
 
-    /// The pending timer of this timer actor that has the id.
+    /// Returns the pending timer of this timer actor with this id.
     pub fn get(&self, id: TimerId) -> Option<TimerInfo> {
         self.0.service().get(id)
     }
 
-    /// The pending timer of this timer actor whose id begins so; `None` also if there are several.
+    /// Returns the pending timer of this timer actor whose id begins with `id`; `None` also if there are several.
     pub fn get_short(&self, id: ShortId) -> Option<TimerInfo> {
         self.0.service().get_short(id)
     }
