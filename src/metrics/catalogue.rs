@@ -1,8 +1,8 @@
-//! Every metric of timer actors: the one place that spells their names.
+//! The catalogue of metrics of timer actors: the one place that spells their names.
 
 use metrics::Unit;
 
-/// What kind of metric it is.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// Goes up and down.
@@ -13,7 +13,7 @@ pub enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// One metric. All have the label `timer`, the name of the timer actor, beside their own.
+/// A metric. All metrics have the label `timer`, the name of the timer actor, beside their own labels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metric {
     /// The full name.
@@ -31,7 +31,7 @@ pub struct Metric {
 /// Lateness of a delivery in seconds. Every alert threshold is an edge.
 pub const LAG_BUCKETS: &[f64] = &[0.000_5, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// Delays that are asked for, in seconds: from a tick to a month.
+/// Requested delays, in seconds: from a tick to a month.
 pub const SCHEDULE_DELAY_BUCKETS: &[f64] =
     &[0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 604_800.0, 2_592_000.0];
 
@@ -93,7 +93,7 @@ catalogue! {
     ADVANCE_DURATION = seconds("actix_timers_advance_duration_seconds", DURATION_BUCKETS, "Time spent in one turn of the driver");
 }
 
-/// The buckets of all histograms, by name: to be given to the exporter, which would otherwise make summaries of them.
+/// Returns the buckets of all histograms, by name: for the exporter, which would otherwise render them as summaries.
 pub fn histogram_buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
     CATALOGUE.iter().filter_map(|metric| match metric.kind {
         Kind::Histogram(buckets) => Some((metric.name, buckets)),
@@ -101,7 +101,7 @@ pub fn histogram_buckets() -> impl Iterator<Item = (&'static str, &'static [f64]
     })
 }
 
-/// Tells the recorder what metrics mean.
+/// Describes the metrics to the recorder.
 pub fn describe(metrics: &[Metric]) {
     for metric in metrics {
         match metric.kind {

@@ -1,8 +1,7 @@
 //! The gate between publications and scrapes: a scrape never sees half a publication.
 //!
-//! The handles of a recorder are independent of each other, so several of them can be brought up to date only one after
-//! the other. Publications share the gate, a scrape has it alone. A publication in a turn of the driver does not wait for
-//! a scrape: it is put off.
+//! The handles of a recorder are independent, so they can only be updated one after another. Publications share the
+//! gate, a scrape has it alone. A publication in a turn of the driver does not wait for a scrape: it is postponed.
 
 use std::cell::Cell;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
@@ -10,16 +9,16 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, TryLockError};
 static GATE: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    /// A scrape is going on in this thread.
+    /// Whether a scrape runs in this thread.
     static SCRAPES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The right to publish.
+/// The permission to publish.
 pub struct Pass(
     #[allow(dead_code, reason = "held until the publication is over")] Option<RwLockReadGuard<'static, ()>>,
 );
 
-/// The right to publish, unless a scrape is going on or about to.
+/// Returns the permission to publish, unless a scrape runs or is about to.
 pub fn try_enter() -> Option<Pass> {
     match GATE.try_read() {
         Ok(guard) => Some(Pass(Some(guard))),
@@ -28,7 +27,7 @@ pub fn try_enter() -> Option<Pass> {
     }
 }
 
-/// The right to publish, after a scrape that is going on; at once if it is the caller itself who scrapes.
+/// Returns the permission to publish, after a running scrape; at once within the caller's own scrape.
 pub(crate) fn enter() -> Pass {
     if SCRAPES.get() {
         return Pass(None);
@@ -36,7 +35,7 @@ pub(crate) fn enter() -> Pass {
     Pass(Some(GATE.read().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Runs a scrape, during which nothing is published but by itself.
+/// Runs a scrape, during which no other thread publishes.
 pub(crate) fn scrape<R>(scrape: impl FnOnce() -> R) -> R {
     struct Over;
     impl Drop for Over {
@@ -64,7 +63,7 @@ mod tests {
             assert!(matches!(others, Ok(false)), "another thread has to wait");
             drop(enter());
             assert_eq!(scrape(|| 7), 7, "a scrape within a scrape");
-            assert!(SCRAPES.get(), "which is not its end");
+            assert!(SCRAPES.get(), "the inner scrape does not end the outer one");
         });
         assert!(!SCRAPES.get());
     }

@@ -1,8 +1,8 @@
-//! The handles of one timer actor, and how they are fed.
+//! The handles of one timer actor, and their updates.
 //!
-//! Histograms are recorded when something happens. Counters and gauges are published from the counters of the engine, all
-//! together, at most every [`PUBLISH_EVERY`] and at every [`scrape`](crate::scrape): an operation costs nothing for them, and
-//! what is published together was true at one moment, so that the counters add up.
+//! Histograms are recorded at each event. Counters and gauges are published from the counters of the engine, all
+//! together, at most every [`PUBLISH_EVERY`] and at every [`scrape`](crate::scrape): they cost an operation nothing,
+//! and published values are one consistent snapshot, so the counters add up.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,21 +14,21 @@ use super::tally::{Level, Tally};
 use crate::engine::{Counters, DeadLetterReason, EngineConfig};
 use crate::timing::LevelStats;
 
-/// The least time between two publications that are no scrapes.
+/// The least time between two publications outside of scrapes.
 pub const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
-/// Why the driver runs.
+/// The cause of a run of the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeupCause {
-    /// Its alarm rang.
+    /// Its alarm expired.
     Alarm,
-    /// Somebody called: something earlier was scheduled, a request came in, or more was to do than one turn allows.
+    /// A call: a timer was scheduled earlier than the alarm, a request came in, or one turn was not enough.
     Call,
     /// The driver was late, and the watchdog did its work.
     Watchdog,
 }
 
-/// When was published last, and whether anything has happened since.
+/// The time of the last publication, and whether anything has changed since.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     last: Option<Duration>,
@@ -38,29 +38,29 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Something has happened. True if the driver does not know yet that there is something to publish.
+    /// Notes a change. Returns whether the driver must be notified of it.
     pub(crate) fn ask_to_publish(&mut self) -> bool {
         !std::mem::replace(&mut self.stale, true) || self.hurried
     }
 
-    /// From now on the driver is told of everything that happens.
+    /// Makes the driver be notified of every change from now on.
     pub(crate) fn hurry(&mut self) {
         self.hurried = true;
     }
 
-    /// A number for the next report: those that are published in the wrong order are told apart by it.
+    /// Returns the number of the next report, by which reports published out of order are recognized.
     pub(crate) const fn number(&mut self) -> u64 {
         self.reports += 1;
         self.reports
     }
 
-    /// It was due, and could not be done: says when it is to be tried again.
+    /// Postpones a due publication; returns the time of the next attempt.
     pub(crate) const fn put_off(&mut self, now: Duration) -> Option<Duration> {
         self.stale = true;
         Some(now.saturating_add(PUBLISH_EVERY))
     }
 
-    /// Whether to publish now, and if not, when.
+    /// Returns whether to publish now, and if not, the time to do so.
     pub(crate) fn is_due(&mut self, now: Duration) -> Result<(), Option<Duration>> {
         let due = self.last.map_or(now, |last| last.saturating_add(PUBLISH_EVERY));
         match (self.stale, now >= due) {
@@ -75,11 +75,11 @@ impl Published {
     }
 }
 
-/// What is published, taken at one moment.
+/// The published values, a consistent snapshot.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) number: u64,
-    /// How often a mailbox that was full was tried again.
+    /// Retries of full mailboxes.
     pub(crate) retries: u64,
     pub(crate) counters: Counters,
     pub(crate) levels: Vec<LevelStats>,
@@ -87,9 +87,9 @@ pub(crate) struct Report {
     pub(crate) queued_buckets: usize,
     /// Time until the next expiration.
     pub(crate) until_next: Duration,
-    /// Time since the expiration of what is overdue.
+    /// Time since the expiration of the first overdue bucket.
     pub(crate) overdue: Duration,
-    /// Time for which something that is due has waited for its recipient.
+    /// Time that the oldest due message has waited for its recipient.
     pub(crate) waited: Duration,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Meters {
     board: Mutex<Board>,
 }
 
-/// What is published, and what was published last.
+/// The published handles, with the last published values.
 struct Board {
     number: u64,
     counters: CounterHandles,
@@ -124,7 +124,7 @@ struct Board {
     levels: Vec<LevelMeters>,
 }
 
-/// The accounts, which are in balance whenever they are published.
+/// The handles of the counters, which add up whenever they are published.
 struct CounterHandles {
     scheduled: Tally,
     delivered: Tally,
@@ -132,7 +132,7 @@ struct CounterHandles {
     dead_letters: [Tally; DeadLetterReason::ALL.len()],
     returned: Tally,
     pending: Level,
-    /// What outcomes are ahead of what the engine has counted.
+    /// The sum by which the published outcomes exceed the engine's.
     ahead: u64,
 }
 
@@ -146,7 +146,7 @@ struct LevelMeters {
 }
 
 impl Meters {
-    /// Registers everything for the timer actor `timer`, so that all of it is there, as zero, from the first scrape.
+    /// Registers all metrics of the timer actor `timer`, so that they are present, as zero, from the first scrape.
     pub(crate) fn register(timer: &Arc<str>, config: &EngineConfig) -> Self {
         names::describe(CATALOGUE);
         let timer_label = || ("timer", timer.to_string());
@@ -209,7 +209,7 @@ impl Meters {
         self.advance_duration.record(took.as_secs_f64());
     }
 
-    /// Publishes a report, unless a later one was published before it.
+    /// Publishes a report, unless a later one has been published.
     pub(crate) fn publish(&self, report: &Report) {
         let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
         if report.number > board.number {
@@ -244,7 +244,7 @@ impl Board {
 }
 
 impl CounterHandles {
-    /// What an outcome is ahead was accepted once more for it, so that the counters add up.
+    /// Adds the excess of the outcomes to the accepted timers, so that the counters add up.
     fn publish(&mut self, counters: &Counters) {
         self.ahead += self.delivered.show(counters.delivered);
         self.ahead += self.cancelled.show(counters.cancelled);
@@ -301,7 +301,7 @@ mod tests {
         let mut published = Published::default();
         let ms = Duration::from_millis;
         assert_eq!(published.is_due(ms(0)), Err(None));
-        assert!(published.ask_to_publish(), "the driver has to be told");
+        assert!(published.ask_to_publish(), "the driver must be notified");
         assert!(!published.ask_to_publish(), "once");
         assert_eq!(published.is_due(ms(5)), Ok(()));
         assert_eq!(published.is_due(ms(5)), Err(None));

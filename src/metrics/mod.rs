@@ -1,12 +1,13 @@
-//! Metrics: what operators see of a timer actor.
+//! Metrics: the operator's view of a timer actor.
 //!
 //! 1. `catalogue`: every metric with kind, unit, labels and help. The only place that spells a name.
-//! 2. `meters`: the handles of one timer actor, made once, and how they are fed; `tally`: counters that follow those of the engine.
-//! 3. `gate`: keeps scrapes and publications apart; `publishers`: others that publish at a scrape; see
+//! 2. `meters`: the handles of one timer actor, made once, and their updates; `tally`: counters that follow the
+//!    engine's.
+//! 3. `gate`: keeps scrapes and publications apart; `publishers`: other publishers at a scrape; see
 //!    [`scrape`](crate::scrape).
 //!
-//! The crate calls only the `metrics` facade: the application installs a recorder, **before** the first timer actor
-//! starts, or the handles stay silent. Histograms need their buckets from the application, too; here is how with
+//! The crate calls only the `metrics` facade: the application installs a recorder **before** the first timer actor
+//! starts, or the handles stay silent. The application must also configure the buckets of histograms, here with
 //! `metrics-exporter-prometheus`:
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! What publishes metrics of its own beside timer actors, as companion crates do.
+//! Publishers of metrics beside timer actors, as in companion crates.
 
 use std::sync::{Mutex, PoisonError, Weak};
 
@@ -8,7 +8,7 @@ static PUBLISHERS: Mutex<Vec<Weak<dyn Publisher>>> = Mutex::new(Vec::new());
 
 /// A publisher of metrics, for [`scrape`](crate::scrape).
 pub trait Publisher: Send + Sync {
-    /// Brings its metrics up to date. Is called within a scrape, on its thread.
+    /// Updates its metrics, within a scrape and on its thread.
     fn publish(&self, pass: &Pass);
 }
 
@@ -19,9 +19,9 @@ pub fn register_publisher(publisher: Weak<dyn Publisher>) {
     publishers.push(publisher);
 }
 
-/// Brings the metrics of all publishers up to date, for a scrape.
+/// Updates the metrics of all publishers, for a scrape.
 pub(crate) fn publish_all() {
-    // Collected, so that the list is not locked while they publish.
+    // Cloned, so that the list is not locked while they publish.
     let publishers = PUBLISHERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     publishers.iter().filter_map(Weak::upgrade).for_each(|publisher| publisher.publish(&gate::enter()));
 }
@@ -48,7 +48,7 @@ mod tests {
         let weak: Weak<Counting> = Arc::downgrade(&publisher);
         register_publisher(weak);
         let seen = || publisher.0.load(Ordering::Relaxed);
-        // Other tests of this process may scrape, too.
+        // Other tests of this process may scrape as well.
         let before = seen();
         assert!(crate::scrape(seen) > before);
         let between = seen();

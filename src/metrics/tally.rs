@@ -1,25 +1,26 @@
-//! Counters that follow those of the engine: brought up to what the engine has counted, and balanced like it.
+//! Counters that follow those of the engine, and add up like them.
 
 use metrics::{Counter, Gauge};
 
-/// One counter.
+/// A counter that follows one of the engine.
 pub struct Tally {
     counter: Counter,
     shown: u64,
-    /// By how much it was ahead of the engine in all, whenever something that it showed was taken back.
+    /// The sum by which it has exceeded the engine's counter, whenever the engine took counts back.
     ahead: u64,
 }
 
 impl Tally {
-    /// Counts nothing yet.
+    /// Returns a tally at zero.
     pub const fn new(counter: Counter) -> Self {
         Self { counter, shown: 0, ahead: 0 }
     }
 
-    /// Brings it up to what was counted. What was shown stays, since a counter only grows: returns by how much more than
-    /// before it is ahead of what was counted.
+    /// Raises the counter to `counted`. A counter cannot decrease: if counts were taken back, returns the additional
+    /// excess over `counted`.
     ///
-    /// It is counted up rather than set, so that a timer actor of the same name before this one, or beside it, is not lost.
+    /// Increments rather than sets, so that the counts of another timer actor of the same name, earlier or present, are
+    /// kept.
     pub fn show(&mut self, counted: u64) -> u64 {
         let value = counted + self.ahead;
         let taken_back = self.shown.saturating_sub(value);
@@ -30,19 +31,19 @@ impl Tally {
     }
 }
 
-/// A gauge: several timer actors of one name add up.
+/// A gauge that several timer actors of one name share: their values add up.
 pub struct Level {
     gauge: Gauge,
     shown: u64,
 }
 
 impl Level {
-    /// Shows 0.
+    /// Returns a level at 0.
     pub const fn new(gauge: Gauge) -> Self {
         Self { gauge, shown: 0 }
     }
 
-    /// Changes the gauge by what the value has changed since the last call.
+    /// Changes the gauge by the difference to the value of the last call.
     pub fn show(&mut self, value: u64) {
         match value.checked_sub(self.shown) {
             Some(more) => self.gauge.increment(more as f64),
@@ -66,8 +67,8 @@ mod tests {
         let mut show = |counted| (tally.show(counted), shown.load(Ordering::Relaxed));
         assert_eq!(show(5), (0, 5));
         assert_eq!(show(3), (2, 5), "two were taken back");
-        assert_eq!(show(3), (0, 5), "which is told once");
-        assert_eq!(show(4), (0, 6), "and what comes after that is counted");
+        assert_eq!(show(3), (0, 5), "the excess is reported once");
+        assert_eq!(show(4), (0, 6), "and later counts are added");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A simulated thread that runs actors, and a clock that shows virtual time.
 //!
-//! Actors are polled here as they are by actix, in the order in which they were woken, but without a runtime:
-//! `Context::into_future` makes a future of an actor.
+//! As in actix, actors are polled in the order of their wake-ups, but without a runtime: `Context::into_future` turns
+//! an actor into a future.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -24,7 +24,7 @@ pub struct Arbiter(Arc<Shared>);
 
 struct Shared {
     thread: AtomicUsize,
-    /// Tasks that were woken. This lock and these flags are none of the simulation's: whoever wakes may hold locks of actix.
+    /// Woken tasks. This lock and these flags are not simulated: the waking thread may hold locks of actix.
     ready: Mutex<VecDeque<usize>>,
     stops: AtomicBool,
 }
@@ -55,7 +55,7 @@ impl Shared {
 }
 
 impl Arbiter {
-    /// Starts a thread that runs what `tasks` makes there.
+    /// Starts a thread that runs the tasks made there by `tasks`.
     pub fn start(name: &'static str, tasks: impl FnOnce() -> Vec<Task> + 'static) -> Self {
         let shared =
             Shared { thread: AtomicUsize::new(usize::MAX), ready: Mutex::default(), stops: AtomicBool::new(false) };
@@ -66,7 +66,7 @@ impl Arbiter {
         arbiter
     }
 
-    /// Its actors are dropped as soon as nothing is left to do.
+    /// Stops the thread: its actors are dropped as soon as nothing is left to do.
     pub fn stop(&self) {
         self.0.stops.store(true, Ordering::Relaxed);
         self.0.call();

@@ -11,7 +11,7 @@ use crate::actor::service::thread_registry;
 use crate::integration::InternalTimers;
 use crate::{TimerActor, Timers};
 
-/// Internal timers on the clock of the simulation, and their timer actor, to be run by the arbiter on which this is called.
+/// Returns internal timers on the clock of the simulation, and their timer actor, for the arbiter of the caller.
 ///
 /// # Panics
 /// If the operating system has no random numbers.

@@ -4,16 +4,16 @@
 use std::cell::Cell;
 
 thread_local! {
-    /// Loom's threads are coroutines on the thread of the test.
+    /// Whether a model runs. A thread-local, as loom's threads are coroutines on the thread of the test.
     static IS_MODELLED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether what is made now belongs to a model.
+/// Returns whether an object created now belongs to a model.
 pub(super) fn is_modelled() -> bool {
     IS_MODELLED.get()
 }
 
-/// Runs `body` in every interleaving, or in those with at most so many preemptions.
+/// Runs `body` in every interleaving, or in all with at most `preemptions` preemptions.
 pub fn check(preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = preemptions.or(model.preemption_bound);

@@ -15,24 +15,24 @@ pub(super) type Nanos = u64;
 
 const MILLISECOND: Nanos = 1_000_000;
 
-/// The stack of a thread, in words.
+/// The stack size of a thread, in words.
 const STACK: usize = if cfg!(debug_assertions) { 0x4_0000 } else { 0x1_0000 };
 
-/// A simulation that takes more steps than this will never come to rest.
+/// The greatest number of steps. A simulation that takes more does not terminate.
 const MOST_STEPS: u64 = 400_000;
 
-/// Points at which one thread goes on while others could, at most.
+/// The greatest number of points at which one thread continues while others could run.
 const LONGEST_RUN: u32 = 400;
 
 thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
-    /// A thread of the simulation runs.
+    /// Whether a thread of the simulation runs.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// Coroutines that have ended, to be used again.
+    /// Coroutines that have ended, for reuse.
     static IDLE: RefCell<Vec<Generator<'static, (), ()>>> = const { RefCell::new(Vec::new()) };
-    /// The work of a coroutine that begins.
+    /// The work of the next coroutine to begin.
     static JOB: RefCell<Option<Job>> = const { RefCell::new(None) };
-    /// The coroutine that ran last has done its work.
+    /// Whether the last coroutine has completed its work.
     static IS_DONE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,15 +44,15 @@ struct Ended;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Runnable,
-    /// It waits for a call, or a time.
+    /// It waits for a wake-up, or a time.
     Rests(Option<Nanos>),
     /// It is kept busy until a time, holding no lock.
     Busy(Nanos),
-    /// It was preempted, wherever it was.
+    /// It was preempted, anywhere.
     Preempted(Nanos),
     /// It waits for a lock.
     Waits(usize),
-    /// It waits for a call on a condition, or a time.
+    /// It waits for a notification of a condition, or a time.
     Listens(usize, Option<Nanos>),
     Done,
 }
@@ -60,7 +60,7 @@ enum State {
 struct Thread {
     name: &'static str,
     state: State,
-    /// It was unparked while it did not park.
+    /// It was unparked while it was not parked.
     token: bool,
     timed_out: bool,
     priority: u64,
@@ -69,14 +69,14 @@ struct Thread {
     places: ThreadRegistry,
 }
 
-/// How the next thread is chosen.
+/// The strategy that chooses the next thread.
 #[derive(Debug, Clone, Copy)]
 struct Strategy {
-    /// One in so many points is a switch.
+    /// One in `switch` points is a switch.
     switch: u64,
-    /// One in so many points is a preemption for longer; never, if 0.
+    /// One in `preempt` points is a longer preemption; never, if 0.
     preempt: u64,
-    /// The runnable thread of highest priority runs; otherwise any.
+    /// Whether the runnable thread of highest priority runs, instead of any.
     by_priority: bool,
 }
 
@@ -107,7 +107,7 @@ impl World {
         self.random() % bound.max(1)
     }
 
-    /// Whether the thread that runs stops here.
+    /// Returns whether the running thread stops here.
     fn stops(&mut self) -> bool {
         self.steps += 1;
         self.run += 1;
@@ -136,7 +136,7 @@ impl World {
         self.threads[self.current].priority = lowest.saturating_sub(1);
     }
 
-    /// Who runs next.
+    /// Returns the next thread to run.
     fn choose(&mut self) -> Option<usize> {
         let runnable = |thread: &Thread| thread.state == State::Runnable;
         let count = self.threads.iter().filter(|thread| runnable(thread)).count();
@@ -151,7 +151,7 @@ impl World {
         self.threads.iter().enumerate().filter(|(_, thread)| runnable(thread)).map(|(index, _)| index).nth(chosen)
     }
 
-    /// When something happens by itself.
+    /// Returns the time of the next alarm or the end of the next wait.
     fn next_event(&self) -> Option<Nanos> {
         let threads = self.threads.iter().filter_map(|thread| match thread.state {
             State::Rests(until) | State::Listens(_, until) => until,
@@ -161,7 +161,7 @@ impl World {
         threads.chain(self.alarms.keys().map(|(time, _)| *time)).min()
     }
 
-    /// Time passes until then. Returns who is to be woken.
+    /// Advances time to `time`. Returns the wakers of expired alarms.
     fn pass(&mut self, time: Nanos) -> Vec<Waker> {
         self.now = self.now.max(time);
         let now = self.now;
@@ -192,14 +192,14 @@ impl World {
     }
 }
 
-/// How still it is when no thread can run before time passes.
+/// The state of the threads when none can run before time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stillness {
-    /// All threads wait for something to do.
+    /// All threads wait for work.
     Rest,
     /// Some are kept busy, but hold no lock.
     Busy,
-    /// Some were preempted, and may hold whatever others wait for.
+    /// Some were preempted, and may hold locks that others wait for.
     Disturbed,
 }
 
@@ -207,19 +207,19 @@ fn with<R>(change: impl FnOnce(&mut World) -> R) -> Option<R> {
     WORLD.with_borrow_mut(|world| world.as_mut().map(change))
 }
 
-/// Whether the caller is a thread of a simulation.
+/// Returns whether the caller is a thread of a simulation.
 pub(super) fn is_inside() -> bool {
     INSIDE.get()
 }
 
-/// Lets another thread run, perhaps.
+/// Switches to another thread, if the strategy chooses to.
 pub(super) fn point() {
     if INSIDE.get() && !std::thread::panicking() && with(World::stops) == Some(true) {
         leave();
     }
 }
 
-/// Lets the others run, and time pass: the caller may be waiting for one that is kept busy.
+/// Lets other threads run, and time pass: the caller may be waiting for one that is kept busy.
 pub(super) fn give_way() {
     const WHILE: Nanos = 1_000;
     let until = with(|world| {
@@ -235,7 +235,7 @@ fn leave() {
     generator::yield_with(());
 }
 
-/// Stops until it is runnable again; ends with the simulation.
+/// Suspends the thread until it is runnable again; ends it with the simulation.
 fn suspend(state: State) -> bool {
     let index = with(|world| {
         let current = world.current;
@@ -252,17 +252,17 @@ fn suspend(state: State) -> bool {
     index.and_then(|index| with(|world| world.threads[index].timed_out)).unwrap_or(true)
 }
 
-/// Waits until `lock` is given up.
+/// Waits until `lock` is released.
 pub(super) fn wait(lock: usize) {
     suspend(State::Waits(lock));
 }
 
-/// Waits for a call on `condition`, or until a time. True if that has come.
+/// Waits for a notification of `condition`, or until a time. Returns whether that time has come.
 pub(super) fn listen(condition: usize, until: Option<Nanos>) -> bool {
     suspend(State::Listens(condition, until))
 }
 
-/// `lock` was given up.
+/// Makes the threads that wait for `lock` runnable.
 pub(super) fn release(lock: usize) {
     with(|world| {
         for thread in world.threads.iter_mut().filter(|thread| thread.state == State::Waits(lock)) {
@@ -271,7 +271,7 @@ pub(super) fn release(lock: usize) {
     });
 }
 
-/// Calls one of those that wait on `condition`.
+/// Notifies one of the threads that wait on `condition`.
 pub(super) fn call(condition: usize) {
     with(|world| {
         let listens = |thread: &&mut Thread| matches!(thread.state, State::Listens(at, _) if at == condition);
@@ -281,7 +281,7 @@ pub(super) fn call(condition: usize) {
     });
 }
 
-/// Waits for a call, or until a time.
+/// Waits for a wake-up, or until a time.
 pub(super) fn park(until: Option<Nanos>) {
     point();
     let called = with(|world| {
@@ -297,7 +297,7 @@ pub(super) fn park(until: Option<Nanos>) {
     }
 }
 
-/// Calls a thread. No other runs before the caller goes on: it may hold a lock that the simulation does not know.
+/// Wakes a thread. No other thread runs before the caller continues: it may hold a lock unknown to the simulation.
 pub(super) fn unpark(index: usize) {
     with(|world| {
         if let Some(thread) = world.threads.get_mut(index) {
@@ -313,17 +313,18 @@ pub(super) fn current() -> usize {
     with(|world| world.current).unwrap_or(usize::MAX)
 }
 
-/// Virtual time.
+/// Returns the virtual time.
 pub fn now() -> Nanos {
     with(|world| world.now).unwrap_or(0)
 }
 
-/// A random number below `bound`, made from the seed.
+/// Returns a random number below `bound`, derived from the seed.
 pub fn random(bound: u64) -> u64 {
     with(|world| world.below(bound)).unwrap_or(0)
 }
 
-/// A number made from the seed, on a thread of a simulation: nothing there may depend on the randomness of the system.
+/// Returns a number derived from the seed, on a thread of a simulation, which must not depend on the system's
+/// randomness.
 pub(crate) fn unguessable() -> Option<u64> {
     if !INSIDE.get() {
         return None;
@@ -331,7 +332,7 @@ pub(crate) fn unguessable() -> Option<u64> {
     with(|world| world.random() << 32 ^ world.random())
 }
 
-/// The thread has nothing to do for so long.
+/// Lets the thread wait, without work, for this time.
 pub fn rest(time: Nanos) {
     let until = now() + time;
     while now() < until {
@@ -339,13 +340,13 @@ pub fn rest(time: Nanos) {
     }
 }
 
-/// The thread is kept busy for so long.
+/// Keeps the thread busy for this time.
 pub fn stall(time: Nanos) {
     let until = now() + time;
     suspend(State::Busy(until));
 }
 
-/// Sets an alarm; `number` is that of one that was set before, and not yet rung.
+/// Sets an alarm and returns its number, which is `number` if an earlier alarm, not yet expired, had that.
 pub(super) fn set_alarm(time: Nanos, waker: &Waker, number: Option<u64>) -> u64 {
     with(|world| {
         let number = number.unwrap_or_else(|| {
@@ -385,7 +386,7 @@ pub struct Simulation(());
 
 impl Simulation {
     pub fn new(seed: u64) -> Self {
-        // splitmix64, so that seeds that follow one another have nothing in common.
+        // splitmix64, so that consecutive seeds are unrelated.
         let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -411,23 +412,23 @@ impl Simulation {
         Self(())
     }
 
-    /// It has failed: what its threads have on their stacks is left there, since it may be in any state.
+    /// Abandons a failed simulation: the stacks of its threads are leaked, since they may be in any state.
     pub fn abandon(&self) {
         if let Some(world) = WORLD.take() {
             world.threads.into_iter().filter_map(|thread| thread.coroutine).for_each(std::mem::forget);
         }
     }
 
-    /// Steps taken so far, and a digest of which thread took them.
+    /// Returns the number of steps so far, and a digest of the threads that took them.
     pub fn digest(&self) -> (u64, u64) {
         with(|world| (world.steps, world.digest)).unwrap_or_default()
     }
 
-    /// Runs until all threads wait and nothing will happen by itself, or until time `end`. Whenever no thread can run before
-    /// time passes, `still` is told how still it is, and until when.
+    /// Runs until all threads wait and no event is pending, or until time `end`. Whenever no thread can run before time
+    /// passes, calls `still` with the state of the threads and the time of the next event.
     ///
     /// # Errors
-    /// A thread panicked, some wait for each other, or they never come to rest.
+    /// A thread panicked, a deadlock, or the simulation does not terminate.
     pub fn run(
         &self,
         end: Nanos,
@@ -440,14 +441,14 @@ impl Simulation {
                     return Err(failure);
                 }
                 if with(|world| world.steps).unwrap_or(0) > MOST_STEPS {
-                    return Err(format!("it does not come to rest: {}", self.states()));
+                    return Err(format!("the simulation does not terminate: {}", self.states()));
                 }
             }
             let (stillness, next) =
                 with(|world| (world.stillness(), world.next_event())).unwrap_or((Stillness::Rest, None));
             still(stillness, next)?;
             match next {
-                // Whoever was preempted goes on, even after the end.
+                // A preempted thread continues, even after the end.
                 Some(next) if next <= end || stillness == Stillness::Disturbed => {
                     let woken = with(|world| world.pass(next)).unwrap_or_default();
                     woken.into_iter().for_each(Waker::wake);
@@ -460,7 +461,7 @@ impl Simulation {
 
     fn states(&self) -> String {
         with(|world| {
-            // Without places in memory, which differ from run to run.
+            // Without addresses, which differ from run to run.
             let state = |thread: &Thread| match thread.state {
                 State::Waits(_) => "waits for a lock".to_owned(),
                 State::Listens(_, until) => format!("waits on a condition until {until:?}"),
@@ -472,7 +473,7 @@ impl Simulation {
         .unwrap_or_default()
     }
 
-    /// Lets a thread run until it stops.
+    /// Runs a thread until it stops.
     fn resume(&self, index: usize) {
         let (coroutine, job, mut places) = with(|world| {
             world.current = index;
@@ -505,7 +506,7 @@ impl Simulation {
 }
 
 impl Drop for Simulation {
-    /// Ends what still waits.
+    /// Ends all waiting threads.
     fn drop(&mut self) {
         let Some(world) = WORLD.take() else { return };
         for thread in world.threads {
@@ -535,7 +536,7 @@ impl Drop for Simulation {
     }
 }
 
-/// A coroutine that runs one job after the other.
+/// Returns a coroutine that runs one job after another.
 fn fresh() -> Generator<'static, (), ()> {
     IDLE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
         Gn::new_opt(STACK, || {

@@ -1,15 +1,15 @@
-//! Which seeds a test runs, and how a failure is reported.
+//! The seeds of a test, and the report of a failure.
 //!
 //! | variable | |
 //! |---|---|
-//! | `ACTIX_TIMERS_SEED` | runs this seed alone, and prints what happens |
-//! | `ACTIX_TIMERS_SEEDS` | runs as many instead of the test's own number |
-//! | `ACTIX_TIMERS_FIRST_SEED` | begins with this seed instead of 0 |
+//! | `ACTIX_TIMERS_SEED` | runs this seed alone, and prints all events |
+//! | `ACTIX_TIMERS_SEEDS` | number of seeds, instead of the test's own |
+//! | `ACTIX_TIMERS_FIRST_SEED` | first seed, instead of 0 |
 
-/// The seeds after which a long run says how far it is.
+/// The number of seeds after which a long run reports its progress.
 const PROGRESS: u64 = 100_000;
 
-/// Runs the tests of the package under simulation.
+/// The command that runs the tests of the package under simulation.
 const COMMAND: &str = if cfg!(test) {
     "cargo test -p actix-timers --all-features --lib"
 } else {
@@ -20,13 +20,13 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Whether one seed is replayed: then everything that happens is printed.
+/// Returns whether one seed is replayed: then all events are printed.
 pub fn is_replay() -> bool {
     static IS_REPLAY: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| variable("ACTIX_TIMERS_SEED").is_some());
     *IS_REPLAY
 }
 
-/// Runs the simulation that `one` makes of a seed for `count` seeds, and panics with the first seed that fails.
+/// Runs the simulation `one` for `count` seeds, and panics with the first seed that fails.
 pub fn run(test: &str, count: u64, one: impl Fn(u64) -> Result<(), String>) {
     let (first, count) = match variable("ACTIX_TIMERS_SEED") {
         Some(seed) => (seed, 1),

@@ -1,6 +1,6 @@
-//! Locks, atomics and threads as in the standard library, at whose operations the scheduler may choose another thread. On a
-//! thread that is none of a simulation they are those of the standard library. Made within a [model](super::model), they are
-//! loom's.
+//! Locks, atomics and threads as in the standard library, with a possible switch of threads at each operation. On a
+//! thread outside of a simulation they are those of the standard library; created within a [model](super::model), they
+//! are loom's.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::scheduler::{self, Nanos, is_inside, point};
 #[derive(Debug)]
 pub struct Mutex<T> {
     inner: std::sync::Mutex<T>,
-    /// Taken before `inner`.
+    /// Locked before `inner`.
     modelled: Option<loom::sync::Mutex<()>>,
 }
 
@@ -186,7 +186,7 @@ mod condition {
             Ok((lock.guard(inner), WaitTimeoutResult(result.timed_out())))
         }
 
-        /// The lock is given up and the wait begun in one step.
+        /// Releases the lock and begins to wait in one step.
         fn wait_inside<T>(&self, mut guard: MutexGuard<'_, T>, until: Option<Nanos>) -> bool {
             drop(guard.inner.take());
             scheduler::release(guard.lock.place());
@@ -245,11 +245,11 @@ atomic!(AtomicU64, std::sync::atomic::AtomicU64, u64,
 atomic!(AtomicUsize, std::sync::atomic::AtomicUsize, usize,
     store(value) -> (); fetch_add(value) -> usize; fetch_sub(value) -> usize;);
 
-/// The waker that others call; each operation is one step.
+/// A waker shared with other threads; each operation is one step.
 #[derive(Debug)]
 pub enum AtomicWaker {
     Real(futures_util::task::AtomicWaker),
-    /// As if it had a lock.
+    /// Modelled with a lock.
     Modelled(loom::sync::Mutex<Option<Waker>>),
 }
 
@@ -283,7 +283,7 @@ impl AtomicWaker {
     }
 }
 
-/// A thread that can be called.
+/// A thread that can be unparked.
 #[derive(Debug, Clone)]
 pub enum Thread {
     Real(std::thread::Thread),
@@ -318,7 +318,7 @@ pub fn yield_now() {
     if is_inside() { scheduler::give_way() } else { std::thread::yield_now() }
 }
 
-/// Time since some moment in the past: virtual within a simulation.
+/// Returns the time since some moment in the past: virtual within a simulation.
 pub fn elapsed() -> Duration {
     static EPOCH: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
     if is_inside() { Duration::from_nanos(scheduler::now()) } else { EPOCH.elapsed() }
