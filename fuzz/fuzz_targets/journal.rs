@@ -1,5 +1,5 @@
-//! Bytes behind a whole group of a journal: the examination agrees with one that parses each candidate by itself, and reads
-//! the journal no more than twice.
+//! Fuzzes the bytes behind a whole group of a journal: the examination agrees with a simple one, which parses each
+//! candidate separately, and reads the journal at most twice.
 //!
 //! ```text
 //! RUSTC_BOOTSTRAP=1 cargo fuzz run journal -- -max_total_time=60
@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 
 const END: &[u8] = b"FJL\x03";
 
-/// Counts the bytes that are read.
+/// A reader that counts its bytes.
 struct Counting<'a> {
     journal: Cursor<&'a [u8]>,
     bytes: usize,
@@ -34,7 +34,7 @@ impl Seek for Counting<'_> {
     }
 }
 
-/// How long the form of a group is at the beginning of these bytes.
+/// Returns the length of the form of a group at the beginning of `bytes`.
 fn form(bytes: &[u8]) -> Option<usize> {
     let entries = u32::from_le_bytes(*bytes.strip_prefix(&[1])?.first_chunk()?);
     let mut at = 13;
@@ -70,7 +70,7 @@ fuzz_target!(|bytes: &[u8]| {
     if ends.any(|at| has_form(at + END.len())) {
         assert_eq!(state, State::Damaged { from: from as u64 });
     } else if state == (State::Damaged { from: from as u64 }) {
-        // Where the parse stopped, or the sequence went back.
+        // Damage where the parse stopped, or the sequence went back.
         assert!((from..bytes.len()).any(has_form), "there is no group behind {from}");
     }
 });

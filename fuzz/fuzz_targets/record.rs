@@ -1,4 +1,4 @@
-//! Bytes that are a record, or are not: the decoder answers, and what it takes for one it can write again.
+//! Fuzzes records: the decoder never panics, and each decoded record can be encoded again.
 //!
 //! ```text
 //! RUSTC_BOOTSTRAP=1 cargo fuzz run record -- -max_total_time=60
@@ -11,7 +11,7 @@ use actix_timers_durable::{DueTime, DurableId};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Of another version nothing more is read.
+    // Of another version only the version is read.
     let bytes = &[&[1], bytes].concat()[..];
     let due = DueTime::MIN;
     let id = DurableId::from_parts(0, due, 0);

@@ -1,12 +1,12 @@
-//! Bytes that are operations on a wheel, each compared with a sorted list, on request with the seven schemes too.
+//! Fuzzes operations on a wheel, each compared with a sorted list, on request also with the seven schemes.
 //!
 //! ```text
 //! RUSTC_BOOTSTRAP=1 cargo fuzz run wheel -- -max_total_time=60
 //! ```
 //!
-//! libFuzzer begins with short inputs; `-len_control=0 -max_len=2048` goes for hundreds of operations at once.
+//! libFuzzer begins with short inputs; `-len_control=0 -max_len=2048` starts with hundreds of operations.
 //!
-//! The watched wheel is the one of the random tests (`schemes::checked_wheel`); here it is the coverage that leads the way.
+//! The checked wheel is that of the random tests (`schemes::checked_wheel`); here coverage guides the choice.
 
 #![no_main]
 
@@ -16,14 +16,14 @@ use libfuzzer_sys::fuzz_target;
 
 use schemes::checked_wheel::{CheckedWheel, Fate};
 
-/// More operations find nothing that fewer do not, and make failures hard to read.
+/// The greatest number of operations: more find nothing new, and make failures hard to read.
 const MOST_OPERATIONS: usize = 400;
 
 const SIZES: [usize; 8] = [2, 3, 4, 5, 8, 20, 64, 256];
 
 fuzz_target!(|run: Run| run.play());
 
-/// What the bytes are.
+/// The decoded input.
 #[derive(Debug, Arbitrary)]
 struct Run {
     size: u8,
@@ -46,7 +46,7 @@ impl Ticks {
     }
 }
 
-/// An operation; entries are named by their number, counted back from the latest.
+/// An operation; entries are identified by their number, counted back from the latest.
 #[derive(Debug, Arbitrary)]
 enum Operation {
     Insert { back: Ticks, delay: Ticks },
@@ -132,7 +132,7 @@ impl Operation {
     }
 }
 
-/// A budget: small, or none at all.
+/// Returns a budget: small, or unlimited.
 fn entries(budget: Option<u8>) -> usize {
     budget.map_or(usize::MAX, usize::from)
 }

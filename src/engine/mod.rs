@@ -38,7 +38,7 @@
 //! ```text
 //!     Due --take_due--> Making --repeat--> Waiting      the message exists, the next deadline is set
 //!     Waiting --expire--^    |  \
-//!                            |   +--repeat--> Between --resume--> Waiting     a fixed delay, from the end of the handler
+//!                            |   +--repeat--> Between --resume--> Waiting   a fixed delay after the handler
 //!                            +--cancel--> cancelled: the message just made is dropped
 //! ```
 

@@ -9,7 +9,7 @@ use crate::timing::{Tick, TickLength, coalesce};
 
 /// The behaviour of a fixed-rate timer after missed repetitions.
 ///
-/// A repetition is missed if the next one is due before it could be delivered. Names and meaning are those of tokio's
+/// A repetition is missed if the next one is due before it could be delivered. Names and meaning are as in tokio's
 /// `Interval`, but the default is `Skip`: a delayed timer does not flood its actor.
 ///
 /// With a period of 300 ms and the first repetition at 300 ms, if the timer was delayed from 300 ms to 950 ms:
@@ -231,7 +231,7 @@ impl Recurrence {
         self.asked = Some(next);
     }
 
-    /// Makes a step requested during an earlier attempt to hand the present repetition over the plan.
+    /// Replaces the plan by a step requested during an earlier attempt to hand the present repetition over.
     pub(super) fn settle_plan(&mut self) {
         self.planned = self.asked.take().or(self.planned);
     }

@@ -134,7 +134,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Counts a returned message of a repetition, delivered before, as a dead letter, and ends its timer if that is
+    /// Counts a repetition whose message came back after its delivery as a dead letter, and ends its timer if that is
     /// still pending. To be called once for the message.
     pub fn break_off(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         self.bounce(key, reason);

@@ -343,7 +343,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.end(key, outcome)
     }
 
-    /// Counts a returned message whose timer was [finished](Self::finish) as delivered as a dead letter. To be called
+    /// Counts a message that came back, its timer [finished](Self::finish) as delivered, as a dead letter. To be called
     /// once for it.
     pub fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
         if self.outcome(key) == Some(Outcome::Delivered) {

@@ -1,8 +1,8 @@
 //! Sends that may be refused: a message is offered to a mailbox before it is known whether the mailbox takes it.
 //!
-//! [`begin_send`](Engine::begin_send) counts the message as delivered, so that its handler, on any thread, finds room for
-//! another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send) and
-//! [`reject_send`](Engine::reject_send) follows.
+//! [`begin_send`](Engine::begin_send) counts the message as delivered, so that its handler, on any thread, finds room
+//! for another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send)
+//! and [`reject_send`](Engine::reject_send) follows.
 
 use super::counters::{DeadLetterReason, Outcome};
 use super::recurrence::{ClockReading, NextRun};

@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(order, [(10, 1), (10, 2), (10, 3), (10, 0)]);
     }
 
-    /// The ticks of the two clocks begin at different times: two times of one tick may be in two ticks of the wall clock.
+    /// The clocks' ticks are offset: two times in one tick may be in two ticks of the wall clock.
     #[test]
     fn timers_that_come_due_in_one_tick_keep_the_order_of_setting() {
         let coming = set(&[1200, 900, 1700]);

@@ -5,18 +5,18 @@
 //!
 //! | item | reason |
 //! |---|---|
-//! | [`InternalTimers`] | timers of a companion crate must not be seen, listed, cancelled or drained by an application |
+//! | [`InternalTimers`] | an application must not see, list, cancel or drain timers of a companion crate |
 //! | [`builder_on_clock_of`] | both kinds of timers of a test move with one clock |
-//! | [`ExternalWork`] | virtual time waits for work on threads that the core does not know |
+//! | [`ExternalWork`] | virtual time waits for work on threads unknown to the core |
 //! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) updates all metrics of the process |
-//! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication falls into a scrape; publications have one pace |
+//! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication during a scrape; one rate for all publications |
 //! | [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
 //! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a survey of a whole wheel holds its lock for microseconds at a time |
-//! | [`ShortId`] | it is cut from the bits of a [`TimerId`](crate::TimerId), which are private |
+//! | [`ShortId`] | it is a part of the bits of a [`TimerId`](crate::TimerId), which are private |
 //! | [`next_on_grid`] | one arithmetic for missed ticks |
 //! | [`unguessable`] | ids and nonces come from one source of randomness, checked once |
-//! | [`Shown`] | text from outside is escaped in one way in all errors and logs |
-//! | `LogLimit` (feature `tracing`) | warnings of all crates have one limit of their rate |
+//! | [`Shown`] | external text is escaped in one way in all errors and logs |
+//! | `LogLimit` (feature `tracing`) | one rate limit for the warnings of all crates |
 
 mod internal_timers;
 mod survey;

@@ -5,9 +5,9 @@ use metrics::Unit;
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// Only grows.
+    /// A value that only grows.
     Counter,
     /// A distribution over these buckets (upper bounds).
     Histogram(&'static [f64]),

@@ -1,5 +1,5 @@
-//! Loom's model checker, which tries all interleavings of a few threads: within [`check`], the atomics, wakers and default
-//! mutexes of [`sync`](super::sync) are loom's.
+//! Loom's model checker, which tries all interleavings of a few threads: within [`check`], the atomics, wakers and
+//! default mutexes of [`sync`](super::sync) are loom's.
 
 use std::cell::Cell;
 

@@ -107,7 +107,7 @@ impl<T> Wheel<T> {
     /// Returns the non-empty buckets of a level that begin at `start` or later, in the order of their expiration. A
     /// caller that reads a large wheel in several steps continues with the tick after the last start.
     ///
-    /// All buckets of a level expire before those of the levels above.
+    /// All buckets of a level expire before the buckets of the levels above.
     ///
     /// ```
     /// use actix_timers::timing::{Wheel, WheelSize};

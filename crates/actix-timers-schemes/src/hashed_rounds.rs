@@ -1,7 +1,7 @@
-//! Scheme 6, the hashed wheel with unsorted buckets: every timer counts the turns it still has to wait.
+//! Scheme 6, the hashed wheel with unsorted buckets: every timer counts its remaining turns.
 //!
-//! Netty's `HashedWheelTimer` made it known. A start is an append; a tick goes through its whole bucket, lets go what has
-//! no turn left, and counts down the rest.
+//! Known from Netty's `HashedWheelTimer`. A start is an append; a tick goes through its whole bucket, expires the
+//! timers with no turn left, and counts down the rest.
 
 use super::timers::{ListId, Timers};
 use super::{Expiry, Handle, Scheme, Tick};
@@ -30,7 +30,7 @@ impl HashedWheelWithRounds {
         self.ring[(tick % self.size()) as usize]
     }
 
-    /// The hand has been at this bucket `visits` times and has left it `passes` times.
+    /// Visits a bucket `visits` times and leaves it `passes` times.
     fn turn(&mut self, bucket: ListId, visits: u64, passes: u64, expired: &mut Vec<Expiry>) {
         let mut at = self.timers.first(bucket);
         while let Some(node) = at {
@@ -68,13 +68,14 @@ impl Scheme for HashedWheelWithRounds {
         let before = expired.len();
         for tick in self.clock..=self.clock + passed.min(self.size() - 1) {
             let turns = (now - tick) / self.size();
-            // The hand stays on the bucket of the present tick: it is visited again in the next call, for what is
-            // started in between, and counts as passed only then.
+            // The bucket of the present tick is visited again in the next call, for timers started in between, and
+            // counts as passed only then.
             let passes = if (now - tick).is_multiple_of(self.size()) { turns } else { turns + 1 };
             self.turn(self.bucket(tick), turns + 1, passes, expired);
         }
         if passed >= self.size() {
-            // Timers of several turns came out of each bucket. Equals are always in one bucket, and in order there.
+            // Timers of several turns came out of each bucket. Equal deadlines are always in one bucket, and in order
+            // there.
             expired[before..].sort_by_key(|expiry| expiry.deadline);
         }
         self.clock = now;

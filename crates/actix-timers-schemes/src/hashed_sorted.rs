@@ -1,8 +1,8 @@
 //! Scheme 5, the hashed wheel with sorted buckets: the deadline modulo the ring is the bucket.
 //!
 //! One ring serves all deadlines, near and far. A bucket mixes timers of different turns, so it is kept sorted: a tick
-//! looks at the first timer of its bucket only, and a start finds its place in a list that is `w` times shorter than in
-//! scheme 2.
+//! looks at the first timer of its bucket only, and a start finds its place in a list `w` times shorter than in scheme
+//! 2.
 
 use super::timers::{ListId, Timers};
 use super::{Expiry, Handle, Scheme, Tick};
@@ -48,12 +48,13 @@ impl Scheme for HashedWheelWithSortedLists {
         };
         let size = self.ring.len() as u64;
         let before = expired.len();
-        // The bucket of the present tick is looked at again in the next call, for what is started in between.
+        // The bucket of the present tick is visited again in the next call, for timers started in between.
         for tick in self.clock..=self.clock + passed.min(size - 1) {
             self.timers.expire_front(self.bucket(tick), expired, now);
         }
         if passed >= size {
-            // Timers of several turns came out of each bucket. Equals are always in one bucket, and in order there.
+            // Timers of several turns came out of each bucket. Equal deadlines are always in one bucket, and in order
+            // there.
             expired[before..].sort_by_key(|expiry| expiry.deadline);
         }
         self.clock = now;

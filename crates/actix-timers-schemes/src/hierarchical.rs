@@ -1,11 +1,11 @@
-//! Scheme 7, hierarchical wheels, the way Kafka builds them: the buckets in a queue, and *relative* placement.
+//! Scheme 7, hierarchical wheels, as in Kafka: the buckets in a queue, and *relative* placement.
 //!
-//! A level takes what is due within one turn of it *from now*. When the time of a coarse bucket comes, its timers are
-//! started again, on finer levels.
+//! A level takes timers due within one turn of it *from now*. When a coarse bucket expires, its timers are started
+//! again, on finer levels.
 //!
-//! **Why it has to sort.** Take wheels of 20 and a timer A due at 25. At 0 that is more than one turn away, so A goes to
-//! the second level, into the bucket for 20 to 39. At 10 a timer B due at 25 is only 15 away: it goes to the first level
-//! at once. At 20 the coarse bucket is flushed and A is appended to the bucket for 25, *behind* B, though it was started
+//! **The sort.** Take wheels of 20 and a timer A due at 25. At 0 that is more than one turn away, so A goes to the
+//! second level, into the bucket for 20 to 39. At 10 a timer B due at 25 is only 15 away: it goes to the first level at
+//! once. At 20 the coarse bucket is flushed and A is appended to the bucket for 25, *behind* B, though it was started
 //! first. So each bucket of the first level is sorted by the number of the start before it expires. (The crate's wheel
 //! places by a frontier that a cascade has to pass, and needs no sort.)
 
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 use super::timers::{ListId, NodeId, Timers};
 use super::{Expiry, Handle, Scheme, Tick};
 
-/// Wheels on wheels; those above the first are made on demand.
+/// A hierarchy of wheels, made on demand above the first.
 #[derive(Debug)]
 pub struct HierarchicalWheel {
     timers: Timers,
     size: usize,
     levels: Vec<Level>,
-    /// Buckets by their first tick; of several that begin together the coarsest comes first, so that its timers are down
-    /// in the finer ones when those expire. A bucket whose timers were all stopped stays, and expires empty.
+    /// Buckets by their first tick; of several with the same one the coarsest comes first, so that its timers are in
+    /// the finer ones when those expire. A bucket whose timers were all stopped stays, and expires empty.
     queue: BTreeMap<(Tick, Reverse<usize>), ListId>,
-    /// When the last bucket expired. It stands still while there is none.
+    /// The expiration of the last bucket. It stands still while there is no bucket.
     clock: Tick,
 }
 
@@ -32,7 +32,7 @@ pub struct HierarchicalWheel {
 struct Level {
     /// Ticks per bucket.
     width: u64,
-    /// Ticks per turn; saturates where the numbers end.
+    /// Ticks per turn; saturates.
     span: u64,
     ring: Vec<ListId>,
 }
@@ -49,7 +49,7 @@ impl HierarchicalWheel {
         self.levels.push(Level { width, span: width.saturating_mul(self.size as u64), ring });
     }
 
-    /// The bucket for `deadline`, entered in the queue.
+    /// Returns the bucket for `deadline`, entered in the queue.
     fn place(&mut self, deadline: Tick) -> ListId {
         let level = loop {
             let reached = |level: &Level| (self.clock - self.clock % level.width).saturating_add(level.span);

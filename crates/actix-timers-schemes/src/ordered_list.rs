@@ -1,6 +1,6 @@
 //! Scheme 2, the ordered list: the timer queue of the early Unix systems.
 //!
-//! A tick looks at the first timer only. A start pays for it: it has to find its place among all the others.
+//! A tick looks at the first timer only. A start has to find its place among all the others.
 
 use super::timers::{ListId, Timers};
 use super::{Expiry, Handle, Scheme, Tick};

@@ -1,4 +1,4 @@
-//! Dice that always fall the same way: a test that fails can be run again.
+//! Deterministic random numbers: a failing test can be run again.
 
 /// A small generator of well mixed numbers (splitmix64).
 #[derive(Debug, Clone)]
@@ -7,12 +7,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// Equal seeds give equal numbers, neighbouring seeds give unrelated ones.
+    /// Returns a generator. Equal seeds give equal numbers, consecutive seeds unrelated ones.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Any number.
+    /// Returns any number.
     pub const fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -21,27 +21,27 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`; 0 if there is none.
+    /// Returns a number below `limit`; 0 if there is none.
     pub const fn below(&mut self, limit: u64) -> u64 {
         if limit == 0 { 0 } else { self.next() % limit }
     }
 
-    /// An index below `limit`.
+    /// Returns an index below `limit`.
     pub const fn index(&mut self, limit: usize) -> usize {
         self.below(limit as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub const fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below((high - low).saturating_add(1))
     }
 
-    /// True once in `n` times on average.
+    /// Returns true once in `n` times on average.
     pub const fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// A number of any magnitude up to `bits` bits, small ones as likely as large ones.
+    /// Returns a number of any magnitude up to `bits` bits, small ones as likely as large ones.
     pub const fn magnitude(&mut self, bits: u32) -> u64 {
         let bits = self.below(bits as u64 + 1) as u32;
         if bits == 0 { 0 } else { self.next() >> (u64::BITS - bits) }

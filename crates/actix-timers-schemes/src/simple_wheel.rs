@@ -1,9 +1,9 @@
-//! Scheme 4, the simple wheel: a ring with one bucket per tick. Nothing is ever compared or sorted.
+//! Scheme 4, the simple wheel: a ring with one bucket per tick, without comparing or sorting.
 //!
-//! The paper limits deadlines to what one turn reaches. Here whatever is due after the current turn waits in one overflow
-//! list, which is looked through when a turn begins. It is the *end of the turn* that divides ring and overflow, not a
-//! fixed distance from now. With a distance, a timer could get into the ring while an older one for the same tick was
-//! still in the overflow list, and would expire before it.
+//! The paper limits deadlines to one turn. Here timers due after the current turn wait in one overflow list, which is
+//! scanned when a turn begins. Ring and overflow are divided by the *end of the turn*, not by a fixed distance from
+//! now. With a distance, a timer could enter the ring while an older one for the same tick was still in the overflow
+//! list, and would expire before it.
 
 use super::timers::{ListId, Timers};
 use super::{Expiry, Handle, Scheme, Tick};
@@ -32,7 +32,7 @@ impl SimpleWheel {
         self.ring[(tick % self.ring.len() as u64) as usize]
     }
 
-    /// Begins the turn that `tick` lies in: what the overflow list has for it goes into the ring, in order.
+    /// Begins the turn that contains `tick`: its timers move from the overflow list into the ring, in order.
     fn begin_turn(&mut self, tick: Tick) {
         let size = self.ring.len() as u64;
         self.clock = tick;

@@ -1,7 +1,7 @@
-//! Doubly linked lists of timers in one store, so that a timer can leave from anywhere at the cost of one unlinking.
+//! Doubly linked lists of timers in one store, so that a timer can leave from anywhere by one unlinking.
 //!
-//! Every list is a ring through a *sentinel*, a node that is no timer: neither the first nor the last timer is a special
-//! case, and a timer can be unlinked by someone who does not know which list it is in.
+//! Every list is a ring through a *sentinel*, a node without a timer: neither the first nor the last timer is a special
+//! case, and unlinking a timer does not require knowing its list.
 
 use super::{Expiry, Handle, Tick};
 
@@ -12,7 +12,7 @@ pub(crate) struct Timer {
     /// The number of its start: 1, 2, 3 and so on. 0 marks a node without a timer.
     pub(crate) order: u64,
     pub(crate) id: u64,
-    /// Turns of the ring it still has to wait; only the hashed wheel with rounds counts them.
+    /// Remaining turns of the ring, counted only by the hashed wheel with rounds.
     pub(crate) rounds: u64,
 }
 
@@ -29,15 +29,15 @@ struct Node {
     after: usize,
 }
 
-/// Names a list.
+/// The id of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListId(usize);
 
-/// Names a node, as long as its timer is outstanding.
+/// The id of a node, valid as long as its timer is outstanding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeId(usize);
 
-/// Any number of lists, and the timers in them.
+/// A store of lists and their timers.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     nodes: Vec<Node>,
@@ -51,12 +51,12 @@ impl Timers {
         Self::default()
     }
 
-    /// Makes `count` empty lists.
+    /// Adds `count` empty lists.
     pub(crate) fn add_lists(&mut self, count: usize) -> Vec<ListId> {
         (0..count).map(|_| ListId(self.take_node(NO_TIMER))).collect()
     }
 
-    /// How many timers are outstanding.
+    /// Returns the number of outstanding timers.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -68,10 +68,10 @@ impl Timers {
         self.handle(node)
     }
 
-    /// Starts a timer in a list that is sorted by deadline, behind all timers that are not due later.
+    /// Starts a timer in a list that is sorted by deadline, behind all timers due not later.
     pub(crate) fn start_sorted(&mut self, list: ListId, deadline: Tick, id: u64) -> Handle {
         let node = self.new_timer(deadline, id);
-        // From the end: a new timer is more often due late than early, and the first of equals stays the first.
+        // From the end: a new timer is more often due late than early, and equal deadlines stay in the order of starts.
         let mut place = self.nodes[list.0].before;
         while place != list.0 && self.nodes[place].timer.deadline > deadline {
             place = self.nodes[place].before;
@@ -80,7 +80,7 @@ impl Timers {
         self.handle(node)
     }
 
-    /// Stops the timer that the handle names, if it is still outstanding.
+    /// Stops the timer of the handle, if it is still outstanding.
     pub(crate) fn stop(&mut self, handle: Handle) -> bool {
         let node = handle.at as usize;
         if self.nodes.get(node).is_none_or(|found| found.timer.order != handle.order) {
@@ -90,7 +90,7 @@ impl Timers {
         true
     }
 
-    /// Takes a timer out.
+    /// Removes a timer.
     pub(crate) fn remove(&mut self, node: NodeId) -> Timer {
         self.unlink(node.0);
         self.free.push(node.0);
@@ -112,23 +112,23 @@ impl Timers {
         &mut self.nodes[node.0].timer
     }
 
-    /// The timer a start has just made.
+    /// Returns the timer that was just started.
     pub(crate) fn started(&mut self, handle: Handle) -> &mut Timer {
         &mut self.nodes[handle.at as usize].timer
     }
 
-    /// The first timer of `list`.
+    /// Returns the first timer of `list`.
     pub(crate) fn first(&self, list: ListId) -> Option<NodeId> {
         self.next(list, NodeId(list.0))
     }
 
-    /// The timer behind `node` in `list`.
+    /// Returns the timer behind `node` in `list`.
     pub(crate) fn next(&self, list: ListId, node: NodeId) -> Option<NodeId> {
         let after = self.nodes[node.0].after;
         (after != list.0).then_some(NodeId(after))
     }
 
-    /// Takes all timers that fulfil `due` out of `list`, in its order.
+    /// Removes all timers that fulfil `due` from `list`, in its order.
     pub(crate) fn expire_where(&mut self, list: ListId, expired: &mut Vec<Expiry>, due: impl Fn(&Timer) -> bool) {
         let mut at = self.first(list);
         while let Some(node) = at {
@@ -139,7 +139,7 @@ impl Timers {
         }
     }
 
-    /// Takes the timers due by `now` from the front of a sorted list.
+    /// Removes the timers due by `now` from the front of a sorted list.
     pub(crate) fn expire_front(&mut self, list: ListId, expired: &mut Vec<Expiry>, now: Tick) {
         while let Some(node) = self.first(list).filter(|node| self.timer(*node).deadline <= now) {
             expired.push(self.remove(node).expiry());
@@ -156,7 +156,7 @@ impl Timers {
         Handle { at: node as u64, order: self.nodes[node].timer.order }
     }
 
-    /// A node that is linked to itself, used again or new.
+    /// Returns a node that is linked to itself, reused or new.
     fn take_node(&mut self, timer: Timer) -> usize {
         if let Some(node) = self.free.pop() {
             self.nodes[node] = Node { timer, before: node, after: node };

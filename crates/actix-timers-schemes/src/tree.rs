@@ -1,7 +1,7 @@
 //! Scheme 3, the tree: a priority queue, as in most event loops.
 //!
-//! Start, stop and expiry all cost a walk down the tree. A heap would do as well, but finding a timer in a heap in order
-//! to stop it needs a second structure; the key of a search tree is the handle.
+//! Start, stop and expiry each cost a walk down the tree. A heap would do as well, but stopping a timer in a heap needs
+//! a second structure to find it; the key of a search tree is the handle.
 
 use std::collections::BTreeMap;
 

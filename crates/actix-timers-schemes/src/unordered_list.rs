@@ -1,4 +1,4 @@
-//! Scheme 1, the unordered list: a start is an append, a tick is a look at every timer there is.
+//! Scheme 1, the unordered list: a start is an append, a tick is a look at every timer.
 //!
 //! Good for a handful of timers, or where ticks are counted by hardware.
 

@@ -1,9 +1,9 @@
-//! Files as they are at one moment.
+//! Copies of files at one moment.
 
 use std::fs;
 use std::path::Path;
 
-/// Copies a directory with all that is below it.
+/// Copies a directory recursively.
 pub fn copy_directory(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

@@ -1,8 +1,9 @@
-//! What the tests of durable timers share: lives of a process on a manual clock, a medium that outlives them, and an actor that
-//! writes down what it gets.
+//! Support for tests of durable timers: lives of a process on a manual clock, a medium that outlives them, and an actor
+//! that records its deliveries.
 //!
-//! A *life* is one actix system with everything in it. It ends cleanly (`timers.stop()`), or by a crash ([`Medium::crash`]): what
-//! was not acknowledged on the medium by then never reaches it. Times are milliseconds since the start of the test.
+//! A *life* is one actix system with everything in it. It ends cleanly (`timers.stop()`), or by a crash
+//! ([`Medium::crash`]): changes not acknowledged by the medium by then never reach it. Times are milliseconds since the
+//! start of the test.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -30,17 +31,17 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The wall clock at a time of the test.
+/// Returns the wall clock at a time of the test.
 pub fn at(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000) + ms(millis)
 }
 
-/// The time of the test that a wall clock shows; 0 if that is before it.
+/// Returns the time of the test at a wall-clock time; 0 if that is before it.
 pub fn millis(wall: SystemTime) -> u64 {
     u64::try_from(wall.duration_since(at(0)).unwrap_or_default().as_millis()).unwrap()
 }
 
-/// A new system whose wall clock shows a time of the test.
+/// Runs a new system whose wall clock begins at a time of the test.
 pub fn life<T>(start: u64, test: impl AsyncFnOnce(ManualClock) -> T) -> T {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(test(ManualClock::starting_at(at(start))))
@@ -51,12 +52,12 @@ pub async fn run_to(clock: &ManualClock, time: u64) {
     clock.advance(at(time).duration_since(clock.wall()).expect("time does not go back")).await;
 }
 
-/// What outlives a process.
+/// Storage that outlives a process.
 pub trait Medium {
     type Store: TimerStore;
-    /// A store on what is there.
+    /// Opens a store on the medium.
     fn open(&self) -> Self::Store;
-    /// The process dies: whatever it still has in mind does not reach the medium.
+    /// Simulates the death of the process: its unwritten changes never reach the medium.
     fn crash(&mut self);
 }
 
@@ -72,7 +73,7 @@ impl Medium for MemoryDisk {
     }
 }
 
-/// Each of these tests on each store.
+/// Defines each of these tests on each store.
 #[macro_export]
 macro_rules! on_every_store {
     ($($test:ident)*) => {
@@ -90,12 +91,12 @@ pub use crate::on_every_store;
 #[derive(Debug)]
 pub struct Files {
     root: TempDir,
-    /// The present directory; what a crash left is in another one.
+    /// The number of the present directory; a crash begins another one.
     lives: u32,
 }
 
 impl Files {
-    /// An empty one.
+    /// Returns an empty directory.
     pub fn new() -> Self {
         Self { root: tempfile::tempdir().unwrap(), lives: 0 }
     }
@@ -107,7 +108,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // What a test that fails leaves behind is worth a look.
+        // The directory of a failed test is kept for examination.
         self.root.disable_cleanup(std::thread::panicking());
     }
 }
@@ -119,7 +120,7 @@ impl Medium for Files {
         EmbeddedStore::open(self.directory()).unwrap()
     }
 
-    /// The next life finds the files as they are now. What the process still does to them does not matter any more.
+    /// The next life finds the files as they are now. Later changes by the process do not matter any more.
     fn crash(&mut self) {
         let dying = self.directory();
         self.lives += 1;
@@ -135,32 +136,32 @@ impl DurableMessage for Note {
     const NAME: &'static str = "note";
 }
 
-/// What a handler does with one delivery.
+/// The reaction of a handler to one delivery.
 pub enum Act {
     Succeed,
     Fail,
     FailForGood,
     Panic,
-    /// It never answers.
+    /// It never replies.
     Hang,
-    /// It answers when told to.
+    /// It replies on this signal.
     Wait(oneshot::Receiver<()>),
 }
 
-/// What was delivered.
+/// A record of one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// When.
+    /// Time of the delivery.
     pub time: u64,
     pub note: u32,
     pub attempt: u32,
     pub repetition: u64,
     pub id: DurableId,
-    /// When it was to be due by itself.
+    /// The due time, apart from retries.
     pub due: u64,
 }
 
-/// What was delivered in all lives of a test, and what handlers are to do. Clones are the same.
+/// The deliveries of all lives of a test, and the script of the handlers. Clones share them.
 #[derive(Clone, Default)]
 pub struct Diary {
     entries: Arc<Mutex<Vec<Entry>>>,
@@ -168,12 +169,12 @@ pub struct Diary {
 }
 
 impl Diary {
-    /// What the handler of this note does next. Without a script it succeeds.
+    /// Adds the next reactions of the handler of this note. Without a script it succeeds.
     pub fn script(&self, note: u32, acts: impl IntoIterator<Item = Act>) {
         self.script.lock().unwrap().entry(note).or_default().extend(acts);
     }
 
-    /// The next handler of this note answers when it is told to.
+    /// Makes the next handler of this note wait for a signal.
     pub fn hold(&self, note: u32) -> oneshot::Sender<()> {
         let (tell, told) = oneshot::channel();
         self.script(note, [Act::Wait(told)]);
@@ -184,12 +185,12 @@ impl Diary {
         self.entries.lock().unwrap().clone()
     }
 
-    /// Times and notes.
+    /// Returns times and notes.
     pub fn deliveries(&self) -> Vec<(u64, u32)> {
         self.entries().iter().map(|entry| (entry.time, entry.note)).collect()
     }
 
-    /// Times, notes and attempts.
+    /// Returns times, notes and attempts.
     pub fn attempts(&self) -> Vec<(u64, u32, u32)> {
         self.entries().iter().map(|entry| (entry.time, entry.note, entry.attempt)).collect()
     }
@@ -198,12 +199,12 @@ impl Diary {
         self.entries.lock().unwrap().len()
     }
 
-    /// An actor that writes into it.
+    /// Starts an actor that writes into this diary.
     pub fn writer(&self, clock: &ManualClock) -> Addr<Writer> {
         Writer { diary: self.clone(), clock: clock.clone() }.start()
     }
 
-    /// Durable timers on a medium, with the route [`ROUTE`] to an actor that writes into this.
+    /// Starts durable timers on a medium, with the route [`ROUTE`] to an actor that writes into this diary.
     pub fn timers<M: Medium>(&self, medium: &M, clock: &ManualClock) -> DurableTimers {
         self.builder(medium, clock).start().unwrap()
     }
@@ -217,7 +218,7 @@ impl Diary {
     }
 }
 
-/// Starts durable timers of the default name, and returns them with the number of their internal timers, whenever it is asked for.
+/// Starts durable timers of the default name, and returns them with a function that counts their internal timers.
 pub fn start_counted(builder: DurableTimersBuilder) -> (DurableTimers, impl Fn() -> u64) {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
@@ -230,7 +231,7 @@ pub fn start_counted(builder: DurableTimersBuilder) -> (DurableTimers, impl Fn()
     (timers, internal)
 }
 
-/// Three attempts, after 100 and 200 ms, without jitter; 1 s for a handler.
+/// Returns a policy of three attempts, after 100 and 200 ms, without jitter; 1 s for a handler.
 pub fn quick() -> RetryPolicy {
     RetryPolicy::default().max_attempts(3).initial_delay(ms(100)).jitter_percent(0).timeout(ms(1000))
 }
@@ -269,7 +270,7 @@ impl Handler<Durable<Note>> for Writer {
     }
 }
 
-/// A message comes when the handler of the one before has ended.
+/// Returns route options by which a message comes when the handler of the one before has ended.
 pub fn one_by_one() -> RouteOptions {
     RouteOptions::new().window(1).retry(quick())
 }

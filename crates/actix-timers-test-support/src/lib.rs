@@ -1,15 +1,15 @@
-//! What the tests of the timer actor share: systems in virtual time, a probe actor that notes what it gets and when, and
-//! payloads that count themselves.
+//! Support for tests of the timer actor: systems in virtual time, a probe actor that records its deliveries and their
+//! times, and payloads that count themselves.
 //!
 //! Time is virtual in one of two ways, and [`in_virtual_time`] runs a test in both:
 //!
-//! - **paused**: tokio's clock is paused, the timer actor has the clock it has by default. Tokio moves its clock by itself
-//!   to the next timer whenever nothing is left to do.
-//! - **manual**: the timer actor has a [`ManualClock`], inside a wrapper that counts its alarms. That nothing is left to do
-//!   shows in tokio's paused clock moving on, which is how [`World::settle`] knows.
+//! - **paused**: tokio's clock is paused, the timer actor has its default clock. Tokio advances the clock to the next
+//!   timer whenever nothing is left to do.
+//! - **manual**: the timer actor has a [`ManualClock`], inside a wrapper that counts its alarms. Tokio's paused clock
+//!   advances when nothing is left to do; [`World::settle`] waits for that.
 //!
-//! The verbs are those of the scenarios. *Run to* goes from event to event: every delivery sees the clock at its own due
-//! time. *Jump to* sets the clock first and lets the service run then. Times are milliseconds since the start.
+//! The verbs are those of the scenarios. *Run to* goes from event to event: every delivery sees the clock at its own
+//! due time. *Jump to* sets the clock first and then lets the service run. Times are milliseconds since the start.
 
 #![allow(missing_docs, reason = "internal: for tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::new_without_default, clippy::len_without_is_empty)]
@@ -42,10 +42,10 @@ pub use listener::{Listener, letters, listen};
 actix_timers::impl_tracked!(Probe<u32>: Note<u32>, Counted);
 actix_timers::impl_tracked!(Probe<u64>: Note<u64>);
 
-/// How long a test on the real clock waits for what has to happen before it gives up.
+/// The time that a test on the real clock waits for an event before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often the paused world gives way before it takes it that nothing is left to do at this instant.
+/// The number of times that the paused world yields before it assumes that nothing is left to do at this instant.
 const YIELDS: usize = 256;
 
 pub const fn ms(millis: u64) -> Duration {
@@ -58,8 +58,8 @@ pub fn paused<F: Future>(test: F) -> F::Output {
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
     })
     .block_on(async {
-        // A paused clock starts some microseconds after the timer of its runtime, and moves to whole milliseconds of that.
-        // From here on the two agree, however long the machine took in between.
+        // A paused clock starts some microseconds after the timer of its runtime, and advances to whole milliseconds of
+        // that. From here on the two agree, however long the machine took in between.
         tokio::time::sleep(ms(1)).await;
         test.await
     })
@@ -76,25 +76,26 @@ where
     paused(async { test(World::manual(builder())).await });
 }
 
-/// A system in virtual time, with a timer actor that is the one of its arbiter.
+/// A system in virtual time, with the timer actor of its arbiter.
 pub struct World {
     pub timers: Timers,
     pub watch: StopWatch,
-    /// What the wall clock showed at the start.
+    /// The wall-clock time of the start.
     pub wall_start: SystemTime,
 }
 
-/// Reads the virtual clock.
+/// A reader of the virtual clock.
 #[derive(Clone)]
 pub enum StopWatch {
     Paused(tokio::time::Instant),
     Manual(WatchedClock),
-    /// Milliseconds that the test sets.
+    /// Milliseconds set by the test.
     Source(Arc<AtomicU64>),
 }
 
 impl StopWatch {
-    /// Milliseconds since the start. Virtual time stands on whole milliseconds here; a fraction would be a mistake.
+    /// Returns the milliseconds since the start. Virtual time here is whole milliseconds; a fraction would be a
+    /// mistake.
     pub fn now(&self) -> u64 {
         let now = match self {
             Self::Paused(start) => start.elapsed(),
@@ -121,7 +122,7 @@ impl World {
         Self { timers: builder.clock(clock).install().unwrap(), watch, wall_start }
     }
 
-    /// The manual clock. Only in that kind of world.
+    /// Returns the manual clock, in a manual world only.
     pub fn clock(&self) -> &WatchedClock {
         match &self.watch {
             StopWatch::Manual(clock) => clock,
@@ -137,7 +138,7 @@ impl World {
         self.watch.now()
     }
 
-    /// The wall-clock time at so many milliseconds after the start, unless the wall clock is stepped.
+    /// Returns the wall-clock time `millis` after the start, unless the wall clock is stepped.
     pub fn wall(&self, millis: u64) -> SystemTime {
         self.wall_start + ms(millis)
     }
@@ -166,7 +167,7 @@ impl World {
                 let now = clock.hands.now();
                 match clock.next_alarm() {
                     Some(next) if next <= ms(millis) => {
-                        assert!(next > now, "an alarm for {next:?} has not been looked at, it is {now:?}");
+                        assert!(next > now, "an alarm for {next:?} was not handled by {now:?}");
                         clock.hands.jump(next - now);
                     }
                     _ => {
@@ -188,7 +189,7 @@ impl World {
         assert_eq!(self.now(), millis);
     }
 
-    /// Sets the clock before anything else gets its turn. What was sent before is still in its mailbox then.
+    /// Sets the clock before anything else gets its turn. Earlier messages are still in their mailbox then.
     pub async fn slip_to(&self, millis: u64) {
         let by = ms(millis - self.now());
         match &self.watch {
@@ -198,12 +199,12 @@ impl World {
         }
     }
 
-    /// A new probe.
+    /// Starts a probe.
     pub fn probe<N: Name>(&self) -> (Addr<Probe<N>>, Log<N>) {
         self.probe_with(|_| ())
     }
 
-    /// A new probe that was changed before it starts.
+    /// Starts a probe that was changed before.
     pub fn probe_with<N: Name>(&self, change: impl FnOnce(&mut Probe<N>)) -> (Addr<Probe<N>>, Log<N>) {
         let mut probe = Probe::new(self.watch.clone());
         change(&mut probe);
@@ -253,7 +254,7 @@ pub struct Recluse<N: Name> {
 }
 
 impl<N: Name> Recluse<N> {
-    /// Makes a probe one, and drops its last address.
+    /// Gives a probe the stream, and drops its last address.
     pub async fn make(addr: Addr<Probe<N>>) -> Self {
         let (jobs, mut queue) = tokio::sync::mpsc::unbounded_channel();
         run(&addr, move |_, ctx| {
@@ -263,7 +264,7 @@ impl<N: Name> Recluse<N> {
         Self { jobs }
     }
 
-    /// Runs code in the context of the probe and returns what it answers.
+    /// Runs code in the context of the probe and returns its result.
     pub async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
@@ -280,12 +281,12 @@ impl<N: Name> StreamHandler<Job<N>> for Probe<N> {
     }
 }
 
-/// Waits until nothing is left to do: only then does tokio move its paused clock.
+/// Waits until nothing is left to do: only then does tokio advance its paused clock.
 pub async fn idle() {
     tokio::time::sleep(ms(1)).await;
 }
 
-/// Waits on the real clock for what has to happen.
+/// Waits on the real clock until `happened` returns true.
 pub async fn eventually(mut happened: impl FnMut() -> bool) {
     let waiting = async {
         while !happened() {
@@ -295,7 +296,7 @@ pub async fn eventually(mut happened: impl FnMut() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("it happens in the end");
 }
 
-/// The ways to a timer.
+/// A way to reach a timer actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// [`Timers`], to a recipient.
@@ -310,7 +311,7 @@ impl Way {
     pub const ALL: [Self; 3] = [Self::Direct, Self::Message, Self::Context];
 }
 
-/// What a note can carry.
+/// The name that a note carries.
 pub trait Name: Clone + Debug + PartialEq + Send + Unpin + 'static {}
 
 impl<N: Clone + Debug + PartialEq + Send + Unpin + 'static> Name for N {}
@@ -323,7 +324,7 @@ impl<N: 'static> Message for Note<N> {
     type Result = ();
 }
 
-/// Notes that arrived, with the time at which their handlers started.
+/// A log of the notes that arrived, with the start times of their handlers.
 #[derive(Debug)]
 pub struct Log<N>(Arc<Mutex<Vec<(N, u64)>>>);
 
@@ -344,12 +345,12 @@ impl<N: Name> Log<N> {
         self.0.lock().unwrap().push((name, at));
     }
 
-    /// What has arrived since the last call.
+    /// Returns the arrivals since the last call.
     pub fn take(&self) -> Vec<(N, u64)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
 
-    /// The names of what has arrived since the last call.
+    /// Returns the names of the arrivals since the last call.
     pub fn names(&self) -> Vec<N> {
         self.take().into_iter().map(|(name, _)| name).collect()
     }
@@ -362,13 +363,13 @@ impl<N: Name> Log<N> {
 type Hook<N> = Box<dyn FnMut(&N, &mut Context<Probe<N>>)>;
 type Start<N> = Box<dyn FnMut(&mut Context<Probe<N>>)>;
 
-/// An actor that notes what it gets and when, and does what the test wants.
+/// An actor that logs its notes and their times, and runs the code of the test.
 pub struct Probe<N: Name> {
     pub log: Log<N>,
     pub watch: StopWatch,
-    /// Called for each note, after it was noted.
+    /// Called for each note, after it was logged.
     pub hook: Hook<N>,
-    /// Called when the actor starts, and again after every restart.
+    /// Called at the start of the actor and after every restart.
     pub on_start: Start<N>,
     pub stopped: Arc<AtomicBool>,
 }
@@ -410,7 +411,7 @@ impl<N: Name> Handler<Note<N>> for Probe<N> {
 
 type Job<N> = Box<dyn FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) + Send>;
 
-/// Has the probe run code in its context.
+/// A message that runs code in the context of the probe.
 pub struct Run<N: Name>(pub Job<N>);
 
 impl<N: Name> Message for Run<N> {
@@ -425,7 +426,7 @@ impl<N: Name> Handler<Run<N>> for Probe<N> {
     }
 }
 
-/// Runs code in the context of a probe and returns what it answers.
+/// Runs code in the context of a probe and returns its result.
 pub async fn run<N, R>(
     addr: &Addr<Probe<N>>,
     job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
@@ -439,7 +440,7 @@ where
     answer.await.expect("the probe is alive and does not panic")
 }
 
-/// A job that sends what it answers.
+/// Returns a job that sends its result, and the receiver.
 fn asking<N: Name, R: Send + 'static>(
     job: impl FnOnce(&mut Probe<N>, &mut Context<Probe<N>>) -> R + Send + 'static,
 ) -> (Job<N>, tokio::sync::oneshot::Receiver<R>) {
@@ -471,22 +472,22 @@ impl WatchedClock {
         Self { hands: ManualClock::new(), seen: Arc::default() }
     }
 
-    /// How often the clock was read.
+    /// Returns the number of clock readings.
     pub fn reads(&self) -> u64 {
         self.seen.reads.load(Ordering::SeqCst)
     }
 
-    /// How many alarms were set.
+    /// Returns the number of alarms set.
     pub fn alarms(&self) -> u64 {
         self.seen.made.load(Ordering::SeqCst)
     }
 
-    /// How many alarms rang: wake-ups by the service's own sleep.
+    /// Returns the number of expired alarms: wake-ups by the service's own sleep.
     pub fn rung(&self) -> u64 {
         self.seen.rung.load(Ordering::SeqCst)
     }
 
-    /// The most alarms that were alive at once.
+    /// Returns the greatest number of alarms alive at once.
     pub fn most_alarms_at_once(&self) -> u64 {
         self.seen.most_at_once.load(Ordering::SeqCst)
     }
@@ -552,7 +553,7 @@ impl Drop for WatchedAlarm {
     }
 }
 
-/// The text of the panics that belong to a test.
+/// The text of deliberate panics.
 pub const ON_PURPOSE: &str = "on purpose";
 
 /// Panics, silently if [`count_panics`] was called before.
@@ -564,7 +565,7 @@ thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts the panics on purpose instead of printing them; returns how many this thread has reported.
+/// Counts deliberate panics instead of printing them; returns the number that this thread has reported.
 pub fn count_panics() -> usize {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -580,7 +581,7 @@ pub fn count_panics() -> usize {
     PANICS.get()
 }
 
-/// A message that runs code when it is dropped, wherever that happens.
+/// A message that runs code when it is dropped.
 pub struct OnDrop(Option<Box<dyn FnOnce() + Send>>);
 
 impl OnDrop {
@@ -588,7 +589,7 @@ impl OnDrop {
         Self(Some(Box::new(code)))
     }
 
-    /// Drops it without running its code.
+    /// Drops the message without running its code.
     pub fn defuse(mut self) {
         self.0 = None;
     }
@@ -614,7 +615,7 @@ impl<N: Name> Handler<OnDrop> for Probe<N> {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// A generator of pseudo-random numbers, the same in every run.
 pub struct Random(u64);
 
 impl Random {
@@ -627,19 +628,19 @@ impl Random {
         (self.0 >> 33) % bound
     }
 
-    /// A number with up to so many bits, the short ones as likely as the long ones.
+    /// Returns a number of up to `bits` bits, short ones as likely as long ones.
     pub const fn spread(&mut self, bits: u64) -> u64 {
         let bits = self.below(bits);
         self.below(1 << bits)
     }
 
-    /// An index of a slice.
+    /// Returns an index of a slice.
     pub fn index_of<T>(&mut self, slice: &[T]) -> usize {
         usize::try_from(self.below(slice.len() as u64)).unwrap()
     }
 }
 
-/// Counts payloads.
+/// A counter of payloads.
 #[derive(Clone, Default)]
 pub struct Census {
     made: Arc<AtomicI64>,

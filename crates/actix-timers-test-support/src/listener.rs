@@ -1,4 +1,4 @@
-//! Somebody who hears of dead letters.
+//! A listener to dead letters.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,7 @@ use actix_timers::{DeadLetter, DeadLetterReason, Timers};
 
 use super::Note;
 
-/// Hands on what it hears of.
+/// An actor that forwards dead letters to a channel.
 pub struct Listener(pub mpsc::Sender<DeadLetter>);
 
 impl Actor for Listener {
@@ -22,7 +22,7 @@ impl Handler<DeadLetter> for Listener {
     }
 }
 
-/// Hears of the dead letters of a timer actor for as long as the address is kept.
+/// Subscribes to the dead letters of a timer actor for as long as the address is kept.
 pub fn listen(timers: &Timers) -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
     let (sender, letters) = mpsc::channel();
     let addr = Listener(sender).start();
@@ -30,7 +30,7 @@ pub fn listen(timers: &Timers) -> (Addr<Listener>, mpsc::Receiver<DeadLetter>) {
     (addr, letters)
 }
 
-/// The names of the notes that were lost since the last call, and why each was.
+/// Returns the names of the notes that were lost since the last call, each with the reason.
 pub fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(u32, DeadLetterReason)> {
     receiver.try_iter().map(|letter| (letter.take::<Note<u32>>().unwrap().0, letter.reason)).collect()
 }

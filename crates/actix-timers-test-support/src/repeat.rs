@@ -1,4 +1,4 @@
-//! Timers that repeat, made in each of the ways that there are.
+//! Repeating timers, scheduled in each of the possible ways.
 
 use actix::prelude::*;
 use actix_timers::{
@@ -47,7 +47,7 @@ impl World {
     }
 }
 
-/// The times at which notes have arrived since the last call.
+/// Returns the times at which notes have arrived since the last call.
 pub fn times<N: Name>(log: &Log<N>) -> Vec<u64> {
     log.take().into_iter().map(|(_, at)| at).collect()
 }

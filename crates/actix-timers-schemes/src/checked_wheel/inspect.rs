@@ -1,16 +1,16 @@
-//! What must hold for the wheel at any time, seen from outside.
+//! Invariants of the wheel, checked from outside.
 
 use actix_timers::timing::{LevelStats, Tick};
 
 use super::CheckedWheel;
 
 impl CheckedWheel {
-    /// Entries cascaded so far.
+    /// Returns the number of entries cascaded so far.
     pub(super) fn cascaded(&self) -> u64 {
         self.wheel.level_stats().map(|level| level.cascaded).sum()
     }
 
-    /// The counts, without a look into the buckets.
+    /// Checks the counts, without a look into the buckets.
     pub(super) fn inspect(&mut self) {
         let wheel = &self.wheel;
         assert_eq!(wheel.len(), self.waiting.len() + self.detached);
@@ -26,7 +26,7 @@ impl CheckedWheel {
             occupied += stats.occupied;
             levels += 1;
         }
-        assert_eq!((entries, occupied), (self.waiting.len(), wheel.queued_buckets()), "the levels hold what waits");
+        assert_eq!((entries, occupied), (self.waiting.len(), wheel.queued_buckets()), "each waiting entry is on a level");
         assert_eq!(levels, wheel.depth());
 
         let next = wheel.next_expiration();
@@ -50,12 +50,12 @@ impl CheckedWheel {
         assert!(fullest <= entries && entries <= occupied * fullest, "{entries} entries in {occupied} buckets");
     }
 
-    /// All that the snapshot tells, and each entry in its bucket. Costs a look at everything.
+    /// Checks the whole snapshot, and each entry in its bucket. Costs a look at everything.
     pub fn inspect_buckets(&self) {
         let snapshot = self.wheel.snapshot();
         assert_eq!((snapshot.entries, snapshot.queued_buckets), (self.wheel.len(), self.wheel.queued_buckets()));
         assert_eq!(snapshot.next_expiration, self.wheel.next_expiration());
-        assert!(snapshot.clock >= self.clock && snapshot.clock <= self.latest, "the clock is where time is");
+        assert!(snapshot.clock >= self.clock && snapshot.clock <= self.latest, "the clock follows time");
         let reach = self.wheel.horizon();
         assert_eq!(reach, (self.size as u64).saturating_pow(snapshot.levels.len() as u32));
 

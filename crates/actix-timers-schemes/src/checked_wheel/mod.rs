@@ -1,11 +1,11 @@
-//! A wheel that is watched: every operation is done on the real wheel and on a sorted list, and compared.
+//! A checked wheel: every operation is applied to the real wheel and to a sorted list, and compared.
 //!
-//! The list is the whole specification. What waits comes out by deadline and, within one tick, in the order of the
-//! starts (a reschedule is a new start). On request the [seven schemes](crate) are run along: each of them has
-//! to fire what the wheel fires.
+//! The list is the whole specification. Waiting entries expire by deadline and, within one tick, in the order of the
+//! starts (a reschedule is a new start). On request the [seven schemes](crate) run along and must fire the same entries
+//! as the wheel.
 //!
-//! [`CheckedWheel`] has the operations, and panics as soon as the wheel departs from the list; `inspect` looks at the
-//! wheel from outside after every operation. Tests and the fuzz target only choose what to do next.
+//! [`CheckedWheel`] has the operations, and panics as soon as the wheel deviates from the list; `inspect` checks the
+//! wheel from outside after every operation. Tests and the fuzz target only choose the next operation.
 
 #![allow(clippy::expect_used)]
 
@@ -17,7 +17,7 @@ use actix_timers::timing::{Advance, Expired, Key, List, MAX_TICK, Step, Tick, Wh
 
 use crate::{Expiry, Handle, Scheme};
 
-/// What is done with an entry that has left its bucket.
+/// The fate of an entry that has left its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is removed at once.
@@ -28,7 +28,7 @@ pub enum Fate {
     Hold,
 }
 
-/// Where an entry is, as the model sees it.
+/// The location of an entry in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Waiting { deadline: Tick, start: u64 },
@@ -37,7 +37,7 @@ enum State {
     Gone,
 }
 
-/// One key the wheel has issued, dead or alive.
+/// A key that the wheel has issued, dead or alive.
 #[derive(Debug)]
 struct Issued {
     key: Key,
@@ -50,25 +50,25 @@ pub struct CheckedWheel {
     wheel: Wheel<usize>,
     size: usize,
     issued: Vec<Issued>,
-    /// What the wheel has to bring out, first the first: by deadline and number of the start.
+    /// The waiting entries in the order of expiration: by deadline and number of the start.
     waiting: BTreeMap<(Tick, u64), usize>,
     held: List,
     held_model: VecDeque<usize>,
     detached: usize,
     starts: u64,
-    /// The latest time an operation was given.
+    /// The latest time given to an operation.
     latest: Tick,
-    /// When the latest entry that came out was due.
+    /// The deadline of the latest expired entry.
     clock: Tick,
     schemes: Vec<Box<dyn Scheme>>,
-    /// What has expired since the schemes were at work.
+    /// Entries expired since the last call of the schemes.
     unconfirmed: Vec<Expiry>,
     /// Entries moved so far, expired or cascaded.
     pub moves: u64,
 }
 
 impl CheckedWheel {
-    /// An empty wheel of `size` buckets per level, and the schemes that have to agree with it.
+    /// Returns an empty wheel of `size` buckets per level, and the schemes to compare it with.
     pub fn new(size: usize, schemes: Vec<Box<dyn Scheme>>) -> Self {
         Self {
             wheel: Wheel::new(WheelSize::new(size).expect("the test asks for a size that exists")),
@@ -87,22 +87,22 @@ impl CheckedWheel {
         }
     }
 
-    /// The real wheel, to look at.
+    /// Returns the real wheel, for reading.
     pub const fn wheel(&self) -> &Wheel<usize> {
         &self.wheel
     }
 
-    /// How many keys were issued; [`cancel`](Self::cancel) and the like take any number below it.
+    /// Returns the number of issued keys; [`cancel`](Self::cancel) and the like take any number below it.
     pub fn issued(&self) -> usize {
         self.issued.len()
     }
 
-    /// The earliest deadline that is waiting.
+    /// Returns the earliest deadline of the waiting entries.
     pub fn earliest(&self) -> Option<Tick> {
         self.waiting.first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
-    /// The level on which entry `number` waits.
+    /// Returns the level of the waiting entry `number`.
     pub fn level_of(&self, number: usize) -> Option<usize> {
         self.wheel.bucket_of(self.issued[number].key).map(|(level, _)| level)
     }
@@ -117,11 +117,11 @@ impl CheckedWheel {
         number
     }
 
-    /// Cancels entry `number`, wherever it is; true if it was waiting.
+    /// Cancels entry `number`, wherever it is. Returns whether it was waiting.
     pub fn cancel(&mut self, number: usize) -> bool {
         let Issued { key, state, .. } = self.issued[number];
         let waiting = matches!(state, State::Waiting { .. });
-        assert_eq!(self.wheel.cancel(key), waiting.then_some(number), "cancel tells the truth");
+        assert_eq!(self.wheel.cancel(key), waiting.then_some(number), "cancel returns only a waiting entry");
         if waiting {
             self.stopped(number);
             self.set_state(number, State::Gone);
@@ -130,12 +130,12 @@ impl CheckedWheel {
         waiting
     }
 
-    /// Gives entry `number` another deadline, wherever it is; true if it was alive.
+    /// Moves entry `number`, wherever it is, to another deadline. Returns whether it was alive.
     pub fn reschedule(&mut self, now: Tick, number: usize, deadline: Tick) -> bool {
         self.release(number);
         let Issued { key, state, .. } = self.issued[number];
         let alive = state != State::Gone;
-        assert_eq!(self.wheel.reschedule(now, key, deadline), alive, "reschedule finds what is alive");
+        assert_eq!(self.wheel.reschedule(now, key, deadline), alive, "reschedule finds only a live entry");
         if alive {
             self.stopped(number);
             self.started(now, deadline, number);
@@ -145,7 +145,7 @@ impl CheckedWheel {
         alive
     }
 
-    /// Brings out what is due by `now`, entry by entry.
+    /// Expires the entries due by `now`, one by one.
     pub fn expire(&mut self, now: Tick, budget: usize, fate: Fate) -> Step {
         let cascaded = self.cascaded();
         let mut left = budget;
@@ -154,7 +154,7 @@ impl CheckedWheel {
             let budget_before = left;
             match self.wheel.expire(now, &mut left) {
                 Step::Expired(key) => {
-                    assert!(left < budget_before, "an expiry is paid for");
+                    assert!(left < budget_before, "an expiry costs budget");
                     expired += 1;
                     let number = self.expect_first(now, key);
                     self.dispose(number, fate);
@@ -168,7 +168,7 @@ impl CheckedWheel {
         end
     }
 
-    /// The same through [`Wheel::advance`], which removes what it brings out.
+    /// Expires the entries due by `now` through [`Wheel::advance`], which removes them.
     pub fn advance(&mut self, now: Tick, budget: usize) -> Advance {
         let cascaded = self.cascaded();
         let mut due: Vec<Expired<usize>> = Vec::new();
@@ -187,7 +187,7 @@ impl CheckedWheel {
         progress
     }
 
-    /// Cascades ahead of time; nothing may come of it but a better start for later calls.
+    /// Cascades ahead of time, without any effect on later results.
     pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Advance {
         self.noticed(now);
         let cascaded = self.cascaded();
@@ -198,7 +198,7 @@ impl CheckedWheel {
         match progress {
             Advance::Exhausted => assert_eq!(moved, budget as u64, "all of the budget was used before giving up"),
             Advance::Done => {
-                // What is due comes first; after it there is nothing to prepare.
+                // Due entries come first; after them there is nothing to prepare.
                 let due = self.wheel.next_expiration().is_some_and(|next| next <= now);
                 let next = self.wheel.next_wake(pace);
                 let later = next.is_none_or(|next| next > now);
@@ -209,11 +209,11 @@ impl CheckedWheel {
         progress
     }
 
-    /// Detaches entry `number` before its time; true if it was waiting.
+    /// Detaches entry `number` before its deadline. Returns whether it was waiting.
     pub fn detach(&mut self, number: usize) -> bool {
         let Issued { key, state, .. } = self.issued[number];
         let waiting = matches!(state, State::Waiting { .. });
-        assert_eq!(self.wheel.detach(key), waiting, "only what waits can be detached");
+        assert_eq!(self.wheel.detach(key), waiting, "only a waiting entry can be detached");
         if waiting {
             self.stopped(number);
             self.dispose(number, Fate::Loose);
@@ -222,7 +222,7 @@ impl CheckedWheel {
         waiting
     }
 
-    /// Takes entry `number` off the list of held entries, if it is there.
+    /// Removes entry `number` from the list of held entries, if it is there.
     pub fn release(&mut self, number: usize) {
         if self.issued[number].state != State::Held {
             return;
@@ -233,7 +233,7 @@ impl CheckedWheel {
         self.inspect();
     }
 
-    /// Puts the detached entry `number` at the end of the list of held entries, if it is loose.
+    /// Appends the detached entry `number` to the list of held entries, if it is loose.
     pub fn hold(&mut self, number: usize) {
         if self.issued[number].state != State::Loose {
             return;
@@ -244,12 +244,12 @@ impl CheckedWheel {
         self.inspect();
     }
 
-    /// Removes entry `number`, which only works on one that has expired.
+    /// Removes entry `number`, which only succeeds for an expired one.
     pub fn remove(&mut self, number: usize) -> bool {
         self.release(number);
         let Issued { key, state, .. } = self.issued[number];
         let detached = state == State::Loose;
-        assert_eq!(self.wheel.remove(key), detached.then_some(number), "only what is detached can be removed");
+        assert_eq!(self.wheel.remove(key), detached.then_some(number), "only a detached entry can be removed");
         if detached {
             self.set_state(number, State::Gone);
         }
@@ -257,7 +257,7 @@ impl CheckedWheel {
         detached
     }
 
-    /// Tries a key that the wheel has not issued, or no longer knows.
+    /// Tries a key that the wheel never issued, or that is dead.
     pub fn try_dead_key(&mut self, now: Tick, key: Key) {
         if self.issued.iter().any(|issued| issued.key == key && issued.state != State::Gone) {
             return;
@@ -272,7 +272,7 @@ impl CheckedWheel {
         self.inspect();
     }
 
-    /// Goes to the end of time: everything comes out, and the wheel is as empty as a new one.
+    /// Goes to the end of time: all entries expire, and the wheel is as empty as a new one.
     pub fn finish(&mut self) {
         while let Some(number) = self.held_model.front().copied() {
             self.remove(number);
@@ -289,9 +289,9 @@ impl CheckedWheel {
         }
     }
 
-    /// The wheel has expired the entry of `key`: it must be the first of the model, and due.
+    /// Checks that the entry of `key`, which the wheel has expired, is due and the first of the model.
     fn expect_first(&mut self, now: Tick, key: Key) -> usize {
-        let ((deadline, start), number) = self.waiting.pop_first().expect("what expires was waiting");
+        let ((deadline, start), number) = self.waiting.pop_first().expect("an expired entry was waiting");
         assert_eq!(key, self.issued[number].key, "the first entry comes first: due {deadline}, start {start}");
         assert!(deadline <= now, "never early");
         assert!(deadline >= self.clock, "deadlines only grow");
@@ -303,12 +303,12 @@ impl CheckedWheel {
         number
     }
 
-    /// Does with a detached entry what the caller wants.
+    /// Gives a detached entry the requested fate.
     fn dispose(&mut self, number: usize, fate: Fate) {
         let key = self.issued[number].key;
         assert!(!self.wheel.is_waiting(key) && self.wheel.bucket_of(key).is_none(), "it is out of its bucket");
         assert_eq!(self.wheel.get(key), Some(&number), "but alive until it is removed");
-        assert_eq!(self.wheel.cancel(key), None, "and past cancelling");
+        assert_eq!(self.wheel.cancel(key), None, "and cannot be cancelled");
         match fate {
             Fate::Remove => {
                 assert_eq!(self.wheel.remove(key), Some(number));
@@ -328,16 +328,16 @@ impl CheckedWheel {
         }
     }
 
-    /// Notes a start: a new entry, or a new deadline for an old one.
+    /// Records a start: a new entry, or a new deadline for an old one.
     fn started(&mut self, now: Tick, deadline: Tick, number: usize) {
         let key = self.issued[number].key;
         let stored = self.wheel.deadline(key).expect("a new entry is alive");
         if now >= self.latest {
             assert_eq!(stored, deadline.max(now).min(MAX_TICK), "a past deadline counts as now");
         } else {
-            // Time was turned back. The wheel's clock does not go with it, and holds the deadline up.
+            // Time went back. The wheel's clock stays, and delays the deadline.
             let clock = self.wheel.snapshot().clock;
-            assert!(clock <= self.latest, "the wheel cannot be ahead of all it was told");
+            assert!(clock <= self.latest, "the wheel is never ahead of the latest time");
             assert_eq!(stored, deadline.max(now).max(clock).min(MAX_TICK), "a deadline before the clock counts as it");
         }
         self.noticed(now);
@@ -350,7 +350,7 @@ impl CheckedWheel {
         assert_eq!(self.wheel.get(key), Some(&number));
     }
 
-    /// Takes a waiting entry out of the model and the schemes.
+    /// Removes a waiting entry from the model and the schemes.
     fn stopped(&mut self, number: usize) {
         let State::Waiting { deadline, start } = self.issued[number].state else {
             return;
@@ -362,7 +362,7 @@ impl CheckedWheel {
         }
     }
 
-    /// The wheel was told this time.
+    /// Records a time that was given to the wheel.
     fn noticed(&mut self, now: Tick) {
         self.latest = self.latest.max(now).min(MAX_TICK);
     }
@@ -375,11 +375,11 @@ impl CheckedWheel {
     }
 
     fn check_budget(&mut self, budget: usize, left: usize, moved: u64) {
-        assert_eq!((budget - left) as u64, moved, "the budget counts what was moved");
+        assert_eq!((budget - left) as u64, moved, "the budget counts the moves");
         self.moves += moved;
     }
 
-    /// After a call that went on until it was done or had no budget left.
+    /// Checks a call that returned because it was done or had no budget left.
     fn check_end(&mut self, now: Tick, left: usize, end: Step) {
         let reached = now >= self.latest;
         self.noticed(now);
@@ -395,7 +395,7 @@ impl CheckedWheel {
         }
     }
 
-    /// Lets the schemes come to `now`: they must fire what the wheel has fired since the last time.
+    /// Advances the schemes to `now`: they must fire the same entries as the wheel since the last time.
     fn confirm(&mut self, now: Tick) {
         let mut expired = Vec::new();
         for scheme in &mut self.schemes {
