@@ -471,8 +471,8 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.detach(key);
     }
 
-    /// Takes a message out of its inbox and puts it in flight. A foreign one loses its owner; if its timer repeats, it
-    /// is produced only now.
+    /// Takes a message out of its inbox and puts it in flight. A foreign one loses its owner, and is produced only now
+    /// if its timer repeats.
     fn send_off(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         self.take_off_inbox(key);

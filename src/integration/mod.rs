@@ -9,7 +9,7 @@
 //! | [`builder_on_clock_of`] | both kinds of timers of a test move with one clock |
 //! | [`ExternalWork`] | virtual time waits for work on threads unknown to the core |
 //! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) updates all metrics of the process |
-//! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication during a scrape; one rate for all publications |
+//! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication during a scrape; one rate for all |
 //! | [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
 //! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a survey of a whole wheel holds its lock for microseconds at a time |
 //! | [`ShortId`] | it is a part of the bits of a [`TimerId`](crate::TimerId), which are private |

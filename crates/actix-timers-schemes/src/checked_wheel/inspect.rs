@@ -26,7 +26,7 @@ impl CheckedWheel {
             occupied += stats.occupied;
             levels += 1;
         }
-        assert_eq!((entries, occupied), (self.waiting.len(), wheel.queued_buckets()), "each waiting entry is on a level");
+        assert_eq!((entries, occupied), (self.waiting.len(), wheel.queued_buckets()), "each waiting entry has a level");
         assert_eq!(levels, wheel.depth());
 
         let next = wheel.next_expiration();
