@@ -9,12 +9,12 @@ use support::{Census, Log, Note, Probe, StopWatch, World, in_virtual_time, ms, p
 
 fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
     let (addr, log) = world.probe::<u64>();
-    // The target is weak: something has to keep the probe.
+    // A weak target would not keep the probe alive.
     (Target::strong(addr.recipient()), log)
 }
 
-/// Ids come back in the order of the entries, each cancels its own, and what is left arrives on time; equal deadlines in
-/// the order of the batch. More entries than are taken in at once.
+/// Ids are returned in the order of the entries, and each id cancels its own timer. The other messages arrive on time,
+/// with equal deadlines in the order of the batch. The batch has more entries than one turn takes in.
 #[test]
 fn a_batch_answers_in_order_and_each_of_its_timers_is_one_of_its_own() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -40,7 +40,7 @@ fn a_batch_answers_in_order_and_each_of_its_timers_is_one_of_its_own() {
     });
 }
 
-/// Entries by the time of day, and none at all.
+/// Entries with a wall-clock time, and an empty batch.
 #[test]
 fn a_batch_may_be_empty_and_may_name_times_of_day() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -55,7 +55,7 @@ fn a_batch_may_be_empty_and_may_name_times_of_day() {
     });
 }
 
-/// Delays count from when an entry was added. (A `ManualClock` cannot know when that was.)
+/// Each delay counts from the time at which its entry was added. (A `ManualClock` cannot know that time.)
 #[test]
 fn the_delays_of_a_batch_count_from_when_each_was_added() {
     paused(async {
@@ -73,8 +73,7 @@ fn the_delays_of_a_batch_count_from_when_each_was_added() {
     });
 }
 
-/// Each entry has its own deadline, also those far behind in a batch that is larger than what is taken in at once and than
-/// what one turn delivers.
+/// Each entry has its own deadline, also the last ones of a batch larger than the request budget and the expiry budget.
 #[test]
 fn the_last_entries_of_a_large_batch_have_their_own_deadlines() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -82,7 +81,7 @@ fn the_last_entries_of_a_large_batch_have_their_own_deadlines() {
         let (target, log) = note_target(&world);
         world.run_to(7).await;
         let mut batch = ScheduleBatch::with_capacity(5000);
-        // The later in the batch, the sooner due; nothing is due at the same time as anything else.
+        // The later in the batch, the earlier the deadline; all deadlines are distinct.
         (0..ENTRIES).for_each(|name| _ = batch.after(target.clone(), ms(2 * (ENTRIES - name)), Note(name)));
         let answers = world.timers.addr().send(batch).await.unwrap();
         for (name, id) in (0..ENTRIES).zip(&answers) {
@@ -95,7 +94,7 @@ fn the_last_entries_of_a_large_batch_have_their_own_deadlines() {
     });
 }
 
-/// A timer actor that was drained takes nothing in, and keeps nothing.
+/// A drained timer actor accepts nothing and keeps nothing.
 #[test]
 fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -114,7 +113,7 @@ fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
     });
 }
 
-/// What finds no room comes back with its message, at its place; nothing is dropped or kept twice.
+/// Entries over the capacity are returned with their messages and indices; none is dropped or kept twice.
 #[test]
 fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
     in_virtual_time(
@@ -138,7 +137,7 @@ fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
     );
 }
 
-/// A batch counts as as many requests as it has entries: what is due, and other actors, get their turn.
+/// Each entry of a batch counts as one request: due messages and other actors get their turn.
 #[test]
 fn batches_count_against_the_intake_budget() {
     in_virtual_time(
@@ -157,8 +156,8 @@ fn batches_count_against_the_intake_budget() {
     );
 }
 
-/// What is due while much is taken in does not wait until all of it is, be it one batch or many requests; and what was
-/// asked for after it is taken in after it.
+/// Due messages do not wait until all requests are taken in, be it one batch or many requests; a later request is taken
+/// in after the earlier ones.
 #[test]
 fn what_is_due_does_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
     for in_one_batch in [true, false] {
@@ -198,7 +197,7 @@ fn what_is_due_does_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() 
     }
 }
 
-/// A clock of the user's own, on which a hundred times as much time passes.
+/// A user's clock that runs a hundred times as fast as real time.
 struct Fast(tokio::time::Instant);
 
 impl Clock for Fast {
@@ -219,7 +218,7 @@ impl Clock for Fast {
     }
 }
 
-/// What passed before an entry was added is measured on the clock of the timer actor, too.
+/// The time before an entry was added is measured on the timer actor's clock, too.
 #[test]
 fn a_batch_on_a_fast_clock_is_never_early() {
     paused(async {
@@ -240,8 +239,7 @@ fn a_batch_on_a_fast_clock_is_never_early() {
     });
 }
 
-/// A clock on which a second passes whenever it is asked how long something has waited, and something has waited since
-/// the clock showed an hour.
+/// A clock on which a second passes at each call of `since`, which returns the time since the clock showed an hour.
 #[derive(Default)]
 struct Busy(std::sync::atomic::AtomicU64);
 
@@ -265,7 +263,7 @@ impl Clock for Busy {
     }
 }
 
-/// Time passes while a batch is taken in. It makes entries late, if anything.
+/// Time passes while a batch is taken in. Entries may be late, never early.
 #[test]
 fn entries_are_not_early_when_taking_them_in_takes_time() {
     paused(async {
@@ -281,7 +279,7 @@ fn entries_are_not_early_when_taking_them_in_takes_time() {
     });
 }
 
-/// A message that panics when it is dropped, unless it was handled.
+/// A message that panics when it is dropped unhandled.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -308,7 +306,8 @@ impl Handler<Bomb> for Sapper {
     }
 }
 
-/// Nobody waits for the answer, so the timer actor drops what was refused: one by one, for two panics at once end the process.
+/// Nobody waits for the answer, so the timer actor drops the refused messages: one by one, since two panics at once
+/// abort the process.
 #[test]
 fn refused_messages_that_panic_when_dropped_end_nothing() {
     paused(async {
@@ -322,7 +321,7 @@ fn refused_messages_that_panic_when_dropped_end_nothing() {
     });
 }
 
-/// The same with what a drain gives back.
+/// The same with messages returned by a drain.
 #[test]
 fn drained_messages_that_panic_when_dropped_end_nothing() {
     paused(async {
@@ -335,7 +334,7 @@ fn drained_messages_that_panic_when_dropped_end_nothing() {
     });
 }
 
-/// And with what has not been taken in yet when everything stops.
+/// The same with entries that are not yet taken in when the system stops.
 #[test]
 fn a_system_may_end_in_the_middle_of_a_batch() {
     let timers = paused(async {

@@ -1,5 +1,5 @@
-//! Bounded, idle for free, flat: floods do not delay what is due, masses that are due at once do not freeze the arbiter, and
-//! nobody wakes up for nothing. Counted in turns, entries and wake-ups, never in time.
+//! Bounds: floods do not delay due messages, masses of due messages do not freeze the arbiter, and idle threads do not
+//! wake up. The tests count turns, entries and wake-ups; they never measure time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, pau
 
 const HOUR: u64 = 3_600_000;
 
-/// A mailbox full of requests does not delay what is due: it is delivered after a bounded number of them.
+/// A mailbox full of requests does not delay a due message: it is delivered after a bounded number of requests.
 #[test]
 fn a_flood_of_requests_does_not_delay_what_is_due() {
     const FLOOD: u64 = 20_000;
@@ -48,8 +48,8 @@ fn a_flood_of_requests_does_not_delay_what_is_due() {
     }
 }
 
-/// Two actors that send each other a ball: each throw is a turn of another actor of the arbiter. Notes the most that has
-/// happened between two throws.
+/// Two actors that send each other a ball: each throw is a turn of another actor on the arbiter. Records the maximum
+/// number of events between two throws.
 struct Rally {
     most: Rc<Cell<u64>>,
     throws: Rc<Cell<u64>>,
@@ -85,7 +85,7 @@ impl Handler<Ball> for Player {
 }
 
 impl Rally {
-    /// Plays until `over`.
+    /// Starts a rally that ends when `over` returns true.
     fn start(happened: impl Fn() -> u64 + 'static, over: impl Fn() -> bool + 'static) -> Self {
         let rally = Self { most: Rc::default(), throws: Rc::default() };
         let happened: Rc<dyn Fn() -> u64> = Rc::new(happened);
@@ -98,14 +98,14 @@ impl Rally {
         rally
     }
 
-    /// Waits until both players are at rest, with all others.
+    /// Waits until both players and all other actors are idle.
     async fn end(self) -> (u64, u64) {
         idle().await;
         (self.most.get(), self.throws.get())
     }
 }
 
-/// Counts what it gets, and does something with its context.
+/// Counts its messages and acts on its context.
 struct Counter {
     handled: Rc<Cell<u64>>,
     handle: fn(&mut Context<Self>),
@@ -124,7 +124,7 @@ impl Handler<Note<u64>> for Counter {
     }
 }
 
-/// Schedules so many messages to itself, due after 64 ms.
+/// Schedules `many` messages to itself, due after 64 ms.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Begin {
@@ -148,7 +148,7 @@ impl Handler<Begin> for Counter {
     }
 }
 
-/// Has it wait for a future, during which it handles nothing.
+/// Makes the actor wait for a future; until then it handles nothing.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Wait(tokio::sync::oneshot::Receiver<()>);
@@ -161,8 +161,8 @@ impl Handler<Wait> for Counter {
     }
 }
 
-/// Has `many` messages due at once. Returns the most that were handled between two turns of another actor, and how many
-/// turns it had meanwhile.
+/// Makes `many` messages due at once. Returns the maximum number handled between two turns of another actor, and the
+/// number of its turns meanwhile.
 fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, handle: fn(&mut Context<Counter>)) -> (u64, u64) {
     paused(async {
         let world = World::manual(builder);
@@ -180,7 +180,7 @@ fn due_at_once(builder: TimerActorBuilder, way: Way, many: u64, handle: fn(&mut 
     })
 }
 
-/// Two hundred thousand due at once, for one recipient: another actor has its turn after each budget of them.
+/// Two hundred thousand messages due at once for one recipient: another actor has its turn after each budget of them.
 #[test]
 fn masses_due_at_once_for_a_recipient_do_not_freeze_the_arbiter() {
     const MANY: u64 = 200_000;
@@ -200,7 +200,8 @@ fn masses_due_at_once_in_one_actor_do_not_freeze_the_arbiter() {
     assert!(turns >= MANY / 1024);
 }
 
-/// The same when each handler starts a future in its actor's context, which makes the context look at all its items again.
+/// The same when each handler spawns a future into its actor's context, which makes the context poll all its items
+/// again.
 #[test]
 fn masses_due_at_once_whose_handlers_spawn_futures_do_not_freeze_the_arbiter() {
     let spawn: fn(&mut Context<Counter>) = |ctx| _ = ctx.spawn(actix::fut::ready(()));
@@ -208,7 +209,7 @@ fn masses_due_at_once_whose_handlers_spawn_futures_do_not_freeze_the_arbiter() {
     assert!(most <= 1024, "{most} messages in one turn of the others");
 }
 
-/// The same when all of it waits in the actor's inbox already: it was busy while it became due.
+/// The same when all messages already wait in the actor's inbox, since it was busy when they became due.
 #[test]
 fn masses_that_wait_in_an_inbox_do_not_freeze_the_arbiter() {
     const MANY: u64 = 20_000;
@@ -232,7 +233,7 @@ fn masses_that_wait_in_an_inbox_do_not_freeze_the_arbiter() {
     }
 }
 
-/// Cascades count as work, too: small wheels, so that all that is due has to come down several levels at once.
+/// Cascades count as work, too: with small wheels all due timers descend several levels at once.
 #[test]
 fn cascades_of_masses_do_not_freeze_the_arbiter() {
     const MANY: u64 = 20_000;
@@ -283,7 +284,7 @@ fn the_end_of_an_actor_with_masses_of_timers_does_not_freeze_the_arbiter() {
     });
 }
 
-/// A cap that several threads run into is never exceeded, and everybody above it gets the message back.
+/// Several threads never exceed the capacity together; each message over it is returned.
 #[test]
 fn the_capacity_holds_against_several_threads() {
     const CAPACITY: u64 = 1000;
@@ -316,7 +317,7 @@ fn the_capacity_holds_against_several_threads() {
     });
 }
 
-/// With nothing pending the driver sleeps for ever; with something pending until that is due or has to cascade.
+/// With nothing pending the driver sleeps for ever; otherwise until the next timer is due or has to cascade.
 #[test]
 fn nobody_wakes_up_when_nothing_is_due() {
     paused(async {
@@ -328,7 +329,7 @@ fn nobody_wakes_up_when_nothing_is_due() {
 
         world.after(&addr, 2 * HOUR, "later");
         world.schedule(Way::Context, &addr, ms(2 * HOUR), "later").await.unwrap();
-        // After a while the counters have been published.
+        // The counters have been published by then.
         world.run_to(1000).await;
         let (alarms, rung, reads) = (clock.alarms(), clock.rung(), clock.reads());
         assert!(clock.next_alarm().is_some_and(|next| next > ms(HOUR)));
@@ -348,7 +349,7 @@ fn nobody_wakes_up_when_nothing_is_due() {
     });
 }
 
-/// What is due later than the head does not touch the alarm, and a cancelled head does not leave it set for long.
+/// A timer later than the head does not touch the alarm; a cancelled head does not leave it set for long.
 #[test]
 fn the_alarm_moves_only_for_something_earlier() {
     paused(async {
@@ -380,8 +381,8 @@ fn the_alarm_moves_only_for_something_earlier() {
     });
 }
 
-/// Every new timer is the new head: one alarm at a time, and no more wake-ups than deliveries, coarse buckets and
-/// publications of the counters.
+/// Every new timer is the new head: there is one alarm at a time, and no more wake-ups than deliveries, coarse buckets
+/// and publications of the counters.
 #[test]
 fn ten_thousand_new_heads_leave_one_alarm() {
     paused(async {
@@ -422,7 +423,7 @@ fn ordinary_messages_do_not_wake_the_driver() {
     });
 }
 
-/// An endless stream of cancels by message lets what is due through, too.
+/// An endless stream of cancels by message does not delay a due message.
 #[test]
 fn a_flood_of_cancels_does_not_delay_what_is_due() {
     in_virtual_time(TimerActor::builder, |world| async move {

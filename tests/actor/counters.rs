@@ -1,5 +1,4 @@
-//! Everything accounted for: the counters add up at every moment that anybody can look at them, and so do the counters that
-//! users see.
+//! The counters, and their exported metrics, add up whenever they are read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use support::{Note, OnDrop, Probe, Random, Recluse, Way, World, in_virtual_time,
 
 const HOUR: u64 = 3_600_000;
 
-/// What the test itself has counted.
+/// The counts of the test itself.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counted {
     accepted: u64,
@@ -25,8 +24,8 @@ struct Counted {
     refused: u64,
 }
 
-/// A random life of a service. After every step, in every handler and in every `Drop` the counters add up; and they say what
-/// the test has counted itself.
+/// A random life of a service. After every step, in every handler and in every `Drop` the counters add up and match the
+/// test's own counts.
 #[test]
 fn the_counters_add_up_at_every_moment() {
     for seed in 0..4 {
@@ -106,7 +105,7 @@ fn the_counters_add_up_at_every_moment() {
                 let (seen, counted) = (look(), *counted.lock().unwrap());
                 assert_eq!((seen.accepted, seen.rescheduled), (counted.accepted, counted.rescheduled));
                 assert_eq!(seen.refused_capacity, counted.refused);
-                // Those that ended with a probe were cancelled without a call.
+                // Timers that ended with a probe were cancelled without a call.
                 assert!(seen.cancelled >= counted.cancelled);
                 let returned = world.timers.drain();
                 let end = look();
@@ -117,7 +116,7 @@ fn the_counters_add_up_at_every_moment() {
     }
 }
 
-/// Runs with a recorder of its own.
+/// Runs `test` with a recorder of its own.
 fn recorded<R>(test: impl FnOnce(Metrics) -> R) -> R {
     let mut builder = PrometheusBuilder::new();
     for (name, buckets) in actix_timers::metrics::histogram_buckets() {
@@ -128,7 +127,7 @@ fn recorded<R>(test: impl FnOnce(Metrics) -> R) -> R {
     metrics::with_local_recorder(&recorder, || test(scrape))
 }
 
-/// What a scrape shows.
+/// The recorder's handle, which renders a scrape.
 #[derive(Clone)]
 struct Metrics(PrometheusHandle);
 
@@ -177,7 +176,7 @@ impl Scrape {
         }
     }
 
-    /// Accepted is what has ended and what is pending.
+    /// Asserts that accepted timers are either ended or pending.
     fn assert_balance(&self) {
         let ended: u64 = ["delivered_total", "cancelled_total", "dead_letters_total", "returned_total"]
             .map(|name| self.total(name))
@@ -186,7 +185,7 @@ impl Scrape {
         assert_eq!(self.total("scheduled_total"), ended + self.total("pending"));
     }
 
-    /// What is shown is what the counters say.
+    /// Asserts that the exported metrics equal the counters.
     fn assert_shows(&self, counters: &Counters) {
         let shown = Counters {
             accepted: self.total("scheduled_total"),
@@ -206,13 +205,13 @@ impl Scrape {
     }
 }
 
-/// A timer actor named T, in virtual time, with its metrics.
+/// Runs `test` in virtual time with a timer actor named T and its metrics.
 fn with_metrics<F: Future<Output = ()>>(test: impl Fn(World, Metrics) -> F) {
     recorded(|metrics| paused(async { test(World::paused(TimerActor::builder().name("T")), metrics).await }));
     recorded(|metrics| paused(async { test(World::manual(TimerActor::builder().name("T")), metrics).await }));
 }
 
-/// Every metric of the catalogue is there, as zero, before anything has happened; and no other.
+/// Every metric of the catalogue is exported as zero before anything happens, and no other metric is.
 #[test]
 fn all_metrics_are_there_from_the_first_scrape() {
     with_metrics(|_world, metrics| async move {
@@ -229,7 +228,7 @@ fn all_metrics_are_there_from_the_first_scrape() {
     });
 }
 
-/// At whatever moment somebody scrapes, the counters add up; and once nothing happens any more they show the counters.
+/// The exported counters add up at every scrape, and equal the internal ones once nothing happens any more.
 #[test]
 fn the_counters_users_see_balance_at_every_scrape() {
     with_metrics(|world, metrics| async move {
@@ -271,7 +270,7 @@ fn the_counters_users_see_balance_at_every_scrape() {
     });
 }
 
-/// Whatever happens last before everything is quiet is shown a second later, also if nothing ever happens again.
+/// The last event before an idle period is exported within a second, also if nothing else ever happens.
 #[test]
 fn nothing_that_happened_stays_unpublished() {
     with_metrics(|world, metrics| async move {
@@ -327,7 +326,7 @@ fn nothing_that_happened_stays_unpublished() {
     });
 }
 
-/// What a timer actor takes with it when it stops is in the counters, too.
+/// Timers that are lost when their timer actor stops are counted, too.
 #[test]
 fn the_counters_show_what_was_lost_at_shutdown() {
     recorded(|metrics| {
@@ -345,7 +344,7 @@ fn the_counters_show_what_was_lost_at_shutdown() {
     });
 }
 
-/// The lateness of every delivery is recorded, and is what it is: by all ways, jumps included.
+/// The exact lateness of every delivery is recorded: by all ways, jumps included.
 #[test]
 fn the_lateness_of_every_delivery_is_recorded() {
     recorded(|metrics| {
@@ -366,14 +365,14 @@ fn the_lateness_of_every_delivery_is_recorded() {
             assert_eq!(scrape.total("delivery_lag_seconds_count"), 4);
             let seconds = scrape.sum("delivery_lag_seconds_sum", "");
             assert!((seconds - Duration::from_millis(lag).as_secs_f64()).abs() < 1e-9, "{seconds}");
-            // The delays that were asked for: these, and that of the recluse.
+            // The requested delays: these, and that of the recluse.
             assert_eq!(scrape.total("schedule_delay_seconds_count"), 5);
             assert!((scrape.sum("schedule_delay_seconds_sum", "") - 1.215).abs() < 1e-9);
         });
     });
 }
 
-/// The gauges of the wheel show what an inspection shows.
+/// The gauges of the wheel show the values of a snapshot.
 #[test]
 fn the_gauges_show_the_wheel() {
     with_metrics(|world, metrics| async move {
@@ -383,10 +382,10 @@ fn the_gauges_show_the_wheel() {
         }
         for now in [100, 5000, 66_000, 80_000] {
             world.run_to(now).await;
-            // Something happens, and is published.
+            // An event causes a publication.
             let id = world.after(&addr, HOUR * 24, 0);
             assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
-            // A quarter of a second after the last cascade all is published.
+            // A quarter of a second after the last cascade everything is published.
             world.run_to(now + 600).await;
             let scrape = metrics.scrape();
             let inspection = world.timers.addr().send(GetSnapshot).await.unwrap();
@@ -407,7 +406,7 @@ fn the_gauges_show_the_wheel() {
     });
 }
 
-/// Wake-ups are counted, by their reason; an idle timer actor has none.
+/// Wake-ups are counted by reason; an idle timer actor has none.
 #[test]
 fn wake_ups_are_counted() {
     recorded(|metrics| {
@@ -419,7 +418,7 @@ fn wake_ups_are_counted() {
             let wakeups = |reason: &str| metrics.scrape().sum("wakeups_total", reason) as u64;
             let (alarms, calls) = (wakeups("alarm"), wakeups("call"));
             assert_eq!(alarms, world.clock().rung());
-            // An id that is not its own is no reason to wake up, not even one that says nothing of where it belongs.
+            // A foreign id does not wake a timer actor, not even one without any hint of its owner.
             for _ in 0..100 {
                 assert_eq!(actix_timers::cancel(TimerId::new()), CancelOutcome::NotFound);
                 assert_eq!(world.timers.cancel(TimerId::new()), CancelOutcome::NotFound);

@@ -1,5 +1,5 @@
-//! Timers that follow a cron expression: which times it names when clocks change, in real time zones and in both directions,
-//! and what the timer does when the wall clock is stepped.
+//! Timers that follow a cron expression: their times when clocks change, in real time zones and in both directions, and
+//! the timer's behaviour when the wall clock is stepped.
 #![cfg(feature = "cron")]
 
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ fn time(text: &str) -> SystemTime {
     text.parse::<Timestamp>().unwrap().into()
 }
 
-/// The first times after `from` that an expression names, in UTC.
+/// Returns the first `count` times of an expression after `from`, in UTC.
 fn occurrences(expression: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
     let cron = Cron::new(expression).unwrap().in_time_zone(zone).unwrap();
     let next = |after: &SystemTime| cron.next_after(*after);
@@ -153,7 +153,7 @@ fn the_ends_of_time_are_no_trouble() {
     assert_eq!(Cron::new("0 0 30 2 *").unwrap().next_after(SystemTime::UNIX_EPOCH), None);
 }
 
-/// A world whose wall clock shows `wall` at the start. Only a manual clock's can be set.
+/// Returns a world whose wall clock shows `wall` at the start. Only a manual clock's can be set.
 fn world_at(wall: &str) -> World {
     let world = World::manual(TimerActor::builder().wall_clock_check_interval(Duration::from_secs(3600)));
     world.clock().hands.set_wall(time(wall));
@@ -242,7 +242,7 @@ fn steps_of_the_wall_clock_are_followed_and_what_they_skip_is_delivered_once() {
             assert_eq!(log.take(), [(0, 40 * MINUTE), (1, 40 * MINUTE)], "once for three");
             world.run_to(50 * MINUTE).await;
             assert_eq!(times(&log), [50 * MINUTE], "at 05:00");
-            // Back by two hours: what has been delivered does not come again, and 06:00 is three hours away.
+            // Back by two hours: no delivery is repeated, and 06:00 is three hours away.
             world.clock().hands.set_wall(time("2024-06-01T03:00:00Z"));
             world.timers.schedule_after(&addr, ms(0), Note(0)).unwrap();
             world.run_to(50 * MINUTE + 3 * HOUR - 1).await;
@@ -253,7 +253,7 @@ fn steps_of_the_wall_clock_are_followed_and_what_they_skip_is_delivered_once() {
     }
 }
 
-/// Moved to an earlier time, a delivery takes the place of the one that it was.
+/// A delivery that was moved to an earlier time replaces the one at its old time.
 #[test]
 fn a_time_that_was_moved_forward_does_not_come_again() {
     for way in Way::ALL {

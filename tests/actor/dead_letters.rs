@@ -1,4 +1,4 @@
-//! Dead letters: who hears of messages that could not be handed over, and what they are told.
+//! Dead letters: the subscribers of undelivered messages, and the content of the reports.
 
 use std::sync::mpsc;
 
@@ -8,7 +8,7 @@ use actix_timers::{
 };
 use support::{Note, Probe, StopWatch, World, eventually, in_virtual_time, ms, paused, run};
 
-/// Passes on what it gets.
+/// Forwards each dead letter to the test.
 struct Undertaker(mpsc::Sender<DeadLetter>);
 
 impl Actor for Undertaker {
@@ -28,7 +28,7 @@ fn undertaker() -> (Addr<Undertaker>, mpsc::Receiver<DeadLetter>) {
     (Undertaker(sender).start(), letters)
 }
 
-/// The address of a probe that has stopped.
+/// Returns the address of a probe that has stopped.
 async fn dead(world: &World) -> Addr<Probe<u32>> {
     let (addr, _) = world.probe::<u32>();
     run(&addr, |_, ctx| ctx.stop()).await;
@@ -184,7 +184,8 @@ fn what_is_lost_with_an_arbiter_reaches_a_subscriber_elsewhere() {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         timers.subscribe_dead_letters(addr.clone());
-        // An actor of that arbiter with a timer of its own: it ends with its actor or with the service, whichever is first.
+        // An actor of that arbiter with a timer of its own, which ends with its actor or with the service, whichever is
+        // first.
         let probe = Probe::<u32>::start_in_arbiter(&arbiter.handle(), |ctx: &mut Context<Probe<u32>>| {
             ctx.schedule_after(ms(3_600_000), Note(0)).unwrap();
             Probe::new(StopWatch::Manual(support::WatchedClock::new()))

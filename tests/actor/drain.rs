@@ -1,4 +1,4 @@
-//! Shutdown: a drain that leaves time delivers what falls due in it and gives back the rest.
+//! Shutdown: a drain with a timeout delivers the messages that fall due in it and returns the rest.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Where actix, threads and users do the unexpected: stale handles, actors nobody holds, foreign code that calls back,
-//! threads without a system or with two of them.
+//! Unexpected behaviour of actix, threads and users: stale handles, actors without addresses, user code that calls
+//! back, threads without a system or with two of them.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ type Code = Box<dyn FnOnce(&mut Probe, &mut Context<Probe>) + Send>;
 #[rtype(result = "()")]
 struct Run(Code);
 
-/// Who got what: name of the actor, its incarnation, the number.
+/// The received messages: name of the actor, its incarnation, the number.
 type Log = Arc<Mutex<Vec<(&'static str, u32, u32)>>>;
 
 struct Probe {
@@ -92,7 +92,7 @@ fn note_in(ctx: &mut Context<Probe>, delay: Duration, number: u32) {
     ctx.schedule_after(delay, Note(number)).unwrap();
 }
 
-/// actix counts its handles from one again after a restart: an old one may name what keeps an actor's timers.
+/// After a restart actix counts spawn handles from one again: an old handle may name the future that is now the inbox.
 #[test]
 fn a_stale_spawn_handle_takes_no_timers_with_it() {
     paused(async {
@@ -120,7 +120,7 @@ fn a_stale_spawn_handle_takes_no_timers_with_it() {
     });
 }
 
-/// Nobody has an address of it, it lives by a future of its own, and then that ends: as a websocket session does.
+/// An actor without addresses, kept alive by its own future, stops when the future ends, as a websocket session does.
 #[test]
 fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
     paused(async {
@@ -142,7 +142,7 @@ fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
     });
 }
 
-/// However much is due, what has ended is freed meanwhile.
+/// Ended timers are freed under load, however many timers are due.
 #[test]
 fn what_an_actor_leaves_is_freed_under_load() {
     paused(async {
@@ -162,7 +162,7 @@ fn what_an_actor_leaves_is_freed_under_load() {
     });
 }
 
-/// The number of the next timer actor of this process.
+/// Returns the number of the next timer actor of this process.
 fn next_number() -> u32 {
     let name = || System::new().block_on(async { TimerActor::builder().start().unwrap().name().to_owned() });
     let name = std::thread::spawn(name).join().unwrap();
@@ -185,7 +185,7 @@ fn after_its_system_has_ended_a_thread_has_no_timers() {
     assert_eq!(names.join().unwrap(), HashSet::new());
 }
 
-/// A clock whose readings call the timers, as one behind a lock of the user's may.
+/// A clock whose readings call the timers, as a user's clock behind a lock may do.
 struct Nosy {
     clock: ManualClock,
     calls: Arc<AtomicBool>,
@@ -220,7 +220,7 @@ impl Clock for Nosy {
     }
 }
 
-/// Runs a test on a thread of its own, and fails if that locks up.
+/// Runs `test` on its own thread and fails if it deadlocks.
 fn must_not_lock_up(test: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {
@@ -296,8 +296,8 @@ fn a_manual_clock_at_the_end_of_time_delivers_what_is_left_and_rests() {
     });
 }
 
-/// Two sets of local tasks on one thread: the timer actor of the first ends, and an actor made before that lives on in the
-/// second, where another timer actor starts. Owners of the two have the same numbers.
+/// Two sets of local tasks on one thread: the timer actor of the first ends, and an older actor lives on in the second,
+/// where another timer actor starts. Owners of the two have the same numbers.
 #[test]
 fn owners_of_two_timer_actors_on_one_thread_are_told_apart() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

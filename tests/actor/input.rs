@@ -1,5 +1,5 @@
-//! Any input gets a result or a clear error: both ends of every range, ids that mean nothing, services that are closed,
-//! stopped or never ran, and threads without a system. What is not accepted is handed back.
+//! Any input gets a result or a clear error: both ends of every range, unknown ids, services that are closed, stopped
+//! or never ran, and threads without a system. Refused messages are returned.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, pau
 const HOUR: u64 = 3_600_000;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Delays of every magnitude, and one to each side of it.
+/// Returns delays of every magnitude, with both neighbours of each.
 fn delays() -> Vec<Duration> {
     let mut delays = vec![Duration::ZERO, Duration::MAX, Duration::from_secs(u64::MAX), Duration::new(0, 999_999_999)];
     for bit in 0..64 {
@@ -27,7 +27,7 @@ fn delays() -> Vec<Duration> {
     delays
 }
 
-/// Times of day at both ends of what can be expressed, and between.
+/// Returns wall-clock times at both ends of the range of `SystemTime`, and between.
 fn times_of_day() -> Vec<SystemTime> {
     let epoch = SystemTime::UNIX_EPOCH;
     let mut times = vec![epoch, SystemTime::now()];
@@ -40,7 +40,7 @@ fn times_of_day() -> Vec<SystemTime> {
     times
 }
 
-/// Ticks and wheel sizes at both ends of their ranges.
+/// Returns tick lengths and wheel sizes at both ends of their ranges.
 fn settings() -> Vec<(Duration, usize)> {
     let mut settings = Vec::new();
     for tick in [Duration::from_micros(1), ms(1), DAY] {
@@ -51,7 +51,7 @@ fn settings() -> Vec<(Duration, usize)> {
     settings
 }
 
-/// Any delay can be scheduled, moved to, looked at and cancelled, from the start of time to its end.
+/// Any delay can be scheduled, rescheduled to, queried and cancelled, at any time of the clock.
 #[test]
 fn no_delay_panics() {
     for (tick, wheel_size) in settings() {
@@ -86,7 +86,8 @@ fn no_delay_panics() {
     }
 }
 
-/// Any time of day can be scheduled and moved to, whatever the wall clock shows, and it may be set to any.
+/// Any wall-clock time can be scheduled and rescheduled to, whatever the wall clock shows, and it may be set to any
+/// time.
 #[test]
 fn no_time_of_day_panics() {
     for (tick, wheel_size) in settings() {
@@ -117,7 +118,7 @@ fn no_time_of_day_panics() {
     }
 }
 
-/// A builder takes what is in range, says what is not, and what it takes works.
+/// A builder accepts values in range and works with them; its errors name a value out of range.
 #[test]
 fn any_builder_values_work_or_get_an_error() {
     let ticks =
@@ -156,7 +157,7 @@ fn any_builder_values_work_or_get_an_error() {
     }
 }
 
-/// What was refused says why in words; what was taken delivers, on any clock, in any way.
+/// Checks that a refusal has a text, and that an accepted setting delivers on any clock, in any way.
 fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) {
     let built = builder().build();
     let Some(expected) = expected else {
@@ -169,7 +170,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
                 world.jump_to(world.now() + u64::try_from(tick.as_millis()).unwrap()).await;
                 assert_eq!(log.names(), ["after"]);
             }
-            // The watchdog on the wall clock goes on as long as this is pending.
+            // The watchdog of the wall clock runs as long as this timer is pending.
             let id = world.timers.schedule_at(&addr, world.wall(world.now() + HOUR), Note("at")).unwrap();
             world.settle().await;
             assert!(world.timers.cancel(id).is_cancelled());
@@ -181,7 +182,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
     assert_eq!(error, expected);
     let text = error.to_string();
     assert!(text.contains("choose") || text.contains("at least 1"), "{text}");
-    // The error comes before anything is started.
+    // The error is returned before anything is started.
     paused(async {
         assert_eq!(builder().start().err(), Some(expected.clone()));
         assert_eq!(builder().install().err(), Some(expected.clone()));
@@ -189,7 +190,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
     });
 }
 
-/// A recipient that has stopped, whether it still has addresses or not: accepted, and a dead letter when it is due.
+/// A stopped recipient, with or without addresses: the timer is accepted and becomes a dead letter when it is due.
 #[test]
 fn a_dead_recipient_gets_a_dead_letter() {
     for way in [Way::Direct, Way::Message] {
@@ -214,7 +215,7 @@ fn a_dead_recipient_gets_a_dead_letter() {
     }
 }
 
-/// Every question about an id that means nothing gets *not found*.
+/// Asserts that every query about an unknown id returns *not found*.
 async fn assert_unknown(world: &World, id: TimerId) {
     let (addr, _log) = world.probe::<u8>();
     let service = world.timers.addr();
@@ -230,7 +231,7 @@ async fn assert_unknown(world: &World, id: TimerId) {
     assert_eq!(service.send(GetTimer(id)).await, Ok(None));
 }
 
-/// Ids that were never issued, that name a timer actor or a slot that does not exist, or belong to one that has stopped.
+/// Ids that were never issued, that name a missing timer actor or slot, or that belong to a stopped timer actor.
 #[test]
 fn unknown_ids_are_not_found() {
     let stopped = paused(async {
@@ -256,7 +257,7 @@ fn unknown_ids_are_not_found() {
     });
 }
 
-/// What is no id at all does not become one.
+/// Malformed ids are not parsed.
 #[test]
 fn malformed_ids_are_refused() {
     let texts = ["", "A", "00000000-0000-8000-8000-00000000000", "00000000-0000-8000-8000-00000000000g", "\0", "💥"];
@@ -275,7 +276,7 @@ fn malformed_ids_are_refused() {
     }
 }
 
-/// A drained service refuses in every way and hands the message back; what looks or cancels still answers.
+/// A drained service refuses every request and returns its message; queries and cancels still work.
 #[test]
 fn a_closed_service_hands_messages_back() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -302,7 +303,7 @@ fn a_closed_service_hands_messages_back() {
     });
 }
 
-/// A timer actor that has stopped with its arbiter: its address says so, and a [`Timers`] hands the message back.
+/// A timer actor that has stopped with its arbiter: its address reports it, and [`Timers`] return the message.
 #[test]
 fn a_stopped_timer_actor_hands_messages_back() {
     System::new().block_on(async {
@@ -336,7 +337,7 @@ fn a_stopped_timer_actor_hands_messages_back() {
     });
 }
 
-/// An arbiter that has stopped already: the timer actor never runs, and says so.
+/// On an arbiter that has already stopped, the timer actor never runs and its address reports it.
 #[test]
 fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
     System::new().block_on(async {
@@ -352,7 +353,7 @@ fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
     });
 }
 
-/// On a thread without a system nothing can run, which is an error where there is one to return.
+/// On a thread without a system nothing can run: an error if the function returns one, otherwise a panic.
 #[test]
 fn a_thread_without_a_system_gets_an_error() {
     std::thread::spawn(|| {
@@ -363,7 +364,7 @@ fn a_thread_without_a_system_gets_an_error() {
         assert_eq!(actix_timers::get(TimerId::new()), None);
         // Building is possible, running is not.
         assert!(TimerActor::builder().build().is_ok());
-        // As documented, and as actix's own.
+        // A panic, as documented and as in actix.
         support::count_panics();
         assert!(catch_unwind(AssertUnwindSafe(TimerActor::from_registry)).is_err());
     })
@@ -371,7 +372,7 @@ fn a_thread_without_a_system_gets_an_error() {
     .unwrap();
 }
 
-/// A system that does not run yet: timers are taken in, and delivered once it runs.
+/// Before a system runs, timers are accepted; it delivers them once it runs.
 #[test]
 fn a_system_that_does_not_run_yet_delivers_later() {
     let system = System::with_tokio_rt(|| {
@@ -395,7 +396,7 @@ fn a_system_that_does_not_run_yet_delivers_later() {
     assert_eq!(names, ["one", "other", "third"]);
 }
 
-/// A system that never runs: what was taken in is accounted for when it is dropped.
+/// In a system that never runs, accepted timers are counted as ended when it is dropped.
 #[test]
 fn a_system_that_never_runs_loses_nothing_silently() {
     let system = System::new();
@@ -409,7 +410,7 @@ fn a_system_that_never_runs_loses_nothing_silently() {
     assert!(matches!(timers.schedule_after(&addr, ms(1), Note("refused")), Err(ScheduleError::Stopped { .. })));
 }
 
-/// There is one timer actor per arbiter, and who comes second to install one is told.
+/// An arbiter has one timer actor; installing a second one returns an error.
 #[test]
 fn installing_a_second_timer_actor_is_refused() {
     paused(async {
@@ -426,7 +427,7 @@ fn installing_a_second_timer_actor_is_refused() {
     });
 }
 
-/// The service of the whole system is another actor than that of the arbiter, and the same from every arbiter.
+/// The system's service is not the arbiter's, and it is the same from every arbiter.
 #[test]
 fn the_service_of_the_system_is_shared_by_all_arbiters() {
     System::new().block_on(async {
@@ -451,7 +452,7 @@ fn the_service_of_the_system_is_shared_by_all_arbiters() {
     });
 }
 
-/// Errors and ids can be printed, and say what to do; a message need not be printable for that.
+/// Errors and ids can be printed, and errors name a remedy; the message need not be printable.
 #[test]
 fn errors_print_without_the_message() {
     struct Opaque;

@@ -1,5 +1,4 @@
-//! Which timer actor contexts use: the one that is installed, and never one that merely starts by itself beside a clock of
-//! the user's own.
+//! The timer actor that contexts use: the installed one, and never a default one beside a user's clock.
 
 use actix::prelude::*;
 use actix_timers::{GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
@@ -75,7 +74,7 @@ fn contexts_use_one_that_starts_by_itself_beside_others_on_the_system_clock() {
     });
 }
 
-/// What was asked for by name is started all the same, and contexts use it from then on.
+/// An explicit request to the registry starts it all the same, and contexts use it from then on.
 #[test]
 fn the_registry_starts_one_on_the_system_clock_when_asked() {
     System::new().block_on(async {
@@ -87,7 +86,7 @@ fn the_registry_starts_one_on_the_system_clock_when_asked() {
     });
 }
 
-/// A clock of its own that is gone, with its timer actor or its system, is no reason to refuse.
+/// A user's clock whose timer actor or system is gone is no reason to refuse.
 #[test]
 fn a_timer_actor_that_has_stopped_is_forgotten() {
     System::new().block_on(async {

@@ -1,4 +1,4 @@
-//! Jitter and slack: deadlines that are spread, and deadlines that are brought together.
+//! Jitter, which spreads deadlines, and slack, which brings them together.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn a_seed_makes_jitter_the_same_in_every_run() {
     assert_ne!(first, paused(deadlines_with(TimerActor::builder())));
 }
 
-/// A jitter or a slack of any length is taken.
+/// Any length of jitter or slack is accepted.
 #[test]
 fn extreme_jitter_and_slack_saturate() {
     in_virtual_time(seeded, |world| async move {
@@ -98,8 +98,8 @@ fn extreme_jitter_and_slack_saturate() {
     });
 }
 
-/// A thousand timers spread over a second: nearly as many wake-ups as there are distinct deadlines without slack, a few
-/// with it. Each comes in its time.
+/// A thousand timers spread over a second: without slack nearly one wake-up per distinct deadline, with slack a few.
+/// Each is delivered within its span.
 #[test]
 fn slack_brings_wake_ups_together() {
     for (most, wake_ups) in [(0, 400..=1000), (100, 1..=40), (300, 1..=15)] {
@@ -124,7 +124,7 @@ fn slack_brings_wake_ups_together() {
     }
 }
 
-/// What counts is the deadline that comes out, and within one tick the order of scheduling.
+/// The resulting deadline determines the order; within one tick, the order of scheduling.
 #[test]
 fn with_slack_the_order_is_that_of_the_resulting_deadlines() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -146,7 +146,7 @@ fn with_slack_the_order_is_that_of_the_resulting_deadlines() {
     });
 }
 
-/// With coarse ticks, too, nothing is later than the slack allows, apart from the rounding that is there without.
+/// With coarse ticks, too, no timer is later than its slack allows, apart from the rounding that applies without slack.
 #[test]
 fn slack_is_not_exceeded_by_rounding() {
     in_virtual_time(

@@ -1,4 +1,4 @@
-//! Timers with a key: the second under it replaces the first.
+//! Timers with a key: the second timer under a key replaces the first.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ async fn keyed(world: &World, way: Way, addr: &Addr<Probe<u64>>, delay: u64, nam
     }
 }
 
-/// The timer that has the key, asked for in one of two ways.
+/// Returns the timer that has the key, queried in one of two ways.
 async fn holder(world: &World, way: Way, addr: &Addr<Probe<u64>>) -> Option<TimerId> {
     let (holder, is_active) = match way {
         Way::Context => run(addr, |_, ctx| (ctx.timer_by_key("k"), ctx.is_active("k"))).await,
@@ -57,7 +57,7 @@ fn the_second_timer_under_a_key_replaces_the_first() {
     }
 }
 
-/// O-55: the old message waits in the inbox of its actor already, behind one whose handler starts the key again.
+/// The old message already waits in its actor's inbox, behind a message whose handler schedules under the key again.
 /// Scenario O-55.
 #[test]
 fn the_old_message_is_suppressed_although_it_is_due() {
@@ -87,7 +87,7 @@ fn the_old_message_is_suppressed_although_it_is_due() {
     });
 }
 
-/// O-55 with its repeating timers: the second tick 1 is due while the actor is busy, and never handled.
+/// With repeating timers: the second tick 1 is due while the actor is busy, and is never handled.
 /// Scenario O-55.
 #[test]
 fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
@@ -120,7 +120,7 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
     });
 }
 
-/// The handler of a repeating timer replaces that very timer, or ends it by its key, and it does not come again.
+/// A repeating timer's handler replaces that timer, or cancels it by its key; it is not delivered again.
 #[test]
 fn the_handler_of_a_repeating_timer_can_replace_it() {
     for replaces in [true, false] {
@@ -148,7 +148,7 @@ fn the_handler_of_a_repeating_timer_can_replace_it() {
     }
 }
 
-/// For a target, too: the repeating timer under the key ends with the one that comes in its place.
+/// The same for a target: the repeating timer under the key ends when it is replaced.
 #[test]
 fn a_repeating_timer_for_a_target_is_replaced() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -162,7 +162,7 @@ fn a_repeating_timer_for_a_target_is_replaced() {
     });
 }
 
-/// Under tracked delivery a message can be replaced until its handler begins, although it is behind a token in the mailbox.
+/// Under tracked delivery a message can be replaced until its handler begins, although its token is in the mailbox.
 #[test]
 fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -185,7 +185,7 @@ fn under_tracked_delivery_a_message_is_replaced_until_its_handler_begins() {
     });
 }
 
-/// The message of the old one is freed at once, by whatever kind of request it is replaced.
+/// The replaced message is freed at once, whatever kind of request replaces it.
 #[test]
 fn the_message_that_is_replaced_is_freed_at_once() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -255,7 +255,7 @@ fn a_key_is_cancelled_by_message() {
     });
 }
 
-/// The old one's place is used: a key can be replaced although nothing else finds room.
+/// A replacement takes the slot of the old timer: it succeeds at full capacity.
 #[test]
 fn replacing_succeeds_at_full_capacity() {
     for way in Way::ALL {
@@ -280,7 +280,7 @@ fn replacing_succeeds_at_full_capacity() {
     }
 }
 
-/// What was returned by a drain has no key any more, and a new one is handed back.
+/// Timers returned by a drain have no key any more, and a new one is refused.
 #[test]
 fn after_a_drain_no_key_is_left() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -298,8 +298,8 @@ fn after_a_drain_no_key_is_left() {
     });
 }
 
-/// What is on its way through the mailbox cannot be replaced, and keeps its place: it arrives. If there is room for the
-/// new one the key is that one's; if not the old one stays as it was.
+/// A message on its way through the mailbox cannot be replaced: it keeps its slot and arrives. With room for the new
+/// timer the key moves to it; otherwise the old timer keeps it.
 #[test]
 fn a_message_under_way_is_not_replaced_and_arrives() {
     for (capacity, is_taken) in [(1, false), (2, true)] {
@@ -365,7 +365,7 @@ fn keys_end_with_the_incarnation_of_their_actor() {
     });
 }
 
-/// A target that had gone when it was named is nobody: its timers do not replace those of others that are nobody.
+/// A target that was already gone when it was named has no keys: such targets do not replace each other's timers.
 #[test]
 fn a_target_that_is_gone_has_no_keys() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -380,7 +380,7 @@ fn a_target_that_is_gone_has_no_keys() {
     });
 }
 
-/// Keys come and go by the thousand, in random order, and what comes is what was scheduled last under each.
+/// Keys come and go by the thousand, in random order; each delivers the last message scheduled under it.
 #[test]
 fn of_many_keys_each_delivers_what_was_scheduled_last() {
     paused(async {

@@ -1,5 +1,5 @@
-//! Lifecycle: a timer made through a context belongs to that incarnation of that actor. It ends with it, it does not keep it
-//! alive, and it reaches it also when no address of the actor is left.
+//! Lifecycle: a timer made through a context belongs to that incarnation of that actor. It ends with the incarnation,
+//! does not keep it alive, and reaches it also when the actor has no address left.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ fn own_timers_end_with_the_actor() {
     }
 }
 
-/// An actor that is asked to stop and refuses keeps its timers.
+/// An actor that refuses to stop keeps its timers.
 #[test]
 fn an_actor_that_refuses_to_stop_keeps_its_timers() {
     struct Stubborn {
@@ -101,7 +101,7 @@ fn an_actor_that_refuses_to_stop_keeps_its_timers() {
     });
 }
 
-/// The arbiter of an actor and its timer actor goes down: nothing is left in the counters.
+/// When the arbiter of an actor and its timer actor stops, the counters add up and nothing is pending.
 #[test]
 fn own_timers_end_with_their_arbiter() {
     System::new().block_on(async {
@@ -136,7 +136,7 @@ fn own_timers_end_with_their_arbiter() {
     });
 }
 
-/// A supervised probe that schedules its incarnation number, due after 1000, at each start.
+/// Starts a supervised probe that schedules its incarnation number, due after 1000, at each start.
 fn supervised(world: &World, change: impl FnOnce(&mut Probe<u64>)) -> (Addr<Probe<u64>>, Log<u64>) {
     let mut incarnation = 0;
     let mut probe = Probe::new(world.watch.clone());
@@ -149,7 +149,8 @@ fn supervised(world: &World, change: impl FnOnce(&mut Probe<u64>)) -> (Addr<Prob
     (Supervisor::start(|_| probe), log)
 }
 
-/// After a supervised restart the old incarnation's timers are gone; what others scheduled for the address survives.
+/// After a supervised restart the old incarnation's timers are gone; messages that others scheduled for the address
+/// survive.
 #[test]
 fn timers_of_the_old_incarnation_never_reach_the_new_one() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -168,7 +169,7 @@ fn timers_of_the_old_incarnation_never_reach_the_new_one() {
     });
 }
 
-/// Nor when they are due already and wait for the old incarnation, which is busy and then restarts.
+/// The same for timers that are already due and wait for the old incarnation, which is busy and then restarts.
 #[test]
 fn timers_due_at_the_restart_never_reach_the_new_incarnation() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -194,7 +195,7 @@ fn timers_due_at_the_restart_never_reach_the_new_incarnation() {
 
 type LetterContext = Context<Probe<&'static str>>;
 
-/// Three messages of an actor's own are due together, and the handler of the first does something.
+/// Makes three own messages of an actor due together; the handler of the first calls `act`.
 async fn three_due_at_10(world: &World, act: impl FnOnce(&mut LetterContext) + 'static) -> Log<&'static str> {
     let mut act = Some(act);
     let mut probe = Probe::new(world.watch.clone());
@@ -213,7 +214,7 @@ async fn three_due_at_10(world: &World, act: impl FnOnce(&mut LetterContext) + '
     log
 }
 
-/// A handler that stops its actor, or has it restarted, is the last: what was due with it ends.
+/// A handler that stops or restarts its actor is the last one: messages due with it end.
 #[test]
 fn what_is_due_with_a_message_whose_handler_stops_the_actor_is_not_delivered() {
     type End = fn(&mut LetterContext);
@@ -227,7 +228,7 @@ fn what_is_due_with_a_message_whose_handler_stops_the_actor_is_not_delivered() {
     }
 }
 
-/// While the actor waits for a future that the handler of the first has started, the others wait, too.
+/// While the actor waits for a future that the first handler has started, the other messages wait, too.
 #[test]
 fn what_is_due_with_a_message_whose_handler_waits_is_delivered_after_that() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -236,7 +237,7 @@ fn what_is_due_with_a_message_whose_handler_waits_is_delivered_after_that() {
             let go = Mutex::new(Some(go));
             probe.hook = Box::new(move |_, _| go.lock().unwrap().take().unwrap().send(()).unwrap());
             probe.on_start = Box::new(|ctx| {
-                // Keeps itself alive and is told to go on after 50 ms.
+                // Keeps itself alive, and receives "go" after 50 ms.
                 ctx.spawn(actix::fut::wrap_future(std::future::pending()));
                 ctx.schedule_after(ms(50), Note("go")).unwrap();
             });
@@ -247,7 +248,7 @@ fn what_is_due_with_a_message_whose_handler_waits_is_delivered_after_that() {
     });
 }
 
-/// Ids of the old incarnation find nothing in the new one.
+/// Ids of the old incarnation do not match timers of the new one.
 #[test]
 fn an_id_of_the_old_incarnation_cancels_nothing_of_the_new_one() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -272,7 +273,7 @@ fn an_id_of_the_old_incarnation_cancels_nothing_of_the_new_one() {
     });
 }
 
-/// Timers scheduled before the actor starts, and in its `started`, are its own like all others.
+/// Timers scheduled before the actor starts, and in its `started`, are ordinary own timers.
 #[test]
 fn timers_can_be_scheduled_before_the_actor_has_started() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -291,7 +292,7 @@ fn timers_can_be_scheduled_before_the_actor_has_started() {
     });
 }
 
-/// An actor without addresses, kept alive by a future of its own, gets its messages on time and in order.
+/// An actor without addresses, kept alive by its own future, gets its messages on time and in order.
 #[test]
 fn an_actor_without_addresses_gets_its_messages_in_order() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -314,7 +315,7 @@ fn an_actor_without_addresses_gets_its_messages_in_order() {
     });
 }
 
-/// Hundreds due at once, some cancelled and some moved by the first: the rest come in order, one after the other.
+/// Hundreds are due at once, and the first handler cancels some and moves some: the rest come in order, one by one.
 #[test]
 fn an_actor_without_addresses_can_cancel_and_move_what_is_due() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -350,7 +351,7 @@ fn an_actor_without_addresses_can_cancel_and_move_what_is_due() {
     });
 }
 
-/// A message on its way through the mailbox of an actor that waits is in progress; those behind it can be cancelled.
+/// A message on its way through the mailbox of a waiting actor is in progress; the messages behind it can be cancelled.
 #[test]
 fn of_an_actor_without_addresses_only_the_first_due_message_is_in_progress() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -374,7 +375,7 @@ fn of_an_actor_without_addresses_only_the_first_due_message_is_in_progress() {
     });
 }
 
-/// Somebody gets hold of an address again: the messages keep coming, once each and in order.
+/// An actor that regains an address gets each remaining message once and in order.
 #[test]
 fn an_actor_that_gets_an_address_again_gets_each_message_once_and_in_order() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -398,8 +399,8 @@ fn an_actor_that_gets_an_address_again_gets_each_message_once_and_in_order() {
     });
 }
 
-/// An actor without addresses stops while messages wait: what was in its mailbox and all its other timers end with it, at
-/// the latest when the next of them is due.
+/// An actor without addresses stops while messages wait: the message in its mailbox and all its other timers end with
+/// it, at the latest at the next deadline.
 #[test]
 fn timers_of_an_actor_without_addresses_end_with_it() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -451,7 +452,7 @@ fn a_message_in_the_mailbox_of_an_actor_that_stops_is_not_counted_as_delivered()
     });
 }
 
-/// The system ends while a message is in the mailbox: it was never handled, and the counters say so.
+/// The system ends while a message is in the mailbox: the message is not counted as delivered.
 #[test]
 fn a_message_in_the_mailbox_at_the_end_of_the_system_is_not_counted_as_delivered() {
     let mut seen = None;
@@ -472,7 +473,7 @@ fn a_message_in_the_mailbox_at_the_end_of_the_system_is_not_counted_as_delivered
 }
 
 /// On a thread that runs actors without being an arbiter of a system, a context finds a timer actor once it is started,
-/// and hands the message back until then.
+/// and returns the message until then.
 #[test]
 fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -520,7 +521,7 @@ fn an_actor_uses_the_timer_actor_of_its_own_arbiter() {
     });
 }
 
-/// Each new system on a thread has a new timer actor.
+/// Each new system on a thread has a timer actor of its own.
 #[test]
 fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
     let first = paused(async { Timers::current().unwrap() });

@@ -1,4 +1,4 @@
-//! Where a timer is, and why it has not fired yet; and the filters that look for what people see.
+//! The location of a timer, the reason why it has not fired yet, and the filters that find timers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use actix_timers::{
 use support::{Note, Probe, World, in_virtual_time, ms, run};
 use tokio::sync::oneshot;
 
-/// Blocks a probe until it is let go: it handles nothing meanwhile.
+/// Blocks a probe: it handles nothing until the returned sender is used.
 async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
     let (go, gate) = oneshot::channel::<()>();
     run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;

@@ -1,4 +1,4 @@
-//! What becomes of messages whose recipient does not keep up: the mailbox policies, and scenario O-42.
+//! Mailbox policies: messages for slow recipients, and scenario O-42.
 
 use std::sync::mpsc;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 const WIDE: MailboxPolicy = MailboxPolicy::Wait { window: 100 };
 
-/// A probe with so many slots in its mailbox that, after its first note, handles nothing until it is let go.
+/// Starts a probe with `slots` slots in its mailbox that, after its first note, handles nothing until it is released.
 fn blocked(world: &World, slots: usize) -> (Addr<Probe<u32>>, Log<u32>, oneshot::Sender<()>) {
     let (go, gate) = oneshot::channel::<()>();
     let mut gate = Some(gate);
@@ -32,10 +32,10 @@ fn with(policy: MailboxPolicy) -> impl Fn() -> TimerActorBuilder {
     move || TimerActor::builder().mailbox_policy(policy)
 }
 
-/// Looks at what was handled, and at the letters about the rest.
+/// Checks the handled messages and the dead letters of the rest.
 type Check = fn(&World, &[u32], &[(u32, DeadLetterReason)]);
 
-/// O-42: ten timers each for a full recipient and for a free one.
+/// Schedules ten timers each for a full recipient and for a free one, and checks those of the full one (O-42).
 fn one_full_another_free(policy: MailboxPolicy, check: Check) {
     in_virtual_time(with(policy), move |world| async move {
         let (_listener, receiver) = listen(&world.timers);
@@ -90,7 +90,7 @@ fn one_target_full_another_free_past_the_capacity() {
     });
 }
 
-/// O-42 with the recipients on arbiters of their own and a handler that blocks its thread.
+/// The same with recipients on their own arbiters and a handler that blocks its thread.
 /// Scenario O-42.
 #[test]
 fn across_arbiters() {
@@ -157,7 +157,7 @@ fn across_arbiters() {
 
 #[test]
 fn no_more_than_the_window_and_than_there_is_room_for_is_sent() {
-    // Window, slots, and how many are out of our hands while the recipient is blocked: the one that blocks it, and those
+    // Window, slots, and the number of messages sent while the recipient is blocked: the blocking one and the ones
     // behind it.
     for (window, slots, sent) in [(1, 16, 2), (3, 16, 4), (5, 2, 3), (100, 1, 2), (0, 16, 2)] {
         in_virtual_time(with(MailboxPolicy::Wait { window }), move |world| async move {
@@ -273,7 +273,7 @@ fn messages_that_wait_are_dead_letters_when_the_recipient_stops() {
             assert!(waiting >= 15);
             go.send(()).unwrap();
             world.settle().await;
-            // What was in the mailbox already is between its sender, its actor and actix.
+            // Messages already in the mailbox are out of the timer actor's reach.
             assert_eq!((log.names(), world.pending()), (vec![10], 0));
             let first = 30 - u32::try_from(waiting).unwrap();
             assert_eq!(
@@ -381,7 +381,7 @@ fn policies_keep_no_recipient_alive() {
     }
 }
 
-/// An actor whose handlers answer with futures that end when they are told to.
+/// An actor whose handlers answer with futures that end on demand.
 struct Slow {
     log: Log<u32>,
     gates: Vec<Option<oneshot::Receiver<()>>>,
@@ -453,7 +453,7 @@ fn one_slow_recipient_delays_no_other_of_thousands() {
     });
 }
 
-/// While the arbiter of the timer actor is kept busy, the watchdog sees to it that lines move on.
+/// While the timer actor's arbiter is blocked, the watchdog moves the queues on.
 #[test]
 fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
     System::new().block_on(async {
@@ -466,7 +466,7 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
             probe.log = own;
             probe
         });
-        // Once the timer actor has run, the watchdog knows of it.
+        // The watchdog knows a timer actor once it has run.
         timers.schedule_after(&addr, ms(1), Note(9)).unwrap();
         eventually(|| !log.names().is_empty()).await;
         for n in 0..5 {
@@ -474,14 +474,14 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
         }
         let began = Instant::now();
         while log.len() < 5 && began.elapsed() < PATIENCE {
-            // Blocks the arbiter, which is the point.
+            // Blocks the arbiter on purpose.
             std::thread::sleep(ms(1));
         }
         assert_eq!(log.names(), [0, 1, 2, 3, 4]);
     });
 }
 
-/// Many recipients on other threads, each with a narrow window: all arrive, in order, and the counters add up.
+/// Many recipients on other threads, each with a narrow window: all messages arrive, in order, and the counters add up.
 #[test]
 fn threads_that_answer_at_any_time_lose_nothing() {
     const RECIPIENTS: u32 = 6;

@@ -1,4 +1,4 @@
-//! The timer actor in virtual time: what it promises, one module per subject.
+//! The guarantees of the timer actor in virtual time, one module per subject.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod batch;

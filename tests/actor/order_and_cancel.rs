@@ -1,5 +1,5 @@
-//! Never early, in order, and exactly cancelled: what the timer actor promises about each single message, on random
-//! schedules and in every state a timer can be in.
+//! Never early, in order, and exactly cancelled: the guarantees for each single message, on random schedules and in
+//! every state of a timer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use actix_timers::{
 };
 use support::{Census, Log, Note, OnDrop, Probe, Random, Run, Way, World, in_virtual_time, ms, paused, run};
 
-/// Settings that make cascades frequent and turns short, and the defaults.
+/// Returns settings with frequent cascades and short turns, and the defaults.
 fn awkward_settings() -> [fn() -> TimerActorBuilder; 4] {
     [
         TimerActor::builder,
@@ -24,13 +24,13 @@ fn awkward_settings() -> [fn() -> TimerActorBuilder; 4] {
 
 const HOUR: u64 = 3_600_000;
 
-/// First tick boundary not before `deadline`.
+/// Returns the first tick boundary not before `deadline`.
 fn round_up(deadline: u64, tick: u64) -> u64 {
     deadline.div_ceil(tick) * tick
 }
 
-/// Random delays, and time that passes in random steps: each message comes at its own tick, in the order of ticks and
-/// within a tick in the order of scheduling, whatever levels and cascades it went through.
+/// Random delays and random steps of time: each message comes at its own tick, in the order of ticks and within a tick
+/// in the order of scheduling, whatever levels and cascades it passed.
 #[test]
 fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
     for (seed, builder) in awkward_settings().into_iter().enumerate() {
@@ -43,7 +43,7 @@ fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
                 for name in 0..600 {
                     let delay = random.spread(12);
                     world.schedule(way, &addr, ms(delay), name).await.unwrap();
-                    // What is due already does not wait for a tick.
+                    // A message that is already due does not wait for a tick.
                     let now = world.now();
                     expected.push((if delay == 0 { now } else { round_up(now + delay, tick) }, name));
                     if random.below(4) == 0 {
@@ -61,7 +61,7 @@ fn messages_come_at_their_tick_and_in_the_order_of_scheduling() {
     }
 }
 
-/// A jump makes much overdue at once: it comes late then, but in order; and nothing that is not due comes with it.
+/// After a jump many messages are overdue: they come late but in order, and none comes early.
 #[test]
 fn after_a_jump_messages_come_in_the_order_of_their_deadlines() {
     for (seed, builder) in awkward_settings().into_iter().enumerate() {
@@ -94,7 +94,7 @@ fn after_a_jump_messages_come_in_the_order_of_their_deadlines() {
     }
 }
 
-/// Never early to the nanosecond: deadlines between ticks, with ticks that are no whole milliseconds.
+/// Never early to the nanosecond: deadlines between ticks, with ticks that are not whole milliseconds.
 #[test]
 fn no_message_is_early_by_a_nanosecond() {
     for tick in [1_000, 33_333, 1_000_000, 7_777_777] {
@@ -132,7 +132,7 @@ fn no_message_is_early_by_a_nanosecond() {
     }
 }
 
-/// Notes the time in nanoseconds.
+/// Records the time in nanoseconds.
 struct NanoProbe {
     log: Log<u64>,
     clock: support::WatchedClock,
@@ -150,7 +150,7 @@ impl Handler<Note<u64>> for NanoProbe {
     }
 }
 
-/// Messages of several types for one recipient keep their order among each other.
+/// Messages of several types for one recipient keep their order.
 #[test]
 fn messages_of_different_types_keep_their_order() {
     struct Mixed(Log<u32>);
@@ -216,7 +216,7 @@ fn messages_of_different_types_keep_their_order() {
     }
 }
 
-/// A timer that was moved counts as scheduled at that moment: behind those that were in its new tick already.
+/// A moved timer counts as scheduled at the time of the move: it goes behind the timers already in its new tick.
 #[test]
 fn a_moved_timer_goes_behind_those_of_its_new_tick() {
     for way in Way::ALL {
@@ -238,7 +238,7 @@ fn a_moved_timer_goes_behind_those_of_its_new_tick() {
     }
 }
 
-/// An actor whose messages are due but cannot be handled yet, since it waits; with a way to let it go on.
+/// Starts an actor that waits, with due messages that it cannot handle yet; the result can let it go on.
 async fn blocked(world: &World, names: &'static [&'static str]) -> Blocked {
     let (addr, log) = world.probe();
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
@@ -259,7 +259,7 @@ struct Blocked {
     go: tokio::sync::oneshot::Sender<()>,
 }
 
-/// A timer of the actor's own that is due, but whose handler has not run, is cancelled by anybody, exactly.
+/// A due timer of the actor's own whose handler has not run can be cancelled exactly by any caller.
 #[test]
 fn an_actors_own_due_message_is_cancelled_exactly() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -294,7 +294,7 @@ fn an_actors_own_due_message_is_cancelled_exactly() {
     });
 }
 
-/// The memory of a message is freed at the cancel, also when it was due.
+/// A message is freed at the cancel, also when it was due.
 #[test]
 fn the_memory_of_a_due_message_is_freed_at_the_cancel() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -314,7 +314,7 @@ fn the_memory_of_a_due_message_is_freed_at_the_cancel() {
     });
 }
 
-/// A timer of the actor's own that is due is moved: it waits again, and comes once, at its new deadline.
+/// A due timer of the actor's own is moved: it waits again, and comes once, at its new deadline.
 #[test]
 fn an_actors_own_due_message_can_be_moved() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -335,7 +335,7 @@ fn an_actors_own_due_message_can_be_moved() {
     });
 }
 
-/// A message that is in a recipient's mailbox has been delivered, and says so; it arrives.
+/// A message in a recipient's mailbox counts as delivered and reports so; it arrives.
 #[test]
 fn a_message_in_a_recipients_mailbox_is_delivered() {
     for way in [Way::Direct, Way::Message] {
@@ -355,7 +355,7 @@ fn a_message_in_a_recipients_mailbox_is_delivered() {
     }
 }
 
-/// A dead letter is counted before it is dropped: when it looks for itself from its own `Drop`, it is gone.
+/// A dead letter is counted before it is dropped: a cancel from its own `Drop` finds nothing.
 #[test]
 fn a_dead_letter_that_cancels_itself_is_not_found() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -379,7 +379,7 @@ fn a_dead_letter_that_cancels_itself_is_not_found() {
     });
 }
 
-/// Handlers cancel each other in the same turn: whoever runs first wins, and the other never runs.
+/// Two handlers due in the same turn cancel each other's message: the first runs, the other never does.
 #[test]
 fn a_handler_cancels_the_due_message_of_another_actor() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -405,7 +405,7 @@ fn a_handler_cancels_the_due_message_of_another_actor() {
     });
 }
 
-/// While its handler runs, and afterwards, a message has been delivered; for a while an id is remembered.
+/// During and after its handler a message counts as delivered; its id is remembered for a while.
 #[test]
 fn a_message_whose_handler_runs_is_delivered() {
     for way in Way::ALL {
@@ -428,7 +428,7 @@ fn a_message_whose_handler_runs_is_delivered() {
     }
 }
 
-/// Of several timer actors, any asks the one that an id belongs to, whatever kind of id it is.
+/// Each of several timer actors forwards a query to the owner of the id, whatever kind of id it is.
 #[test]
 fn a_cancel_finds_the_owner_among_several_timer_actors() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -447,7 +447,7 @@ fn a_cancel_finds_the_owner_among_several_timer_actors() {
             }
         }
         ids.push(world.schedule(Way::Context, &addr, ms(HOUR), "N").await.unwrap());
-        // What matters here is which timer is found. Virtual time may pass meanwhile, and deadlines round up to a tick.
+        // Only the timer that is found matters here. Virtual time may pass meanwhile, and deadlines round up to a tick.
         let remaining = |service: &Timers, id: TimerId| service.get(id).expect("any service finds it").remaining;
         let nearly = |hours: u64| ms(hours * HOUR) - ms(10_000)..=ms(hours * HOUR + 1);
         for (number, id) in ids.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Order for one recipient, whoever scheduled: an actor's own timers and those that others made for it.
+//! Order for one recipient across both kinds of timers: an actor's own, and the ones that others made for it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ struct Run(#[allow(clippy::type_complexity)] Box<dyn FnOnce(&mut Probe, &mut Con
 
 type Log = Rc<RefCell<Vec<u32>>>;
 
-/// Notes what comes. 99 makes it stop, and it cancels a rival when it gets 1.
+/// Records its messages. 99 stops it, and at 1 it cancels a rival.
 #[derive(Default)]
 struct Probe {
     log: Log,
@@ -53,7 +53,8 @@ impl Handler<Run> for Probe {
     }
 }
 
-/// Schedules numbers in the order given, after the delays given; even ones through the context, odd ones as a target.
+/// Schedules the numbers in the given order after the given delays; even ones through the context, odd ones as a
+/// target.
 async fn schedule(addr: &Addr<Probe>, timers: Vec<(u64, u32)>) {
     let code = move |_: &mut Probe, ctx: &mut Context<Probe>| {
         for (delay, number) in timers {
@@ -117,7 +118,7 @@ fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_inc
         let addr = Supervisor::start(|_| probe);
         let code = |_: &mut Probe, ctx: &mut Context<Probe>| {
             ctx.schedule_after(ms(10), Note(2)).unwrap();
-            // Stops the actor: what is behind it in the inbox is left to the next incarnation, or ends.
+            // Stops the actor: messages behind it in the inbox go to the next incarnation, or end.
             ctx.schedule_after(ms(10), Note(99)).unwrap();
             Timers::current().unwrap().schedule_after(ctx.address(), ms(10), Note(1)).unwrap();
             ctx.schedule_after(ms(10), Note(4)).unwrap();
@@ -131,8 +132,8 @@ fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_inc
     });
 }
 
-/// The host of queued messages ends while they are due, and time passes meanwhile: what is due later comes after them all
-/// the same, however few of them go out in one turn, and whether or not the next incarnation has timers of its own.
+/// The owner of the inbox with queued messages ends while they are due, and time passes meanwhile: messages due later
+/// come after all of them, however few are sent in one turn, and whether or not the next incarnation has own timers.
 #[test]
 fn what_others_scheduled_is_not_overtaken_when_the_actor_restarts() {
     for expiry_budget in [1, 2, 256] {

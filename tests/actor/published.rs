@@ -1,4 +1,4 @@
-//! What has happened is published soon, also when nothing happens after it.
+//! Events are published soon, also when nothing happens after them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ struct Bell;
 impl Actor for Bell {
     type Context = Context<Self>;
 
-    /// Lives on without an address, until it is told to stop.
+    /// Lives on without an address until it is stopped.
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.spawn(actix::fut::wrap_future(std::future::pending()));
     }
@@ -67,7 +67,7 @@ impl Handler<Wait> for Bell {
     }
 }
 
-/// What a scrape shows.
+/// The recorder's handle, which renders scrapes.
 struct Scrapes(PrometheusHandle);
 
 impl Scrapes {
@@ -77,7 +77,7 @@ impl Scrapes {
         text.lines().filter_map(value).sum()
     }
 
-    /// Scheduled, delivered, cancelled, pending.
+    /// Returns the metrics for scheduled, delivered, cancelled and pending timers.
     fn counters(&self) -> [u64; 4] {
         ["scheduled_total", "delivered_total", "cancelled_total", "pending"].map(|name| self.sum(name))
     }
@@ -88,7 +88,7 @@ fn with_metrics<F: Future<Output = ()>>(settings: TimerActorBuilder, test: impl 
     System::with_tokio_rt(runtime).block_on(async {
         let recorder = PrometheusBuilder::new().build_recorder();
         let timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
-        // What the start itself gives rise to is over after this.
+        // The events of the start itself are published after this.
         tokio::time::sleep(SOON).await;
         test(timers, Scrapes(recorder.handle())).await;
     });
@@ -155,7 +155,7 @@ fn a_message_that_goes_through_the_mailbox() {
     });
 }
 
-/// They lie in the inbox behind a message of the actor's own, and leave it when the driver has long published.
+/// They lie in the inbox behind an own message of the actor, and leave it long after the driver has published.
 #[test]
 fn messages_of_others_that_wait_behind_one_of_the_actors_own() {
     with_metrics(TimerActor::builder(), |timers, scrapes| async move {

@@ -1,5 +1,5 @@
-//! Timers that repeat, in virtual time: the scenarios of periodic timers (O-51 to O-54, O-57 b to e), what a cancel, a
-//! reschedule and an end mean for them, and what they cost in the counters.
+//! Repeating timers in virtual time: the scenarios of periodic timers (O-51 to O-54, O-57 b to e), the effects of a
+//! cancel, a reschedule and an end, and the counters.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

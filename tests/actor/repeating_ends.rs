@@ -1,5 +1,5 @@
-//! How timers that repeat end, and what happens to them between two repetitions: cancels and moves from everywhere, targets
-//! and actors that stop (O-39, O-40, O-56), messages whose making goes wrong, and drains.
+//! The end of repeating timers, and events between two repetitions: cancels and moves from everywhere, targets and
+//! actors that stop (O-39, O-40, O-56), message sources that fail, and drains.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use support::{
     Census, Counted, Log, Note, Probe, Recluse, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, run,
 };
 
-/// An id that is known only after what needs it was made.
+/// An id that is set after the message source that needs it was made.
 type Later = Arc<Mutex<Option<TimerId>>>;
 
 fn set(later: &Later, id: TimerId) {
@@ -25,7 +25,7 @@ fn get(later: &Later) -> TimerId {
     later.lock().unwrap().unwrap()
 }
 
-/// Notes with numbers from one on.
+/// Returns a source of notes with numbers from one.
 fn numbered() -> MessageSource<Note<u64>> {
     let mut number = 0;
     MessageSource::from_fn(move || {
@@ -98,11 +98,11 @@ fn a_timer_moved_to_a_time_of_day_comes_then_and_goes_on_with_its_period() {
         world.run_to(400).await;
         assert_eq!(times(&log), [100, 170, 270, 370]);
         if world.is_manual() {
-            // The time of day comes early, since the wall clock is stepped. The period counts from there.
+            // The wall-clock time comes early, since the wall clock is stepped. The period counts from it.
             world.timers.reschedule_at(id, world.wall(10_000)).is_rescheduled();
             world.run_to(450).await;
             world.clock().hands.set_wall(world.wall(10_000));
-            // The wall clock is looked at every ten seconds, or when something else happens.
+            // The wall clock is read every ten seconds, and at other events.
             world.timers.schedule_after(&addr, ms(0), Note(())).unwrap();
             world.run_to(600).await;
             assert_eq!(times(&log), [450, 450, 550]);
@@ -208,7 +208,7 @@ fn a_source_that_panics_ends_its_own_timer_and_nothing_else() {
     });
 }
 
-/// A message whose clone or destructor panics is no worse.
+/// A message whose clone or destructor panics has the same effect.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Brittle(u32);
@@ -335,7 +335,7 @@ fn a_strong_target_is_kept_alive_until_the_last_repetition() {
     });
 }
 
-/// A supervised probe that lets its incarnation number be repeated every second.
+/// Starts a supervised probe that schedules its incarnation number every second.
 fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
     let log = Log::default();
     let (watch, noted) = (world.watch.clone(), log.clone());
@@ -388,7 +388,7 @@ fn a_repetition_of_the_previous_incarnation_is_discarded_with_all_that_follow() 
     }
 }
 
-/// A repetition waits, due already, behind a handler that starts its key again.
+/// A due repetition waits behind a handler that schedules under its key again.
 /// Scenario O-55.
 #[test]
 fn a_periodic_timer_is_replaced_while_its_message_waits() {
@@ -466,7 +466,7 @@ fn a_repetition_under_way_through_the_mailbox_is_the_last_after_a_cancel_and_mov
                 let expected: Vec<u64> = expected.iter().map(|at| start + at).collect();
                 assert_eq!(times(&log), expected, "{kind:?}");
                 drop(recluse);
-                // It is looked after every five seconds.
+                // It is checked every five seconds.
                 world.run_to(start + 12_000).await;
                 assert_eq!(world.pending(), 0);
             }
@@ -474,7 +474,7 @@ fn a_repetition_under_way_through_the_mailbox_is_the_last_after_a_cancel_and_mov
     });
 }
 
-/// The message that is in the mailbox stands for all that are missed while it lies there.
+/// The message in the mailbox stands for all repetitions missed while it lies there.
 #[test]
 fn what_is_missed_while_a_message_waits_in_a_mailbox_is_skipped() {
     in_virtual_time(TimerActor::builder, async |world| {
@@ -509,7 +509,7 @@ fn a_source_that_panics_for_an_actor_without_addresses_ends_its_own_timer_alone(
         assert_eq!(times(&log), [10, 20]);
         assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (1, 1));
         drop(recluse);
-        // It is looked after every five seconds.
+        // It is checked every five seconds.
         world.run_to(12_000).await;
         assert_eq!(world.pending(), 0);
     });
@@ -549,7 +549,7 @@ fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
     in_virtual_time(TimerActor::builder, async |world| {
         for kind in Kind::ALL {
             for in_handler in [false, true] {
-                // A drain ends the timer actor, so each has one of its own.
+                // A drain ends the timer actor, so each case has its own.
                 let timers = TimerActor::builder().start().unwrap();
                 let (addr, log) = world.probe::<u64>();
                 let (closing, returned) = (timers.clone(), Arc::new(AtomicU64::new(0)));
@@ -631,7 +631,7 @@ fn messages_and_sources_are_freed_with_their_timer() {
         run(&addr, |_, ctx| ctx.stop()).await;
         world.settle().await;
         assert_eq!((census.live(), world.pending()), (0, 0));
-        // What is replaced under its key is freed at once.
+        // A message replaced under its key is freed at once.
         let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
         for _ in 0..3 {
             world.timers.timer(&target, key.clone()).at_fixed_rate(ms(10), source()).unwrap();
@@ -639,7 +639,7 @@ fn messages_and_sources_are_freed_with_their_timer() {
         }
         assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);
         assert_eq!((census.live(), world.pending()), (0, 0));
-        // The slots are used again.
+        // The slots are reused.
         world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source()).unwrap();
         assert_eq!(census.live(), 1);
         assert_eq!(world.timers.drain().len(), 1);
@@ -670,7 +670,7 @@ fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
 
 type Letter = (TimerId, DeadLetterReason, Option<Note<u64>>);
 
-/// Notes the letters it gets.
+/// Records its dead letters.
 struct Undertaker(Arc<Mutex<Vec<Letter>>>);
 
 impl Actor for Undertaker {

@@ -1,4 +1,4 @@
-//! Timers that repeat for recipients that do not keep up, and under tracked delivery.
+//! Repeating timers for slow recipients, and under tracked delivery.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use support::{
 };
 use tokio::sync::oneshot;
 
-/// Notes with the numbers 0, 1, 2 …
+/// Returns a source of notes with the numbers 0, 1, 2 …
 fn numbered() -> MessageSource<Note<u32>> {
     let mut number = 0;
     MessageSource::from_fn(move || {
@@ -26,19 +26,19 @@ fn numbered() -> MessageSource<Note<u32>> {
     })
 }
 
-/// Blocks a probe until it is let go: it handles nothing meanwhile, and its mailbox fills.
+/// Blocks a probe: it handles nothing until the returned sender is used, and its mailbox fills.
 async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
     let (go, gate) = oneshot::channel::<()>();
     run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
     go
 }
 
-/// A probe with so many slots in its mailbox.
+/// Starts a probe with `slots` slots in its mailbox.
 fn narrow(world: &World, slots: usize) -> (Addr<Probe<u32>>, Log<u32>) {
     world.probe_with(|probe| probe.on_start = Box::new(move |ctx| ctx.set_mailbox_capacity(slots)))
 }
 
-/// Answers with futures that end after so many milliseconds.
+/// Answers with futures that end after a number of milliseconds.
 struct Slow {
     log: Log<u32>,
     watch: StopWatch,
@@ -220,7 +220,7 @@ fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
         assert_eq!(world.pending(), 2, "one message is in the mailbox");
         go.send(()).unwrap();
         world.run_to(45).await;
-        // What was missed meanwhile is found when it leaves the queue.
+        // Missed repetitions are noticed when it leaves the queue.
         assert_eq!(log.take(), [(100, 34), (0, 34), (101, 34), (1, 40)]);
         assert!(world.timers.cancel(timer).is_cancelled());
         world.settle().await;
@@ -246,7 +246,7 @@ fn what_waits_in_the_line_is_cancelled_exactly_before_its_message_is_made() {
     });
 }
 
-/// One message is in the mailbox for each slot and one more; the next has been made, and waits for room.
+/// One message per slot and one more is in the mailbox; the next has been made and waits for room.
 #[test]
 fn a_message_for_which_there_is_no_room_is_kept_and_can_be_cancelled_or_given_back() {
     for is_cancelled in [true, false] {
@@ -334,7 +334,7 @@ fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
             let go = block(&addr).await;
             let target = if is_tracked { Target::tracked(&addr) } else { Target::from(&addr) };
             let target = target.mailbox_policy(MailboxPolicy::Drop);
-            // Tracked, only one token of a timer is in the mailbox: the room is taken by others.
+            // Under tracked delivery only one token of a timer is in the mailbox: other messages fill the room.
             for n in 0..if is_tracked { 2 } else { 0 } {
                 world.after(&target, 5, 100 + n);
             }
@@ -528,7 +528,7 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
         world.settle().await;
         assert_eq!(delivered(&world), 1);
     });
-    // A timer whose last repetition was handled has no place in the window any more that a cancel could free.
+    // After the handler of its last repetition a timer has no place in the window that a cancel could free.
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
         let target = Target::tracked(&addr).window(1);
@@ -543,7 +543,7 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
         world.settle().await;
         assert_eq!(delivered(&world), 1, "the token of another message takes the window");
     });
-    // The same for a message that is in the mailbox.
+    // The same for a message in the mailbox.
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
         let _go = block(&addr).await;
@@ -582,7 +582,7 @@ fn messages_that_found_no_room_do_not_take_the_window() {
     });
 }
 
-/// While the second message is made the first is answered: with that the line has nothing under way, and stays.
+/// While the second message is made the first is answered: the queue has nothing in progress then, and stays.
 #[test]
 fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
     System::new().block_on(async {
@@ -604,7 +604,7 @@ fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
             if number == 2 {
                 assert_eq!(entered.recv(), Ok(1));
                 again.send(()).unwrap();
-                // What is handled after the first: its answer has come by then.
+                // This one is handled after the first: the first answer has come by then.
                 addr.do_send(Note(100));
                 assert_eq!(entered.recv(), Ok(100));
             }
@@ -625,8 +625,8 @@ fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
     });
 }
 
-/// Recipients on arbiters of their own, and cancels from this thread: whatever the interleaving, a timer of which a cancel
-/// says so delivers nothing afterwards, and the counters add up at every look.
+/// Recipients on their own arbiters, and cancels from this thread: whatever the interleaving, a timer whose cancel
+/// succeeded delivers nothing afterwards, and the counters always add up.
 #[test]
 fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
     System::new().block_on(async {
@@ -675,8 +675,8 @@ fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
     });
 }
 
-/// Small mailboxes on another arbiter, all ways through a line, and cancels and moves from this thread: what counts as
-/// delivered is what was handled, neither more nor less.
+/// Small mailboxes on another arbiter, all ways through a recipient queue, and cancels and moves from this thread: the
+/// messages counted as delivered are exactly the handled ones.
 #[test]
 fn what_counts_as_delivered_was_handled_once_however_often_there_is_no_room() {
     System::new().block_on(async {
@@ -709,7 +709,7 @@ fn what_counts_as_delivered_was_handled_once_however_often_there_is_no_room() {
         let mut cancelled = Vec::new();
         for round in 0..400 {
             let id = ids[random.index_of(&ids)];
-            // One that was cancelled while a repetition was under way has ended with that.
+            // A timer cancelled during a repetition has ended with it.
             let may_be_over = cancelled.contains(&id);
             let is_delivered = match random.below(4) {
                 0 => {
@@ -724,7 +724,7 @@ fn what_counts_as_delivered_was_handled_once_however_often_there_is_no_room() {
                 tokio::task::yield_now().await;
             }
         }
-        // One that answers that it is under way ends all the same.
+        // A timer whose cancel reports a repetition in progress ends all the same.
         for id in &ids {
             let _ = timers.cancel(*id);
         }

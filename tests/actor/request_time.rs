@@ -1,4 +1,5 @@
-//! Requests count from their making, on every clock: those that wait in a mailbox, and those older than the clock itself.
+//! Delays count from the creation of a request, on every clock: for requests that wait in a mailbox, and requests older
+//! than the clock itself.
 
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ impl Kind {
     const ALL: [Self; 6] =
         [Self::After, Self::AfterWithOptions, Self::FixedRate, Self::FixedDelay, Self::Batch, Self::BatchWithOptions];
 
-    /// Makes a request now, to be sent later.
+    /// Makes a request now and returns a function that sends it later.
     fn make(self, addr: &Addr<Probe<u64>>, delay: Duration, name: u64) -> Send {
         let options = TimerOptions::new().group("g");
         let once = Repeat::every(ms(1)).first_after(delay).times(1);
@@ -68,13 +69,13 @@ fn probe(watch: StopWatch) -> (Addr<Probe<u64>>, Log<u64>) {
     (probe.start(), log)
 }
 
-/// Lets virtual time of tokio go on until so many milliseconds after `start`.
+/// Advances tokio's virtual time to `millis` after `start`.
 async fn run_to(start: Instant, millis: u64) {
     tokio::time::sleep_until(start + ms(millis)).await;
     idle().await;
 }
 
-/// 300 ms pass before the timer actor, and its clock with it, begins.
+/// 300 ms pass before the timer actor, and its clock with it, starts.
 #[test]
 fn a_request_older_than_its_clock_is_due_when_its_delay_is_over() {
     for kind in Kind::ALL {
@@ -109,7 +110,7 @@ fn a_delay_too_long_for_the_clock_is_never_over_however_old_the_request_is() {
     }
 }
 
-/// A clock that was set to anything.
+/// A clock that is set to any values.
 struct Odd {
     now: Duration,
     since: Duration,
@@ -174,7 +175,7 @@ fn every_age_of_a_request_gives_its_exact_deadline() {
     });
 }
 
-/// A grid begun at 0, of which some points are past when the clock begins at 300.
+/// A grid that starts at 0; some of its points are past when the clock starts at 300.
 #[test]
 fn the_grid_of_a_request_older_than_its_clock_does_not_shift() {
     let behaviors = [
@@ -205,7 +206,7 @@ fn the_grid_of_a_request_older_than_its_clock_does_not_shift() {
     }
 }
 
-/// Repetitions that were due before the clock began count for the end with the time at which they were due.
+/// Repetitions due before the clock started count for the end of the series with their due times.
 #[test]
 fn the_end_of_a_grid_older_than_its_clock_is_the_one_asked_for() {
     for (until, expected) in [(69, 0), (70, 1), (210, 3), (279, 3), (280, 4), (350, 5)] {
@@ -224,7 +225,7 @@ fn the_end_of_a_grid_older_than_its_clock_is_the_one_asked_for() {
     }
 }
 
-/// A clock that begins now, whose wall clock is that of the test.
+/// A clock that starts now, with the wall clock of the test.
 struct Shifted {
     origin: Instant,
     wall: std::time::SystemTime,
@@ -286,7 +287,7 @@ fn a_queued_request_counts_from_its_making_on_a_manual_clock() {
                 let (addr, log) = world.probe();
                 world.run_to(50).await;
                 let send = kind.make(&addr, ms(delay), delay);
-                // It waits, before it is sent and in the mailbox.
+                // It waits before it is sent, and in the mailbox.
                 world.slip_to(170).await;
                 send(world.timers.addr());
                 world.slip_to(250).await;
@@ -308,7 +309,7 @@ fn requests_made_between_the_steps_of_a_manual_clock_each_count_from_their_own_s
             let name = step * 3;
             batch.after(&addr, ms(1000), Note(name));
             queued.push(Kind::After.make(&addr, ms(1000), name));
-            // Two steps, so that there are some without a request before them.
+            // Two steps, so that some steps have no request before them.
             world.slip_to(name + 1).await;
             world.slip_to(name + 3).await;
         }
@@ -348,7 +349,7 @@ fn a_queued_reschedule_counts_from_its_making() {
     });
 }
 
-/// The timer actor that handles the request need not be the one that has the timer.
+/// The timer actor that handles the request need not own the timer.
 #[test]
 fn a_queued_reschedule_of_a_timer_elsewhere_counts_on_the_clock_of_that_timer() {
     for (here, there) in [(50, 0), (0, 50), (30, 50), (3_600_000, 1)] {
@@ -388,7 +389,7 @@ fn a_queued_request_counts_from_its_making_on_a_paused_clock() {
     }
 }
 
-/// What was made before the clock existed counts from its beginning: that is late, and never early.
+/// A request older than its clock counts from the clock's start: late, never early.
 #[test]
 fn a_request_older_than_its_manual_clock_counts_from_the_beginning_of_the_clock() {
     System::new().block_on(async {
@@ -419,7 +420,7 @@ fn a_request_made_on_another_thread_counts_from_the_step_before_it() {
     });
 }
 
-/// What a clock remembers of its steps is bounded. A request from before all that counts from the oldest of them.
+/// A clock remembers a bounded number of its steps. An older request counts from the oldest remembered step.
 #[test]
 fn a_request_older_than_all_steps_that_a_manual_clock_remembers_is_not_early() {
     paused(async {
@@ -430,7 +431,7 @@ fn a_request_older_than_all_steps_that_a_manual_clock_remembers_is_not_early() {
             drop(ScheduleAfter::new(&addr, ms(1), Note(0)));
             world.clock().hands.jump(ms(1));
             if millis == 60_000 {
-                // Nothing is forgotten yet.
+                // No step is forgotten yet.
                 world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(40_000), Note(2)));
             }
         }
@@ -440,7 +441,7 @@ fn a_request_older_than_all_steps_that_a_manual_clock_remembers_is_not_early() {
     });
 }
 
-/// Runs on a thread of its own, in a runtime whose clock is paused.
+/// Runs `make` on its own thread, in a runtime with a paused clock.
 fn elsewhere_paused<T: std::marker::Send>(make: impl FnOnce() -> T + std::marker::Send) -> T {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let run = || System::with_tokio_rt(runtime).block_on(async { make() });
@@ -481,7 +482,7 @@ fn a_request_made_in_a_paused_runtime_is_not_early_on_the_real_clock() {
         let (addr, _log) = probe(StopWatch::Source(Default::default()));
         let timers = TimerActor::builder().start().unwrap();
         let (made, request) = elsewhere_paused(|| {
-            // Real time is the subject; a longer pause passes, too.
+            // Real time is the subject; a longer pause works, too.
             std::thread::sleep(ms(50));
             (std::time::Instant::now(), ScheduleAfter::new(&addr, ms(50), Note(1)))
         });
@@ -502,7 +503,7 @@ fn a_request_counts_from_its_making_in_any_runtime_on_the_real_clock() {
         let make = || ScheduleAfter::new(&addr, ms(10_000), Note(1));
         let in_another_runtime = || System::new().block_on(async { make() });
         let requests = [make(), elsewhere(make), elsewhere(in_another_runtime), elsewhere_paused(make)];
-        // Real time is the subject; a longer pause passes, too.
+        // Real time is the subject; a longer pause works, too.
         std::thread::sleep(ms(20));
         for request in requests {
             let id = request.id();

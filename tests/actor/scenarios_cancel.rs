@@ -1,7 +1,7 @@
-//! Conformance scenarios through the timer actor: cancelling, and handlers that cancel or re-arm what is due with them.
+//! Conformance scenarios through the timer actor: cancels, and handlers that cancel or re-arm timers due with them.
 //!
-//! Where time is real, nothing here depends on how fast the machine is: tests wait for what has to happen, and assert only
-//! that nothing is early, doubled or lost.
+//! In real time nothing depends on the speed of the machine: tests wait for events, and assert only that nothing is
+//! early, doubled or lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ use actix_timers::{
 };
 use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run};
 
-/// Only the first of several cancels stops anything, and none after the delivery.
+/// Only the first of several cancels succeeds, and none after the delivery.
 /// Scenario O-17.
 #[test]
 fn cancel_before_twice_and_after() {
@@ -40,7 +40,7 @@ fn cancel_before_twice_and_after() {
     }
 }
 
-/// Ids that were never issued, and ids whose timer's storage was used again, stop nothing.
+/// Ids that were never issued, and ids whose timer's storage was reused, cancel nothing.
 /// Scenario O-18.
 #[test]
 fn unknown_ids_and_an_id_whose_storage_was_used_again() {
@@ -124,8 +124,8 @@ fn reporter(block: Option<mpsc::Receiver<()>>) -> (Arbiter, Addr<Reporter>, mpsc
     (arbiter, addr, reports)
 }
 
-/// Ten timers are cancelled from outside in the very tick that fires them: each is either stopped or delivered, and the
-/// counters do not count one twice.
+/// Ten timers are cancelled from outside in the very tick that fires them: each is either cancelled or delivered, and
+/// the counters count each once.
 /// Scenario O-19.
 #[test]
 fn cancelled_inside_the_very_tick_that_fires_it() {
@@ -170,7 +170,7 @@ fn cancelled_inside_the_very_tick_that_fires_it() {
     });
 }
 
-/// Timers made on all cores, cancelled 100 µs before their common deadline: each either stopped or delivered.
+/// Timers made on all cores, cancelled 100 µs before their common deadline: each is either cancelled or delivered.
 /// Scenario O-20.
 #[test]
 fn a_burst_of_cancels_just_before_a_common_deadline() {
@@ -229,7 +229,7 @@ fn a_burst_of_cancels_just_before_a_common_deadline() {
     });
 }
 
-/// A hundred targets, each of which cancels all the other timers: the sum comes out, however many a turn takes.
+/// A hundred targets, each of which cancels all the other timers: the counters add up for every budget.
 /// Scenario O-35.
 #[test]
 fn each_of_a_hundred_targets_cancels_the_other_99() {
@@ -265,7 +265,7 @@ fn each_of_a_hundred_targets_cancels_the_other_99() {
     }
 }
 
-/// All hundred belong to one actor: the first of them cancels the other 99 though all of them are due.
+/// All hundred belong to one actor: the first of them cancels the other 99, though all of them are due.
 /// Scenario O-35.
 #[test]
 fn the_first_of_a_hundred_cancels_the_other_99() {
@@ -294,7 +294,8 @@ fn the_first_of_a_hundred_cancels_the_other_99() {
     );
 }
 
-/// Re-arming at zero delay does not starve what is due with it or after it: first L, then B, then L again and again.
+/// Re-arming at zero delay does not starve the messages due with it or after it: first L, then B, then L again and
+/// again.
 /// Scenario O-36.
 #[test]
 fn re_arming_at_zero_delay_must_not_starve_the_rest() {
