@@ -1,8 +1,8 @@
 //! Conformance scenarios through the timer actor: firing, order, equal deadlines, zero and huge delays, waking up for
-//! something earlier, moving a timer, long idle times, and the laws of virtual time.
+//! an earlier timer, moving a timer, long idle times, and the laws of virtual time.
 //!
-//! Each runs on tokio's paused clock and on a manual clock. The wheel alone has the same scenarios in
-//! `timing_scenarios_*`; here they go through actors, mailboxes, the driver and its alarm.
+//! Each runs on tokio's paused clock and on a manual clock. The wheel alone has the same scenarios in `tests/timing`;
+//! here they go through actors, mailboxes, the driver and its alarm.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,8 +46,8 @@ fn seven_delays_one_millisecond_at_a_time() {
     }
 }
 
-/// The delay counts from the request, not from when the service gets round to it. (A `ManualClock` cannot know when a
-/// message was sent, so this is a law of the default clock.)
+/// The delay counts from the request, not from its handling. (A `ManualClock` cannot know when a message was sent, so
+/// this is a law of the default clock.)
 /// Scenario O-03.
 #[test]
 fn the_delay_counts_from_the_request() {
@@ -82,7 +82,7 @@ fn a_new_delay_counts_from_the_request_too() {
     });
 }
 
-/// Mixed delays, scheduled directly, then one jump: all overdue at once, and out by deadline.
+/// Mixed delays, scheduled directly, then one jump: all are overdue at once and delivered by deadline.
 /// Scenario O-04.
 #[test]
 fn mixed_delays_one_jump() {
@@ -134,8 +134,8 @@ fn mixed_delays_of_an_actors_own_one_jump() {
     });
 }
 
-/// Different deadlines inside one coarse tick come in the order of scheduling: `docs/guide/semantics.md` says so, where the
-/// scenario as collected sorts them.
+/// Different deadlines inside one coarse tick come in the order of scheduling, by `docs/guide/semantics.md`; the
+/// original scenario sorts them.
 /// Scenario O-05.
 #[test]
 fn different_deadlines_inside_one_coarse_tick() {
@@ -210,7 +210,7 @@ fn deadlines_already_past() {
     }
 }
 
-/// Between two ticks what is due already does not wait for the next one either.
+/// Between two ticks a message that is already due does not wait for the next tick either.
 /// Scenario O-13.
 #[test]
 fn what_is_due_already_does_not_wait_for_a_tick() {
@@ -242,7 +242,7 @@ async fn schedule_at(world: &World, way: Way, addr: &Addr<Probe<u64>>, at: Syste
     }
 }
 
-/// A zero delay is not delivered inside the call that schedules it.
+/// A message with zero delay is not delivered inside the call that schedules it.
 /// Scenario O-14.
 #[test]
 fn zero_delay_is_not_re_entrant() {
@@ -261,7 +261,8 @@ fn zero_delay_is_not_re_entrant() {
     });
 }
 
-/// A zero delay can be cancelled by the handler that scheduled it: directly to the context, and to a recipient.
+/// A timer with zero delay can be cancelled by the handler that scheduled it, directly to the context and to a
+/// recipient.
 /// Scenario O-14.
 #[test]
 fn zero_delay_can_be_cancelled_before_the_handler_returns() {
@@ -289,7 +290,7 @@ const CENTURIES: [Duration; 5] = [
     Duration::from_secs(u64::MAX / 10),
 ];
 
-/// Absurdly long delays are taken, are not due in practice and can be cancelled.
+/// Absurdly long delays are accepted, never fall due in practice and can be cancelled.
 /// Scenario O-15.
 #[test]
 fn absurdly_long_delays() {
@@ -346,7 +347,7 @@ fn a_tick_of_two_to_the_63_milliseconds_is_refused() {
     assert!(matches!(refused, Err(BuildError::Timing(_))));
 }
 
-/// Something earlier wakes a driver that sleeps towards something later.
+/// An earlier timer wakes a driver that sleeps until a later one.
 /// Scenario O-22.
 #[test]
 fn insert_earlier_while_asleep() {
@@ -384,7 +385,7 @@ fn insert_earlier_while_asleep() {
     }
 }
 
-/// Moving a timer that is no longer there answers so, and creates nothing; moving one into the past makes it due.
+/// Moving a timer that has ended reports so and creates nothing; moving one into the past makes it due.
 /// Scenario O-27.
 #[test]
 fn reset_of_something_that_is_no_longer_there() {
@@ -511,8 +512,8 @@ impl Clock for Settable {
     }
 }
 
-/// While a clock is back nothing happens; what is scheduled then counts from the latest time it showed; and nothing is
-/// lost or doubled by it.
+/// While a clock is set back nothing happens; new delays count from the latest time it showed; no message is lost or
+/// doubled.
 /// Scenario O-32.
 #[test]
 fn the_clock_goes_back() {
@@ -579,7 +580,7 @@ fn the_wall_clock_goes_back() {
     });
 }
 
-/// A probe that re-arms itself by `period` from each of its own deliveries, through its context.
+/// Starts a probe that re-arms itself by `period` from each of its own deliveries, through its context.
 async fn periodic(world: &World, first: u64, period: u64) -> (Addr<Probe<u64>>, Log<u64>, Arc<Mutex<TimerId>>) {
     let current = Arc::new(Mutex::new(TimerId::new()));
     let armed = Arc::clone(&current);
@@ -653,7 +654,7 @@ fn laws_of_the_test_clock() {
     });
 }
 
-/// Real time going by does not move a virtual clock. The sleep is the step of the scenario; nothing waits for it.
+/// Real time does not move a virtual clock. The sleep is the step of the scenario; nothing waits for it.
 /// Scenario O-57.
 #[test]
 fn real_time_does_not_move_the_test_clock() {

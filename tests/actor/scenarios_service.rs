@@ -12,7 +12,7 @@ fn limit_of_two() -> TimerActorBuilder {
     TimerActor::builder().tick(ms(25)).wheel_size(4).capacity(2)
 }
 
-/// What is above the limit is refused and handed back, and room is free at once after a cancel.
+/// Requests over the capacity are refused and their messages returned; a cancel frees room at once.
 /// Scenario O-43.
 #[test]
 fn limit_of_two_and_room_after_a_cancel() {
@@ -36,7 +36,7 @@ fn limit_of_two_and_room_after_a_cancel() {
     }
 }
 
-/// Room is free at once after a delivery.
+/// A delivery frees room at once.
 /// Scenario O-43.
 #[test]
 fn limit_of_two_and_room_after_a_delivery() {
@@ -56,7 +56,7 @@ fn limit_of_two_and_room_after_a_delivery() {
     }
 }
 
-/// Without a limit, pending counts what is there.
+/// Without a limit, `pending` is the number of pending timers.
 /// Scenario O-43.
 #[test]
 fn no_limit() {
@@ -77,7 +77,7 @@ fn no_limit() {
     );
 }
 
-/// A stop after everything was delivered hands back nothing.
+/// A stop after the last delivery returns nothing.
 /// Scenario O-44.
 #[test]
 fn stop_hands_back_nothing_that_was_delivered() {
@@ -92,7 +92,7 @@ fn stop_hands_back_nothing_that_was_delivered() {
     });
 }
 
-/// A stop hands back what is left on any level, each once, with message and deadline; then everything is refused.
+/// A stop returns the remaining timers of all levels, each once, with message and deadline; then everything is refused.
 /// Scenario O-44.
 #[test]
 fn stop_hands_back_what_is_left() {
@@ -139,7 +139,7 @@ fn stop_hands_back_what_is_left() {
     }
 }
 
-/// An actor's own messages that are due but have not been handled are handed back too, as overdue.
+/// An actor's own due messages that are not yet handled are returned too, as overdue.
 /// Scenario O-44.
 #[test]
 fn stop_hands_back_what_is_due_in_an_inbox() {
@@ -162,7 +162,7 @@ fn stop_hands_back_what_is_due_in_an_inbox() {
     });
 }
 
-/// Counts what arrives.
+/// Counts its messages.
 struct Counter(Arc<AtomicU64>);
 
 impl Actor for Counter {
@@ -177,8 +177,8 @@ impl Handler<Note<u64>> for Counter {
     }
 }
 
-/// One thread schedules without pause while another stops the service, by a message or directly: what was accepted was
-/// delivered or handed back, and after the first refusal all are refused.
+/// One thread schedules without pause while another stops the service, by a message or directly: each accepted message
+/// is delivered or returned, and after the first refusal all are refused.
 fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
     System::new().block_on(async {
         let (service, target) = (Arbiter::new(), Arbiter::new());
@@ -197,7 +197,7 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
             false => timers.drain(),
         };
         let counters = timers.snapshot().counters;
-        // Deliveries are made on the thread of the service. A stop from another one can find one message on its way.
+        // The service's thread makes the deliveries. A stop from another thread can find one message on its way.
         assert!(counters.pending <= u64::from(!by_message), "{counters:?}");
         let delivered = counters.delivered + counters.pending;
 
@@ -217,13 +217,13 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
     });
 }
 
-/// Schedules until 200 requests were refused; returns how many were accepted and refused.
+/// Schedules until 200 requests are refused; returns the numbers of accepted and refused requests.
 fn schedule_until_refused(timers: &Timers, addr: &Addr<Counter>, delay: u64) -> (u64, u64) {
     let (mut accepted, mut refused) = (0, 0);
     while accepted < 1_000_000 && refused < 200 {
         let request = accepted + refused;
         if accepted > 100_000 {
-            // The machine is busy: leaves the stop a chance to come before the millionth request.
+            // On a busy machine, gives the stop a chance to come before the millionth request.
             std::thread::sleep(Duration::from_micros(100));
         }
         match timers.schedule_after(addr, ms(delay), Note(request)) {
@@ -248,7 +248,7 @@ fn requests_racing_with_stop() {
     requests_racing_with_a_stop(100, true);
 }
 
-/// Everything is due at once, so that deliveries race with the stop as well, which comes from another thread.
+/// Everything is due at once, so that deliveries race with the stop, too, which comes from another thread.
 /// Scenario O-45.
 #[test]
 fn requests_and_deliveries_racing_with_stop() {

@@ -1,5 +1,5 @@
-//! Conformance scenarios through the timer actor: targets that panic, block, are gone or have a full mailbox, and a client
-//! that lets go of the service.
+//! Conformance scenarios through the timer actor: targets that panic, block, are gone or have a full mailbox, and a
+//! client that drops the service.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
@@ -9,7 +9,7 @@ use actix::prelude::*;
 use actix_timers::{Target, TimerActor, TimerContext};
 use support::{Note, PATIENCE, Probe, Way, count_panics, eventually, in_virtual_time, ms, panic_on_purpose, run};
 
-/// The middle one of three targets panics: it is entered once, and nobody else notices.
+/// The middle one of three targets panics: it is entered once, and the others are not affected.
 /// Scenario O-37.
 #[test]
 fn the_middle_one_of_three_panics() {
@@ -43,10 +43,10 @@ fn the_middle_one_of_three_panics() {
     }
 }
 
-/// What a target reports.
+/// A report: the number of a message and the time of its handling.
 type Report = (u64, Instant);
 
-/// Reports over a channel and blocks its thread if told to.
+/// Reports over a channel; may block its thread.
 struct Reporter {
     report: mpsc::Sender<Report>,
     block: Option<mpsc::Receiver<()>>,
@@ -67,7 +67,7 @@ impl Handler<Note<u64>> for Reporter {
     }
 }
 
-/// A target that blocks its thread until all others have got theirs does not hold them up.
+/// A target that blocks its thread until all others are served does not delay them.
 /// Scenario O-38.
 #[test]
 fn a_blocked_target_does_not_hold_up_the_others() {
@@ -103,8 +103,8 @@ fn a_blocked_target_does_not_hold_up_the_others() {
     });
 }
 
-/// A target dies before its timers are due: they become dead letters, and nobody else notices. The periodic one is
-/// re-armed by its handler, by the same way.
+/// A target dies before its timers are due: they become dead letters, and other targets are not affected. The periodic
+/// one is re-armed by its handler, in the same way.
 /// Scenario O-39.
 #[test]
 fn the_target_dies_before_its_timers_are_due() {
@@ -143,7 +143,7 @@ fn the_target_dies_before_its_timers_are_due() {
     }
 }
 
-/// The same for an actor's own timers: they are cancelled when it dies, not only when they are due.
+/// The same for an actor's own timers: they are cancelled when it dies, not at their deadlines.
 /// Scenario O-39.
 #[test]
 fn an_actor_dies_before_its_own_timers_are_due() {
@@ -173,7 +173,7 @@ fn an_actor_dies_before_its_own_timers_are_due() {
     });
 }
 
-/// A pending timer does not keep its target alive, by whatever way it was made.
+/// A pending timer does not keep its target alive, whatever the way to schedule.
 /// Scenario O-40.
 #[test]
 fn a_pending_timer_does_not_keep_its_target_alive() {
@@ -195,7 +195,7 @@ fn a_pending_timer_does_not_keep_its_target_alive() {
     }
 }
 
-/// Nor does it if it was made from a recipient or anything else that is held strongly outside.
+/// Neither does a timer made from a recipient or another strong handle.
 /// Scenario O-40.
 #[test]
 fn no_kind_of_target_keeps_its_actor_alive() {
@@ -252,7 +252,7 @@ fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {
     }
 }
 
-/// A service whose last address is dropped goes on until its last timer has ended, and stops then.
+/// A service whose last address is dropped goes on until its last timer has ended, then stops.
 /// Scenario O-41.
 #[test]
 fn the_client_lets_go_of_the_service() {
@@ -293,8 +293,8 @@ fn a_service_let_go_stops_when_its_last_timer_is_cancelled() {
     });
 }
 
-/// One target is full and blocked, another free. What is delivered ignores the capacity of a mailbox, as `do_send` does:
-/// it waits there in order, and nobody else waits.
+/// One target is full and blocked, another free. Deliveries ignore the capacity of a mailbox, as `do_send` does: the
+/// messages wait there in order, and other targets do not wait.
 /// Scenario O-42.
 #[test]
 fn one_target_full_another_free() {

@@ -1,7 +1,7 @@
 //! Conformance scenarios on the real clock and several threads: waking a sleeping service, a hundred thousand timers
 //! cancelled in the middle, cancels that race with the insert, and never early.
 //!
-//! A machine may be as slow as it likes: nothing here has an upper bound but [`PATIENCE`].
+//! The machine may be arbitrarily slow: the only upper bound is [`PATIENCE`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use actix::prelude::*;
 use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerId, Timers};
 use support::{Note, PATIENCE, Probe, StopWatch, ms};
 
-/// A message that knows since when it may be delivered.
+/// A message with the earliest time of its delivery.
 struct Due {
     index: usize,
     not_before: Instant,
@@ -22,7 +22,7 @@ impl Message for Due {
     type Result = ();
 }
 
-/// Notes every arrival, and how often a message was early.
+/// Counts arrivals per timer, and early ones.
 struct Arrivals {
     by_index: Box<[AtomicU8]>,
     total: AtomicU64,
@@ -75,7 +75,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Needs a system on this thread.
+    /// Starts both threads; needs a system on this thread.
     fn set(builder: TimerActorBuilder, n: usize) -> Self {
         let arbiters = [Arbiter::new(), Arbiter::new()];
         let timers = builder.start_on(&arbiters[0].handle()).unwrap();
@@ -89,7 +89,7 @@ impl Stage {
         schedule(&self.timers, &Target::from(&self.receiver), index, delay)
     }
 
-    /// Waits until nothing is pending, and until all that was delivered has been handled.
+    /// Waits until nothing is pending and every delivered message has been handled.
     fn wait_for_the_end(&self) {
         let begin = Instant::now();
         let counters = || self.timers.snapshot().counters;
@@ -108,13 +108,13 @@ impl Stage {
     }
 }
 
-/// Reads the clock, *then* asks.
+/// Reads the clock *before* it schedules.
 fn schedule(timers: &Timers, target: &Target<Due>, index: usize, delay: Duration) -> TimerId {
     let not_before = Instant::now() + delay;
     timers.schedule_after(target, delay, Due { index, not_before }).unwrap()
 }
 
-/// Two timers that are made from another thread while the service sleeps towards a later one are delivered before that.
+/// Two timers that another thread makes while the service sleeps until a later one are delivered before that one.
 /// Scenario O-22.
 #[test]
 fn insert_earlier_while_asleep_from_another_thread() {
@@ -164,7 +164,7 @@ fn no_wake_up_is_lost_between_computing_the_sleep_and_sleeping() {
     });
 }
 
-/// How many timers the runs under load have: `ACTIX_TIMERS_STRESS_TIMERS`, for example 1000000.
+/// Returns the number of timers of the runs under load: `ACTIX_TIMERS_STRESS_TIMERS`, for example 1000000.
 fn stress_timers() -> usize {
     match std::env::var("ACTIX_TIMERS_STRESS_TIMERS") {
         Ok(n) => n.parse().expect("ACTIX_TIMERS_STRESS_TIMERS is a number"),
@@ -184,7 +184,7 @@ fn schedule_many(stage: &Stage, n: usize) -> Vec<TimerId> {
         .collect()
 }
 
-/// Many timers, all cancelled in the middle: each was stopped or delivered once, and none early.
+/// Many timers, all cancelled in the middle: each was cancelled or delivered once, and none early.
 /// Scenario O-46.
 #[test]
 fn many_timers_cancelled_in_the_middle() {
@@ -222,8 +222,8 @@ fn many_timers_none_cancelled() {
     });
 }
 
-/// Ten thousand times a request and, from a thread that knows its id already, the cancel: a timer that was answered
-/// *cancelled* is not in the wheel, and one that was answered *not found* is there and can be cancelled then.
+/// Sends ten thousand requests, each with a cancel from a thread that already has the id: a timer reported as
+/// *cancelled* is not in the wheel; one reported as *not found* is there and can be cancelled then.
 fn cancel_races_with_the_insert(canceller: impl FnOnce(Timers) -> Box<dyn FnMut(TimerId) -> CancelOutcome + Send>) {
     const ROUNDS: usize = 10_000;
     System::new().block_on(async {
@@ -292,7 +292,7 @@ fn a_cancel_message_races_with_the_insert_itself() {
     });
 }
 
-/// A cancel that overtakes its request answers that there is no such timer, and the timer can be cancelled afterwards.
+/// A cancel that overtakes its request reports *not found*, and the timer can be cancelled afterwards.
 /// Scenario O-47.
 #[test]
 fn a_cancel_that_overtakes_its_request_is_not_remembered() {
@@ -311,8 +311,8 @@ fn a_cancel_that_overtakes_its_request_is_not_remembered() {
     });
 }
 
-/// Three hundred delays of 20 ms, one every 5 ms; 512 of 10 ms at once from eight threads; and one of 10 s, watched for
-/// three.
+/// Three hundred delays of 20 ms, one every 5 ms; 512 of 10 ms at once from eight threads; and one of 10 s, observed
+/// for three.
 fn never_early(tick: u64) {
     System::new().block_on(async {
         let stage = Stage::set(TimerActor::builder().tick(ms(tick)), 813);
@@ -335,7 +335,7 @@ fn never_early(tick: u64) {
         });
         std::thread::sleep(ms(3000).saturating_sub(begin.elapsed()));
         let in_three_seconds = stage.arrivals.times(812);
-        // On a machine so slow that ten seconds have passed by now, this says nothing.
+        // The assertion is void on a machine so slow that ten seconds have passed by now.
         assert!(in_three_seconds == 0 || begin.elapsed() >= ms(10_000));
         let _ = stage.timers.cancel(long);
         stage.wait_for_the_end();

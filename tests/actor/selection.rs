@@ -1,4 +1,4 @@
-//! Many timers at a time: those of an actor, of a group, of a filter.
+//! Operations on many timers at once: of an actor, of a group, of a filter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ fn of(group: &'static str) -> TimerOptions {
     TimerOptions::new().group(group)
 }
 
-/// All of the actor's own, waiting or due, and nothing else; the messages are freed at once.
+/// Cancels exactly the actor's own timers, waiting or due; the messages are freed at once.
 #[test]
 fn an_actor_cancels_all_its_own_timers_also_those_that_are_due() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -55,7 +55,7 @@ fn an_actor_cancels_all_its_own_timers_also_those_that_are_due() {
     });
 }
 
-/// What is on its way through the mailbox is not counted, still the actor's own, and arrives.
+/// A message on its way through the mailbox is not counted, remains the actor's own, and arrives.
 #[test]
 fn a_message_under_way_is_not_among_those_cancelled() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -85,7 +85,7 @@ fn a_message_under_way_is_not_among_those_cancelled() {
     });
 }
 
-/// A message that schedules a timer when it is dropped: that one is not meant.
+/// A message that schedules a timer when it is dropped: the cancel does not include that timer.
 #[test]
 fn timers_scheduled_meanwhile_are_not_cancelled() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -102,7 +102,8 @@ fn timers_scheduled_meanwhile_are_not_cancelled() {
     });
 }
 
-/// The actor's own and those that others scheduled for it, by whatever address; those of others go on.
+/// Cancels the actor's own timers and the ones that others scheduled for it, by any address; timers of other actors go
+/// on.
 #[test]
 fn all_timers_of_an_actor_are_cancelled_from_outside() {
     for by_message in [false, true] {
@@ -136,7 +137,7 @@ fn all_timers_of_an_actor_are_cancelled_from_outside() {
     }
 }
 
-/// A request cancels what is there when it is handled, and nothing that comes after it.
+/// A request cancels the timers that exist when it is handled, and no later ones.
 #[test]
 fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -162,7 +163,7 @@ fn requests_after_a_cancel_of_many_are_not_affected_by_it() {
     });
 }
 
-/// Counted, listed and cancelled together, whatever the way they were scheduled; freed with the timers.
+/// Counted, listed and cancelled together, whatever the way to schedule; freed with the timers.
 #[test]
 fn a_group_is_counted_listed_and_cancelled_together() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -190,8 +191,8 @@ fn a_group_is_counted_listed_and_cancelled_together() {
     });
 }
 
-/// Own timers end with their actor, and leave their groups then, not at their deadlines; those for it stay until they are
-/// due.
+/// Own timers end with their actor, and leave their groups then, not at their deadlines; timers that others scheduled
+/// for it stay until they are due.
 #[test]
 fn when_an_actor_stops_its_own_timers_leave_their_groups() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -250,7 +251,7 @@ fn a_filter_lets_through_what_fits_all_that_was_said() {
         assert_eq!(ids(&run(&one, |_, ctx| ctx.timers()).await), [c]);
         assert_eq!(run(&other, |_, ctx| ctx.timers()).await, []);
 
-        // Due, and held up: its actor waits.
+        // Due, but its actor waits.
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         run(&one, move |_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
         world.run_to(25).await;
@@ -264,7 +265,7 @@ fn a_filter_lets_through_what_fits_all_that_was_said() {
     });
 }
 
-/// More timers than are looked at in one step, with gaps; a limit gives the earliest.
+/// More timers than one step examines, with gaps; a limit returns the earliest.
 #[test]
 fn a_list_of_many_timers_is_complete_and_sorted() {
     paused(async {
@@ -298,7 +299,7 @@ fn a_list_of_many_timers_is_complete_and_sorted() {
     });
 }
 
-/// While many are cancelled or listed by message, the other actors of the arbiter have their turn.
+/// While many timers are cancelled or listed by message, the other actors of the arbiter have their turn.
 #[test]
 fn other_actors_go_on_while_many_timers_are_cancelled_or_listed() {
     in_virtual_time(TimerActor::builder, |world| async move {

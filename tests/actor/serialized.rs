@@ -1,4 +1,4 @@
-//! What can be serialized, and is read back as the same.
+//! The serializable types, each read back as an equal value.
 #![cfg(all(feature = "actix", feature = "serde"))]
 
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use serde_json::json;
 use serde_test::{Configure, Token, assert_de_tokens_error, assert_tokens};
 use support::{Note, in_virtual_time, ms};
 
-/// As JSON and back.
+/// Converts to JSON and back.
 fn through_json<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> serde_json::Value {
     let text = serde_json::to_string(value).unwrap();
     assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value);

@@ -1,5 +1,5 @@
-//! Honest time: what is set to a time of day follows the wall clock, forward and back, and under virtual time everything is
-//! the same in every run.
+//! Clocks: timers set to a wall-clock time follow the wall clock, forward and back, and every run under virtual time is
+//! the same.
 
 use std::time::{Duration, SystemTime};
 
@@ -26,14 +26,14 @@ async fn at<N: support::Name>(world: &World, way: Way, addr: &Addr<Probe<N>>, at
     }
 }
 
-/// A world on a manual clock, whose wall clock is checked every second.
+/// Returns a world on a manual clock, whose wall clock is checked every second.
 fn world() -> World {
     let world = World::manual(TimerActor::builder().wall_clock_check_interval(ms(1000)));
     world.clock().hands.set_wall(wall(0));
     world
 }
 
-/// At the time of day that was asked for, in each of the three ways; and a delay after a time of day in the same order.
+/// At the requested wall-clock time, in each of the three ways; a delay after a wall-clock time in the same order.
 #[test]
 fn a_message_comes_when_the_wall_clock_shows_its_time() {
     for way in Way::ALL {
@@ -52,7 +52,8 @@ fn a_message_comes_when_the_wall_clock_shows_its_time() {
     }
 }
 
-/// The wall clock is set forward: what it has passed comes at the next check, the rest when it shows its time.
+/// The wall clock is set forward: messages whose time it has passed come at the next check, the others when it shows
+/// their time.
 #[test]
 fn a_wall_clock_set_forward_brings_messages_forward() {
     for way in Way::ALL {
@@ -64,7 +65,7 @@ fn a_wall_clock_set_forward_brings_messages_forward() {
             }
             world.after(&addr, 3 * HOUR, 99);
             world.run_to(10_000).await;
-            // Two hours pass in no time: set by hand, or asleep.
+            // Two hours pass at once: set manually, or asleep.
             world.clock().hands.set_wall(wall(2 * HOUR + 10_000));
             world.run_to(11_000).await;
             assert_eq!(log.names(), [1, 2], "{way:?}");
@@ -76,7 +77,7 @@ fn a_wall_clock_set_forward_brings_messages_forward() {
     }
 }
 
-/// The wall clock is set back: nothing comes before it shows its time again. Delays do not care.
+/// The wall clock is set back: no message comes before it shows its time again. Delays are not affected.
 #[test]
 fn a_wall_clock_set_back_holds_messages_back() {
     for way in Way::ALL {
@@ -116,7 +117,7 @@ fn a_wall_clock_set_back_a_little_makes_nothing_early() {
     }
 }
 
-/// Steps forward and back around the epoch, where the wall clock is behind the monotonic one or cannot be expressed.
+/// Steps forward and back around the epoch, where the wall clock is behind the monotonic one or out of range.
 #[test]
 fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
     let epoch = SystemTime::UNIX_EPOCH;
@@ -144,15 +145,15 @@ fn steps_of_a_wall_clock_near_the_epoch_are_followed() {
     });
 }
 
-/// Messages for the same time of day stay in the order of scheduling when the wall clock is stepped, also if they were
-/// stored in another order.
+/// Messages for the same wall-clock time stay in the order of scheduling when the wall clock is stepped, also if they
+/// were stored in another order.
 #[test]
 fn messages_for_one_time_of_day_keep_their_order_over_steps_of_the_wall_clock() {
     for (way, step) in [(Way::Direct, 5000), (Way::Context, 5000), (Way::Direct, HOUR), (Way::Context, HOUR)] {
         paused(async {
             let world = world();
             let (addr, log) = world.probe();
-            // Leaves free places behind, the last one freed first in line.
+            // Leaves free slots, the last one freed first in line.
             let mut places = Vec::new();
             for _ in 0..8 {
                 places.push(at(&world, way, &addr, wall(9 * HOUR), 0).await);
@@ -163,7 +164,7 @@ fn messages_for_one_time_of_day_keep_their_order_over_steps_of_the_wall_clock() 
             for name in 1..=8 {
                 at(&world, way, &addr, wall(HOUR), name).await;
             }
-            // Within one tick, in spite of different times of day.
+            // Within one tick, in spite of different wall-clock times.
             for (name, nanos) in [(9, 900_000), (10, 100_000), (11, 500_000)] {
                 at(&world, way, &addr, wall(HOUR) + Duration::from_nanos(nanos), name).await;
             }
@@ -175,7 +176,7 @@ fn messages_for_one_time_of_day_keep_their_order_over_steps_of_the_wall_clock() 
     }
 }
 
-/// A timer set to a time of day can be moved to a delay, which then does not follow the wall clock, and the other way.
+/// A timer set to a wall-clock time can be moved to a delay, which then does not follow the wall clock, and vice versa.
 #[test]
 fn a_timer_can_be_moved_between_the_clocks() {
     for way in Way::ALL {
@@ -201,7 +202,7 @@ fn a_timer_can_be_moved_between_the_clocks() {
     }
 }
 
-/// Without timers that follow it nobody looks at the wall clock; with them the driver looks at the interval it was given.
+/// The driver reads the wall clock only while timers follow it, at the configured interval.
 #[test]
 fn the_wall_clock_is_watched_only_while_something_follows_it() {
     paused(async {
@@ -223,8 +224,8 @@ fn the_wall_clock_is_watched_only_while_something_follows_it() {
     });
 }
 
-/// The clock used by default: under a paused clock of tokio the time of day stands still and moves with it, from the very
-/// first reading on.
+/// The default clock: under a paused clock of tokio the wall clock stands still and moves with it, from the first
+/// reading on.
 #[test]
 fn the_wall_clock_of_a_paused_runtime_is_exact() {
     paused(async {
@@ -240,7 +241,7 @@ fn the_wall_clock_of_a_paused_runtime_is_exact() {
     });
 }
 
-/// And on a clock that runs it is the system's.
+/// On a running clock it is the system's.
 #[test]
 fn the_wall_clock_of_a_running_runtime_is_the_systems() {
     System::new().block_on(async {
@@ -253,7 +254,7 @@ fn the_wall_clock_of_a_running_runtime_is_the_systems() {
     });
 }
 
-/// A manual clock moves both hands, saturates, and its alarms ring when their time has come.
+/// A manual clock moves both clocks, saturates, and its alarms fire at their time.
 #[test]
 fn a_manual_clock_moves_when_told() {
     paused(async {
@@ -288,7 +289,7 @@ fn a_manual_clock_moves_when_told() {
     });
 }
 
-/// What one run looked like: every delivery with its time, every answer, the counters and the wheel at the end.
+/// The trace of one run: every delivery with its time, every answer, the counters and the wheel at the end.
 #[derive(Debug, PartialEq)]
 struct Story {
     deliveries: Vec<(u64, u64)>,
@@ -298,7 +299,8 @@ struct Story {
     alarms: Option<(u64, u64, u64)>,
 }
 
-/// Many actors, all ways, delays and times of day, cancels, moves, steps of the wall clock, jumps and an actor that stops.
+/// Many actors, all ways, delays and wall-clock times, cancels, moves, steps of the wall clock, jumps and an actor that
+/// stops.
 async fn story(world: World, seed: u64) -> Story {
     let mut random = Random::new(seed);
     let log: Log<u64> = Log::default();
@@ -348,7 +350,7 @@ async fn story(world: World, seed: u64) -> Story {
     Story { deliveries: log.take(), answers, counters: inspection.counters, wheel: inspection.wheel, alarms }
 }
 
-/// Two runs of the same program are the same, message by message and wake-up by wake-up.
+/// Two runs of the same program are equal, message by message and wake-up by wake-up.
 #[test]
 fn two_identical_runs_are_the_same() {
     let settings: [fn() -> TimerActorBuilder; 2] =
@@ -365,8 +367,8 @@ fn two_identical_runs_are_the_same() {
     }
 }
 
-/// Pausing reaches one runtime. Whoever asks from outside of it, where time goes by, is told the time inside; otherwise a
-/// timer would fire early because a thread far away looked at it.
+/// Pausing affects one runtime. A query from outside, where real time passes, gets the time inside; otherwise a timer
+/// would fire early because a remote thread queried it.
 #[test]
 fn a_thread_outside_sees_the_paused_clock() {
     paused(async {
@@ -401,7 +403,7 @@ fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
             let addr = probe.start();
             let target = Target::from(&addr);
             let outside = std::thread::spawn(move || {
-                // Real time, which must not show.
+                // Real time, which must have no effect.
                 std::thread::sleep(ms(30));
                 timers.schedule_after(target, ms(10), Note("T")).unwrap();
                 timers
@@ -439,7 +441,7 @@ fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
     });
 }
 
-/// A runtime without I/O cannot wait for the kernel's timer; tokio's own does.
+/// A runtime without I/O cannot wait for the kernel's timer; tokio's own timer replaces it.
 #[test]
 fn a_runtime_without_io_has_its_alarms_too() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

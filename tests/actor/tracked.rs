@@ -1,4 +1,4 @@
-//! Tracked delivery: exact cancel for any recipient, acknowledgement, windows, and what happens when either side ends.
+//! Tracked delivery: exact cancel for any recipient, acknowledgement, windows, and the end of either side.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use actix_timers::{
 use support::{Census, Log, Note, Probe, Random, World, eventually, in_virtual_time, letters, listen, ms, run};
 use tokio::sync::oneshot;
 
-/// Blocks a probe until it is let go: it handles nothing meanwhile, and its mailbox fills.
+/// Blocks a probe: it handles nothing until the returned sender is used, and its mailbox fills.
 async fn block(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
     let (go, gate) = oneshot::channel::<()>();
     run(addr, |_, ctx| ctx.wait(actix::fut::wrap_future(async { drop(gate.await) }))).await;
@@ -69,7 +69,7 @@ fn the_outcome_of_a_cancel_names_the_truth_before_in_and_after_the_handler() {
     });
 }
 
-/// Answers with futures that end when they are told to.
+/// Answers with futures that end on demand.
 struct Slow {
     log: Log<u32>,
     gates: VecDeque<oneshot::Receiver<()>>,
@@ -114,7 +114,7 @@ fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
         first.send(()).unwrap();
         world.settle().await;
         assert_eq!(world.pending(), 1);
-        // The actor ends, and with it the future that it would have answered with.
+        // The actor ends, and with it the future of its answer.
         drop(addr);
         drop(go);
         world.settle().await;
@@ -195,7 +195,7 @@ fn a_token_of_an_earlier_deadline_does_not_bring_a_moved_message_forward() {
         assert!(world.timers.reschedule_after(id, ms(10)).is_rescheduled());
         world.after(&target, 5, 1);
         world.run_to(20).await;
-        // In the mailbox: a token without a use, that of 1, and the new one of 0.
+        // In the mailbox: a token without a message, the one of 1, and the new one of 0.
         go.send(()).unwrap();
         world.settle().await;
         assert_eq!(log.names(), [1, 0]);
@@ -280,7 +280,7 @@ fn a_handler_that_panics_leaves_the_outcome_counted_and_the_rest_a_dead_letter()
     });
 }
 
-/// O-37 under tracked delivery.
+/// Tracked delivery.
 /// Scenario O-37.
 #[test]
 fn the_middle_one_of_three_panics() {
@@ -314,7 +314,7 @@ fn the_middle_one_of_three_panics() {
     );
 }
 
-/// O-39, without its periodic timer.
+/// Without its periodic timer.
 /// Scenario O-39.
 #[test]
 fn the_target_dies_before_its_timers_are_due() {
@@ -338,7 +338,7 @@ fn the_target_dies_before_its_timers_are_due() {
     });
 }
 
-/// O-40, without its periodic timer: for each kind of target.
+/// Without its periodic timer, for each kind of target.
 /// Scenario O-40.
 #[test]
 fn a_pending_timer_does_not_keep_its_target_alive() {
@@ -381,7 +381,7 @@ fn a_strong_tracked_target_keeps_its_recipient_until_the_message_was_handled() {
     });
 }
 
-/// O-41: the service outlives its addresses as long as something is under way.
+/// The service outlives its addresses as long as a message is in progress.
 /// Scenario O-41.
 #[test]
 fn the_client_lets_go_of_the_service() {
@@ -522,7 +522,7 @@ fn a_timer_actor_that_ends_takes_back_what_lies_behind_tokens() {
     });
 }
 
-/// Anything in any order, against a list: every message is either handled once or was taken away, never both, never neither.
+/// Random operations in random order against a list: every message is either handled once or taken away.
 #[test]
 fn any_operations_in_any_order_end_each_timer_exactly_once() {
     for seed in 0..12 {
@@ -604,7 +604,7 @@ async fn random_operations(world: World, seed: u64) {
     assert!(delivered > 0 && taken > 0);
 }
 
-/// Cancels race with handlers on another thread: whoever wins, the message is handled exactly if it was not cancelled.
+/// Cancels race with handlers on another thread: a message is handled exactly if it was not cancelled.
 #[test]
 fn a_cancel_on_another_thread_and_a_handler_never_both_have_the_message() {
     const ROUNDS: usize = 3000;

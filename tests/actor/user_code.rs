@@ -1,5 +1,5 @@
-//! Code of the user that the service calls, or that calls the service at an awkward moment: a message whose `Drop` panics
-//! does not take the service down, and one whose `Drop` cancels or schedules does not lock it up.
+//! User code that is called by the service, or calls it at an awkward time: a message whose `Drop` panics does not end
+//! the service, and one whose `Drop` cancels or schedules does not deadlock it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn grenade() -> OnDrop {
     OnDrop::new(panic_on_purpose)
 }
 
-/// The service still takes in and delivers, directly, by message and to the actor itself.
+/// Asserts that the service still accepts and delivers, directly, by message and to the actor itself.
 async fn assert_alive(world: &World) {
     let (addr, log) = world.probe();
     for (name, way) in Way::ALL.into_iter().enumerate() {
@@ -26,7 +26,7 @@ async fn assert_alive(world: &World) {
     assert_eq!(world.pending(), 0);
 }
 
-/// A cancel drops the message; the caller gets its answer, and the service goes on, also if it was asked by a message.
+/// A cancel drops the message; the caller gets its answer, and the service goes on, also after a cancel by message.
 #[test]
 fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
     for way in Way::ALL {
@@ -76,7 +76,7 @@ fn messages_whose_drop_panics_when_their_actor_stops_do_not_take_the_service_dow
     assert_eq!(count_panics() - before, 6);
 }
 
-/// At shutdown the others are dropped as well, and nothing unwinds out of the system.
+/// At shutdown the other messages are dropped as well, and nothing unwinds out of the system.
 #[test]
 fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped() {
     let before = count_panics();
@@ -93,7 +93,7 @@ fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped(
     assert_eq!((count_panics() - before, census.live()), (3, 0));
 }
 
-/// A refused request whose answer nobody waits for drops its message inside the service.
+/// A refused request without a receiver for its answer drops its message inside the service.
 #[test]
 fn a_message_whose_drop_panics_when_its_request_is_refused_does_not_take_the_service_down() {
     let before = count_panics();
@@ -115,7 +115,7 @@ fn a_message_whose_drop_panics_when_its_request_is_refused_does_not_take_the_ser
     assert_eq!(count_panics() - before, 4);
 }
 
-/// What a drain returns is dropped by its caller; if nobody waits for the answer, inside the service.
+/// Messages returned by a drain are dropped by its caller; without a receiver for the answer, inside the service.
 #[test]
 fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_service_down() {
     let before = count_panics();
@@ -131,7 +131,7 @@ fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_ser
     assert_eq!(count_panics() - before, 2);
 }
 
-/// A handler that panics takes its own actor down, as always in actix, and its timers with it.
+/// A handler that panics ends its own actor, as always in actix, and its timers with it.
 #[test]
 fn a_handler_that_panics_ends_its_own_timers_and_nothing_else() {
     count_panics();
@@ -157,7 +157,7 @@ fn a_handler_that_panics_ends_its_own_timers_and_nothing_else() {
     });
 }
 
-/// What happens to the message that calls the timers from its `Drop`.
+/// The fate of the message that calls the timers from its `Drop`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fate {
     Cancelled,
@@ -166,7 +166,7 @@ enum Fate {
     Drained,
 }
 
-/// Has the message meet its fate, by the given way where there is a choice.
+/// Leads the message to its fate, in the given way where there is a choice.
 async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop) {
     let (addr, _log) = world.probe::<u8>();
     let own = way == Way::Context || fate == Fate::OwnerEnds;
@@ -182,7 +182,7 @@ async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop) {
     world.run_to(world.now() + 20).await;
 }
 
-/// Runs the test for every fate and way, until the end, which a deadlock would keep it from reaching.
+/// Runs the test for every fate and way to its end, which a deadlock would prevent.
 fn for_every_fate(test: impl AsyncFn(World, Fate, Way)) {
     for fate in [Fate::Cancelled, Fate::DeadLettered, Fate::OwnerEnds, Fate::Drained] {
         for way in Way::ALL {
@@ -223,7 +223,7 @@ fn a_message_whose_drop_schedules_another_does_not_lock_up() {
     });
 }
 
-/// The same in the last moment of the service: the message's `Drop` finds it closed.
+/// The same at the end of the service: the message's `Drop` finds it closed.
 #[test]
 fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
     let log = Log::<&str>::default();

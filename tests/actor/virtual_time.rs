@@ -1,4 +1,4 @@
-//! Virtual time for tests: time passes from event to event, and whoever lets it pass finds everything handled.
+//! Virtual time for tests: time passes from event to event, and `advance` returns when everything is handled.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use support::{Log, Note, PATIENCE, Probe, StopWatch, WatchedClock, World, ms, pa
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A manual clock with the timer actor of this arbiter on it, and a probe.
+/// Returns a manual clock with a timer actor of this arbiter on it, and a probe.
 fn manual() -> (ManualClock, Timers, Addr<Probe<u32>>, Log<u32>) {
     let clock = WatchedClock::new();
     let timers = TimerActor::builder().clock(clock.hands.clone()).install().unwrap();
@@ -17,7 +17,7 @@ fn manual() -> (ManualClock, Timers, Addr<Probe<u32>>, Log<u32>) {
     (clock.hands, timers, probe.start(), log)
 }
 
-/// The same test in both kinds of virtual time; `$advance` lets time pass.
+/// Defines the same test in both kinds of virtual time; `$advance` lets time pass.
 macro_rules! in_both {
     ($($name:ident: |$world:ident, $advance:ident| $body:block)*) => {$(
         #[test]
@@ -79,7 +79,7 @@ in_both! {
         assert!(notes.iter().all(|(name, at)| u64::from(*name) * 3_600_000 == *at));
     }
 
-    // What a message sets off among other actors is done before time passes, also if each takes a few turns for it.
+    // The effects of a message among other actors are complete before time passes, also if each needs a few turns.
     a_chain_of_actors_is_at_its_end_before_time_passes: |world, advance| {
         let (last, log) = world.probe();
         let mut addr = last;
@@ -116,7 +116,7 @@ in_both! {
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
     }
 
-    // A user of these does not have to know what else has to happen first.
+    // The caller does not have to know the steps that come first.
     what_was_only_sent_before_is_taken_into_account: |world, advance| {
         let (addr, log) = world.probe();
         world.timers.addr().do_send(actix_timers::ScheduleAfter::new(&addr, ms(5), Note(1)));
@@ -165,7 +165,7 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
     });
 }
 
-/// Of messages within a window it is not always known whether they have been handled. That is nothing to wait for.
+/// Within a window it is not always known whether messages have been handled; `advance` does not wait for that.
 #[test]
 fn what_nobody_will_ever_tell_is_not_waited_for() {
     System::new().block_on(async {
@@ -181,7 +181,7 @@ fn what_nobody_will_ever_tell_is_not_waited_for() {
         for name in 3..60 {
             there.schedule_after(&here, ms(10 + u64::from(name)), Note(name)).unwrap();
         }
-        // Each step would take a second if it were.
+        // Each step would take a second if it did.
         tokio::time::timeout(PATIENCE, clock.hands.advance(ms(100))).await.expect("time passes");
         assert_eq!(log.names(), (0..60_u32).collect::<Vec<_>>());
         arbiter.stop();

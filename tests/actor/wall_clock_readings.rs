@@ -1,4 +1,4 @@
-//! Timers set to a time of day, on clocks whose wall clock is stepped, or cannot be read at the same instant as the
+//! Timers set to a wall-clock time, on clocks whose wall clock is stepped, or cannot be read at the same instant as the
 //! monotonic one.
 
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ impl Handler<Ring> for Bell {
     }
 }
 
-/// A clock whose reader is interrupted between two readings: so much time passes before each one of the wall clock.
+/// A clock whose reader is interrupted between two readings: `millis` pass before each reading of the wall clock.
 #[derive(Clone)]
 struct Interrupted {
     clock: ManualClock,
@@ -61,7 +61,7 @@ fn at(time: Duration) -> SystemTime {
     SystemTime::UNIX_EPOCH + time
 }
 
-/// Lets everything run that can.
+/// Lets all ready tasks run.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -112,7 +112,7 @@ fn time_that_passes_between_two_readings_is_no_step_of_the_wall_clock() {
         settle().await;
         for passes in [0, 25, 500, 50_000] {
             millis.store(passes, Ordering::Relaxed);
-            // Looks at the clocks.
+            // Makes the driver read the clocks.
             timers.schedule_after(&bell, Duration::from_millis(1), Ring("wakes the driver")).unwrap();
             settle().await;
             let remaining = timers.get(id).unwrap().remaining;
@@ -131,7 +131,7 @@ fn a_step_that_happens_is_seen_all_the_same() {
         settle().await;
         for (look, stepped) in [Duration::from_millis(21), HOUR / 2, HOUR / 4, Duration::ZERO].into_iter().enumerate() {
             clock.set_wall(at(stepped));
-            // Each is due before all others, so the driver has to set its alarm anew.
+            // Each is due before all others, so the driver has to reset its alarm.
             timers.schedule_after(&bell, Duration::from_millis(10 - look as u64), Ring("wakes the driver")).unwrap();
             settle().await;
             assert_eq!(timers.get(id).unwrap().remaining, HOUR - stepped);

@@ -1,7 +1,8 @@
-//! Random operations on the engine against a naive book: a list of timers in the order of scheduling.
+//! Random operations on the engine against a simple model: a list of timers in the order of scheduling.
 //!
-//! What the wheel model leaves out is tested here: owners and their inboxes, the states of a timer, names, keys, groups,
-//! wall-clock times, capacity and the counters. After every operation the counters must add up and agree with the model.
+//! It covers the parts beyond the wheel model: owners and their inboxes, the states of a timer, names, keys, groups,
+//! wall-clock times, capacity and the counters. After every operation the counters must add up and agree with the
+//! model.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -41,9 +42,9 @@ struct Known {
     repeats: Option<Repeats>,
     /// It repeats, and its message is being made.
     is_making: bool,
-    /// Its key, and among which timers that is unique.
+    /// Its key, and the scope in which it is unique.
     label: Option<(KeyScope, u8)>,
-    /// Its group, and which one it was to join one.
+    /// Its group, and the requested one.
     group: Option<(u8, u64)>,
     /// It was given labels, whether it still has them or not.
     is_labelled: bool,
@@ -57,13 +58,13 @@ fn group(group: u8) -> TimerGroup {
     TimerGroup::from(format!("group {group}"))
 }
 
-/// How a timer repeats, and how far it is.
+/// How a timer repeats, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Repeats {
     mode: RepeatMode,
     due: Duration,
     left: u64,
-    /// It was asked to stop while it could not be stopped.
+    /// A cancel was requested while it was in flight.
     is_stopped: bool,
 }
 
@@ -71,7 +72,7 @@ fn at(tick: Tick) -> ClockReading {
     ClockReading { time: Duration::from_millis(tick), wall: None }
 }
 
-/// The naive book.
+/// The model's state.
 #[derive(Default)]
 struct Book {
     timers: Vec<Known>,
@@ -106,7 +107,7 @@ impl Book {
         self.timers.iter().find(|timer| timer.label == Some(key)).copied()
     }
 
-    /// The waiting timer that has to come out first.
+    /// Returns the waiting timer that has to come out first.
     fn first_waiting(&self) -> Option<Known> {
         let waiting = self.timers.iter().filter(|timer| timer.state == TimerState::Waiting);
         waiting.min_by_key(|timer| (timer.deadline, timer.sequence)).copied()
@@ -201,7 +202,7 @@ impl Run {
         }
     }
 
-    /// With a key, a group or both; what has the key already is replaced if it can be.
+    /// Schedules with a key, a group or both; the present holder of the key is replaced if possible.
     fn schedule_labelled(&mut self) {
         let choice = self.rng.below(6);
         let owner = self.owners.get(choice).copied();
@@ -260,7 +261,7 @@ impl Run {
         }
     }
 
-    /// Lets the timer scheduled last repeat.
+    /// Makes the timer scheduled last repeat.
     fn let_repeat(&mut self) {
         let timer = self.book.timers.last_mut().unwrap();
         let due = Duration::from_millis(timer.deadline);
@@ -278,7 +279,7 @@ impl Run {
         assert!(self.engine.set_recurrence(timer.key, Recurrence::new(mode, due).times(left)));
     }
 
-    /// Somebody has made the message of one of the timers that wait for that.
+    /// Finishes the message of one of the timers that wait for it.
     fn repeat_one(&mut self) {
         let making = |timer: &&Known| timer.is_making;
         let count = self.book.timers.iter().filter(making).count();
@@ -306,7 +307,7 @@ impl Run {
         assert!(!self.engine.is_making(timer.key));
     }
 
-    /// A handler runs whose end will be known; what is asked for meanwhile holds from then on.
+    /// A handler runs whose end will be known; a cancel meanwhile applies from then on.
     fn set_off(&mut self, timer: Known) {
         assert!(self.engine.set_off(timer.key));
         assert!(!self.engine.set_off(timer.key), "once for each repetition");
@@ -325,7 +326,7 @@ impl Run {
         is_cancelled
     }
 
-    /// A repetition is sent in a way that may be refused: it counts as delivered, and the next as accepted, until it was.
+    /// A repetition is sent in a way that may be refused: until then it counts as delivered, and the next as accepted.
     fn send_repetition(&mut self, timer: Known) {
         let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
         let now = at(self.now);
@@ -380,10 +381,10 @@ impl Run {
         assert_eq!(self.engine.reject_send(timer.key, DeadLetterReason::MailboxFull), None);
     }
 
-    /// Hands the message of a timer over.
+    /// Delivers the message of a timer.
     fn repeat(&mut self, timer: Known) {
         let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
-        // Half of the owners' own have handlers whose end is known.
+        // Half of the owners' own timers have handlers whose end is known.
         let until_handled = timer.owner.is_some() && timer.sequence.is_multiple_of(2);
         let now = at(self.now);
         let next = self.engine.recurrence(timer.key).unwrap().after_this(now, until_handled);
@@ -421,7 +422,7 @@ impl Run {
         assert_eq!(self.engine.repeat(timer.key, now), Repeated::Gone, "once for each repetition");
     }
 
-    /// In the book a timer waits again, behind all that are due in the same tick.
+    /// In the model a timer waits again, behind all timers due in the same tick.
     fn wait_again(&mut self, key: Key, due: Duration) {
         let at = self.book.position(key).unwrap();
         let mut timer = self.book.timers.remove(at);
@@ -433,7 +434,7 @@ impl Run {
         self.book.timers.push(timer);
     }
 
-    /// A repetition was handed over and came back.
+    /// A repetition was delivered and came back.
     fn break_off(&mut self, timer: Known) {
         let before = self.engine.counters();
         self.repeat(timer);
@@ -476,7 +477,7 @@ impl Run {
         }
     }
 
-    /// A slot knows how its last timer ended, not those before; of them, "unknown" is a true answer, too.
+    /// A slot knows how its last timer ended; for earlier ones "unknown" is correct, too.
     fn agrees(&self, key: Key, answer: NotPending, expected: NotPending) -> bool {
         let delivered = self.book.ended.get(&key) == Some(&Outcome::Delivered);
         answer == expected || (answer == NotPending::Delivered && expected == NotPending::Unknown && delivered)
@@ -510,7 +511,7 @@ impl Run {
                 if let Some(inbox) = timer.owner.and_then(|owner| self.book.inboxes.get_mut(&owner)) {
                     inbox.retain(|sequence| *sequence != timer.sequence);
                 }
-                // A reset is a new request: it goes behind those of the same tick.
+                // A reset is a new request: it goes behind the timers of the same tick.
                 self.book.sequence += 1;
                 timer.sequence = self.book.sequence;
                 self.engine.set_payload(key, timer.sequence);
@@ -581,7 +582,7 @@ impl Run {
         self.engine.queue_behind(timer.key, owner);
     }
 
-    /// Ends what is in flight at once, or leaves it there for some time.
+    /// Ends a timer in flight at once, or leaves it there for some time.
     fn finish(&mut self, key: Key) {
         let at = self.book.position(key).unwrap();
         match self.rng.below(5) {
@@ -603,7 +604,7 @@ impl Run {
         self.engine.finish(key, Outcome::Delivered);
     }
 
-    /// A send that may be refused: it counts as delivered until it was.
+    /// A send that may be refused: until then it counts as delivered.
     fn send(&mut self, key: Key) {
         let before = self.engine.counters();
         assert!(self.engine.begin_send(key));
@@ -629,7 +630,7 @@ impl Run {
         }
     }
 
-    /// A token is handled, of any timer.
+    /// A token of any timer is handled.
     fn begin(&mut self) {
         let Some(key) = self.any_key() else { return };
         let known = self.book.position(key).map(|at| self.book.timers[at]);
@@ -735,7 +736,7 @@ impl Run {
         assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
         self.book.rejected_full += u64::from(is_full);
         self.book.rejected_closed += u64::from(!is_full);
-        // What was in flight is nobody's now, and still has to end.
+        // The timers in flight have no owner now, and still have to end.
         for timer in self.book.timers.iter_mut().filter(|timer| timer.owner == Some(owner)) {
             assert_eq!(timer.state, TimerState::InFlight);
             timer.owner = None;
@@ -822,7 +823,7 @@ fn the_engine_agrees_with_a_naive_book() {
     }
 }
 
-/// However many messages of its own an owner has ended with: a guest is found past them in one step.
+/// However many own messages an owner has ended with, a foreign message is found past them in one step.
 #[test]
 fn a_foreign_message_leaves_past_the_messages_of_its_host() {
     let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
@@ -881,7 +882,7 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
         assert!(run.engine.give_up(key, Outcome::Returned).is_none());
     }
     assert!(run.book.timers.iter().all(|timer| timer.state == TimerState::InFlight || timer.is_making));
-    // What was under way is handed over, and does not come again.
+    // The timers in flight are delivered and do not come again.
     for timer in run.book.timers.clone() {
         if timer.repeats.is_some() {
             assert_eq!(run.engine.repeat(timer.key, at(run.now)), Repeated::Last(timer.sequence));
@@ -928,7 +929,7 @@ fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
     assert_eq!(engine.named(77), Some(other));
 }
 
-/// Each call brings out the next one, whatever leaves and comes in between; guests are not among them.
+/// Each call returns the next one, whatever leaves and comes in between; foreign messages are not among them.
 #[test]
 fn an_owners_timers_are_gone_through_one_at_a_time() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
@@ -982,7 +983,7 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
     assert_eq!(engine.view(steady).map(|view| view.deadline), Some(5000));
 }
 
-/// The wall clock was stepped between the two schedules: one deadline is still the estimate of before.
+/// The wall clock was stepped between the two schedules: one deadline is still the earlier estimate.
 #[test]
 fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
     let second = Duration::from_secs(1);
@@ -999,7 +1000,7 @@ fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
     assert_eq!(order, [(1, 20_000), (2, 20_000), (3, 20_000)]);
 }
 
-/// There is no later tick to wait for its time of day in.
+/// There is no later tick in which to wait for its wall-clock time.
 #[test]
 fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
     for end in [MAX_TICK, Tick::MAX] {
@@ -1011,8 +1012,8 @@ fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
     }
 }
 
-/// Only the first repetition was set to a time of day: a wall clock that is set back holds none of the others up, and one
-/// that is set forward brings none on.
+/// Only the first repetition was set to a wall-clock time: a wall clock that is set back delays none of the others, and
+/// one set forward advances none.
 #[test]
 fn a_repetition_without_a_time_of_day_does_not_follow_the_wall_clock() {
     let second = Duration::from_secs(1);
@@ -1050,7 +1051,7 @@ fn a_capacity_beyond_the_slots_of_the_wheel_is_reduced() {
     assert_eq!(engine.config().capacity, 4_294_967_294);
 }
 
-/// An actor prefetches the upcoming messages whenever their chunk is another one.
+/// An actor prefetches the upcoming messages whenever their chunk changes.
 #[test]
 fn upcoming_messages_of_each_chunk_are_all_messages() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
@@ -1074,7 +1075,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
     assert_eq!(engine.upcoming_chunk(owner), None);
 }
 
-/// What was asked for while a repetition was tried holds for the next attempt, and its books are those of a last one.
+/// A cancel or close during a tried repetition applies to the next attempt, whose counters are those of a last one.
 #[test]
 fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
     for (is_closed, is_cancelled) in [(false, true), (true, false)] {

@@ -1,6 +1,6 @@
-//! Memory: what is cancelled is freed at the cancel, every payload is dropped once, and neither an actor's ordinary
-//! messages nor its timers cost more the more timers are pending. Counted by an allocator that counts per thread: each
-//! test runs its whole system on a thread of its own.
+//! Memory: a cancelled timer is freed at the cancel, every payload is dropped once, and the cost of an actor's ordinary
+//! messages and its timers does not depend on the number of pending timers. The allocator counts per thread: each test
+//! runs its whole system on its own thread.
 
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::cell::Cell;
@@ -19,23 +19,23 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: hands everything on to the system's allocator; the counters neither allocate nor unwind.
+// SAFETY: forwards every call to the system's allocator; the counters neither allocate nor unwind.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size().cast_signed());
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller's guarantees are the same.
         unsafe { Heap.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         let _ = BYTES.try_with(|bytes| bytes.set(bytes.get() - layout.size().cast_signed()));
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller's guarantees are the same.
         unsafe { Heap.dealloc(place, layout) }
     }
 
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size.cast_signed() - layout.size().cast_signed());
-        // SAFETY: the caller's promises are the same.
+        // SAFETY: the caller's guarantees are the same.
         unsafe { Heap.realloc(place, layout, size) }
     }
 }
@@ -52,7 +52,7 @@ fn bytes() -> isize {
     BYTES.get()
 }
 
-/// Allocations made while `work` goes on.
+/// Returns the number of allocations during `work`.
 async fn allocations(work: impl Future<Output = ()>) -> usize {
     let before = ALLOCATIONS.get();
     work.await;
@@ -62,7 +62,7 @@ async fn allocations(work: impl Future<Output = ()>) -> usize {
 const MIB: isize = 1 << 20;
 const HOUR: u64 = 3_600_000;
 
-/// A million times schedule and cancel without the clock moving: nothing stays.
+/// A million times schedule and cancel without the clock moving: all memory is freed.
 /// Scenario O-49.
 #[test]
 fn a_million_schedule_and_cancel_without_a_tick() {
@@ -124,8 +124,8 @@ fn the_same_by_messages_and_through_a_context() {
     });
 }
 
-/// A hundred payloads meet every possible fate, and each is dropped exactly once: by the service, but for those that were
-/// handed back. (Dropping one twice panics in [`Counted`].)
+/// A hundred payloads meet every possible fate, and each is dropped exactly once: by the service, except the returned
+/// ones. (Dropping one twice panics in [`Counted`].)
 /// Scenario O-50.
 #[test]
 fn every_payload_is_dropped_exactly_once() {
@@ -224,7 +224,7 @@ fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
     );
 }
 
-/// What is pending when the system ends is dropped with it.
+/// Messages pending when the system ends are dropped with it.
 #[test]
 fn payloads_pending_at_the_end_of_the_system_are_dropped() {
     let census = Census::default();
@@ -244,7 +244,7 @@ fn payloads_pending_at_the_end_of_the_system_are_dropped() {
     assert_eq!(census.live(), 0);
 }
 
-/// Gives the service time to see to everything it likes to see to.
+/// Gives the service time for its housekeeping.
 async fn calm(world: &World) {
     for _ in 0..5 {
         world.run_to(world.now() + 400).await;

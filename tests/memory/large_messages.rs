@@ -1,7 +1,7 @@
-//! Large messages need little more stack than the sends of actix themselves: 2 MiB, the default of a thread, are enough for
-//! about as much without optimization.
+//! Large messages need little more stack than the sends of actix themselves: without optimization, 2 MiB, the default
+//! of a thread, suffice for about the same sizes.
 //!
-//! A stack that overflows ends the process, so each way runs in a process of its own, which is this test again.
+//! A stack overflow ends the process, so each way runs in its own process, which is this test again.
 #![allow(clippy::large_stack_arrays, clippy::large_types_passed_by_value)]
 
 use std::process::{Command, Stdio};
@@ -105,7 +105,7 @@ impl World {
 
 type Step<const N: usize> = fn(&World);
 
-/// What is done with messages of so many bytes.
+/// Returns the ways to send messages of `N` bytes.
 fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
     vec![
         ("actix: do_send", |world| world.sink.do_send(large::<N>())),
@@ -252,8 +252,8 @@ fn survives(way: &str, size: usize) -> bool {
     child.unwrap().success()
 }
 
-/// The size in kB that a way has to survive. A timer for a target ends in actix's `try_send`, which survives 128, one with a
-/// window in its `send`, which survives less.
+/// Returns the size in kB that a way has to survive. A timer for a target ends in actix's `try_send`, which survives
+/// 128, one with a window in its `send`, which survives less.
 fn floor(way: &str) -> usize {
     match way {
         "own" | "own, with options" | "tracked" => 192,

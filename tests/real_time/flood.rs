@@ -1,4 +1,4 @@
-//! An actor that is flooded, and what is needed to look at it.
+//! An actor that is flooded, and tools to observe it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The accounts, once all actors have had their turn.
+/// Returns the counters, once all actors have had their turn.
 pub(crate) async fn settled(timers: &Timers) -> Counters {
     tokio::time::sleep(ms(30)).await;
     timers.snapshot().counters
 }
 
-/// A message of a timer: its delay and its place in the order of scheduling.
+/// A message of a timer: its delay and its index in the order of scheduling.
 #[derive(Message, Debug, Clone, Copy)]
 #[rtype(result = "()")]
 pub(crate) struct Due {
@@ -38,7 +38,7 @@ pub(crate) struct Delivered {
 pub(crate) type Log = Arc<Mutex<Vec<Delivered>>>;
 type Act = Box<dyn FnMut(&mut Flooded, &mut Context<Flooded>) + Send>;
 
-/// An actor whose mailbox does not get empty while the flood is on.
+/// An actor whose mailbox does not become empty during the flood.
 pub(crate) struct Flooded {
     began: Instant,
     log: Log,
@@ -50,7 +50,7 @@ pub(crate) struct Flooded {
 }
 
 impl Flooded {
-    /// One that schedules its timers by this plan when it starts.
+    /// Creates an actor that schedules its timers by this plan when it starts.
     pub(crate) fn new(plan: fn(&mut Flooded, &mut Context<Flooded>)) -> Self {
         Self {
             began: Instant::now(),
@@ -73,7 +73,7 @@ impl Flooded {
         self.ids.push(ctx.schedule_after(ms(delay), due).unwrap());
     }
 
-    /// Starts it, floods it, waits for the end of that and of its timers, and returns what was delivered.
+    /// Starts and floods the actor, waits for the end of the flood and of its timers, and returns the deliveries.
     pub(crate) async fn run(self, flood: &Flood) -> Vec<Delivered> {
         let log = self.delivered();
         let addr = self.start();
@@ -118,7 +118,7 @@ impl Handler<Due> for Flooded {
     }
 }
 
-/// Messages that keep a mailbox from getting empty, until something has happened or 20 s are over.
+/// Messages that keep a mailbox from becoming empty until a condition holds or 20 s are over.
 #[derive(Clone)]
 pub(crate) struct Flood {
     until: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -137,7 +137,7 @@ impl Flood {
         }
     }
 
-    /// From now on, and from another thread as well.
+    /// Starts the flood, from this thread and from another one.
     pub(crate) fn on(&self, addr: &Addr<Flooded>) {
         addr.do_send(Wave(self.clone(), true));
         let (addr, flood) = (addr.downgrade(), self.clone());
@@ -154,13 +154,13 @@ impl Flood {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// It ended because of what was waited for.
+    /// Returns whether the flood ended because its condition held.
     pub(crate) fn ended_in_time(&self) -> bool {
         self.in_time.load(Ordering::Acquire)
     }
 }
 
-/// One message of a flood; if it lasts, it puts itself back into the mailbox, which so never gets empty.
+/// One message of a flood; a lasting one puts itself back into the mailbox, which so never becomes empty.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Wave(Flood, bool);

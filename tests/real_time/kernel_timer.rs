@@ -1,6 +1,6 @@
-//! The kernel's timer: where it cannot be had, and that this is known of the clock alone.
+//! The kernel's timer: where it is unavailable, and that the clock alone knows it.
 //!
-//! In a process of its own: it counts the files that are open, and the panics that are reported.
+//! In a process of its own: it counts open files and reported panics.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,8 +17,8 @@ fn timers_of_the_kernel() -> usize {
     targets.filter(|target| target.to_string_lossy().contains("timerfd")).count()
 }
 
-/// Has some messages delivered, and returns how many panics were reported meanwhile, and how many timers of the kernel are
-/// set while another message is pending.
+/// Has some messages delivered; returns the number of panics reported meanwhile, and the number of kernel timers set
+/// while another message is pending.
 fn panics_and_timers(clock: SystemClock, with_io: bool) -> (usize, usize) {
     let reported = PANICS.load(Ordering::SeqCst);
     let runtime = move || {

@@ -1,5 +1,6 @@
-//! Several threads at once: schedule, cancel, move, look and drain, while timers fire on other threads, to recipients and
-//! through an actor's own context. However the threads interleave, each timer has exactly one end, and the counters know it.
+//! Several threads at once: schedule, cancel, move, query and drain, while timers fire on other threads, to recipients
+//! and through an actor's own context. However the threads interleave, each timer ends exactly once, and the counters
+//! show it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +13,7 @@ use actix_timers::{
 };
 use support::{PATIENCE, Random, ms};
 
-/// One timer, as the test sees it.
+/// The test's view of one timer.
 #[derive(Default)]
 struct Fate {
     id: OnceLock<TimerId>,
@@ -36,13 +37,13 @@ impl Fates {
         Arc::new(Self { all: (0..n).map(|_| Fate::default()).collect(), next: AtomicUsize::new(0) })
     }
 
-    /// The next number, until there is none.
+    /// Returns the next number, until there is none.
     fn claim(&self) -> Option<usize> {
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         (number < self.all.len()).then_some(number)
     }
 
-    /// One that may have been scheduled, rather a recent one.
+    /// Returns a timer that may have been scheduled, preferably a recent one.
     fn pick(&self, random: &mut Random) -> Option<&Fate> {
         let made = self.next.load(Ordering::SeqCst).min(self.all.len());
         let back = usize::try_from(random.spread(12)).unwrap();
@@ -54,7 +55,7 @@ impl Fates {
 #[rtype(result = "()")]
 struct Numbered(usize);
 
-/// Has a worker schedule so many messages to itself.
+/// Makes a worker schedule this many messages to itself.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Burst(u64);
@@ -123,7 +124,7 @@ fn note_cancel(fate: &Fate, outcome: CancelOutcome) {
     }
 }
 
-/// What a thread does until there is nothing more to schedule.
+/// Runs random operations until all timers are scheduled.
 fn rampage(fates: &Fates, timers: &Timers, recipients: &[Addr<Worker>], owners: &[Addr<Worker>], seed: u64) {
     let mut random = Random::new(seed);
     let targets: Vec<Target<Numbered>> = recipients.iter().map(Target::from).collect();
@@ -146,7 +147,7 @@ fn rampage(fates: &Fates, timers: &Timers, recipients: &[Addr<Worker>], owners: 
                 let Some(number) = fates.claim() else { return };
                 let target = &targets[random.index_of(&targets)];
                 let request = ScheduleAfter::new(target, delay(&mut random), Numbered(number));
-                // The id is out before the request is handled, and others cancel it.
+                // The id is known before the request is handled, and others cancel it.
                 fates.all[number].id.set(request.id()).unwrap();
                 timers.addr().do_send(request);
             }
@@ -180,7 +181,7 @@ fn rampage(fates: &Fates, timers: &Timers, recipients: &[Addr<Worker>], owners: 
     }
 }
 
-/// Runs four threads against a service. At the end it is drained, in the middle of it all or when all is scheduled.
+/// Runs four threads against a service. It is drained at the end, in the middle or after the last schedule.
 fn run_with(n: usize, drain_at: usize) {
     System::new().block_on(async {
         let fates = Fates::of(n);
@@ -191,7 +192,7 @@ fn run_with(n: usize, drain_at: usize) {
         };
         let recipients = [worker(&arbiters[0], 1), worker(&arbiters[1], 2), worker(&arbiters[1], 3)];
         let owners = [worker(&arbiters[0], 4), worker(&arbiters[0], 5)];
-        // The timer actor of the first arbiter: for the timers its actors make for themselves, and for all others.
+        // The timer actor of the first arbiter: for the own timers of its actors, and for all others.
         let (tell, told) = tokio::sync::oneshot::channel();
         arbiters[0].spawn_fn(move || assert!(tell.send(TimerActor::builder().install().unwrap()).is_ok()));
         let timers = told.await.unwrap();
@@ -204,7 +205,7 @@ fn run_with(n: usize, drain_at: usize) {
             let begin = Instant::now();
             while fates.next.load(Ordering::SeqCst) < drain_at || timers.snapshot().counters.delivered == 0 {
                 assert!(begin.elapsed() < PATIENCE);
-                // Leaves the processor to those that are waited for.
+                // Leaves the CPU to the awaited threads.
                 std::thread::sleep(Duration::from_micros(100));
             }
             timers.drain()
@@ -215,11 +216,11 @@ fn run_with(n: usize, drain_at: usize) {
             counters
         };
         assert!(timers.drain().is_empty());
-        // All requests and messages that are still on their way arrive before the arbiters stop.
+        // All requests and messages still on their way arrive before the arbiters stop.
         let begin = Instant::now();
         while counters().pending > 0 {
             assert!(begin.elapsed() < PATIENCE);
-            // Leaves the processor to the arbiters.
+            // Leaves the CPU to the arbiters.
             std::thread::sleep(ms(1));
         }
         for addr in recipients.iter().chain(&owners) {

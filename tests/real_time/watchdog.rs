@@ -1,4 +1,4 @@
-//! Timers are delivered when their arbiter is kept busy, and everything promised still holds.
+//! Timers are delivered when their arbiter is kept busy, with all guarantees intact.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -8,13 +8,14 @@ use crate::flood::{Due, Flood, Flooded, Metrics, ms, settled};
 use actix::prelude::*;
 use actix_timers::{CancelOutcome, TimerActor, TimerContext, TimerState, Timers, cancel, get};
 
-/// However slow the machine is, a test ends.
+/// Ends each test, however slow the machine is.
 const LIMIT: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_flooded_actor_gets_its_own_timers_in_order_and_not_early() {
     static AT_ONCE: AtomicBool = AtomicBool::new(false);
-    // A busy machine may let so much time pass between two calls that the deadlines come in another order than the delays.
+    // On a busy machine so much time may pass between two calls that the deadlines come in another order than the
+    // delays.
     let tries = 0..100;
     let in_order = tries.into_iter().find_map(|_| {
         System::new().block_on(async {
@@ -127,7 +128,7 @@ fn what_is_under_way_says_so_and_is_delivered_once() {
                 *answer = Some(ctx.cancel_timer(actor.ids[0]));
             }
         }));
-        // The flood is slow enough to see the message under way only by chance; the count is exact in any case.
+        // The flood is slow enough to see the message in flight only by chance; the count is exact in any case.
         let delivered = actor.delivered();
         let flood = Flood::until(move || delivered.lock().unwrap().len() == 1);
         let log = actor.run(&flood).await;
@@ -150,7 +151,7 @@ fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
         let seen = Arc::clone(&delivered);
         actor.on_due = Some(Box::new(move |actor, ctx| {
             if seen.lock().unwrap().len() == 5 {
-                // It came through the mailbox, or the inbox was polled for once.
+                // It came through the mailbox, or the inbox was polled once.
                 let outcome = ctx.cancel_timer(actor.ids[0]);
                 assert!(matches!(outcome, CancelOutcome::InProgress | CancelOutcome::Cancelled), "{outcome:?}");
             }
@@ -266,7 +267,7 @@ fn under_a_paused_clock_nothing_happens() {
                 let addr = actor.start();
                 tokio::time::sleep(ms(1)).await;
                 timers.schedule_after(&recipient, ms(10), Due { delay: 10, index: 0 }).unwrap();
-                // Virtual time stands still, then is past the deadlines, but nobody may act before this thread does.
+                // Virtual time stands still, then is past the deadlines, but no thread may act before this one does.
                 assert!(receiver.recv_timeout(ms(100)).is_err());
                 let mut advance = std::pin::pin!(tokio::time::advance(ms(500)));
                 let before = tokio::time::Instant::now();
@@ -326,7 +327,7 @@ fn come_and_go() {
         report(info);
     }));
     for round in 0..60u64 {
-        // Away with it at any stage: before anything is due, while the watchdog is at work, with messages under way.
+        // Stops it at any stage: before anything is due, while the watchdog is at work, with messages in flight.
         System::new().block_on(async move {
             let elsewhere = Arbiter::new();
             let (sender, _receiver) = mpsc::channel();

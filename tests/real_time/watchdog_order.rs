@@ -1,7 +1,7 @@
-//! The watchdog stands in for a busy arbiter, and yet nothing that is due later comes first.
+//! The watchdog helps a busy arbiter without changing the order of deadlines.
 //!
-//! The clock is the real one, for under another the watchdog does nothing. What is slow is made so by sleeping for longer than
-//! the watchdog is patient: so a wrong order shows. The right one does not depend on any time.
+//! The clock is real: under another one the watchdog does nothing. Slow code sleeps for longer than the watchdog's
+//! patience, so that a wrong order shows. The right order does not depend on timing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use actix_timers::{Target, TimerActor, TimerContext, Timers};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use support::{eventually, ms};
 
-/// Four times what the watchdog waits before it steps in.
+/// Four times the watchdog's wait before it intervenes.
 const LONG: Duration = ms(80);
 
 #[derive(Message)]
@@ -26,7 +26,7 @@ struct Number {
 impl Drop for Number {
     fn drop(&mut self) {
         if self.is_slow {
-            // Long enough for the watchdog to step in, if it did.
+            // Long enough for the watchdog to intervene.
             std::thread::sleep(LONG);
         }
     }
@@ -67,7 +67,7 @@ fn number(number: u32) -> Number {
 }
 
 /// The driver has two messages ready for sending, and the first keeps it from sending the second. Behind them an own
-/// message of the same actor is due, which the actor cannot get by itself meanwhile.
+/// message of the same actor is due, which the actor cannot fetch meanwhile.
 #[test]
 fn the_watchdog_does_not_overtake_what_the_driver_is_sending() {
     System::new().block_on(async {
@@ -91,7 +91,7 @@ fn the_watchdog_does_not_overtake_what_the_driver_is_sending() {
     });
 }
 
-/// Records the lateness of messages slowly: that is done when one is just being sent.
+/// Records the lateness of messages slowly, which happens while one is being sent.
 #[derive(Default)]
 struct SlowRecorder {
     lags: Arc<SlowLags>,
@@ -100,7 +100,7 @@ struct SlowRecorder {
 #[derive(Default)]
 struct SlowLags {
     recorded: AtomicUsize,
-    /// Which record takes long.
+    /// The number of the slow record.
     slow: AtomicUsize,
 }
 
@@ -108,7 +108,7 @@ impl HistogramFn for SlowLags {
     fn record(&self, _: f64) {
         let number = self.recorded.fetch_add(1, Ordering::SeqCst) + 1;
         if number == self.slow.load(Ordering::SeqCst) {
-            // As above: while this message is being handed over.
+            // As above: while this message is being sent.
             std::thread::sleep(LONG);
         }
     }
@@ -135,13 +135,13 @@ impl Recorder for SlowRecorder {
     }
 }
 
-/// An inbox has come to a message of somebody else's and is just sending it. The next one is due, and goes to the mailbox
-/// without queueing, since nothing lies in the inbox any more.
+/// An inbox is just sending a foreign message. The next one is due, and goes to the mailbox without queueing, since the
+/// inbox is empty by then.
 #[test]
 fn the_watchdog_does_not_overtake_what_an_inbox_is_sending() {
     System::new().block_on(async {
         let recorder = SlowRecorder::default();
-        // The first record is of the message of its own, the second of that behind it.
+        // The first record is of its own message, the second of the message behind it.
         recorder.lags.slow.store(2, Ordering::SeqCst);
         let timers = metrics::with_local_recorder(&recorder, || TimerActor::builder().install()).unwrap();
         let log = Log::default();

@@ -1,5 +1,5 @@
-//! Scrapes: what is published when, and that it adds up. A scrape concerns all timer actors of the process, hence a binary for
-//! these tests.
+//! Scrapes: time and consistency of the published metrics. A scrape concerns all timer actors of the process, hence a
+//! binary for these tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod registered;

@@ -1,6 +1,7 @@
-//! What is there from the first scrape on, what comes later, and what timer actors of one name share.
+//! Metrics that exist from the first scrape on, metrics that come later, and metrics shared by timer actors of one
+//! name.
 //!
-//! With the recorder of the whole process: what comes later is registered by whoever publishes first, on whichever thread.
+//! With the recorder of the whole process: later metrics are registered by the first publisher, on any thread.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ impl Handler<Ring> for Bell {
     fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
 }
 
-/// The lines about one timer actor.
+/// Returns the lines about one timer actor.
 fn about(page: &str, timer: &str) -> Vec<String> {
     let label = format!("timer=\"{timer}\"");
     page.lines().filter(|line| line.contains(&label)).map(str::to_owned).collect()
@@ -40,7 +41,7 @@ fn value(lines: &[String], series: &str) -> f64 {
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{series}: {lines:?}"))
 }
 
-/// From the first scrape on there is everything, with zeros; but the series of a level come with the level.
+/// From the first scrape on every metric exists, with zeros; the series of a level come with the level.
 #[test]
 fn everything_is_there_from_the_start_and_levels_when_they_are_made() {
     support::in_own_process!(
@@ -53,11 +54,11 @@ fn levels_when_they_are_made() {
     let recorder = install_recorder();
     System::new().block_on(async {
         let timers = TimerActor::builder().name("new").start().unwrap();
-        // Before the driver has had its first turn.
+        // Before the driver's first turn.
         let lines = about(&recorder.render(), "new");
         for metric in CATALOGUE {
             let is_there = lines.iter().any(|line| line.starts_with(&format!("{}{{", metric.name)));
-            // An exporter shows a histogram when it has a value.
+            // An exporter shows a histogram once it has a value.
             assert!(is_there || matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
         }
         let scraped = || about(&scrape(|| recorder.render()), "new");

@@ -1,4 +1,4 @@
-//! Whoever scrapes sees counters that add up, and gauges of now: whatever happens meanwhile, on whichever thread.
+//! A scrape shows counters that add up, and gauges of now, whatever happens meanwhile, on any thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn install(recorder: &PrometheusRecorder, settings: TimerActorBuilder) -> Timers
     metrics::with_local_recorder(recorder, || settings.start()).unwrap()
 }
 
-/// The sum of the series of this name whose labels contain `labels`.
+/// Returns the sum of the series of this name whose labels contain `labels`.
 fn sum(page: &str, name: &str, labels: &str) -> f64 {
     let start = format!("actix_timers_{name}{{");
     let value = |line: &str| {
@@ -48,7 +48,7 @@ fn sum(page: &str, name: &str, labels: &str) -> f64 {
     page.lines().filter_map(value).sum()
 }
 
-/// What was accepted, if that is what has ended and what is pending.
+/// Returns the accepted timers, asserting that they equal the ended and the pending ones.
 fn balanced(page: &str) -> u64 {
     let ended = ["delivered_total", "cancelled_total", "dead_letters_total", "returned_total", "pending"];
     let accepted = sum(page, "scheduled_total", "");
@@ -56,8 +56,8 @@ fn balanced(page: &str) -> u64 {
     accepted as u64
 }
 
-/// Threads that schedule and cancel a million timers as fast as they can while the driver delivers, and somebody who scrapes
-/// without a pause.
+/// Threads schedule and cancel a million timers as fast as they can while the driver delivers and another thread
+/// scrapes without a pause.
 #[test]
 fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delivered() {
     const TIMERS: u64 = 1_000_000;
@@ -80,7 +80,7 @@ fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delive
                     };
                     let mut pending: Vec<TimerId> = Vec::new();
                     while accepted.load(Ordering::Relaxed) < TIMERS {
-                        // Due at once, so that the driver is never out of work.
+                        // Due at once, so that the driver always has work.
                         schedule(&bell, Duration::ZERO);
                         schedule(&mortal, Duration::ZERO);
                         pending.extend(schedule(&bell, HOUR));
@@ -118,7 +118,7 @@ fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delive
     });
 }
 
-/// A scrape while timer actors start and stop, and one name that is used again and again.
+/// Scrapes while timer actors start and stop, and one name is reused again and again.
 #[test]
 fn the_counters_add_up_while_timer_actors_start_and_stop() {
     const ROUNDS: u64 = 20;
@@ -157,7 +157,7 @@ fn the_counters_add_up_while_timer_actors_start_and_stop() {
     });
 }
 
-/// A scrape while a timer actor that is being drained still delivers.
+/// Scrapes while a timer actor that is being drained still delivers.
 #[test]
 fn the_counters_add_up_during_a_drain() {
     let (recorder, handle) = recorder();
@@ -222,13 +222,13 @@ impl Handler<Wait> for Bell {
     }
 }
 
-/// The driver has done its part: nothing is overdue. But an actor waits, and lets its own message wait.
+/// The driver has done its part: nothing is overdue. But an actor waits, and so does its own message.
 #[test]
 fn what_waits_for_its_recipient_is_seen() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let clock = ManualClock::new();
-        // The one of this arbiter, for the timers of contexts.
+        // The timer actor of this arbiter, for the timers of contexts.
         let settings = TimerActor::builder().clock(clock.clone());
         let _timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
         let seen = || {
@@ -252,13 +252,13 @@ fn every_retry_is_counted() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let clock = ManualClock::new();
-        // The one of this arbiter, for the timer of the bell's context.
+        // The timer actor of this arbiter, for the timer of the bell's context.
         let settings = TimerActor::builder().clock(clock.clone());
         let timers = metrics::with_local_recorder(&recorder, || settings.install()).unwrap();
         let (answer, waiting) = tokio::sync::oneshot::channel();
         let bell = Bell.start();
         bell.send(Wait(waiting)).await.unwrap();
-        // More than the mailbox has room for, which is 16, and one for the sender.
+        // More than the mailbox has room for, which is 16 and one for the sender.
         for _ in 0..20 {
             let target = Target::from(&bell).mailbox_policy(MailboxPolicy::Wait { window: 100 });
             timers.schedule_after(target, Duration::ZERO, Ring).unwrap();
@@ -279,7 +279,7 @@ fn every_retry_is_counted() {
     });
 }
 
-/// Gauges of time are those of the moment of the scrape, also if the driver is asleep, or stuck.
+/// Gauges of time are read at the scrape, also if the driver is asleep or stuck.
 #[test]
 fn gauges_are_of_now() {
     let (recorder, handle) = recorder();
@@ -292,7 +292,7 @@ fn gauges_are_of_now() {
         let seen = || gauges_in_ms(&scrape(|| handle.render()), ["next_expiration_seconds", "oldest_overdue_seconds"]);
         let first = seen();
         assert!(first[0] > 0.0 && first[0] <= 60_000.0 && first[1] == 0.0, "{first:?}");
-        // Nobody polls the driver here: it hears of none of this.
+        // The driver is not polled here: it sees none of this.
         clock.jump(Duration::from_secs(10));
         assert_eq!(seen(), [first[0] - 10_000.0, 0.0]);
         clock.jump(Duration::from_secs(60));

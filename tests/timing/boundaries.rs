@@ -1,14 +1,14 @@
 //! Small wheels, exhaustively: every phase, every delay, every point at which a cascade can be interrupted.
 //!
-//! Off-by-one mistakes of timing wheels sit at the edges of buckets and turns. A wheel of two to five buckets has all
-//! of those edges within a few dozen ticks, so that every combination can be tried.
+//! Off-by-one errors of timing wheels sit at the edges of buckets and turns. A wheel of two to five buckets has all of
+//! these edges within a few dozen ticks, so that every combination can be tried.
 
 use actix_timers::timing::{Advance, MAX_TICK, Step, Tick};
 
 use crate::service::{Service, delivered};
 use schemes::checked_wheel::{CheckedWheel, Fate};
 
-/// O-11: every delay from every phase, 38 528 cases: nothing before, one delivery on time, nothing after.
+/// Every delay from every phase, 38 528 cases: nothing before, one delivery on time, nothing after.
 /// Scenario O-11.
 #[test]
 fn every_delay_from_every_phase() {
@@ -33,14 +33,14 @@ fn every_delay_from_every_phase() {
     assert_eq!(cases, 38_528);
 }
 
-/// The edges of three levels: how far phases and delays go for a wheel of `size` buckets.
+/// Returns all phases and delays across the edges of three levels of a wheel of `size` buckets.
 fn every_phase_and_delay(size: usize) -> impl Iterator<Item = (Tick, Tick)> {
     let turn = size as u64;
     let longest = turn.pow(3) + 2;
     (0..=turn.pow(2)).flat_map(move |phase| (0..=longest).map(move |delay| (phase, delay)))
 }
 
-/// A wheel that stands at `phase`, with four entries for one coarse bucket: two for `due`, a later one, a third equal.
+/// Returns a wheel at `phase`, with four entries for one coarse bucket: two for `due`, a later one, a third equal.
 fn crowded(size: usize, phase: Tick, due: Tick) -> CheckedWheel {
     let mut wheel = CheckedWheel::new(size, Vec::new());
     wheel.advance(phase, usize::MAX);
@@ -50,7 +50,7 @@ fn crowded(size: usize, phase: Tick, due: Tick) -> CheckedWheel {
     wheel
 }
 
-/// What can come in between: an entry for the same tick, a cancel, and a move to the end of the same tick.
+/// Interferes by an entry for the same tick, a cancel, and a move to the end of the same tick.
 fn interfere(wheel: &mut CheckedWheel, now: Tick, due: Tick) {
     wheel.insert(now, due);
     wheel.cancel(1);
@@ -112,7 +112,7 @@ const LEAVES: [fn(&mut CheckedWheel, usize, Tick); 3] = [
     |wheel, number, due| assert!(wheel.reschedule(0, number, due + 1000)),
 ];
 
-/// A cascade is over as soon as its bucket is empty, whatever took the last entry out.
+/// A cascade is over as soon as its bucket is empty, however the last entry left.
 #[test]
 fn a_cascade_can_lose_the_rest_of_its_bucket_after_every_entry() {
     let mut emptied = 0;
@@ -139,7 +139,7 @@ fn a_cascade_can_lose_the_rest_of_its_bucket_after_every_entry() {
     assert!(emptied > 1000, "buckets were emptied in the middle of their cascades {emptied} times");
 }
 
-/// A driver that sleeps from wake to wake and cascades one entry per call, with something new after each call.
+/// A driver that sleeps from wake to wake and cascades one entry per call, with a new entry after each call.
 #[test]
 fn a_driver_with_the_smallest_pace_and_budget_keeps_the_order() {
     for size in 2..=5 {
@@ -188,7 +188,7 @@ fn every_deadline_at_the_end_of_the_range_is_on_time_from_zero() {
     }
 }
 
-/// Inserts two entries for `deadline`: nothing comes before it, both come then, and the wheel can be used further.
+/// Inserts two entries for `deadline`: none expires before it, both expire then, and the wheel remains usable.
 fn on_time_at_the_end(wheel: &mut CheckedWheel, now: Tick, deadline: Tick) {
     wheel.insert(now, deadline);
     wheel.insert(now, deadline);

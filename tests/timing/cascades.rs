@@ -1,7 +1,7 @@
-//! Full buckets: brought down a little at a time, before their time comes, whatever the driver did before.
+//! Full buckets: brought down a little at a time, before their deadline, whatever the driver did before.
 //!
-//! The latency tail of a hierarchical wheel is the coarse bucket with a crowd in it. These tests let a driver sleep from
-//! wake to wake and look at what each tick costs.
+//! The latency tail of a hierarchical wheel is a crowded coarse bucket. In these tests a driver sleeps from wake to
+//! wake, and they measure the work of each tick.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use actix_timers::timing::{Advance, Tick, Wheel, WheelSize};
 
 const PACE: usize = 128;
 
-/// How many entries are cascaded at each tick at which a driver wakes up, from `now` until the wheel is empty.
+/// Returns the number of entries cascaded at each wake-up, from now until the wheel is empty.
 fn cascades_per_tick(wheel: &mut Wheel<Tick>) -> BTreeMap<Tick, u64> {
     let mut cascades = BTreeMap::new();
     let mut due = Vec::new();
@@ -32,7 +32,7 @@ fn wheel_of(size: usize) -> Wheel<Tick> {
     Wheel::new(WheelSize::new(size).expect("a valid size"))
 }
 
-/// `crowd` entries due in the fifty ticks from `deadline` on.
+/// Inserts `crowd` entries due in the fifty ticks from `deadline` on.
 fn insert_crowd(wheel: &mut Wheel<Tick>, now: Tick, deadline: Tick, crowd: u64) {
     for entry in 0..crowd {
         let deadline = deadline + entry % 50;

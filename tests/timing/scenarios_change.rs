@@ -1,10 +1,10 @@
-//! Conformance scenarios of the wheel: cancelling, moving, and scheduling earlier than what the driver sleeps for.
+//! Conformance scenarios of the wheel: cancelling, moving, and scheduling earlier than the driver's next wake-up.
 
 use actix_timers::timing::Key;
 
 use crate::service::{Delivery, Service, delivered};
 
-/// Cancelled before, twice, and after: only the first of each stops anything.
+/// Cancelled before, twice, and after: only the first cancel of each succeeds.
 /// Scenario O-17.
 #[test]
 fn cancel_before_twice_and_after() {
@@ -24,7 +24,7 @@ fn cancel_before_twice_and_after() {
     assert_eq!(service.pending(), 0);
 }
 
-/// Unknown keys, and keys whose storage was used again, stop nothing.
+/// Unknown keys, and keys whose storage was reused, cancel nothing.
 /// Scenario O-18.
 #[test]
 fn unknown_keys_and_keys_whose_storage_is_used_again() {
@@ -100,7 +100,7 @@ fn insert_earlier_while_asleep() {
     assert_eq!(service.run_to(200), delivered(&[("one", 200)]));
 }
 
-/// Ten thousand timers, each earlier than all before it: the driver wakes up once for each that is left.
+/// Ten thousand timers, each earlier than all before it: the driver wakes up once for each remaining one.
 /// Scenario O-23.
 #[test]
 fn ten_thousand_new_heads() {
@@ -143,7 +143,7 @@ fn several_resets_last_one_counts() {
     assert_eq!(service.pending(), 0);
 }
 
-/// The head is moved later, with something behind it and alone.
+/// The head is moved later, with another timer behind it and alone.
 /// Scenario O-25.
 #[test]
 fn the_head_is_moved_later() {
@@ -169,7 +169,7 @@ fn the_head_is_moved_later() {
 /// Scenario O-26.
 #[test]
 fn moved_across_buckets_already_begun() {
-    // when it is scheduled, its deadline, then pairs of a time and the deadline it is moved to at that time
+    // the time of scheduling, the deadline, then pairs of a time and the deadline it is moved to at that time
     type Case = (u64, u64, &'static [(u64, u64)], u64);
     let cases: [Case; 4] = [
         (1, 200, &[(4, 10)], 10),
@@ -189,7 +189,7 @@ fn moved_across_buckets_already_begun() {
     }
 }
 
-/// What has fired, was cancelled or never was cannot be reset; a past deadline means now.
+/// A delivered, cancelled or unknown timer cannot be reset; a past deadline means now.
 /// Scenario O-27.
 #[test]
 fn reset_of_something_that_is_no_longer_there() {

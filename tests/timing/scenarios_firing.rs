@@ -1,6 +1,6 @@
 //! Conformance scenarios of the wheel: basic firing, order, equal deadlines, far deadlines, boundary ticks.
 //!
-//! O-11, every delay from every phase, is in `timing_boundaries`.
+//! O-11, every delay from every phase, is in `boundaries.rs`.
 
 use crate::service::{Delivery, Service, delivered};
 use schemes::random::Random;
@@ -117,7 +117,7 @@ fn powers_of_two_up_to_the_32nd() {
     }
 }
 
-/// The service wakes up for deliveries and for the starts of coarse buckets, and for nothing else.
+/// The service wakes up only for deliveries and for the starts of coarse buckets.
 /// Scenario O-09.
 #[test]
 fn only_the_expected_wake_ups() {

@@ -10,7 +10,7 @@ use schemes::random::Random;
 /// One row of O-33.
 struct Row {
     delays: (u64, u64),
-    /// When the timers are made, and when the rest of them is cancelled.
+    /// The time of making the timers, and of cancelling the rest.
     time: (u64, u64),
     timers: usize,
     largest_step: u64,
@@ -18,7 +18,7 @@ struct Row {
     rounds: u64,
 }
 
-/// After so many steps a round jumps to its end.
+/// Steps after which a round jumps to its end.
 const MOST_STEPS: usize = 20_000;
 
 const ROWS: [Row; 7] = [
@@ -120,7 +120,7 @@ fn operations_from_inside_deliveries() {
     }
 }
 
-/// What O-34 knows: all keys ever issued, and what is pending by deadline and number.
+/// The model of O-34: all keys ever issued, and the pending timers by deadline and number.
 struct Model {
     random: Random,
     keys: Vec<(Key, u64)>,
@@ -144,7 +144,7 @@ impl Model {
         assert_eq!(service.cancel(key), self.pending.remove(&(deadline, number)));
     }
 
-    /// Jumps to `time`. The deliveries schedule more with delays up to `longest`, or nothing if there is none.
+    /// Jumps to `time`. The deliveries schedule more timers with delays up to `longest`, or none without it.
     fn jump(&mut self, service: &mut Service<usize>, time: u64, longest: Option<u64>) {
         service.jump_to_with(time, |service, number| {
             let (deadline, first) = self.pending.pop_first().unwrap_or_else(|| panic!("{number} was not pending"));

@@ -1,4 +1,4 @@
-//! Conformance scenarios of the wheel: past and huge deadlines, slots used again, long idle times, clocks that jump.
+//! Conformance scenarios of the wheel: past and huge deadlines, reused slots, long idle times, clocks that jump.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use actix_timers::timing::{TickLength, TimingError};
 use crate::service::{Delivery, Service, delivered};
 use schemes::random::Random;
 
-/// Deadlines that are past come out at once, in order, without waiting for a tick.
+/// Past deadlines expire at once, in order, without waiting for a tick.
 /// Scenario O-13.
 #[test]
 fn deadlines_already_past() {
@@ -26,7 +26,7 @@ fn deadlines_already_past() {
     assert_eq!(service.run_to(1000), delivered(&[("foo", 200)]));
 }
 
-/// Absurdly long delays saturate: they are never due in practice, and can be cancelled.
+/// Absurdly long delays saturate: they never fall due in practice, and can be cancelled.
 /// Scenario O-15.
 #[test]
 fn absurdly_long_delays() {
@@ -50,7 +50,7 @@ fn absurdly_long_delays() {
     assert_eq!(service.pending(), 0);
 }
 
-/// Levels grow to the end of the number range and no further; a tick beyond all range is refused.
+/// Levels grow to the end of the number range and no further; a tick out of range is refused.
 /// Scenario O-16.
 #[test]
 fn level_growth_at_the_end_of_the_number_range() {

@@ -3,7 +3,7 @@
 use schemes::random::Random;
 use schemes::{Expiry, Scheme, Tick};
 
-/// What `scheme` fires up to `now`, as pairs of deadline and id.
+/// Returns the expirations of `scheme` up to `now`, as pairs of deadline and id.
 fn expired(scheme: &mut dyn Scheme, now: Tick) -> Vec<(Tick, u64)> {
     let mut expired: Vec<Expiry> = Vec::new();
     scheme.per_tick(now, &mut expired);
@@ -28,7 +28,7 @@ fn a_timer_expires_at_its_tick_and_not_before() {
 #[test]
 fn equals_keep_the_order_of_their_starts_whatever_way_they_take() {
     for mut scheme in schemes::all(20) {
-        // far away at its start, near at the others': the example that makes the hierarchical scheme sort
+        // far away at its start, near when the others start: the example that makes the hierarchical scheme sort
         scheme.start(25, 1);
         scheme.start(10, 0);
         assert_eq!(expired(scheme.as_mut(), 10), [(10, 0)]);

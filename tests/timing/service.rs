@@ -1,11 +1,11 @@
-//! A timer service at its smallest: a wheel, a tick length, a virtual clock, and a driver that sleeps.
+//! A minimal timer service: a wheel, a tick length, a virtual clock, and a driver that sleeps.
 //!
-//! The scenarios are written for any timer service; [`Service`] is what they need to be told of the wheel alone. Its
-//! driver does what every driver of the wheel has to do: it sleeps until [`Wheel::next_wake`], moves entries within a
-//! budget, turn after turn until nothing is due, and goes back to sleep. It never wakes up for a tick.
+//! The scenarios are written for any timer service; [`Service`] lets them run on the wheel alone. Its driver acts like
+//! every driver of the wheel: it sleeps until [`Wheel::next_wake`], moves entries within a budget, turn after turn
+//! until nothing is due, and goes back to sleep. It never wakes up for a tick.
 //!
-//! Times are milliseconds of the virtual clock. The verbs are those of the scenarios: *run to* goes from event to event,
-//! *jump to* sets the clock first and lets the service run then.
+//! Times are milliseconds of the virtual clock. The verbs are those of the scenarios: *run to* goes from event to
+//! event, *jump to* sets the clock first and lets the service run then.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const BUDGET: usize = 7;
 /// Entries cascaded per tick ahead of time.
 const PACE: usize = 64;
 
-/// A message that was handed over.
+/// A delivered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Delivery<N> {
     pub(crate) name: N,
-    /// What the clock showed, in milliseconds.
+    /// The time of the clock, in milliseconds.
     pub(crate) at: u64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct WakeUp {
 
 /// Timers with names, on a clock that the test sets.
 pub(crate) struct Service<N> {
-    /// `None` is an anchor: a timer whose delivery is nobody's business.
+    /// `None` is an anchor: a timer without a delivery.
     wheel: Wheel<Option<N>>,
     tick: TickLength,
     now: Duration,
@@ -62,7 +62,7 @@ impl<N: Copy> Service<N> {
         self.after_duration(Duration::from_millis(delay), name)
     }
 
-    /// The same for any duration.
+    /// Schedules a timer after any duration.
     pub(crate) fn after_duration(&mut self, delay: Duration, name: N) -> Key {
         self.schedule(self.now.saturating_add(delay), Some(name))
     }
@@ -72,12 +72,12 @@ impl<N: Copy> Service<N> {
         self.schedule(Duration::from_millis(deadline), Some(name))
     }
 
-    /// Pins the wheel's own clock: something expires at `deadline`, and nobody hears of it.
+    /// Pins the wheel's own clock: an entry without a delivery expires at `deadline`.
     pub(crate) fn anchor(&mut self, deadline: u64) {
         self.schedule(Duration::from_millis(deadline), None);
     }
 
-    /// Cancels; true is the scenarios' *stopped*.
+    /// Cancels a timer; true is the scenarios' *stopped*.
     pub(crate) fn cancel(&mut self, timer: Key) -> bool {
         self.wheel.cancel(timer).is_some()
     }
@@ -88,27 +88,27 @@ impl<N: Copy> Service<N> {
         self.wheel.reschedule(self.now_tick(), timer, deadline)
     }
 
-    /// Timers neither delivered nor cancelled.
+    /// Returns the number of timers neither delivered nor cancelled.
     pub(crate) fn pending(&self) -> usize {
         self.wheel.len()
     }
 
-    /// The clock in milliseconds.
+    /// Returns the time of the clock in milliseconds.
     pub(crate) fn now(&self) -> u64 {
         in_millis(self.now)
     }
 
-    /// When the service means to wake up next.
+    /// Returns the next planned wake-up of the service.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.wheel.next_wake(PACE).map(|tick| in_millis(self.tick.time_of(tick)))
     }
 
-    /// All wake-ups so far.
+    /// Returns all wake-ups so far.
     pub(crate) fn wake_ups(&self) -> &[WakeUp] {
         &self.wake_ups
     }
 
-    /// The wheel, to look at.
+    /// Returns the wheel, for inspection.
     pub(crate) const fn wheel(&self) -> &Wheel<Option<N>> {
         &self.wheel
     }
@@ -135,15 +135,14 @@ impl<N: Copy> Service<N> {
         (self.now()..=end).flat_map(|instant| self.run_to(instant)).collect()
     }
 
-    /// *Jump to* `time`: the clock is there before the service gets to do anything.
+    /// *Jump to* `time`: the clock is set before the service runs.
     pub(crate) fn jump_to(&mut self, time: u64) -> Vec<Delivery<N>> {
         self.jump_to_with(time, |_, _| {})
     }
 
     /// *Jump to* `time` with a handler that gets every message, and may use the service.
     ///
-    /// A clock that went back is not followed: the service's own clock stays where it is until the other one has
-    /// come by.
+    /// A clock that is set back is not followed: the service's own clock stays until the other one has passed it.
     pub(crate) fn jump_to_with(&mut self, time: u64, mut handler: impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
         self.now = self.now.max(Duration::from_millis(time));
         if self.next_wake().is_some_and(|wake| wake <= self.now()) {
@@ -153,7 +152,7 @@ impl<N: Copy> Service<N> {
         }
     }
 
-    /// *Slip to* `time`: the clock is there, and the service is kept from doing anything.
+    /// *Slip to* `time`: the clock is set, and the service does not run.
     pub(crate) fn slip_to(&mut self, time: u64) {
         self.now = self.now.max(Duration::from_millis(time));
     }
@@ -181,7 +180,7 @@ impl<N: Copy> Service<N> {
         deliveries
     }
 
-    /// Does all there is to do now, a budget at a time.
+    /// Handles everything due now, a budget at a time.
     fn turn(&mut self, handler: &mut impl FnMut(&mut Self, N)) -> Vec<Delivery<N>> {
         let now = self.now_tick();
         let mut deliveries = Vec::new();
@@ -201,7 +200,7 @@ impl<N: Copy> Service<N> {
     }
 }
 
-/// What the scenarios expect: names with the times at which they are delivered.
+/// Returns the expected deliveries of a scenario: names with their times.
 pub(crate) fn delivered<N: Copy>(expected: &[(N, u64)]) -> Vec<Delivery<N>> {
     expected.iter().map(|(name, at)| Delivery { name: *name, at: *at }).collect()
 }

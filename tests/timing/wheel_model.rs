@@ -1,25 +1,25 @@
-//! Random operations on the wheel, watched by a sorted list and by the seven schemes.
+//! Random operations on the wheel, compared with a sorted list and with the seven schemes.
 //!
-//! `ACTIX_TIMERS_MODEL_OPS` sets how many operations are run in all, for instance
+//! `ACTIX_TIMERS_MODEL_OPS` sets the total number of operations, for instance
 //!
 //! ```text
-//! ACTIX_TIMERS_MODEL_OPS=100000000 cargo test --release --no-default-features --test wheel_model
+//! ACTIX_TIMERS_MODEL_OPS=100000000 cargo test --release -p actix-timers-tests --no-default-features --test timing wheel_model
 //! ```
 //!
-//! A run that fails prints its wheel size and seed; the same seed does the same again.
+//! A failing run prints its wheel size and seed; the seed repeats the run.
 
 use actix_timers::timing::{Advance, Key, MAX_TICK, Step, Tick};
 
 use schemes::checked_wheel::{CheckedWheel, Fate};
 use schemes::random::Random;
 
-/// Enough to meet every kind of operation in every kind of run, at every size, in a second or two.
+/// Enough for every kind of operation in every kind of run, at every size, in a second or two.
 const DEFAULT_OPERATIONS: u64 = 105_000;
 
 /// The sizes: the smallest, odd and even ones, powers of two, and the default.
 const SIZES: [usize; 7] = [2, 3, 4, 8, 20, 64, 256];
 
-/// All seven schemes together are slow: they get one operation in so many.
+/// All seven schemes together are slow: they get one operation in four.
 const SCHEMES_SHARE: u64 = 4;
 
 #[test]
@@ -59,7 +59,7 @@ fn wheels_of_256_agree_with_a_sorted_list() {
 
 #[test]
 fn all_seven_schemes_fire_the_same_entries_in_the_same_order() {
-    // A hundred million operations are for the wheel; beyond some millions the schemes have nothing new to say.
+    // A hundred million operations are for the wheel; beyond some millions the schemes add nothing.
     let operations = (operations() / SCHEMES_SHARE).min(4_000_000);
     for size in SIZES {
         run(size, operations / SIZES.len() as u64, || schemes::all(size));
@@ -76,7 +76,7 @@ fn operations() -> u64 {
         .map_or(DEFAULT_OPERATIONS, |number| number.parse().unwrap_or_else(|_| panic!("{number} is not a number")))
 }
 
-/// Fresh wheels with fresh seeds until all operations are done.
+/// Runs new wheels with new seeds until all operations are done.
 fn run(size: usize, operations: u64, schemes: impl Fn() -> Vec<Box<dyn schemes::Scheme>>) {
     let (mut done, mut seed, mut moves) = (0, 0, 0);
     while done < operations {
@@ -97,7 +97,7 @@ fn run(size: usize, operations: u64, schemes: impl Fn() -> Vec<Box<dyn schemes::
     println!("wheel size {size}: {done} operations in {seed} runs, {moves} entries moved");
 }
 
-/// Prints which run it was if that run panics.
+/// Prints the size and seed of a run that panics.
 struct Named {
     size: usize,
     seed: u64,
@@ -111,14 +111,14 @@ impl Drop for Named {
     }
 }
 
-/// Chooses what happens to one wheel.
+/// Chooses the operations on one wheel.
 struct Player {
     random: Random,
     wheel: CheckedWheel,
     now: Tick,
-    /// Delays and time steps have up to so many bits: from crowded wheels to the whole range of the numbers.
+    /// The maximum number of bits of delays and time steps: from crowded wheels to the whole range of the numbers.
     bits: u32,
-    /// Budgets and bursts go up to this.
+    /// The maximum of budgets and bursts.
     crowd: u64,
     done: u64,
 }
@@ -137,7 +137,7 @@ impl Player {
         let now = match random.below(8) {
             0..=3 => 0,
             4 | 5 => random.magnitude(63),
-            // so near to the end of the range that time will run into it
+            // so near to the end of the range that time will reach it
             _ => MAX_TICK - random.magnitude(bits),
         };
         let crowd = [4, 40, 200][random.index(3)];
@@ -193,7 +193,7 @@ impl Player {
         }
     }
 
-    /// What a driver does at a wake-up: a call with a budget, again until it has done all, or is interrupted.
+    /// Acts as a driver at a wake-up: calls with a budget until everything is done, or it is interrupted.
     fn expire(&mut self) {
         let fate = [Fate::Remove, Fate::Remove, Fate::Loose, Fate::Hold][self.random.index(4)];
         let budget = self.budget();
@@ -241,7 +241,7 @@ impl Player {
         self.wheel.try_dead_key(now, Key::new(index, generation));
     }
 
-    /// The number of any key ever issued, the latest ones more often.
+    /// Returns the number of any key ever issued, preferably a recent one.
     fn any(&mut self) -> Option<usize> {
         let issued = self.wheel.issued();
         let recent = if self.random.one_in(2) { issued.min(20) } else { issued };
@@ -258,7 +258,7 @@ impl Player {
         }
     }
 
-    /// The time an operation is told: mostly now, at times a clock that went back.
+    /// Returns the time passed to an operation: mostly now, at times a clock that went back.
     fn present(&mut self) -> Tick {
         if self.random.one_in(24) { self.now.saturating_sub(self.random.magnitude(self.bits)) } else { self.now }
     }

@@ -7,8 +7,8 @@ mod warnings_in_real_time;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: who is interested in a span or event is cached for the process, and while there is a single
-/// subscriber only the thread that comes first is asked, also one that has none.
+/// Runs one test at a time: `tracing` caches the interest in a callsite per process, and while there is one subscriber
+/// it asks only the first thread, also one without a subscriber.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` sees: the way of a message from the call that schedules it to its handler.
+//! Spans and events for a subscriber of `tracing`: the way of a message from the call that schedules it to its handler.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Story {
         named[0]
     }
 
-    /// The span of the one event with this text.
+    /// Returns the span of the one event with this text.
     fn place_of(&self, text: &str) -> usize {
         let found: Vec<_> = self.events.iter().filter(|(event, _)| event.contains(text)).collect();
         assert_eq!(found.len(), 1, "{:?}", self.events);
@@ -62,7 +62,7 @@ impl Story {
     }
 }
 
-/// Writes down what it sees.
+/// Records spans and events.
 #[derive(Clone, Default)]
 struct Witness(Arc<Mutex<Story>>);
 
@@ -114,10 +114,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
     }
 }
 
-/// Runs a test in both kinds of virtual time, each with a witness of its own.
+/// Runs a test in both kinds of virtual time, each with its own witness.
 fn witnessed<F: Future<Output = ()>>(most: LevelFilter, test: impl Fn(World, Witness) -> F) {
     let _alone = super::alone();
-    // The two worlds are worlds of their own: a witness sees one of them.
+    // The two worlds are separate: a witness sees one of them.
     let witnesses = [Witness::default(), Witness::default()];
     let number = std::cell::Cell::new(0);
     let subscriber = |witness: &Witness| Registry::default().with(witness.clone().with_filter(most));
@@ -226,7 +226,7 @@ fn each_dead_letter_is_an_event() {
     });
 }
 
-/// Has timers end in some way, and looks whether their spans are closed when nothing is pending any more.
+/// Ends timers in some way, and asserts that their spans are closed when nothing is pending any more.
 fn spans_end(way: impl Fn(&World, &Addr<Probe<u32>>)) {
     witnessed(all(), |world, witness| {
         let (addr, _log) = world.probe();
@@ -244,7 +244,7 @@ fn spans_end(way: impl Fn(&World, &Addr<Probe<u32>>)) {
 
 #[test]
 fn spans_end_with_their_timers_whatever_way_those_end() {
-    // Cancelled, and in the place of another.
+    // Cancelled, and replaced.
     spans_end(|world, addr| {
         let id = world.after(addr, 10, 1);
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
@@ -317,7 +317,7 @@ fn a_drain_closes_all_spans() {
     });
 }
 
-/// So may whoever filters, who is asked again each time.
+/// A filter may use timers, too, and is asked again each time.
 #[test]
 fn a_filter_may_use_timers() {
     thread_local! {
@@ -353,7 +353,7 @@ fn a_filter_may_use_timers() {
     });
 }
 
-/// A subscriber may use timers itself: nothing is locked while it is called.
+/// A subscriber may use timers itself: no lock is held while it is called.
 #[test]
 fn a_subscriber_may_use_timers() {
     struct Meddler(actix_timers::Timers);

@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` is warned of, in virtual time: once, and then at most every ten seconds.
+//! The warnings for a subscriber of `tracing`, in virtual time: once, and then at most every ten seconds.
 
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,11 +33,11 @@ const PANICKED: &str = "a panic of user code was caught";
 const DEAD: &str = "a message became a dead letter";
 const DURABLE_DEAD: &str = "a durable message became a dead letter";
 
-/// Writes down all warnings.
+/// Records all warnings.
 #[derive(Clone, Default)]
 struct Witness {
     seen: Arc<Mutex<Vec<String>>>,
-    /// Asked in the middle of each, as a subscriber may.
+    /// Queried in the middle of each warning, as a subscriber may do.
     timers: Arc<Mutex<Option<Timers>>>,
 }
 
@@ -54,7 +54,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
         let mut text = Text(String::new());
         event.record(&mut text);
         self.seen.lock().unwrap().push(text.0);
-        // Foreign code, as this is, may use timers: nothing is locked while it is called.
+        // User code, as this is, may use timers: no lock is held while it is called.
         let timers = self.timers.lock().unwrap().clone();
         if let Some(timers) = timers {
             assert!(timers.snapshot().counters.balance());
@@ -64,13 +64,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Witness {
 }
 
 impl Witness {
-    /// The warnings with this text since the last call.
+    /// Returns the warnings with this text since the last call.
     fn take(&self, text: &str) -> Vec<String> {
         let mut seen = self.seen.lock().unwrap();
         seen.extract_if(.., |warning| warning.contains(&format!("message={text} "))).collect()
     }
 
-    /// The one warning with this text since the last call has all of these fields.
+    /// Asserts that the one warning with this text since the last call has all of these fields.
     fn the(&self, text: &str, fields: &[&str]) {
         let taken = self.take(text);
         assert_eq!(taken.len(), 1, "{text}: {taken:?}");
@@ -79,7 +79,7 @@ impl Witness {
         }
     }
 
-    /// Nothing was seen since the last call that was not taken.
+    /// Asserts that all warnings since the last call were taken.
     fn nothing_else(&self) {
         assert_eq!(std::mem::take(&mut *self.seen.lock().unwrap()), Vec::<String>::new());
     }
@@ -119,7 +119,7 @@ fn of_a_capacity_that_is_nearly_used_up_when_it_gets_so() {
         world.after(&addr, HOUR, 8);
         world.run_to(MINUTE).await;
         witness.nothing_else();
-        // There is room again, and then there is not, three times. The driver sees that when it publishes.
+        // There is room again, and then there is none, three times. The driver notices when it publishes.
         for round in 0..3 {
             ids.drain(..3).for_each(|id| assert!(world.timers.cancel(id).is_cancelled()));
             world.run_to(MINUTE + round * SECOND + 500).await;
@@ -158,7 +158,7 @@ fn of_timers_that_were_refused() {
     });
 }
 
-/// Keeps an actor from everything until the answer is dropped.
+/// Makes an actor wait until the returned sender is dropped.
 async fn keep_waiting(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
     run(addr, |_, ctx| {
         let (sender, waiting) = oneshot::channel();
@@ -168,14 +168,14 @@ async fn keep_waiting(addr: &Addr<Probe<u32>>) -> oneshot::Sender<()> {
     .await
 }
 
-/// Has messages fall due after 100 ms.
+/// Schedules messages due after 100 ms.
 type Schedule = fn(&World, &Addr<Probe<u32>>);
 
-/// Whatever way messages take that the timer actor still has in its hands.
+/// The ways of messages that remain with the timer actor.
 const WAYS: [Schedule; 4] = [
     |world, addr| (1..=2).for_each(|name| _ = world.after(Target::tracked(addr), 100, name)),
     |world, addr| (1..=2).for_each(|name| _ = world.after(Target::tracked(addr).window(1), 100, name)),
-    // The first is in the mailbox, and delivered with that.
+    // The first is in the mailbox, and so delivered.
     |world, addr| (1..=2).for_each(|name| _ = world.after(Target::from(addr).window(1), 100, name)),
     // More than there is room for in the mailbox.
     |world, addr| {
@@ -228,14 +228,14 @@ fn of_an_actor_that_does_not_take_its_own_messages() {
         witness.nothing_else();
         world.run_to(100 + 10 * SECOND).await;
         witness.the(STUCK, &[&format!("id={id}"), "waited_seconds=10.0", "behind=2"]);
-        // The first is cancelled: the second has waited for as long, all but a moment, and that is no news.
+        // The first is cancelled: the second has waited nearly as long, so there is no new warning.
         assert!(world.timers.cancel(id).is_cancelled());
         world.run_to(19 * SECOND).await;
         witness.nothing_else();
         drop(answer);
         world.run_to(MINUTE).await;
         assert_eq!(log.names(), [2, 3]);
-        // The same again is something new.
+        // The same situation again is a new warning.
         run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(4)).unwrap()).await;
         let _answer = keep_waiting(&addr).await;
         world.run_to(MINUTE + 11 * SECOND).await;
@@ -243,7 +243,7 @@ fn of_an_actor_that_does_not_take_its_own_messages() {
     });
 }
 
-/// However many there are: the one that has waited longest, and when that goes on, the next.
+/// Among any number of recipients, the one that has waited longest, and when that goes on, the next.
 #[test]
 fn of_the_recipient_that_lets_wait_longest() {
     const ACTORS: u32 = 5;
@@ -268,7 +268,7 @@ fn of_the_recipient_that_lets_wait_longest() {
     });
 }
 
-/// One that goes on, if slowly, is not taken for one that has not for longer.
+/// A slow recipient that goes on is not mistaken for one that is stuck for longer.
 #[test]
 fn of_the_one_that_is_stuck_and_not_of_one_that_goes_on() {
     witnessed(TimerActor::builder, |world, witness| async move {
@@ -389,7 +389,7 @@ fn of_panics_of_user_code_that_were_caught() {
     });
 }
 
-/// What is dropped by an actor that answers, and what is dropped since nobody waits for the answer.
+/// Panics of messages dropped by an actor that answers, and of messages dropped since nobody waits for the answer.
 #[test]
 fn of_panics_while_answers_are_dropped() {
     count_panics();
@@ -404,7 +404,7 @@ fn of_panics_while_answers_are_dropped() {
         witness.the(FULL, &["refused=1"]);
         witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
 
-        // The answer comes to the errand that waits for it, not to the one who asked.
+        // The answer goes to the reply waiter, not to the actor that scheduled the message.
         struct Slow;
         #[derive(Message)]
         #[rtype(result = "OnDrop")]
@@ -431,7 +431,8 @@ fn of_panics_while_answers_are_dropped() {
     });
 }
 
-/// Those of another reason are told, too; of one reason the first, and how many have followed it when the next is told.
+/// Dead letters of another reason are reported, too; of one reason the first, and the number that followed with the
+/// next report.
 #[test]
 fn of_messages_that_became_dead_letters() {
     witnessed(TimerActor::builder, |world, witness| async move {
@@ -560,7 +561,7 @@ fn of_panics_of_whoever_is_warned() {
         world.after(&addr, 10, 1);
         world.jump_to(HOUR).await;
         assert_eq!(log.names(), [1]);
-        // That the driver is late, and that whoever heard of it panicked.
+        // The driver is late, and a subscriber of that warning panicked.
         assert_eq!(called.load(Ordering::SeqCst), 2);
         world.run_to(2 * HOUR).await;
         world.after(&addr, 10, 2);
@@ -587,7 +588,7 @@ fn of_each_timer_actor_for_itself() {
     });
 }
 
-/// All of them are explained to those who read them at night.
+/// Each warning is explained in the operations guide.
 #[test]
 fn every_warning_is_in_the_operations() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/operations.md");

@@ -1,7 +1,8 @@
-//! What a subscriber of `tracing` is warned of while an arbiter is blocked: by the watchdog, which is a thread of its own.
+//! The warnings for a subscriber of `tracing` while an arbiter is blocked: by the watchdog, which is a thread of its
+//! own.
 //!
-//! Waits on the real clock for what has to happen. It has a program to itself: the watchdog sees only the subscriber of the
-//! whole process.
+//! Waits for events on the real clock. It has its own process: the watchdog sees only the subscriber of the whole
+//! process.
 
 use std::fmt::{Debug, Write};
 use std::sync::Mutex;
@@ -36,7 +37,7 @@ impl<S: Subscriber> Layer<S> for Witness {
     }
 }
 
-/// Waits for a warning of the timer actor `timer` with this text, however long the machine takes.
+/// Waits for a warning of the timer actor `timer` with this text, however slow the machine is.
 fn wait_for_warning(seen: &Receiver<String>, timer: &str, text: &str) -> String {
     loop {
         let warning = seen.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{timer}: {text}"));
@@ -46,7 +47,7 @@ fn wait_for_warning(seen: &Receiver<String>, timer: &str, text: &str) -> String 
     }
 }
 
-/// A timer actor and a probe on an arbiter of their own.
+/// Starts a timer actor and a probe on one arbiter.
 fn on_one_arbiter(arbiter: &Arbiter, settings: TimerActorBuilder) -> (Timers, Addr<Probe<u32>>) {
     let (sender, receiver) = channel();
     arbiter.spawn_fn(move || {
@@ -57,7 +58,7 @@ fn on_one_arbiter(arbiter: &Arbiter, settings: TimerActorBuilder) -> (Timers, Ad
     receiver.recv().unwrap()
 }
 
-/// Blocks the thread of a probe until the sender is dropped, and returns when it is.
+/// Blocks the thread of a probe until the sender is dropped; returns once it is blocked.
 fn block(probe: &Addr<Probe<u32>>) -> Sender<()> {
     let (sender, blocked) = channel();
     let (is_blocked, known) = channel();
