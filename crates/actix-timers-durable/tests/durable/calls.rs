@@ -1,4 +1,4 @@
-//! Each call of durable timers: what it answers, and what it changes.
+//! Each call of durable timers: its result and its effects.
 
 use std::future::{Future as _, poll_fn};
 use std::ops::Bound;
@@ -97,7 +97,7 @@ fn what_is_dropped_while_it_is_written_may_exist_and_its_id_tells() {
         }
         drop(scheduling);
         drop(held);
-        // Asked for after it, answered after it.
+        // Called after it, answered after it.
         assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
         timers.stop().await.unwrap();
     });
@@ -118,7 +118,7 @@ fn a_delay_counts_from_the_call(medium: impl Medium) {
     });
 }
 
-/// A way to hand a request over.
+/// The ways to make a request.
 const BY_MESSAGE: [bool; 2] = [false, true];
 
 async fn hand_over(timers: &DurableTimers, request: Schedule<Note>, by_message: bool) {
@@ -174,7 +174,7 @@ fn the_grid_of_a_queued_request_begins_with_its_making(medium: impl Medium) {
     });
 }
 
-/// A request made by another time counts from its handling: late, and never early.
+/// A request made in another runtime's time counts from its handling: late, never early.
 #[test]
 fn a_request_made_by_another_time_is_not_early() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -233,7 +233,7 @@ fn a_timer_can_be_moved_to_earlier_and_later(medium: impl Medium) {
             ids.push(timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap().id());
         }
         assert_eq!(timers.reschedule_after(ids[0], ms(10)).await.unwrap(), RescheduleOutcome::Rescheduled);
-        // Beyond what is in memory.
+        // Beyond the loaded timers.
         assert_eq!(timers.reschedule_at(ids[1], at(500_000)).await.unwrap(), RescheduleOutcome::Rescheduled);
         assert_eq!(timers.reschedule_at(unknown(), at(5)).await.unwrap(), RescheduleOutcome::NotFound);
         run_to(&clock, 1500).await;
@@ -406,10 +406,10 @@ fn the_same_by_messages(medium: impl Medium) {
     });
 }
 
-/// What an actor is told, in order.
+/// The results an actor received, in order.
 type Told = Arc<Mutex<Vec<&'static str>>>;
 
-/// Schedules when it is started, and is told what became of it.
+/// Schedules when it is started, and records the results.
 struct Scheduler {
     timers: DurableTimers,
     waits: bool,
@@ -471,7 +471,7 @@ fn what_is_cancelled_or_moved_leaves_nothing_in_the_wheel() {
         let (timers, in_the_wheel) = start_counted(diary.builder(&MemoryDisk::new(), &clock));
         for note in 0..100 {
             let soon = timers.schedule_at(ROUTE, at(1000), Note(note)).await.unwrap().id();
-            // Each is the first that is beyond the horizon.
+            // Each is the first one beyond the horizon.
             let late =
                 timers.schedule_at(ROUTE, at(10_000_000 - 1000 * u64::from(note)), Note(note)).await.unwrap().id();
             assert!(timers.reschedule_at(late, at(2000)).await.unwrap().is_rescheduled());

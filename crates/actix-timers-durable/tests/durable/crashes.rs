@@ -1,6 +1,6 @@
-//! Messages whose handlers end the process, among others whose handlers do not.
+//! Messages whose handlers end the process, among messages whose handlers do not.
 //!
-//! A handler that ends the process cuts the power of the disk first: whatever the rest of this life still does is lost.
+//! A handler that ends the process cuts the power of the disk first: later writes of this life are lost.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,20 +19,20 @@ use tokio::sync::Notify;
 
 use support::durable::{Note, ROUTE, at, life, ms, quick, run_to};
 
-/// What the handler of a note does.
+/// The behaviour of a note's handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nature {
-    /// It answers at once.
+    /// Succeeds at once.
     Quick,
-    /// It answers when the test lets it.
+    /// Succeeds when the test allows it.
     Slow,
-    /// It fails, and says so.
+    /// Fails with an error.
     Failing,
-    /// It never answers.
+    /// Never answers.
     Hanging,
-    /// It ends the process.
+    /// Ends the process.
     Killing,
-    /// It ends the process when the test lets it, long after it has had its time.
+    /// Ends the process when the test allows it, long after its time-out.
     KillingLate,
 }
 
@@ -42,7 +42,7 @@ struct Delivery {
     note: u32,
     attempt: u32,
     repetition: u64,
-    /// So many others were with their handlers.
+    /// The number of other messages with their handlers.
     others: usize,
 }
 
@@ -155,11 +155,11 @@ impl Handler<Durable<Note>> for Worker {
 }
 
 thread_local! {
-    /// The plant whose process ends when a fragile message is read.
+    /// The plant whose process ends when a fragile message is decoded.
     static ENDS: RefCell<Option<Plant>> = const { RefCell::new(None) };
 }
 
-/// A message that ends the process when it is read: its decoder overflows the stack, or needs more memory than there is.
+/// A message that ends the process when it is decoded: its decoder overflows the stack, or runs out of memory.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Fragile(u32);
 
@@ -184,7 +184,7 @@ fn twice() -> RouteOptions {
     RouteOptions::new().retry(quick().max_attempts(2))
 }
 
-/// Lives until the process is not killed any more, or so often. Each begins a second after the one before.
+/// Runs lives until the process is no longer killed, at most `most`. Each starts a second after the one before.
 fn live(plant: &mut Plant, start: u64, most: u32, options: RouteOptions) -> u32 {
     for kills in 0..most {
         let is_killed = life(start + u64::from(kills) * 1000, async |clock| {
@@ -288,7 +288,7 @@ fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_are_no_dead
         run_to(&clock, 20).await;
         assert!(plant.is_killed());
     });
-    // One more for all, and then one for each of those that kill.
+    // One more for all, and then one for each of the killers.
     assert_eq!(live(&mut plant, 1000, 30, twice()), 1 + 3);
     for delivery in plant.log() {
         assert!(delivery.attempt <= 2 || delivery.others == 0, "{delivery:?} is alone");
@@ -325,7 +325,7 @@ fn others_wait_while_a_suspect_is_delivered_at_most_for_its_time_out_and_go_on_t
     });
 }
 
-/// A handler that was too slow may still be running, and end the process while another one is alone.
+/// A handler past its time-out may still be running, and end the process while another message is alone.
 #[test]
 fn a_handler_that_was_given_up_may_end_the_process_and_nobody_else_is_blamed() {
     let mut plant = Plant::new();
@@ -339,7 +339,7 @@ fn a_handler_that_was_given_up_may_end_the_process_and_nobody_else_is_blamed() {
         clock.settle().await;
     });
     assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
-    // Both are suspects. The first has had its time, and ends the process while the second is alone.
+    // Both are suspects. The first has timed out, and ends the process while the second is alone.
     plant.is(1, Nature::KillingLate);
     plant.is(2, Nature::Hanging);
     life(10_000, async |clock| {
@@ -357,7 +357,7 @@ fn a_handler_that_was_given_up_may_end_the_process_and_nobody_else_is_blamed() {
     assert_eq!(plant.attempts(2), [1, 2, 3, 4]);
 }
 
-/// Cancelled or replaced in flight, a message is with its handler all the same.
+/// A message that is cancelled or replaced in flight is with its handler all the same.
 #[test]
 fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
     let mut plant = Plant::new();
@@ -406,7 +406,7 @@ fn a_stop_that_does_not_wait_for_a_suspect_buries_nobody() {
         life(10_000 + start * 1000, async |clock| {
             let timers = plant.start(&clock, twice());
             clock.settle().await;
-            // A service that is restarted, well and in a hurry.
+            // A service that is restarted, first in an orderly way and then abruptly.
             timers.stop_within(Duration::ZERO).await.unwrap();
         });
     }
@@ -492,8 +492,8 @@ impl Random {
     }
 }
 
-/// Messages of all natures in several windows, and kills from outside whenever no suspect is alone: all that kill are buried for
-/// it, after no more crashes than their attempts and one for each, and nobody else is.
+/// Messages of all natures in several windows, and kills from outside whenever no suspect is alone: exactly the killers
+/// become dead letters for it, after no more crashes than their attempts and one for each.
 #[test]
 fn whatever_is_in_flight_those_that_kill_become_dead_letters_and_no_others() {
     let seeds = if cfg!(debug_assertions) { 0..60 } else { 0..1000 };
@@ -527,7 +527,7 @@ fn whatever_is_in_flight_those_that_kill_become_dead_letters_and_no_others() {
                     panic!("nothing is delivered before the test lets it");
                 }
             }
-            // What was delivered until here is of the first life, and may have killed.
+            // Earlier deliveries are of the first life, and may have killed.
             plant.kill();
         });
         for _ in 0..1000 {
@@ -564,7 +564,7 @@ fn whatever_is_in_flight_those_that_kill_become_dead_letters_and_no_others() {
                     return false;
                 }
                 let pending = timers.counts().await.unwrap().pending;
-                // Handlers that are not done come again.
+                // Unfinished messages come again.
                 timers.stop_within(Duration::ZERO).await.unwrap();
                 pending == 0
             });

@@ -1,4 +1,4 @@
-//! How durable messages come to their handlers: attempts, windows, order, recipients that are not there, clocks that are set.
+//! Delivery of durable messages to their handlers: attempts, windows, order, missing recipients, clocks that are set.
 
 use std::sync::{Arc, Mutex};
 
@@ -56,7 +56,7 @@ fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter(medium:
         let counts = timers.counts().await.unwrap();
         assert_eq!((counts.pending, counts.dead), (0, 1));
 
-        // Revived, it has all its attempts before it.
+        // Requeued, it has all its attempts again.
         assert!(timers.requeue(id).await.unwrap());
         assert!(!timers.requeue(id).await.unwrap(), "it is pending");
         run_to(&clock, 20_000).await;
@@ -112,7 +112,7 @@ fn a_handler_that_does_not_end_in_time_has_failed(medium: impl Medium) {
     });
 }
 
-/// Handles nothing before it is told to.
+/// Handles nothing before it is released.
 struct Busy {
     diary: Diary,
     clock: actix_timers::ManualClock,
@@ -156,7 +156,7 @@ fn a_message_that_took_too_long_before_its_handler_began_is_withdrawn(medium: im
     });
 }
 
-/// It takes no messages for a while after the first.
+/// Accepts no messages for a while after the first.
 struct Sleeper {
     sleep: Option<oneshot::Receiver<()>>,
     got: Arc<Mutex<Vec<(u32, u32)>>>,
@@ -178,7 +178,7 @@ impl Handler<Durable<Note>> for Sleeper {
     }
 }
 
-/// Wakes the sleeper when it writes that a message comes again.
+/// Wakes the sleeper when the commit for another attempt is written.
 struct WakingStore<S>(S, Option<oneshot::Sender<()>>);
 
 impl<S: TimerStore> TimerStore for WakingStore<S> {
@@ -246,7 +246,7 @@ fn a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next(medium: impl Med
         let id = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap().id();
         let _ = timers.schedule_at(ROUTE, at(20), Note(2)).await.unwrap();
         run_to(&clock, 60_000).await;
-        // The actor has gone with its panic. What is due waits, and no attempt is used up.
+        // The actor has ended with its panic. The due timer waits, and no attempt is used up.
         assert_eq!(diary.attempts(), [(10, 1, 1)]);
         let info = timers.get(id).await.unwrap().unwrap();
         assert_eq!((info.state, info.progress.attempt), (DurableState::Pending, 2));
@@ -321,7 +321,7 @@ fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium:
     });
 }
 
-/// It stands in line twice then, and counts once.
+/// It is in the queue twice then, and counts once.
 fn what_is_moved_while_it_stands_in_a_queue_comes_once_as_it_is_now(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
@@ -363,7 +363,7 @@ fn no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order(medium: imp
         let mut tell = Vec::new();
         for note in 0..6 {
             tell.push(diary.hold(note));
-            // Asked for in the opposite order.
+            // Scheduled in the opposite order.
             let _ = timers.schedule_at(ROUTE, at(60 - 10 * u64::from(note)), Note(note)).await.unwrap();
         }
         run_to(&clock, 100).await;
@@ -429,11 +429,11 @@ fn a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice(medium: imp
             let _ = timers.schedule_at(ROUTE, at(due), Note(note)).await.unwrap();
         }
         run_to(&clock, 10 * HOUR + 1000).await;
-        // An hour forward: what is due by then comes at once, once.
+        // An hour forward: timers due by then come at once, once.
         clock.set_wall(at(11 * HOUR + 1000));
         clock.settle().await;
         assert_eq!(diary.deliveries(), [(10 * HOUR + 1000, 1), (11 * HOUR + 1000, 2)]);
-        // And back: nothing comes again, and nothing before its time.
+        // And back: no timer comes again, and none before its time.
         clock.set_wall(at(10 * HOUR + 2000));
         run_to(&clock, 11 * HOUR + 30_000 - 1).await;
         assert_eq!(diary.len(), 2);
@@ -552,7 +552,7 @@ fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept(medium: impl Me
         let _ = timers.schedule_at(ROUTE, at(200), note).await.unwrap();
         timers.stop().await.unwrap();
     });
-    // The old build again: it cannot read what the newer one wrote, and loses nothing.
+    // The old build again: it cannot decode the newer message, and loses nothing.
     life(300, async |clock| {
         let timers = diary.timers(&medium, &clock);
         run_to(&clock, 10_000).await;
@@ -570,7 +570,7 @@ fn an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept(medium: impl Me
     });
 }
 
-/// Written as nothing that can be read.
+/// Encoded as bytes that no decoder accepts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Riddle(bool);
 
@@ -610,7 +610,7 @@ fn what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panic
         let parked = timers.list(DurableFilter::parked()).await.unwrap().timers;
         let found: Vec<_> = parked.iter().map(|info| (info.id, info.progress.attempt)).collect();
         assert_eq!(found, [(first, 1), (second, 1)]);
-        // Set aside is not out of reach.
+        // A parked timer can still be cancelled.
         assert!(timers.cancel(first).await.unwrap().is_cancelled());
         assert_eq!(timers.counts().await.unwrap().parked, 1);
     });
@@ -621,7 +621,7 @@ fn on_the_paused_clock_of_tokio_all_is_the_same() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
         let diary = Diary::default();
-        // Only for the times that the diary writes down.
+        // Only for the times in the diary.
         let stopped = actix_timers::ManualClock::starting_at(at(0));
         let timers = DurableTimers::builder(MemoryDisk::new().open())
             .route_with::<Note>(ROUTE, diary.writer(&stopped), RouteOptions::new().retry(quick()))
@@ -705,7 +705,7 @@ fn a_full_wheel_of_a_given_timer_actor_holds_nothing_up() {
     });
 }
 
-/// Durable timers on the real clock, with a claim that is being written: the message of a timer that was due at once is about to
+/// Starts durable timers on the real clock, with a claim that is being written: the message of a due timer is about to
 /// be delivered, and cannot be before `CommitGate` is dropped.
 async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, CommitGate) {
     let clock = actix_timers::ManualClock::starting_at(at(0));
@@ -751,13 +751,13 @@ fn what_is_claimed_when_durable_timers_stop_is_left_to_the_next_start() {
     System::new().block_on(async {
         let (timers, _writer, held) = with_a_claim_that_is_written(&disk, &diary).await;
         let stopping = actix::spawn(async move { timers.stop().await });
-        // It is asked to stop before it hears that the claim is written: its mailbox is in order.
+        // The request to stop comes before the answer that the claim is written: its mailbox is in order.
         tokio::task::yield_now().await;
         drop(held);
         stopping.await.unwrap().unwrap();
         assert_eq!(diary.len(), 0);
     });
-    // The real clock is ahead of that of the tests.
+    // The real clock is ahead of the tests' clock.
     System::new().block_on(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));
         let timers = DurableTimers::builder(disk.open()).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();

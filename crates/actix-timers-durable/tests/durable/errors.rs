@@ -1,4 +1,4 @@
-//! What is refused, and what a store that fails leads to: the message comes back, the error says what to do, nothing is lost.
+//! Refusals, and failures of the store: the message is returned, the error names a remedy, nothing is lost.
 
 use std::time::Duration;
 
@@ -158,7 +158,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
         assert!(timers.cancel(id).await.is_err());
         disk.refuse_commits(1);
         assert!(timers.reschedule_at(id, at(500)).await.is_err());
-        // Nothing has changed, and what is loaded still comes.
+        // Nothing has changed, and loaded timers still fire.
         assert_eq!(timers.get(id).await.unwrap().unwrap().due().to_system_time(), at(100));
         run_to(&clock, 90).await;
         disk.refuse_commits(u64::MAX);
@@ -189,7 +189,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_still_comes()
         assert_eq!(diary.attempts(), [(100, 1, 1)]);
         let _ = timers.stop().await;
     });
-    // The restart repeats what could not be written down, and nothing is lost.
+    // The restart repeats the unwritten outcome, and nothing is lost.
     life(20_000, async |clock| {
         let timers = diary.timers(&disk, &clock);
         clock.settle().await;

@@ -1,5 +1,5 @@
-//! Durable timers beside a timer actor of the user's: its settings, its end and its users do not reach their internal timers, and
-//! their internal timers are seen by none of its users.
+//! Durable timers beside a user's timer actor: its settings, its end and its users do not affect their internal timers,
+//! which are invisible to its users.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use support::durable::{Act, Diary, Note, ROUTE, at, life, ms, run_to};
 #[rtype(result = "()")]
 struct Nothing;
 
-/// Gets timers of the user's own.
+/// Receives the user's own timers.
 struct Idler;
 
 impl Actor for Idler {
@@ -43,17 +43,17 @@ impl Handler<Schedule> for Idler {
     }
 }
 
-/// A timer actor that has one timer of the user's, far away.
+/// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
     let idler = Idler.start();
     timers.schedule_after(actix_timers::Target::strong(idler), ms(1_000_000_000), Nothing).unwrap();
     timers
 }
 
-/// A timer actor on the clock of the test.
+/// A user's timer actor on the clock of the test.
 type Given = Box<dyn Fn(TimerActorBuilder) -> Timers>;
 
-/// Every setting at its worst, and every end.
+/// Returns timer actors with every setting at its worst, and every end.
 fn given() -> Vec<(&'static str, Given)> {
     fn set(set: impl Fn(TimerActorBuilder) -> TimerActorBuilder + 'static) -> Given {
         Box::new(move |builder| set(builder).start().unwrap())
@@ -101,7 +101,7 @@ fn given() -> Vec<(&'static str, Given)> {
     ]
 }
 
-/// What came of a scenario.
+/// The results of a scenario.
 #[derive(Debug, PartialEq)]
 struct ChangeOutcome {
     attempts: Vec<(u64, u32, u32)>,
@@ -110,8 +110,8 @@ struct ChangeOutcome {
     in_the_next_life: Vec<(u64, u32, u32)>,
 }
 
-/// Many due at once, retries, a time-out, a repetition, one beyond the horizon, and a stop that does not wait for a handler which
-/// never ends. `meddle` is called now and then.
+/// Runs a scenario: many timers due at once, retries, a time-out, a repetition, one timer beyond the horizon, and a
+/// stop that does not wait for a handler which never ends. `meddle` is called now and then.
 fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> ChangeOutcome {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     let first_life = life(0, async |clock| {
@@ -204,7 +204,7 @@ fn users_of_the_given_timer_actor_cannot_cancel_move_or_drain_internal_timers() 
     }
 }
 
-/// Hears of dead letters.
+/// Counts dead letters.
 struct Mourner(Arc<Mutex<usize>>);
 
 impl Actor for Mourner {
@@ -296,13 +296,13 @@ fn the_series_of_a_given_timer_actor_of_the_same_name_stay_its_own() {
         expect("pending", "post", 1.0);
         expect("scheduled_total", "post", 1.0);
         expect("store_pending", "post", 10.0);
-        // Ten records, and the look at what comes after the horizon.
+        // Ten records, and the timer that loads the records beyond the horizon.
         expect("pending", "post (durable)", 11.0);
         expect("tick_seconds", "post (durable)", 0.001);
     });
 }
 
-/// A manual clock whose wall clock can be stepped without anybody being told.
+/// A manual clock whose wall clock can be stepped without a notification.
 #[derive(Clone)]
 struct Unsteady(ManualClock, Arc<Mutex<Duration>>);
 
@@ -337,12 +337,12 @@ fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_look
         let given = TimerActor::builder().wall_clock_check_interval(Duration::MAX).clock(unsteady).start();
         let timers = diary.builder(&disk, &clock).timers(given.unwrap()).horizon(ms(10_000_000)).start().unwrap();
         let _ = timers.schedule_at(ROUTE, at(3_600_000), Note(1)).await.unwrap();
-        // The thread that writes arms it before it answers the next question.
+        // The committer arms it before it answers the next query.
         timers.counts().await.unwrap();
         run_to(&clock, 1000).await;
         *ahead.lock().unwrap() = ms(3_700_000);
         run_to(&clock, 11_000).await;
-        // The claim was made before this question.
+        // The claim was made before this query.
         timers.counts().await.unwrap();
         clock.settle().await;
         assert_eq!(diary.len(), 1, "ten seconds after the step");
@@ -350,7 +350,7 @@ fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_look
     });
 }
 
-/// On the system clock they would hardly be the ones that are meant.
+/// On the system clock they would rarely be the intended timers.
 #[test]
 fn timers_of_contexts_are_refused_beside_durable_timers_with_a_clock_of_their_own() {
     System::new().block_on(async {

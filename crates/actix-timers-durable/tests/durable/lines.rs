@@ -1,4 +1,4 @@
-//! Messages that stand in line, or are just being claimed, when something happens to them or to who gets them.
+//! Messages in a queue, or in the middle of a claim, while they or their recipients change.
 
 use actix::prelude::*;
 use actix_timers_durable::store::MemoryDisk;
@@ -41,7 +41,7 @@ fn what_is_cancelled_or_moved_in_a_queue_gives_its_place_to_the_next(medium: imp
     });
 }
 
-/// Two handlers can still be at work: no place was lost.
+/// Asserts that two handlers can still run at once: no place in the window was lost.
 async fn assert_two_at_a_time(diary: &Diary, timers: &DurableTimers, clock: &actix_timers::ManualClock) {
     let before = diary.len();
     for note in 100..103 {
@@ -72,7 +72,7 @@ fn what_has_rung_twice_takes_one_place(medium: impl Medium) {
         run_to(&clock, 100).await;
         assert!(timers.reschedule_at(id, at(100)).await.unwrap().is_rescheduled());
         clock.settle().await;
-        // Both places are free at once, and it stands in the line for each.
+        // Both places are free at once, and it is in the queue for each.
         tell.into_iter().for_each(|tell| tell.send(()).unwrap());
         clock.settle().await;
         assert_eq!(diary.deliveries().split_off(2), [(100, 2)]);
@@ -96,7 +96,7 @@ fn an_open_route_has_its_whole_window_when_it_is_connected(medium: impl Medium) 
     });
 }
 
-/// A disk with a timer that is overdue.
+/// Returns a disk with an overdue timer.
 fn disk_with(note: u32) -> MemoryDisk {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
@@ -111,10 +111,10 @@ fn on_a_thread(disk: &MemoryDisk) -> DurableTimersBuilder {
     DurableTimers::builder(disk.open())
 }
 
-/// Until the commit of a claim is held.
+/// Waits until the commit of a claim is held.
 async fn wait_for_claim(disk: &MemoryDisk) {
     while disk.held() == 0 {
-        // The thread of the journal has to get there.
+        // The committer's thread has to get there.
         tokio::time::sleep(ms(1)).await;
     }
 }
@@ -143,7 +143,7 @@ fn what_is_being_claimed_when_a_stop_comes_is_not_delivered_and_uses_no_attempt(
     });
 }
 
-/// Goes as soon as it is told to.
+/// Stops on demand.
 struct Guest;
 
 #[derive(Message)]

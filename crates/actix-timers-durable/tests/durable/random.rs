@@ -1,7 +1,8 @@
-//! Random requests, restarts, crashes, parked and deaf routes through the public API, against a model made from the guide.
+//! Random requests, restarts, crashes, parked routes and routes without recipients through the public API, against a
+//! model of the guide.
 //!
-//! In virtual time handlers that answer at once leave nothing to chance: the model says what is delivered when, as which attempt
-//! and which repetition, and what each request answers.
+//! In virtual time, with handlers that answer at once, nothing is left to chance: the model predicts each delivery with
+//! its time, attempt and repetition, and the answer to each request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,7 +45,7 @@ impl Random {
     }
 }
 
-/// What the handler answers is decided by the message, the repetition and the attempt.
+/// A message; with the repetition and the attempt it determines the handler's answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Task {
     number: u64,
@@ -60,7 +61,7 @@ enum Answer {
     Done,
     Fails,
     FailsForGood,
-    /// It cancels its timer, and then does this.
+    /// Cancels its timer, and then fails or succeeds.
     Cancels {
         and_fails: bool,
     },
@@ -147,13 +148,13 @@ struct Timer {
     key: Option<String>,
 }
 
-/// What there is, as the guide says it.
+/// The expected state by the guide.
 #[derive(Default)]
 struct Model {
     pending: BTreeMap<DurableId, Timer>,
     dead: BTreeMap<DurableId, Timer>,
     keys: HashMap<(usize, String), DurableId>,
-    /// Somebody gets the messages of these.
+    /// The routes with a recipient.
     served: [bool; 3],
     expected: Vec<Entry>,
 }
@@ -174,7 +175,7 @@ impl Model {
         self.pending.insert(id, timer);
     }
 
-    /// Everything that is due by then is delivered: at its time, or now if that is past.
+    /// Delivers every timer due by `to`: at its time, or now if that is past.
     fn run(&mut self, from: u64, to: u64) {
         let mut now = from;
         loop {
@@ -429,7 +430,7 @@ impl<M: Medium> Test<M> {
         self.model.insert(id, Timer { number, route, due, nominal: due, attempt: 1, repetition: 1, repeats, key });
     }
 
-    /// What was delivered since this was asked last.
+    /// Checks the deliveries since the last call.
     fn check_log(&mut self) {
         let mut log = self.log.lock().unwrap()[self.seen..].to_vec();
         self.seen += log.len();
@@ -497,7 +498,7 @@ fn run<M: Medium>(medium: M, seed: u64) {
     test.life(50, true);
 }
 
-/// `SEED=100 SEEDS=500` for more of them.
+/// Returns the seeds; `SEED=100 SEEDS=500` for more of them.
 fn seeds(few: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let first = number("SEED").unwrap_or(0);

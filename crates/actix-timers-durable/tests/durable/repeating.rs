@@ -1,4 +1,4 @@
-//! Durable timers that come again: on their grid, over failures and restarts.
+//! Repeating durable timers: on their grid, over failures and restarts.
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -24,7 +24,7 @@ on_every_store! {
     a_message_that_is_cancelled_while_its_handler_runs_is_not_tried_again
 }
 
-/// Cancels the timer of each message that it gets.
+/// Cancels the timer of each message it receives.
 #[derive(Clone, Default)]
 struct Quitter {
     timers: Arc<OnceLock<DurableTimers>>,
@@ -136,7 +136,7 @@ fn a_message_that_is_cancelled_while_its_handler_runs_is_not_tried_again(medium:
         let id = timers.schedule_after(ROUTE, ms(0), Note(100)).await.unwrap().id();
         clock.settle().await;
         assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
-        // It has had its time, and its handler is told to have failed.
+        // It has timed out, and its handler counts as failed.
         clock.advance(ms(30_000)).await;
         assert_eq!(diary.deliveries().iter().filter(|(_, note)| *note == 100).count(), 1);
         assert_eq!(timers.counts().await.unwrap(), Default::default());

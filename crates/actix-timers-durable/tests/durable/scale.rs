@@ -1,4 +1,4 @@
-//! Durable timers by the million, in real time. In a debug build, a fiftieth of them.
+//! Durable timers by the million, in real time. A debug build runs a fiftieth of them.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports, reason = "memory is measured on Linux alone"))]
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use actix_timers_durable::{
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-/// So many of what a release build does.
+/// Scales a count down in debug builds.
 const fn scaled(count: u32) -> u32 {
     if cfg!(debug_assertions) { count / 50 } else { count }
 }
@@ -38,7 +38,7 @@ impl DurableMessage for Shot {
     const NAME: &'static str = "shot";
 }
 
-/// Writes down what it is hit by.
+/// Records its hits.
 #[derive(Clone, Default)]
 struct Target {
     hits: Arc<Mutex<Vec<(DueTime, u32)>>>,
@@ -61,20 +61,20 @@ impl Handler<Durable<Shot>> for Target {
 const ROUTE: &str = "range";
 
 fn start(store: impl TimerStore, target: &Target) -> DurableTimers {
-    // So few in memory that there is no room for all of them.
+    // Few enough in memory that there is no room for all of them.
     let builder = DurableTimers::builder(store).loaded(20_000);
     builder.route::<Shot>(ROUTE, target.clone().start()).start().unwrap()
 }
 
-/// Nothing to sleep for: each look is a turn of the store's thread.
+/// Waits until at most `left` timers are pending. It does not sleep: each query is a turn of the store's thread.
 async fn all_done(timers: &DurableTimers, left: u64) {
     while timers.counts().await.unwrap().pending > left {}
 }
 
-/// Each is cancelled while it is being delivered, or just before, or just after.
+/// Cancels each timer during its delivery, or just before, or just after.
 fn cancel_while_it_fires(store: impl TimerStore) {
     const ROUND: u32 = 2000;
-    /// More than enough turns of the arbiter for messages that lie in a mailbox.
+    /// More than enough turns of the arbiter for messages in a mailbox.
     const LOOKS: u32 = 10_000;
     System::new().block_on(async {
         let target = Target::default();
@@ -92,7 +92,7 @@ fn cancel_while_it_fires(store: impl TimerStore) {
             }))
             .await;
             all_done(&timers, 0).await;
-            // A timer that is cancelled while it is under way is no longer pending, and its handler still runs.
+            // A timer that is cancelled during its delivery is no longer pending, and its handler still runs.
             let to_hit = cancelled.iter().filter(|(_, outcome)| *outcome != CancelOutcome::Cancelled).count();
             for _ in 0..LOOKS {
                 if target.hits.lock().unwrap().len() >= to_hit {
@@ -151,7 +151,7 @@ fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: 
     }
 }
 
-/// The most memory that this process has had, in bytes.
+/// Returns the peak memory of this process in bytes.
 #[cfg(target_os = "linux")]
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -162,8 +162,8 @@ fn peak_memory() -> u64 {
 
 const CHILD: &str = "ACTIX_TIMERS_SCALE_CHILD";
 
-/// A process that starts with as many timers pending as it is told, a fifth of them overdue, and delivers those. Does nothing in
-/// an ordinary run.
+/// Runs in a process that starts with the given number of pending timers, a fifth of them overdue, and delivers the
+/// overdue ones. Does nothing in an ordinary run.
 #[cfg(target_os = "linux")]
 #[test]
 fn in_the_process_that_is_measured() {
@@ -192,8 +192,8 @@ fn in_the_process_that_is_measured() {
     println!("peak {}", peak - (hits.capacity() * size_of::<(DueTime, u32)>()) as u64);
 }
 
-/// What a store may have in memory, however much is on disk: its cache, tables that are being written, journals of up to 128 MiB
-/// that are read when it is opened, and filters. So many timers in memory would be four times as much.
+/// The memory a store may use, however much is on disk: its cache, tables that are being written, journals of up to 128
+/// MiB that are read when it is opened, and filters. The timers themselves in memory would need four times as much.
 #[cfg(target_os = "linux")]
 const MOST: u64 = 320 << 20;
 

@@ -62,7 +62,7 @@ fn what_is_overdue_at_the_start_comes_at_once_in_order(medium: impl Medium) {
         let _timers = diary.timers(&medium, &clock);
         clock.settle().await;
         let at_once = diary.deliveries().split_off(2);
-        // The tick was due at 3000, too, and was asked for later than the message of that time.
+        // The tick was due at 3000, too, and was scheduled later than the message of that time.
         assert_eq!(at_once, [(60_000, 3000), (60_000, TICK), (60_000, 6000), (60_000, 9000)]);
         run_to(&clock, 61_000).await;
         assert_eq!(diary.deliveries().split_off(6), [(61_000, TICK)]);
@@ -126,7 +126,7 @@ fn a_cancel_survives_a_crash_and_hits_only_its_own(mut medium: impl Medium) {
         assert_eq!(timers.cancel(ids[0]).await.unwrap(), CancelOutcome::Cancelled);
         let unknown = DurableId::new(0, DueTime::at_or_after(at(1000)).unwrap());
         assert_eq!(timers.cancel(unknown).await.unwrap(), CancelOutcome::NotFound);
-        // An id names its timer alone; a key names a target, too.
+        // An id identifies its timer alone; a key needs a target, too.
         let _ = timers
             .schedule(Schedule::at(ROUTE, at(1000), Note(5)).options(DurableOptions::new().if_absent("second")))
             .await
@@ -187,7 +187,7 @@ fn a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Mediu
     });
     life(4000, async |clock| {
         let timers = diary.timers(&medium, &clock);
-        // A timer of before the time that the store has seen.
+        // A timer earlier than the time that the store has seen.
         let _ = timers.schedule_at(ROUTE, at(5000), Note(5000)).await.unwrap();
         run_to(&clock, 30_000).await;
         assert_eq!(clock.wall(), at(30_000));
@@ -197,7 +197,7 @@ fn a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing(medium: impl Mediu
     });
 }
 
-/// A series that repeats keeps its id over restarts, and its grid.
+/// A repeating timer keeps its id and its grid over restarts.
 fn a_series_goes_on_after_a_restart_on_its_grid(medium: impl Medium) {
     let diary = Diary::default();
     let id = life(0, async |clock| {

@@ -1,4 +1,4 @@
-//! How durable timers stop, and what a stop in the middle of things leaves.
+//! The stop of durable timers, and its consequences in the middle of work.
 
 use actix::prelude::*;
 use actix_timers_durable::store::MemoryDisk;
@@ -41,7 +41,7 @@ fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_ne
         });
         clock.settle().await;
         assert!(!stopping.is_finished());
-        // Handlers that are under way can still schedule.
+        // Handlers in progress can still schedule.
         let _ = timers.schedule_at(ROUTE, at(6000), Note(4)).await.unwrap();
         tell.send(()).unwrap();
         clock.settle().await;
@@ -73,7 +73,7 @@ fn nothing_begins_while_a_stop_waits(medium: impl Medium) {
         run_to(&clock, 10).await;
         let stopping = actix::spawn(async move { timers.stop().await });
         clock.settle().await;
-        // A place is free, and something waits for it and is due.
+        // A place is free, and a due message waits for it.
         tell.remove(0).send(()).unwrap();
         run_to(&clock, 20).await;
         assert_eq!(diary.deliveries(), [(10, 1), (10, 2)]);

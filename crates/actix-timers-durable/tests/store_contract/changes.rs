@@ -1,4 +1,4 @@
-//! What each change does, and what it answers.
+//! The effect and the outcome of each change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub(crate) fn what_is_not_there_is_missing_to_every_change<S: Subject>() {
         }
         assert_eq!(store.store.get(id).unwrap(), None);
     }
-    // It is there, but not where it is said to be.
+    // It exists, but not at the given time.
     let wrong = Some(at(6));
     assert_eq!(store.does(Change::Remove { id: id(5, 1), at: wrong }), ChangeOutcome::Missing);
     assert_eq!(store.does(Change::Move { id: id(5, 1), at: wrong, to }), ChangeOutcome::Missing);
@@ -124,7 +124,7 @@ pub(crate) fn a_key_belongs_to_one_timer<S: Subject>() {
     assert_eq!(store.does(replace(keyed(7, 3, "k"))), ChangeOutcome::Replaced(id(5, 1)));
     assert_eq!(store.does(replace(keyed(7, 4, "l"))), ChangeOutcome::Created);
     assert_eq!(store.ids(Part::Pending), [id(7, 3), id(7, 4)]);
-    // One that was moved, and one that is set aside.
+    // One that was moved, and one that is parked.
     store.does(Change::Move { id: id(7, 3), at: None, to: RecordState::first(at(99)) });
     assert_eq!(store.does(replace(keyed(8, 5, "k"))), ChangeOutcome::Replaced(id(7, 3)));
     assert_eq!(store.does(Change::Park { id: id(8, 5), at: None }), ChangeOutcome::Removed);
@@ -241,7 +241,7 @@ pub(crate) fn a_timer_that_repeats_goes_on_beside_its_dead_letter<S: Subject>() 
     store.does(Change::Park { id, at: None });
     assert_eq!(store.does(Change::Requeue { id, due: at(1) }), ChangeOutcome::Missing, "it is set aside");
     assert_eq!(store.does(remove(id)), ChangeOutcome::Removed);
-    // Its key has another one by now.
+    // Its key belongs to another one by now.
     store.does(put(keyed(5, 2, "k")));
     let ChangeOutcome::Moved(requeued) = store.does(Change::Requeue { id, due: at(1) }) else { panic!("not revived") };
     assert_eq!((requeued.key.clone(), requeued.payload.clone()), (None, original.payload));

@@ -1,4 +1,4 @@
-//! The contract of stores: what every implementation of `TimerStore` does, for all of them.
+//! The contract of stores: the required behaviour of every implementation of `TimerStore`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod changes;
@@ -8,7 +8,7 @@ mod records;
 mod redb_store;
 mod subject;
 
-/// All tests, for one store.
+/// Defines all tests for one store.
 macro_rules! contract {
     ($name:ident, $subject:ty, [$($module:ident :: $test:ident),* $(,)?]) => {
         mod $name {

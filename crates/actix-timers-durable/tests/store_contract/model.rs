@@ -1,4 +1,4 @@
-//! A store as one would write it down on paper, and random changes to both.
+//! A minimal model of a store, and random changes to both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::records::{Owned, at, id, record};
 use crate::subject::Subject;
 use schemes::random::Random;
 
-/// All there is in a shard, in one list.
+/// The contents of a shard, in one list.
 #[derive(Default)]
 struct Model {
     found: Vec<Found>,
@@ -137,7 +137,7 @@ impl Model {
     }
 }
 
-/// Changes as they come: of few timers with few keys at few times, so that they meet.
+/// Random changes: of few timers with few keys at few times, so that they collide.
 struct Chance {
     random: Random,
     put: u64,
@@ -150,7 +150,7 @@ impl Chance {
         at(1_000_000 + self.random.below(40))
     }
 
-    /// A timer that was put, most likely one of the last.
+    /// Returns a timer that was put, most likely one of the last.
     fn id(&mut self, ids: &[DurableId]) -> DurableId {
         if ids.is_empty() || self.random.one_in(30) {
             return id(1, 1);
@@ -219,7 +219,7 @@ impl Chance {
             18 => Change::Discard { id },
             19 => Change::Park { id, at },
             20 => Change::Unpark { id },
-            // True when it is said; what comes later in the group takes it back.
+            // True at this point; a later change of the group revokes it.
             _ => Change::Advance { to: self.time().min(model.first_due()) },
         }
     }

@@ -1,4 +1,4 @@
-//! In what order records are loaded, from where, and up to where.
+//! The order of loading records, and its limits on both ends.
 
 use actix_timers_durable::store::{Change, Part, Position, TimerStore};
 use actix_timers_durable::{DueTime, DurableId, RecordState};
@@ -66,7 +66,7 @@ pub(crate) fn the_cursor_never_passes_what_is_pending<S: Subject>() {
     let mut store = Owned::new(subject.open());
     let mut cursor_after = |changes: &[Change]| {
         store.commit(changes);
-        // Whoever acquires the shard sees it.
+        // The next owner of the shard sees it.
         let lease = store.store.acquire(0).unwrap();
         store.fence = lease.fence;
         lease.cursor.as_millis()

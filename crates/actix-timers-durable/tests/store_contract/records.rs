@@ -1,4 +1,4 @@
-//! Records for tests, and what a store holds.
+//! Records for tests, and the contents of a store.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ pub(crate) fn at(millis: u64) -> DueTime {
     DueTime::from_millis(millis).unwrap()
 }
 
-/// The id of a timer that is to be due at `due`, told from others by its number.
+/// Returns the id of a timer due at `due`, distinguished by its number.
 pub(crate) fn id(due: u64, number: u64) -> DurableId {
     DurableId::from_parts(0, at(due), number)
 }
@@ -67,14 +67,14 @@ impl<S: TimerStore> Owned<S> {
         self.store.commit(self.fence, changes).unwrap()
     }
 
-    /// One change, by itself.
+    /// Commits one change by itself.
     pub(crate) fn does(&mut self, change: Change) -> ChangeOutcome {
         let outcomes = self.commit(&[change]);
         assert_eq!(outcomes.len(), 1);
         outcomes.into_iter().next().unwrap()
     }
 
-    /// All of a part, read page by page.
+    /// Returns all records of a part, read page by page.
     pub(crate) fn all(&mut self, part: Part, page_size: usize) -> Vec<Found> {
         let mut all = Vec::new();
         let mut after = None;

@@ -1,4 +1,4 @@
-//! A store on redb, a B-tree with transactions: written from the contract alone, as somebody would who has another database.
+//! A store on redb, a B-tree with transactions: written from the contract alone, as for any other database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use redb::{Database, ReadableTable, Table, TableDefinition, WriteTransaction};
 type Place = (u8, u16, u64, u128);
 
 const RECORDS: TableDefinition<'_, Place, &[u8]> = TableDefinition::new("records");
-/// Where a timer lies that is pending or parked, and where its dead letter does, by id.
+/// Part and due time of a pending or parked timer, by id; the due time of its dead letter is in `DEAD`.
 const LIVING: TableDefinition<'_, u128, (u8, u64)> = TableDefinition::new("living");
 const DEAD: TableDefinition<'_, u128, u64> = TableDefinition::new("dead");
 const KEYS: TableDefinition<'_, (u16, &str), u128> = TableDefinition::new("keys");
 const CLAIMS: TableDefinition<'_, (u16, u64), &[u8]> = TableDefinition::new("claims");
-/// Epoch, cursor, and how many are pending, parked, dead.
+/// Epoch, cursor, and the numbers of pending, parked and dead timers.
 const SHARDS: TableDefinition<'_, u16, (u64, u64, [u64; 3])> = TableDefinition::new("shards");
 
 pub(crate) struct RedbStore(Database);
@@ -33,7 +33,7 @@ impl RedbStore {
         Self(database)
     }
 
-    /// Reads, in a transaction that changes nothing.
+    /// Reads in a transaction that changes nothing.
     fn read<T>(&self, read: impl FnOnce(&mut Tables<'_>) -> T) -> T {
         let transaction = self.0.begin_write().unwrap();
         let mut tables = Tables::open(&transaction);
@@ -145,7 +145,7 @@ impl<'a> Tables<'a> {
         self.update(shard, |state| state.2[usize::from(part_number)] -= 1);
     }
 
-    /// Takes a timer out of one of these parts.
+    /// Removes a timer from one of these parts and returns it.
     fn take(&mut self, shard: u16, timer: DurableId, at: Option<DueTime>, parts: &[u8]) -> Option<Record> {
         let (part_number, due) = self.place(timer).filter(|_| timer.shard() == shard)?;
         if at.is_some_and(|at| at != due || part_number != PENDING) || !parts.contains(&part_number) {
@@ -311,7 +311,7 @@ impl TimerStore for RedbStore {
                 lowest = lowest.min(made_pending(change, outcomes.last()));
             }
         }
-        // An `Advance` may have come after something that was put below.
+        // An `Advance` may follow a timer that was put below it.
         tables.update(fence.shard, |state| state.1 = state.1.min(lowest));
         drop(tables);
         transaction.commit().unwrap();
@@ -367,7 +367,7 @@ impl TimerStore for RedbStore {
     }
 }
 
-/// When what a change made pending is due.
+/// Returns the due time of the timer that a change made pending.
 fn made_pending(change: &Change, outcome: Option<&ChangeOutcome>) -> u64 {
     match (change, outcome) {
         (Change::Put { record, .. }, Some(ChangeOutcome::Created | ChangeOutcome::Replaced(_))) => {

@@ -1,4 +1,4 @@
-//! The stores that must keep the contract, and how each is opened, closed, and cut off.
+//! The stores under the contract, and how each is opened, closed, and cut off.
 
 use actix_timers_durable::TimerStore;
 use actix_timers_durable::store::{EmbeddedStore, MemoryDisk, MemoryStore};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::redb_store::RedbStore;
 use support::copies::copy_directory;
 
-/// A place where a store keeps its records, beyond the store itself.
+/// A medium on which a store keeps its records, and which outlives the store.
 pub(crate) trait Subject {
     type Store: TimerStore;
 
@@ -15,7 +15,7 @@ pub(crate) trait Subject {
 
     fn open(&self) -> Self::Store;
 
-    /// Ends the life of a store without closing it, and answers the place as the next life finds it.
+    /// Ends the life of a store without closing it; returns the medium as the next life finds it.
     fn crash(self, store: Self::Store) -> Self;
 }
 
@@ -63,7 +63,7 @@ impl Subject for Embedded {
     }
 }
 
-/// Another database: a proof that the contract fits one, and one more judge.
+/// Another database: a proof that the contract fits one, and one more reference.
 pub(crate) struct Redb(TempDir);
 
 impl Subject for Redb {

@@ -1,4 +1,4 @@
-//! Copies of a store that goes on.
+//! Backups of a store in use.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn a_backup_has_what_was_committed_when_it_was_asked_for_and_is_a_store() {
     store.commit(fence, &[Change::Claim(claim.clone())]).unwrap();
     let target = directory.path().join("backups/one");
     let back_up = store.back_up(&target).unwrap();
-    // After it was asked for, and while it is made.
+    // After the call, and during the copy.
     store.commit(fence, &[put(1000, 10), Change::Remove { id: id(5), at: None }]).unwrap();
     let copying = std::thread::spawn(back_up);
     for number in 1001..1050 {
@@ -57,7 +57,7 @@ fn a_backup_does_not_overwrite_anything() {
 
 const STORE: &str = "ACTIX_TIMERS_BACKED_UP_STORE";
 const TARGET: &str = "ACTIX_TIMERS_BACKUP";
-/// Says that a backup has not ended.
+/// The mark of an unfinished backup.
 const MARK: &str = "unfinished-backup";
 
 fn back_up(store: &mut EmbeddedStore, target: &Path) -> Result<(), StoreError> {
@@ -100,12 +100,12 @@ fn a_backup_that_was_interrupted_says_so_and_can_be_made_again() {
                 rename("data", "data.new");
                 fs::remove_file(target.join("data.new/version")).unwrap();
             }
-            // All is copied, and nothing says so.
+            // All is copied, but not recorded as complete.
             3 => {
                 rename("format", "format.new");
                 rename("data", "data.new");
             }
-            // It is whole, but for the names.
+            // It is complete except for the names.
             4 => rename("data", "data.new"),
             _ => {}
         }
@@ -124,7 +124,7 @@ fn a_backup_that_was_interrupted_says_so_and_can_be_made_again() {
     }
 }
 
-/// The process that is killed: makes a backup. Does nothing in an ordinary run.
+/// Makes a backup in the process that is killed. Does nothing in an ordinary run.
 #[test]
 fn in_the_process_that_is_killed_in_a_backup() {
     let (Ok(path), Ok(target)) = (std::env::var(STORE), std::env::var(TARGET)) else { return };
@@ -148,7 +148,7 @@ fn a_backup_whose_process_is_killed_is_whole_or_says_that_it_is_not() {
         child.args(["--exact", "backups::in_the_process_that_is_killed_in_a_backup"]);
         child.env(STORE, &path).env(TARGET, &target).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = child.spawn().unwrap();
-        // From when the copy has begun, somewhere up to its end.
+        // From the start of the copy, anywhere up to its end.
         while !target.join(MARK).exists() && process.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }

@@ -1,4 +1,5 @@
-//! What a service of the [shop](crate::shop) said in all its lives, against what is on disk, and what came of it in the end.
+//! The reports of a service of the [shop](crate::shop) in all its lives, compared with the disk and with the final
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,25 +10,25 @@ use actix_timers_durable::{DueTime, DurableMessage, TimerStore};
 use crate::shop::{CUSTOMERS, Fate, Order, SERIES, fate};
 use crate::workshop::open;
 
-/// As often at most a service is stopped before it may finish.
+/// The maximum number of times that a service is stopped before it may finish.
 const LIVES: u32 = 5;
 
-/// What was said about orders in all lives so far.
+/// The reports about orders in all lives so far.
 #[derive(Default)]
 pub(crate) struct Book {
     scheduled: BTreeSet<u64>,
     moved: BTreeSet<u64>,
     cancelled: BTreeSet<u64>,
-    /// The last order that was kept for each customer.
+    /// The last kept order of each customer.
     kept: BTreeMap<u64, u64>,
-    /// The last repetition and attempt that was with the handler, of each order.
+    /// The last repetition and attempt that reached the handler, of each order.
     handled: BTreeMap<u64, (u64, u32)>,
     /// Cancelled or handled, for certain or perhaps.
     may_be_gone: BTreeSet<u64>,
 }
 
 impl Book {
-    /// Takes in what was said. What is not `certain` was said when the power may have been off already.
+    /// Records reports. If they are not `certain`, the power may have been off already.
     pub(crate) fn read(&mut self, lines: &[String], is_certain: bool) {
         for line in lines {
             let mut words = line.split(' ');
@@ -62,7 +63,7 @@ impl Book {
         }
     }
 
-    /// Whether what is on disk is what was said.
+    /// Asserts that the disk matches the reports.
     pub(crate) fn compare(&self, path: &Path) {
         let mut store = open(path).unwrap();
         assert_eq!(store.check().unwrap(), []);
@@ -96,7 +97,7 @@ impl Book {
         }
     }
 
-    /// Whether everything was handled in the end that was to be.
+    /// Asserts that every order that had to be handled was handled in the end.
     pub(crate) fn close(&self, last: &[String]) {
         let left: BTreeSet<u64> = last.iter().filter_map(|line| line.strip_prefix("left ")?.parse().ok()).collect();
         for order in &self.scheduled {

@@ -1,4 +1,4 @@
-//! A disk that gives something else than what was written.
+//! A disk that returns other data than was written.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use support::copies::copy_directory;
 
 const RECORDS: u64 = 3000;
 
-/// A store whose records are all in tables: a backup is one.
+/// Makes a store whose records are all in tables, by a backup.
 fn in_tables(directory: &Path) -> PathBuf {
     let (mut store, fence) = open_owned(&directory.join("source"));
     for group in (0..RECORDS).collect::<Vec<_>>().chunks(500) {
@@ -43,11 +43,11 @@ fn files_below(path: &Path) -> Vec<PathBuf> {
 
 fn file_names(path: &Path) -> BTreeSet<PathBuf> {
     let relative = |file: PathBuf| file.strip_prefix(path).unwrap().to_owned();
-    // Who opens a store locks it first.
+    // Opening a store locks it first.
     files_below(path).into_iter().map(relative).filter(|file| !file.ends_with("lock")).collect()
 }
 
-/// All files but journals.
+/// Returns all files but journals.
 fn tables(path: &Path) -> Vec<PathBuf> {
     let is_table = |file: &PathBuf| file.extension().is_none_or(|extension| extension != "jnl");
     files_below(path).into_iter().filter(is_table).collect()
@@ -75,7 +75,7 @@ fn a_bit_flip_in_old_data_is_reported_and_the_rest_is_served() {
     for trial in 0..40 {
         let copy = directory.path().join("flipped");
         copy_directory(&sound, &copy);
-        // Nearly all of it is data; the last bytes are what leads there.
+        // Nearly all of it is data; the last bytes are the index.
         let at = if trial < 30 { random.index(size * 8 / 10) } else { size - 1 - random.index(size / 10) };
         flip(&copy.join(table.strip_prefix(&sound).unwrap()), at, random.index(8) as u8);
         match open(&copy) {
@@ -109,7 +109,7 @@ fn what_is_left_can_be_changed(store: &mut EmbeddedStore, left: Vec<u64>) {
     let missing = lost[0];
     assert!(matches!(store.get(id(missing)), Err(StoreError::Unreadable { .. })));
     let remove = |number| Change::Remove { id: id(number), at: None };
-    // One that is damaged does not take those of its group with it.
+    // A damaged one does not affect the others of its group.
     let outcomes = store.commit(fence, &[remove(left[0]), remove(missing), put(RECORDS, 10)]).unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Removed, ChangeOutcome::Missing, ChangeOutcome::Created]);
     let (found, damaged) = pending(store).unwrap();
@@ -163,7 +163,7 @@ fn files_that_are_missing_or_empty_are_reported() {
         }
         let files = file_names(&copy);
         match open(&copy) {
-            // Nothing is kept in them, since all is in tables.
+            // They hold no records, since all are in tables.
             Ok(mut store) => {
                 assert!(is_emptied && ["data/lock", "data/0.jnl"].contains(name), "{name}");
                 assert_eq!(pending(&mut store).unwrap().0.len() as u64, RECORDS);
@@ -179,7 +179,7 @@ fn files_that_are_missing_or_empty_are_reported() {
     }
 }
 
-/// The file that names the present list of tables: an older list may still be there.
+/// Damages the file that names the present list of tables: an older list may still exist.
 #[test]
 fn a_bit_flip_in_what_leads_to_the_tables_costs_none_of_them() {
     let directory = tempfile::tempdir().unwrap();
@@ -200,7 +200,7 @@ fn a_bit_flip_in_what_leads_to_the_tables_costs_none_of_them() {
     assert_eq!(pending(&mut open(&copy).unwrap()).unwrap().0.len() as u64, RECORDS);
 }
 
-/// What is in tables says nothing about what was committed last.
+/// Tables do not record the last commit.
 #[test]
 fn timers_without_the_journal_that_tells_of_their_commits_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -248,7 +248,7 @@ fn a_damaged_timer_does_not_keep_its_key_from_one_that_will_be_delivered() {
             }
             ChangeOutcome::Created => {
                 damaged += 1;
-                // Whatever becomes of what is damaged, the key is the new one's.
+                // Whatever happens to the damaged record, the key belongs to the new one.
                 store.commit(fence, &[Change::Remove { id: id(1), at: None }]).unwrap();
                 assert_eq!(store.find_key(0, "key").unwrap(), Some(id(2)));
                 assert_eq!(store.get(id(2)).unwrap().unwrap().record.sequence, 2);

@@ -1,4 +1,4 @@
-//! Directories that are no store, not ours to use, or used already.
+//! Directories that are not stores, not ours to use, or already in use.
 
 use std::fs;
 
@@ -83,7 +83,7 @@ fn a_store_is_open_once_and_free_again_when_it_is_closed() {
 fn a_store_that_was_not_finished_is_made_again() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()).unwrap());
-    // As if it had ended before the format file was there.
+    // As if it had ended before the format file existed.
     fs::remove_file(directory.path().join("format")).unwrap();
     fs::rename(directory.path().join("data"), directory.path().join("data.new")).unwrap();
     fs::remove_file(directory.path().join("data.new/version")).unwrap();

@@ -1,8 +1,8 @@
-//! Each call that a store makes to the system fails in turn, in the engine, too: as in the tests of SQLite.
+//! Each system call of a store fails in turn, in the engine, too: as in the tests of SQLite.
 //!
-//! A [script](crate::script) runs in a process whose calls go through `interposer.c`. For each N it runs once more, and the N-th
-//! call fails: once, a few times, or until the script says that the cause has passed. The process says what it was answered; what is
-//! on disk then is compared here, where no call fails.
+//! A [script](crate::script) runs in a process whose calls go through `interposer.c`. For each N it runs once more, and
+//! the N-th call fails: once, a few times, or until the script ends the cause. The process reports the store's answers;
+//! this module compares them with the disk, where no call fails.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,23 +22,23 @@ const ROOT: &str = "ACTIX_TIMERS_FAULTS_ROOT";
 const TEMPLATE: &str = "template";
 const RUNS: &str = "ACTIX_TIMERS_FAULTS_RUNS";
 
-/// The groups of a script: those that are there when it begins, before the backup, during it, after it, after a reopening, and when
+/// The groups of a script: present at the start, before the backup, during it, after it, after a reopening, and when
 /// nothing fails any more.
 const PARTS: [std::ops::Range<u64>; 6] = [0..3, 3..5, 5..8, 8..9, 9..12, 12..14];
-/// In an ordinary run of the tests, of each sort but one: what a full journal leads to is looked at for each call.
+/// The runs of each sort in an ordinary run of the tests; the consequences of a full journal are checked for each call.
 const FEW: u64 = 10;
-/// With a number of its own in this variable, such as one larger than that of all calls.
+/// The runs of the long tests; this variable sets another number, such as one larger than that of all calls.
 const MANY: (u64, &str) = (60, "ACTIX_TIMERS_FAULTS_MANY");
 const WORKERS: usize = 2;
-/// A store that does not go on by then after the cause has passed never will, however busy the machine is.
+/// A store that has not recovered by then never will, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How calls fail.
 #[derive(Debug, Clone, Copy)]
 struct Faults {
-    /// As `interposer.c` calls it.
+    /// The name in `interposer.c`.
     kind: &'static str,
-    /// So many in a row.
+    /// The number of failures in a row.
     length: u64,
     /// Only of files with this in their paths.
     files: &'static str,
@@ -46,7 +46,7 @@ struct Faults {
     crashes: bool,
     /// Whether it is killed soon after the first fault.
     dies: bool,
-    /// Whether the store is only made. Else there is one, and everything else is done.
+    /// Whether the store is only created. Otherwise it exists, and the rest of the script runs.
     creates: bool,
 }
 
@@ -64,7 +64,7 @@ impl Faults {
 const EVERYTHING: &str = "/";
 const JOURNALS: &str = ".jnl";
 
-/// Until the script says that the cause has passed.
+/// Until the script ends the cause.
 const LASTING: u64 = 1 << 40;
 
 fn say(words: std::fmt::Arguments<'_>) {
@@ -83,7 +83,7 @@ fn open(path: &Path) -> Result<(EmbeddedStore, Fence), StoreError> {
     Ok((store, fence))
 }
 
-/// A store, as far as there is one, and what it answers.
+/// A store, if it could be opened, and the reports of its answers.
 struct Subject {
     path: PathBuf,
     store: Option<(EmbeddedStore, Fence)>,
@@ -117,7 +117,7 @@ impl Subject {
         }
     }
 
-    /// The script.
+    /// Runs the script.
     fn run(&mut self, faults: Faults) -> String {
         self.open();
         if !faults.creates {
@@ -152,7 +152,7 @@ impl Subject {
         self.read();
     }
 
-    /// Nothing fails any more.
+    /// Continues after the last failure.
     fn go_on(&mut self) {
         let began = Instant::now();
         for group in PARTS[5].clone() {
@@ -167,7 +167,7 @@ impl Subject {
                     }
                     Some(Err(other)) => panic!("{other}"),
                 }
-                // Background work of the engine tells nobody when it has ended.
+                // Background work of the engine does not report its end.
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -195,17 +195,17 @@ fn in_the_process_whose_calls_fail() {
         if !creates {
             copy_directory(&Path::new(&root).join(TEMPLATE), &path);
         }
-        // Somewhere on the way through what a fault leads to.
+        // At some point among the consequences of a fault.
         let death = if faults.dies { 1 + at * 7 % 50 } else { 0 };
         control(&format!("arm/{kind}/{at}/{}/{death}/{files}", faults.length));
         let calls = Subject { path, store: None }.run(faults);
         say(format_args!("end {calls}"));
     }
-    // Without closing what was forgotten.
+    // Without closing leaked files.
     std::process::exit(0);
 }
 
-/// The interposer, made once.
+/// Returns the interposer, compiled once.
 fn interposer() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
@@ -236,25 +236,25 @@ fn interposer() -> Option<&'static Path> {
     made
 }
 
-/// A place for many small stores: in memory if possible, since no power fails here.
+/// Returns a directory for many small stores: in memory if possible, since no power fails here.
 fn place() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// The same with a store to begin with.
+/// Returns the same with a copy of an initial store.
 fn place_with_store(template: &Path) -> tempfile::TempDir {
     let place = place();
     copy_directory(template, &place.path().join(TEMPLATE));
     place
 }
 
-/// A store with the first groups.
+/// Makes a store with the first groups.
 fn template() -> tempfile::TempDir {
     let place = place();
     let (mut store, fence) = open(place.path()).unwrap();
     PARTS[0].clone().for_each(|group| _ = store.commit(fence, &changes(group)).unwrap());
     drop(store);
-    // Opened once more, its journal is no longer than what is in it.
+    // Opened once more, its journal is no longer than its contents.
     drop(open(place.path()).unwrap());
     place
 }
@@ -271,7 +271,7 @@ fn child(library: &Path, root: &Path, faults: Faults, (first, last, step): (u64,
     child
 }
 
-/// What was said of one run.
+/// The reports of one run.
 #[derive(Default)]
 struct Said {
     at: u64,
@@ -294,7 +294,7 @@ impl Said {
         self.lines.iter().find_map(|line| line.strip_prefix("end ")?.parse().ok())
     }
 
-    /// Compares what was said with what is on disk.
+    /// Compares the reports with the disk.
     fn check(&self, root: &Path, faults: Faults) -> Result<(), String> {
         let mut groups: Vec<_> = if faults.creates { vec![] } else { PARTS[0].clone().collect() };
         let mut unknown = Vec::new();
@@ -350,9 +350,7 @@ impl Said {
     }
 }
 
-/// Lets calls fail in turn.
-///
-/// At most so many runs, beginning with the call of this number: each call, or every so many.
+/// Lets calls fail in turn, in at most `runs` runs from the call number `begin` on: each call, or every n-th one.
 fn sweep(faults: Faults, runs: u64, begin: u64) {
     let Some(library) = interposer() else { return };
     let began = Instant::now();
@@ -364,10 +362,10 @@ fn sweep(faults: Faults, runs: u64, begin: u64) {
         run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
         run.calls().unwrap()
     };
-    // An odd number, so that it is not always the same one of a pair.
+    // An odd step, so that it does not always hit the same one of a pair.
     let step = (whole / runs) | 1;
     let begin = 1 + begin % step;
-    // One process each for these, since it does not outlive them.
+    // One process for each of these, since it does not outlive them.
     let batch = if faults.may_die() { 1 } else { 16 };
     let (next, counted) = (AtomicU64::new(0), AtomicU64::new(0));
     let wrong = Mutex::new(Vec::new());
@@ -408,7 +406,7 @@ const fn faults(kind: &'static str, length: u64, crashes: bool) -> Faults {
     Faults { kind, length, files: EVERYTHING, crashes, dies: false, creates: false }
 }
 
-/// Each name says what fails: at some calls, which are the same ones each time, or at many, which are others each time.
+/// Each test is named after its failure: at a few calls, the same ones each time, or at many, different ones each time.
 macro_rules! sweeps {
     ($($name:ident: $faults:expr;)*) => {
         $(

@@ -29,7 +29,7 @@ impl SmallDisk<'_> {
 
 impl Drop for SmallDisk<'_> {
     fn drop(&mut self) {
-        // Lazily, should a test have failed with the store still open.
+        // Lazily, in case a test has failed with the store still open.
         let _ = Command::new("umount").arg("-l").arg(self.0).status();
     }
 }
@@ -69,7 +69,7 @@ fn a_full_disk_refuses_whole_groups_loses_nothing_and_goes_on_when_there_is_room
     assert_eq!(store.check().unwrap(), []);
 }
 
-/// A backup holds the database open, which has to be opened again after that.
+/// A backup holds the database open, which has to be reopened after it.
 #[test]
 fn a_disk_that_is_full_in_mid_commit_during_a_backup_does_not_end_the_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn a_backup_for_which_there_is_no_room_says_so_and_can_be_made_again() {
         assert!(matches!(&refused, StoreError::Refused(cause) if cause.to_string().contains("backup")), "{refused}");
         let error = open(&target).unwrap_err();
         assert!(matches!(error, StoreError::UnfinishedBackup(_)), "{megabytes} MB: {error}");
-        // What was copied of it is gone.
+        // Its copied files are gone.
         fs::write(path.join("other"), vec![1; 900_000]).unwrap();
         disk.grow(64);
         store.back_up(&target).and_then(|back_up| back_up()).unwrap();

@@ -18,7 +18,7 @@ const ROUTE: &str = "work";
 const JOBS: u32 = 60;
 const KILLERS: [u32; 3] = [5, 23, 24];
 const ATTEMPTS: u32 = 2;
-/// Ends its process at first, and later only its system, in the middle of its work.
+/// The job that ends its process at first, and later only its system, in the middle of its work.
 const LONG: u32 = 1000;
 const ENDS: &str = "ACTIX_TIMERS_KILLERS_ENDS";
 
@@ -74,7 +74,7 @@ async fn serve(path: &Path) {
     }
     let timers = builder.route_with::<Job>(ROUTE, Worker.start(), options).start().unwrap();
     while timers.counts().await.unwrap().pending > 0 {
-        // It is asked again; nothing depends on how soon.
+        // Polls again; nothing depends on how soon.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for info in timers.list(DurableFilter::dead().limit(1000)).await.unwrap().timers {

@@ -18,7 +18,7 @@ const STORE: &str = "ACTIX_TIMERS_KILLED_STORE";
 const FIRST: &str = "ACTIX_TIMERS_FIRST_GROUP";
 const SIZE: u64 = 7;
 
-/// What group number `group` does: some timers come, the last one moves, and of the group before one goes.
+/// Returns the changes of a group: some timers are put, the last one moves, and one of the group before is removed.
 fn changes(group: u64) -> Vec<Change> {
     let first = group * SIZE;
     let payload = |number: u64| match number {
@@ -38,25 +38,26 @@ fn changes(group: u64) -> Vec<Change> {
     changes
 }
 
-/// What is pending after the groups up to `groups` (exclusive).
+/// Returns the timers pending after the groups up to `groups` (exclusive).
 fn expected(groups: u64) -> BTreeSet<u64> {
     let is_gone = |number: &u64| number.is_multiple_of(SIZE) && number / SIZE + 1 < groups;
     (0..groups * SIZE).filter(|number| !is_gone(number)).collect()
 }
 
-/// The process that is killed: commits group after group, and says when each is acknowledged. Does nothing in an ordinary run.
+/// The process that is killed: commits group after group, and reports each acknowledgement. Does nothing in an ordinary
+/// run.
 #[test]
 fn in_the_process_that_is_killed() {
     let (Ok(path), Ok(first)) = (std::env::var(STORE), std::env::var(FIRST)) else { return };
     let (mut store, fence) = open_owned(Path::new(&path));
     for group in first.parse().unwrap().. {
         store.commit(fence, &changes(group)).unwrap();
-        // Past the harness, which would keep it, and in one piece.
+        // Past the harness, which would capture it, and in one piece.
         std::io::stderr().write_all(format!("acknowledged {group}\n").as_bytes()).unwrap();
     }
 }
 
-/// How many groups there are when the child has said this.
+/// Returns the number of groups after this report of the child.
 pub(crate) fn groups_after(line: &str) -> Option<u64> {
     Some(line.strip_prefix("acknowledged ")?.parse::<u64>().unwrap() + 1)
 }
@@ -88,13 +89,13 @@ fn what_was_acknowledged_outlives_a_kill_in_mid_commit_and_groups_are_all_or_not
         }
         process.kill().unwrap();
         assert_eq!(process.wait().unwrap().signal(), Some(9));
-        // What it said before it was gone.
+        // Its reports before the kill.
         lines.for_each(read);
         groups = groups_in(directory.path(), acknowledged..=acknowledged + 1, round);
     }
 }
 
-/// How many groups are in a store: all of each of them, and none but these may be the last.
+/// Returns the number of groups in a store, which must be complete and in the `possible` range.
 pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) -> u64 {
     let mut store = open(path).unwrap_or_else(|error| panic!("round {round}: {error}"));
     assert_eq!(store.check().unwrap(), [], "round {round}");

@@ -1,19 +1,19 @@
 //! A machine whose power can be cut.
 //!
-//! It is a file system in a file, and in that a file which is the disk of the test, with a file system of its own. A disk
-//! promises to keep what was written before a flush was answered, and nothing else. This one keeps no more than that for sure: what
-//! it is given lies in the memory of the outer file system until a flush, which is an fsync there.
+//! It is a file system in a file, and in it a file that is the disk of the test, with its own file system. A disk
+//! guarantees to keep data written before a completed flush, and nothing else. Neither does this one: its writes lie in
+//! the memory of the outer file system until a flush, which is an fsync there.
 //!
-//! The power is cut by `EXT4_IOC_SHUTDOWN`, with the flag that says that not even the log is to be flushed: in the same moment
-//! nothing reaches either file system any more, and what was in memory is lost. First the outer one, so that the inner one finds its
-//! disk gone.
+//! The power is cut by `EXT4_IOC_SHUTDOWN`, with the flag that leaves even the log unflushed: from then on nothing
+//! reaches either file system, and the contents of memory are lost. The outer one is cut first, so that the inner one
+//! finds its disk gone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Sizes in MiB. Only what is used of them takes room.
+/// Sizes in MiB. Only the used parts take room.
 const MACHINE: u64 = 1536;
 const DISK: u64 = 1024;
 
@@ -23,7 +23,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A new one with an empty disk, switched on.
+    /// Makes a machine with an empty disk, switched on.
     pub(crate) fn new() -> Self {
         let machine = Self { root: tempfile::tempdir().unwrap(), is_on: true };
         for name in ["machine", "disk"] {
@@ -32,14 +32,14 @@ impl Machine {
         make_disk(&machine.root.path().join("machine.img"), MACHINE);
         mount(&machine.root.path().join("machine.img"), &machine.memory());
         make_disk(&machine.memory().join("disk.img"), DISK);
-        // What is there before the first cut is not what this is about.
+        // The unmount flushes everything written so far; the tests concern later writes.
         umount(&machine.memory());
         mount(&machine.root.path().join("machine.img"), &machine.memory());
         mount(&machine.memory().join("disk.img"), &machine.disk());
         machine
     }
 
-    /// Where its disk is mounted.
+    /// Returns the mount point of its disk.
     pub(crate) fn disk(&self) -> PathBuf {
         self.root.path().join("disk")
     }
@@ -48,7 +48,7 @@ impl Machine {
         self.root.path().join("machine")
     }
 
-    /// Makes ready to cut the power, so that it takes no time when the moment has come.
+    /// Prepares a power cut, so that it takes no time later.
     pub(crate) fn cord(&self) -> Cord {
         // Rust has no ioctl without `unsafe`. _IOR('X', 125, __u32), and EXT4_GOING_FLAGS_NOLOGFLUSH.
         const PULL: &str = r#"
@@ -66,8 +66,8 @@ impl Machine {
         cord
     }
 
-    /// After a cut, and when nobody has a file open any more: the machine is switched on again. What the disk has is what it was
-    /// given before its last flush, and some of what came later.
+    /// Switches the machine on again, after a cut and when no file is open any more. The disk has all writes before its
+    /// last flush, and some of the later ones.
     pub(crate) fn restart(&mut self) {
         self.switch_off();
         mount(&self.root.path().join("machine.img"), &self.memory());
@@ -95,7 +95,7 @@ impl Drop for Machine {
     }
 }
 
-/// Pulled, it cuts the power.
+/// A prepared process that cuts the power.
 pub(crate) struct Cord(Child);
 
 impl Cord {
@@ -107,7 +107,7 @@ impl Cord {
 
     fn hears(&mut self, word: &str) {
         let mut line = String::new();
-        // It says one line at a time, and waits after the first.
+        // It prints one line at a time, and waits after the first.
         BufReader::with_capacity(1, self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line.trim(), word);
     }
@@ -123,7 +123,7 @@ fn mount(what: &Path, to: &Path) {
 }
 
 fn umount(path: &Path) {
-    // The kernel may take a moment to let go of a loop device or of the files of a process that has ended.
+    // The kernel may take a moment to release a loop device or the files of an ended process.
     let began = Instant::now();
     while !Command::new("umount").arg(path).stderr(Stdio::null()).status().unwrap().success() {
         assert!(began.elapsed() < Duration::from_secs(30), "{} is in use", path.display());

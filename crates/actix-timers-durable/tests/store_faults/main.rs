@@ -1,4 +1,4 @@
-//! What may happen to the files of the embedded store and to its process, and what is left then.
+//! Faults of the embedded store's files and its process, and the state after them.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! Other users of the machine, and what they can do with a store.
+//! Other users of the machine, and their access to a store.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -20,7 +20,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A directory and all in it, links left out.
+/// Returns a directory and its contents, without links.
 fn all(path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     let mut next = 0;
@@ -68,7 +68,7 @@ fn in_the_process_with_another_umask() {
     assert_eq!(pending(&mut open(&target).unwrap()).unwrap().0.len(), 12_000);
 }
 
-/// Whether the file system lets files inherit who may read them.
+/// Returns whether files inherit read permissions in this file system.
 #[cfg(target_os = "linux")]
 fn inherits(directory: &Path) -> bool {
     rustix::fs::getxattr(directory, "system.posix_acl_default", &mut [0u8; 64][..]).is_ok()
@@ -110,14 +110,14 @@ fn a_store_that_an_older_build_left_open_to_all_is_closed_to_them_when_it_is_ope
     assert_private(&path);
     assert_eq!(mode(&others), 0o644, "a link is not followed");
     assert_eq!(pending(&mut store).unwrap().0.len(), 1);
-    // Nor can what has the files open keep a new one from being made like that.
+    // An open file does not keep a new one from being created like that either.
     drop(store);
     set_mode(&path.join("lock"), 0o666);
     let _store = EmbeddedStore::open_existing(&path).unwrap();
     assert_private(&path);
 }
 
-/// As a copy from a medium that cannot be written to. (For root no file is read-only.)
+/// As a copy from a read-only medium. (For root no file is read-only.)
 #[test]
 fn a_store_whose_files_its_owner_may_only_read_is_opened() {
     let directory = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn a_store_whose_files_its_owner_may_only_read_is_opened() {
     assert_eq!(pending(&mut store).unwrap().0.len(), 1);
 }
 
-/// Also where another one has it open.
+/// Also where another process has it open.
 #[test]
 fn the_directory_is_closed_to_others_before_it_is_locked() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The power fails at any moment, on a real file system: what was acknowledged before is there afterwards.
+//! The power fails at any moment, on a real file system: every acknowledged change is there afterwards.
 //!
 //! The tests need root, for loop devices; `.ci/run` runs them.
 
@@ -13,18 +13,18 @@ use schemes::random::Random;
 
 /// One after the other, on one machine.
 const STORES: u64 = 4;
-/// Of each of them.
+/// Cuts of each of them.
 const CUTS: u64 = 5;
 
-/// What a process said.
+/// The reports of a process.
 struct Said {
-    /// When there was still power.
+    /// Certainly before the cut.
     before: Vec<String>,
-    /// Then, or later.
+    /// Before the cut, or later.
     after: Vec<String>,
 }
 
-/// Lets a process run on the machine, cuts the power at a random moment, and waits until the process has noticed.
+/// Runs a process on the machine, cuts the power at a random moment, and waits until the process has noticed.
 fn run_into_a_power_cut(machine: &mut Machine, command: Command, random: &mut Random) -> Said {
     let cord = machine.cord();
     let talking = Talking::start(command);
@@ -47,14 +47,14 @@ fn groups_outlive_a_power_cut_whole_or_not_at_all() {
             let said = run_into_a_power_cut(&mut machine, kills::child(&path, groups), &mut random);
             let last = |lines: &[String]| lines.iter().rev().find_map(|line| kills::groups_after(line));
             let certain = last(&said.before).unwrap_or(groups);
-            // One more may have reached the disk that was not answered any more.
+            // One more may have reached the disk without an answer.
             let possible = last(&said.after).unwrap_or(certain) + 1;
             groups = kills::groups_in(&path, certain..=possible, cut);
         }
     }
 }
 
-/// When the power is off nothing is acknowledged. If it was cut before anything was on disk the process does not begin.
+/// Without power nothing is acknowledged. If it was cut before the first write to the disk, the process does not begin.
 fn assert_silence_after_refusal(said: &Said) {
     let lines: Vec<_> = said.before.iter().chain(&said.after).collect();
     let Some(refused) = lines.iter().position(|line| line.starts_with("refused ")) else {

@@ -1,4 +1,4 @@
-//! What a store goes through while calls of it fail: groups of all sorts of changes, with a backup, a close and a reopening.
+//! The operations of a store whose calls fail: groups of all sorts of changes, with a backup, a close and a reopening.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::workshop::{id, record};
 
 const PER_GROUP: u64 = 8;
 
-/// The changes of one group. Each touches records of the two groups before.
+/// Returns the changes of one group. Each touches records of the two groups before.
 pub(crate) fn changes(group: u64) -> Vec<Change> {
     let first = group * PER_GROUP;
     let size = |number: u64| [100, 3000, 20_000, 700, 5600][(number % 5) as usize];
@@ -55,7 +55,7 @@ fn due(id: DurableId) -> DueTime {
     id.first_due()
 }
 
-/// Everything in a store, in words: equal if and only if the stores hold the same.
+/// Returns the contents of a store as text: equal if and only if the stores hold the same.
 pub(crate) fn contents(store: &mut impl TimerStore) -> Result<Vec<String>, StoreError> {
     let mut contents = Vec::new();
     let mut lengths = Vec::new();
@@ -87,7 +87,7 @@ pub(crate) fn contents(store: &mut impl TimerStore) -> Result<Vec<String>, Store
     Ok(contents)
 }
 
-/// What a store holds after these groups, by the rules of the store in memory.
+/// Returns the contents of a store after these groups, by the rules of the store in memory.
 pub(crate) fn expected(groups: impl IntoIterator<Item = u64>) -> Vec<String> {
     let mut store = MemoryDisk::new().open();
     let fence = store.acquire(0).unwrap().fence;

@@ -1,15 +1,15 @@
-//! A service with durable timers of many sorts, in a process of its own: it says what it was told and what it does, line by line,
-//! until the store fails under it.
+//! A service with durable timers of many sorts, in a process of its own: it reports answers and actions, line by line, until
+//! its store fails.
 //!
 //! | | |
 //! |---|---|
 //! | `scheduled n` | the order is on disk |
-//! | `moved n` | it is on disk that it is due soon |
+//! | `moved n` | its new, early due time is on disk |
 //! | `cancelling n`, `cancelled n` | before the request, and when it is on disk |
 //! | `kept c n` | the order is on disk in place of the one before, under the key of customer c |
 //! | `handled n r a` | repetition r, attempt a is with the handler |
-//! | `refused WHY` | every customer was told so, one of them for this reason; from now on no request is done |
-//! | `left n` | at the very end: it is not due for long |
+//! | `refused WHY` | every customer was refused, one of them for this reason; later requests fail, too |
+//! | `left n` | at the very end: it is due much later |
 
 use std::io::Write;
 use std::path::Path;
@@ -29,7 +29,7 @@ use crate::workshop::open;
 const STORE: &str = "ACTIX_TIMERS_SHOP_STORE";
 const FIRST: &str = "ACTIX_TIMERS_SHOP_FIRST";
 const ROUTE: &str = "shop";
-/// So many requests are under way at a time.
+/// The number of requests in progress at a time.
 pub(crate) const CUSTOMERS: u64 = 6;
 /// The order that repeats.
 pub(crate) const SERIES: u64 = 0;
@@ -56,12 +56,12 @@ impl DurableMessage for Order {
     const NAME: &'static str = "order";
 }
 
-/// What becomes of an order.
+/// The fate of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Handled soon.
     Handled,
-    /// Moved from a late time to one soon.
+    /// Moved from a late time to an early one.
     Moved,
     /// Cancelled long before its time.
     Cancelled,
@@ -71,7 +71,7 @@ pub(crate) enum Fate {
     Kept,
 }
 
-/// By the number of the order.
+/// Returns the fate of an order, by its number.
 pub(crate) fn fate(number: u64) -> Fate {
     match number / CUSTOMERS % 8 {
         0..3 => Fate::Handled,
@@ -86,7 +86,7 @@ fn key(customer: u64) -> String {
     format!("customer {customer}")
 }
 
-/// Past the harness, which would keep it, and in one piece.
+/// Past the harness, which would capture it, and in one piece.
 fn say(line: std::fmt::Arguments<'_>) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
@@ -172,20 +172,20 @@ async fn serve(timers: DurableTimers, first: u64) {
         why = customer.await.unwrap();
     }
     say(format_args!("refused {why}"));
-    // Some more, in case that it has forgotten that it failed.
+    // Some more, in case it has forgotten its failure.
     for number in 0..20 {
         let _ = order(&timers, first + number).await;
     }
 }
 
-/// Waits until everything that is due soon is handled, and says what is left.
+/// Waits until every order due soon is handled, and reports the rest.
 async fn finish(timers: DurableTimers) {
     while timers.cancel_key(ROUTE, "series").await.unwrap() == CancelOutcome::InProgress {
         tokio::task::yield_now().await;
     }
     let soon = DurableFilter::new().due(..SystemTime::now() + Duration::from_secs(600));
     while !timers.list(soon.clone()).await.unwrap().timers.is_empty() {
-        // It is asked again; nothing depends on how soon.
+        // Polls again; nothing depends on how soon.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for left in timers.list(DurableFilter::new().limit(100_000)).await.unwrap().timers {
@@ -213,14 +213,14 @@ fn in_the_process_of_the_service() {
     std::process::exit(0);
 }
 
-/// The service that takes orders from this number on, a multiple of the number of customers and fates.
+/// Returns a service that takes orders from this number on, a multiple of the number of customers and fates.
 pub(crate) fn serving(path: &Path, first: u64) -> Command {
     let mut child = finishing(path);
     child.env(FIRST, first.to_string());
     child
 }
 
-/// The service that handles what is there.
+/// Returns a service that handles the existing orders.
 pub(crate) fn finishing(path: &Path) -> Command {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "shop::in_the_process_of_the_service", "--nocapture"]);

@@ -1,5 +1,5 @@
-//! A service with durable timers is killed at any moment, while it starts and recovers, too: what it had said before holds for
-//! those that come after it.
+//! A service with durable timers is killed at any moment, while it starts and recovers, too: its reports before hold in
+//! later lives.
 
 use crate::book::Book;
 use crate::shop::{CUSTOMERS, finishing, serving};
@@ -8,7 +8,7 @@ use schemes::random::Random;
 
 /// One after the other.
 const STORES: u64 = 4;
-/// Of each of them.
+/// Kills of each of them.
 const KILLS: u64 = 5;
 
 #[test]

@@ -1,4 +1,4 @@
-//! A process in a test, and what it says as it says it.
+//! A process in a test, and its output while it runs.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command};
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use schemes::random::Random;
 
-/// A process that does not end by itself by then never will.
+/// A process that has not ended by itself by then never will.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process, and what it says as it says it.
+/// A process, and its output while it runs.
 pub(crate) struct Talking {
     process: Child,
     lines: Receiver<String>,
@@ -29,17 +29,17 @@ impl Talking {
         self.lines.recv_timeout(PATIENCE).expect("it goes on until it is stopped")
     }
 
-    /// What it says until some random moment, which is often just after it has begun.
+    /// Returns its lines until some random moment, often just after it has begun.
     pub(crate) fn listen(&self, random: &mut Random) -> Vec<String> {
         let (wanted, longest) = if random.one_in(4) { (0, 100_000) } else { (1 + random.below(300), 4000) };
         let mut said: Vec<_> = (0..wanted).map(|_| self.next()).collect();
-        // Not only when something was just acknowledged, but at any moment: nothing is waited for.
+        // At any moment, not only after an acknowledgement: this does not wait for a line.
         std::thread::sleep(Duration::from_micros(random.below(longest)));
         said.extend(self.lines.try_iter());
         said
     }
 
-    /// Everything until it has ended by itself.
+    /// Returns everything until it has ended by itself.
     pub(crate) fn rest(mut self) -> Vec<String> {
         let mut rest = vec![];
         loop {
@@ -56,7 +56,7 @@ impl Talking {
         rest
     }
 
-    /// Kills it with SIGKILL, and answers what it had said by then and was not read.
+    /// Kills it with SIGKILL, and returns its unread lines.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.process.kill().unwrap();
         self.rest()

@@ -11,7 +11,7 @@ use support::copies::copy_directory;
 
 const ACKNOWLEDGED: u64 = 5;
 
-/// A store with some groups that were answered and one that was not, in each of many states of that one.
+/// A store with acknowledged groups and an unacknowledged one, in each of many states of the latter.
 #[test]
 fn what_was_acknowledged_outlives_a_torn_group_of_records_of_any_size() {
     for (size, group) in [(100, 1), (100, 40), (2000, 3), (5600, 2), (20_000, 2), (64 << 10, 1), (64 << 10, 4)] {
@@ -50,10 +50,10 @@ fn what_was_acknowledged_outlives_a_torn_group_of_records_of_any_size() {
     }
 }
 
-/// The journal as it may be after a power failure in the middle of what comes after `before`.
+/// Returns the journal as it may be after a power failure while the bytes after `before` are written.
 fn torn(bytes: &[u8], before: usize, trial: usize, random: &mut Random) -> Vec<u8> {
     let mut torn = bytes.to_vec();
-    // A file system keeps pages or sectors; those that were not written are zeros.
+    // A file system keeps pages or sectors; unwritten ones are zeros.
     let page = if trial.is_multiple_of(2) { 4096 } else { 512 };
     match trial % 3 {
         0 => torn.truncate(before + random.index(bytes.len() - before)),

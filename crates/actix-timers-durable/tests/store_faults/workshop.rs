@@ -46,7 +46,7 @@ pub(crate) fn open_owned(path: &Path) -> (EmbeddedStore, Fence) {
     (store, fence)
 }
 
-/// What is pending, as numbers, and how much of it cannot be read.
+/// Returns the numbers of the pending timers, and how many records are unreadable.
 pub(crate) fn pending(store: &mut EmbeddedStore) -> Result<(BTreeSet<u64>, usize), StoreError> {
     let mut numbers = BTreeSet::new();
     let mut damaged = 0;
@@ -66,12 +66,12 @@ pub(crate) fn pending(store: &mut EmbeddedStore) -> Result<(BTreeSet<u64>, usize
     }
 }
 
-/// Where the journal of a small store is.
+/// Returns the path of a small store's journal.
 pub(crate) fn journal(store: &Path) -> PathBuf {
     store.join("data").join("0.jnl")
 }
 
-/// What is in a journal, without the zeros after it.
+/// Returns the contents of a journal, without the zeros after them.
 pub(crate) fn journal_bytes(store: &Path) -> Vec<u8> {
     let mut bytes = fs::read(journal(store)).unwrap();
     let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
