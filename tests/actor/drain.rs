@@ -133,10 +133,10 @@ fn whoever_waits_hears_of_it_when_the_timer_actor_stops() {
         let draining = drain(&timers, 2 * 3_600_000);
         world.settle().await;
         arbiter.stop();
-        assert!(draining.await.unwrap().is_empty(), "what was left became dead letters");
+        assert!(draining.await.unwrap().is_empty(), "the remaining timers became dead letters");
         assert_eq!(timers.snapshot().counters.pending, 0);
         arbiter.join().unwrap();
-        assert!(drain(&timers, 1000).await.unwrap().is_empty(), "nor does one wait for what has stopped before");
+        assert!(drain(&timers, 1000).await.unwrap().is_empty(), "nor does a drain wait for a stopped timer actor");
     });
 }
 

@@ -227,7 +227,7 @@ fn must_not_lock_up(test: impl FnOnce() + Send + 'static) {
         test();
         done.send(()).unwrap();
     });
-    is_done.recv_timeout(PATIENCE).expect("it locked up or failed");
+    is_done.recv_timeout(PATIENCE).expect("it deadlocked or failed");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn timers_are_found_by_what_can_be_seen_of_them() {
         assert_eq!(at(&world, own).actor, Some(tag));
         assert_ne!(at(&world, wide).actor, Some(tag));
         assert_eq!(found(new().actor_type_containing("Probe<u32>")), [number, text, negative, own]);
-        assert_eq!(at(&world, wide).actor_type, None, "nothing is known of actors without timers of their own");
+        assert_eq!(at(&world, wide).actor_type, None, "the type of an actor without own timers is unknown");
         assert_eq!(found(new().message_type_containing("Note<u64>")), [wide]);
         assert_eq!(found(new().level(0)), [number, text]);
         assert_eq!(found(new().level(2)), [wide]);

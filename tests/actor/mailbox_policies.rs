@@ -54,7 +54,7 @@ fn one_full_another_free(policy: MailboxPolicy, check: Check) {
         world.run_to(100).await;
         let handled: Vec<u32> = before.into_iter().chain(full_log.names()).collect();
         let letters = letters(&receiver);
-        assert_eq!(handled.len() + letters.len(), 10, "none is lost in silence, none comes twice");
+        assert_eq!(handled.len() + letters.len(), 10, "none is lost silently, none comes twice");
         assert!(handled.is_sorted() && letters.is_sorted_by_key(|letter| letter.0));
         check(&world, &handled, &letters);
         assert_eq!(world.pending(), 0);
@@ -185,7 +185,7 @@ fn what_waits_is_cancelled_moved_and_returned_exactly() {
         world.run_to(50).await;
         assert_eq!(world.timers.cancel(ids[0]), CancelOutcome::AlreadyDelivered);
         assert_eq!(world.timers.cancel(ids[1]), CancelOutcome::AlreadyDelivered, "in the mailbox");
-        assert_eq!(world.timers.cancel(ids[2]), CancelOutcome::Cancelled, "next in line");
+        assert_eq!(world.timers.cancel(ids[2]), CancelOutcome::Cancelled, "next in the queue");
         assert_eq!(world.timers.cancel(ids[4]), CancelOutcome::Cancelled, "in the middle");
         assert!(world.timers.reschedule_after(ids[3], ms(20)).is_rescheduled());
         go.send(()).unwrap();

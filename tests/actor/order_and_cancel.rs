@@ -500,7 +500,7 @@ fn random_cancels_and_moves_leave_exactly_the_others() {
                                     CancelOutcome::Cancelled => assert!(due.take().is_some_and(|due| due >= now)),
                                     CancelOutcome::AlreadyDelivered => assert!(due.is_some_and(|due| due <= now)),
                                     CancelOutcome::NotFound => assert!(due.is_none_or(|due| due <= now)),
-                                    CancelOutcome::InProgress => unreachable!("nothing is being handed over"),
+                                    CancelOutcome::InProgress => unreachable!("nothing is being sent"),
                                 }
                             }
                             3 if !timers.is_empty() => {

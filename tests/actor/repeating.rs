@@ -267,7 +267,7 @@ fn a_timer_ends_with_its_last_repetition() {
                 let (counted, dated): (Vec<_>, Vec<_>) = log.take().into_iter().partition(|(name, _)| *name == 'n');
                 let at = |notes: Vec<(char, u64)>| notes.into_iter().map(|(_, at)| at - start).collect::<Vec<_>>();
                 assert_eq!(at(counted), [10, 20, 30]);
-                assert_eq!(at(dated), [10, 20, 30, 40, 50], "what is due at the end is delivered");
+                assert_eq!(at(dated), [10, 20, 30, 40, 50], "a delivery due at the end is made");
                 for id in [so_often, so_long] {
                     assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::AlreadyDelivered);
                     assert_eq!(world.timers.get(id), None);
@@ -420,6 +420,6 @@ fn a_request_counts_from_when_it_was_made() {
         world.slip_to(start + 25).await;
         world.timers.addr().send(request).await.unwrap().unwrap();
         world.run_to(start + 45).await;
-        assert_eq!(times(&log), [start + 25, start + 30, start + 40], "one for those that were missed");
+        assert_eq!(times(&log), [start + 25, start + 30, start + 40], "one for the missed ones");
     });
 }

@@ -136,7 +136,7 @@ fn while_a_message_is_made_its_timer_is_pending_and_a_cancel_is_exact() {
                 let start = world.now();
                 set(&id, world.repeat(way, kind, &addr, ms(10), source).await.unwrap());
                 world.run_to(start + 1000).await;
-                assert_eq!(log.names(), [1], "{way:?} {kind:?}: what was cancelled while it was made is not delivered");
+                assert_eq!(log.names(), [1], "{way:?} {kind:?}: cancelled while it was made, it is not delivered");
                 let expected = (
                     Some(TimerState::Due),
                     RescheduleOutcome::InProgress,

@@ -270,7 +270,7 @@ fn a_message_for_which_there_is_no_room_is_kept_and_can_be_cancelled_or_given_ba
                 let returned = world.timers.addr().send(Drain::now()).await.unwrap();
                 assert_eq!((returned.len(), returned[0].id), (1, timer));
                 assert!(returned.into_iter().all(|one| one.message::<Counted>().is_some()));
-                assert_eq!(census.made(), delivered as i64 + 1, "it is the one that was made");
+                assert_eq!(census.made(), delivered as i64 + 1, "it is the one already made");
             }
             go.send(()).unwrap();
             world.run_to(300).await;
@@ -349,7 +349,7 @@ fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
             let lost = dead.iter().filter_map(|(n, _)| *n).filter(|n| *n < 100);
             let mut all: Vec<u32> = numbers.chain(lost).collect();
             all.sort_unstable();
-            assert_eq!(all, (0..8).collect::<Vec<_>>(), "each is handled or a letter");
+            assert_eq!(all, (0..8).collect::<Vec<_>>(), "each is handled or a dead letter");
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.mailbox_full, world.pending()), (dead.len() as u64, 1));
         });
@@ -505,7 +505,7 @@ fn the_policy_of_the_timer_actor_holds_for_timers_that_repeat() {
             world.run_to(42).await;
             assert_eq!(log.take(), [(0, 33), (0, 33), (1, 33)]);
             world.run_to(44).await;
-            assert_eq!(log.take(), [(1, 43), (2, 43)], "counted from when it left the line");
+            assert_eq!(log.take(), [(1, 43), (2, 43)], "counted from when it left the queue");
         },
     );
 }

@@ -88,7 +88,7 @@ fn a_blocked_target_does_not_hold_up_the_others() {
         }
         slow_reports.recv_timeout(PATIENCE).expect("the slow one is blocked now");
         for delay in (10..=200).step_by(10) {
-            let (number, at) = fast_reports.recv_timeout(PATIENCE).expect("nobody waits for the slow one");
+            let (number, at) = fast_reports.recv_timeout(PATIENCE).expect("the others do not wait for the slow one");
             assert_eq!(number, delay);
             assert!(at - begin >= ms(delay), "{number} came {:?} early", ms(delay) - (at - begin));
         }

@@ -257,7 +257,7 @@ fn a_filter_lets_through_what_fits_all_that_was_said() {
         world.run_to(25).await;
         let due = world.timers.list(&all().state(TimerState::Due));
         assert_eq!((ids(&due), due[0].overdue), (vec![c], ms(5)));
-        assert_eq!(list(all().due_within(ms(0))), [c], "what is overdue is due within any time");
+        assert_eq!(list(all().due_within(ms(0))), [c], "an overdue timer is due within any time");
         unblock.send(()).unwrap();
         world.run_to(100).await;
         assert_eq!(log.names(), [3, 1]);

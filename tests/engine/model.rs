@@ -175,7 +175,7 @@ impl Run {
         match self.engine.schedule(self.now, deadline, owner, sequence) {
             Ok(key) => {
                 assert!(self.book.timers.len() < CAPACITY);
-                assert!(!self.issued.contains(&key), "a key is never given out twice");
+                assert!(!self.issued.contains(&key), "a key is never issued twice");
                 self.issued.push(key);
                 self.book.timers.push(Known {
                     key,
@@ -225,7 +225,7 @@ impl Run {
             return;
         };
         assert!(self.book.timers.len() < CAPACITY || replaceable.is_some());
-        assert!(!self.issued.contains(&timer), "a key is never given out twice");
+        assert!(!self.issued.contains(&timer), "a key is never issued twice");
         self.issued.push(timer);
         if let Some(old) = old {
             match (self.engine.cancel(old), replaceable) {
@@ -355,7 +355,7 @@ impl Run {
                         next_on_grid(due.min(now.time), period, missed, now.time)
                     }
                     RepeatMode::FixedDelay { period } => now.time + period,
-                    RepeatMode::Calendar => unreachable!("nobody asked for one"),
+                    RepeatMode::Calendar => unreachable!("the model schedules no calendar"),
                 };
                 self.book.repeated += 1;
                 let known = &mut self.book.timers[position];
@@ -400,7 +400,7 @@ impl Run {
             RepeatMode::FixedDelay { .. } if until_handled => None,
             RepeatMode::FixedRate { period, missed } => Some(next_on_grid(due.min(now.time), period, missed, now.time)),
             RepeatMode::FixedDelay { period } => Some(now.time + period),
-            RepeatMode::Calendar => unreachable!("nobody asked for one"),
+            RepeatMode::Calendar => unreachable!("the model schedules no calendar"),
         };
         self.book.repeated += 1;
         let at = self.book.position(timer.key).unwrap();
@@ -711,7 +711,7 @@ impl Run {
         waiting.sort_by_key(|guest| inbox.iter().position(|sequence| sequence == guest));
         for guest in waiting {
             let due = self.engine.first_foreign(owner).unwrap();
-            assert_eq!(due.payload, guest, "guests leave in their order");
+            assert_eq!(due.payload, guest, "foreign messages leave in their order");
             let at = self.book.position(due.key).unwrap();
             let timer = &mut self.book.timers[at];
             if timer.repeats.is_some() {
@@ -789,7 +789,7 @@ impl Run {
             }
         }
         let labelled = self.book.timers.iter().filter(|timer| timer.is_labelled).count();
-        assert_eq!(self.engine.labelled(), labelled, "nothing is left of those that have ended");
+        assert_eq!(self.engine.labelled(), labelled, "ended timers keep no labels");
         for name in 0..2 {
             let members = self.book.timers.iter().filter_map(|timer| timer.group.map(|group| (group, timer.key)));
             let mut members: Vec<(u64, Key)> =
@@ -919,7 +919,7 @@ fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
     assert!(engine.set_name(key, 77));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), Some(77)));
     let other = engine.schedule(0, 10, None, 2).unwrap();
-    assert!(!engine.set_name(other, 77), "a name in use is not given away");
+    assert!(!engine.set_name(other, 77), "a name in use is not reassigned");
     assert_eq!(engine.cancel(key), Ok(1));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), None));
     let reused = engine.schedule(0, 10, None, 3).unwrap();

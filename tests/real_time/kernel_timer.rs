@@ -58,7 +58,7 @@ fn without_the_kernels_timer() {
         PANICS.fetch_add(1, Ordering::SeqCst);
         report(info);
     }));
-    assert_eq!(panics_and_timers(SystemClock::without_kernel_timer(), false), (0, 0), "not wanted, and not to be had");
+    assert_eq!(panics_and_timers(SystemClock::without_kernel_timer(), false), (0, 0), "unwanted and unavailable");
     assert_eq!(panics_and_timers(SystemClock::new(), false), (1, 0), "tried once for each clock");
     assert_eq!(panics_and_timers(SystemClock::new(), true), (0, 1), "another runtime on the same thread has it");
     assert_eq!(panics_and_timers(SystemClock::without_kernel_timer(), true), (0, 0), "not wanted");

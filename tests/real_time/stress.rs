@@ -250,7 +250,7 @@ fn run_with(n: usize, drain_at: usize) {
                 assert_eq!(sum, 1, "{number} was accepted and is lost; own: {:?}", fate.own);
             }
             if fate.said_delivered.load(Ordering::SeqCst) {
-                assert_eq!(ends, [1, 0, 0], "{number} was said to be delivered");
+                assert_eq!(ends, [1, 0, 0], "{number} was reported as delivered");
             }
             handled += ends[0];
             cancelled += ends[1];

@@ -109,7 +109,7 @@ fn what_is_due_and_not_under_way_can_be_cancelled_exactly() {
         let flood = Flood::until(move || delivered.lock().unwrap().len() == 1 && began.elapsed() > ms(150));
         let log = actor.run(&flood).await;
         assert!(flood.ended_in_time());
-        assert_eq!(log.len(), 1, "what was cancelled is never delivered");
+        assert_eq!(log.len(), 1, "a cancelled timer is never delivered");
         assert_eq!(*outcomes.lock().unwrap(), [CancelOutcome::Cancelled; 9]);
         let counters = settled(&Timers::current().unwrap()).await;
         assert_eq!((counters.delivered, counters.cancelled, counters.pending), (1, 9, 0));

@@ -100,8 +100,8 @@ fn gauges_of_one_and_the_sum() {
         let lines = about(&scrape(|| recorder.render()), "two");
         assert_eq!(value(&lines, "actix_timers_pending{"), 2.0);
         assert_eq!(value(&lines, "actix_timers_scheduled_total{"), 2.0);
-        assert_eq!(value(&lines, "actix_timers_capacity{"), 200.0, "that of the last to start");
-        assert_eq!(value(&lines, "actix_timers_wheel_depth{"), 2.0, "that of the last to publish");
+        assert_eq!(value(&lines, "actix_timers_capacity{"), 200.0, "the capacity of the last to start");
+        assert_eq!(value(&lines, "actix_timers_wheel_depth{"), 2.0, "the depth of the last to publish");
         assert_eq!(value(&lines, "actix_timers_delay_queue_length{"), 1.0);
     });
 }

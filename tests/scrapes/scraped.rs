@@ -100,7 +100,7 @@ fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delive
                     known = accepted.load(Ordering::Relaxed);
                     let now = balanced(&scrape(|| handle.render()));
                     assert!(now >= before, "counters only grow");
-                    assert!(now >= known, "what had happened before the scrape is in it");
+                    assert!(now >= known, "the scrape includes all earlier events");
                     (before, scrapes) = (now, scrapes + 1);
                 }
                 println!("{scrapes} scrapes");
@@ -150,7 +150,7 @@ fn the_counters_add_up_while_timer_actors_start_and_stop() {
             over.store(true, Ordering::Relaxed);
         });
         let page = scrape(|| handle.render());
-        assert_eq!(balanced(&page), ROUNDS, "those before are not lost");
+        assert_eq!(balanced(&page), ROUNDS, "earlier rounds are not lost");
         assert_eq!(sum(&page, "dead_letters_total", "service_stopped"), ROUNDS as f64);
         assert_eq!(sum(&page, "pending", ""), 0.0);
         recipients.stop();

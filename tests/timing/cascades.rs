@@ -78,7 +78,7 @@ fn a_crowd_larger_than_a_turn_at_this_pace_is_begun_a_turn_ahead() {
     assert_eq!(cascaded(&wheel), 10_000);
     assert_eq!(wheel.prepare(960 - 64, PACE, usize::MAX), Advance::Done);
     let ahead = 100_000 - cascaded(&wheel);
-    assert!(ahead <= 64 * PACE as u64, "what is left fits the pace: {ahead}");
+    assert!(ahead <= 64 * PACE as u64, "the rest fits the pace: {ahead}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn nothing_is_prepared_while_something_earlier_is_due() {
     insert_crowd(&mut wheel, 0, 970, 5000);
     wheel.insert(0, 3, 3).expect("the wheel has room");
     assert_eq!(wheel.prepare(959, PACE, usize::MAX), Advance::Done);
-    assert_eq!(cascaded(&wheel), 0, "the wheel's clock stays before what is due");
+    assert_eq!(cascaded(&wheel), 0, "the wheel's clock stays before due entries");
     let mut due = Vec::new();
     wheel.advance(959, usize::MAX, &mut due);
     assert_eq!(due.len(), 1);

@@ -64,7 +64,7 @@ fn dead_head_bucket_used_again() {
     let a = service.after(50, "A");
     assert_eq!(service.next_wake(), Some(40), "the bucket from 40 to 59 is the head");
     assert!(service.cancel(a));
-    assert_eq!(service.next_wake(), None, "an emptied bucket wakes nobody");
+    assert_eq!(service.next_wake(), None, "an emptied bucket causes no wake-up");
     service.after(45, "B");
     service.after(5, "D");
     service.silent_to(4);

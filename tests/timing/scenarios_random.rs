@@ -79,7 +79,7 @@ fn run_row(row: &Row, size: usize, random: &mut Random) {
         for _ in 0..row.removals.min(left.len()) {
             let (deadline, name) = left.swap_remove(random.index(left.len()));
             let was_pending = pending.remove(&(deadline, name));
-            assert_eq!(service.cancel(keys[name]), was_pending, "a cancel stops what is still pending");
+            assert_eq!(service.cancel(keys[name]), was_pending, "a cancel stops exactly a pending timer");
         }
         for delivery in service.jump_to(time) {
             let (deadline, name) = pending.pop_first().unwrap_or_else(|| panic!("{delivery:?} was not pending"));

@@ -70,7 +70,7 @@ fn a_stopped_timer_is_gone_and_its_handle_stays_dead() {
         assert!(scheme.stop(first));
         assert!(!scheme.stop(first));
         let third = scheme.start(10, 3);
-        assert!(!scheme.stop(first), "{}: whoever has its place now", scheme.name());
+        assert!(!scheme.stop(first), "{}: a stale handle stops no other timer", scheme.name());
         assert_eq!(scheme.len(), 2);
         assert_eq!(expired(scheme.as_mut(), 10), [(10, 2), (10, 3)]);
         assert!(!scheme.stop(second) && !scheme.stop(third));

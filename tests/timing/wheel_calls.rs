@@ -59,7 +59,7 @@ fn an_expired_entry_lives_until_it_is_removed_and_can_go_back() {
     let mut wheel = wheel_of(4);
     let mut budget = usize::MAX;
     let key = wheel.insert(0, 1, 'a').unwrap();
-    assert_eq!(wheel.remove(key), None, "what waits cannot be removed");
+    assert_eq!(wheel.remove(key), None, "a waiting timer cannot be removed");
     assert_eq!(wheel.expire(1, &mut budget), Step::Expired(key));
     assert_eq!((wheel.len(), wheel.get(key), wheel.deadline(key)), (1, Some(&'a'), Some(1)));
     assert_eq!((wheel.is_waiting(key), wheel.cancel(key)), (false, None));

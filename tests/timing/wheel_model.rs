@@ -3,7 +3,8 @@
 //! `ACTIX_TIMERS_MODEL_OPS` sets the total number of operations, for instance
 //!
 //! ```text
-//! ACTIX_TIMERS_MODEL_OPS=100000000 cargo test --release -p actix-timers-tests --no-default-features --test timing wheel_model
+//! ACTIX_TIMERS_MODEL_OPS=100000000 cargo test --release -p actix-timers-tests --no-default-features \
+//!     --test timing wheel_model
 //! ```
 //!
 //! A failing run prints its wheel size and seed; the seed repeats the run.

@@ -567,7 +567,7 @@ fn of_panics_of_whoever_is_warned() {
         world.after(&addr, 10, 2);
         world.run_to(3 * HOUR).await;
         assert_eq!(log.names(), [2]);
-        assert_eq!(called.load(Ordering::SeqCst), 3, "that the second panicked, told when there was a turn again");
+        assert_eq!(called.load(Ordering::SeqCst), 3, "the second panic, reported at the next turn");
     });
 }
 

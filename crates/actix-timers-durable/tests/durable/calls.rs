@@ -62,7 +62,7 @@ fn the_id_is_known_before_the_answer_and_stays(medium: impl Medium) {
         let timers = diary.timers(&medium, &clock);
         let scheduling = timers.schedule_after(ROUTE, ms(5), Note(1));
         let id = scheduling.id();
-        assert_eq!(timers.get(id).await.unwrap(), None, "nothing is asked before it is awaited");
+        assert_eq!(timers.get(id).await.unwrap(), None, "no request is made before it is awaited");
         assert_eq!(scheduling.await.unwrap(), Scheduled::Created(id));
         assert_eq!(timers.get(id).await.unwrap().unwrap().id, id);
         run_to(&clock, 10).await;
@@ -480,6 +480,6 @@ fn what_is_cancelled_or_moved_leaves_nothing_in_the_wheel() {
         }
         assert_eq!(timers.counts().await.unwrap().pending, 100);
         let in_the_wheel = in_the_wheel();
-        assert!(in_the_wheel <= 2, "{in_the_wheel}: no more than what tells when to look again");
+        assert!(in_the_wheel <= 2, "{in_the_wheel}: no more than the timers for the next load");
     });
 }

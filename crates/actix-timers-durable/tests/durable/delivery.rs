@@ -477,7 +477,7 @@ fn what_this_build_has_no_route_for_is_kept_until_one_does(medium: impl Medium) 
         assert_eq!(parked.len(), 1);
         assert_eq!((parked[0].state.clone(), &*parked[0].route), (DurableState::Parked, ROUTE));
         let counts = timers.counts().await.unwrap();
-        assert_eq!((counts.parked, counts.pending), (1, 1), "what is far away is not looked at yet");
+        assert_eq!((counts.parked, counts.pending), (1, 1), "the far one is not loaded yet");
         timers.stop().await.unwrap();
         parked[0].id
     });
@@ -578,8 +578,8 @@ impl DurableMessage for Riddle {
     const NAME: &'static str = "riddle";
 
     fn decode(_: u32, payload: &[u8]) -> Result<Self, DecodeError> {
-        assert!(payload != b"[true]" && payload != b"true", "this one cannot even be looked at");
-        Err(DecodeError::malformed("who knows"))
+        assert!(payload != b"[true]" && payload != b"true", "the decoder panics");
+        Err(DecodeError::malformed("a riddle"))
     }
 }
 
@@ -593,7 +593,7 @@ impl Handler<Durable<Riddle>> for Sphinx {
     type Result = Result<(), HandlerError>;
 
     fn handle(&mut self, _: Durable<Riddle>, _: &mut Context<Self>) -> Self::Result {
-        unreachable!("it cannot be read")
+        unreachable!("it cannot be decoded")
     }
 }
 

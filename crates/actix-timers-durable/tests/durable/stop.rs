@@ -101,7 +101,7 @@ fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: imp
         for stopping in stopping {
             stopping.await.unwrap().unwrap();
         }
-        assert_eq!(diary.deliveries(), [(10, 1)], "what falls due meanwhile waits for the next start");
+        assert_eq!(diary.deliveries(), [(10, 1)], "messages due meanwhile wait for the next start");
     });
 }
 

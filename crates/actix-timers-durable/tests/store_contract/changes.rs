@@ -239,11 +239,11 @@ pub(crate) fn a_timer_that_repeats_goes_on_beside_its_dead_letter<S: Subject>() 
         assert_eq!(store.does(Change::Requeue { id, due: at(1) }), ChangeOutcome::Missing, "it is pending");
     }
     store.does(Change::Park { id, at: None });
-    assert_eq!(store.does(Change::Requeue { id, due: at(1) }), ChangeOutcome::Missing, "it is set aside");
+    assert_eq!(store.does(Change::Requeue { id, due: at(1) }), ChangeOutcome::Missing, "it is parked");
     assert_eq!(store.does(remove(id)), ChangeOutcome::Removed);
     // Its key belongs to another one by now.
     store.does(put(keyed(5, 2, "k")));
-    let ChangeOutcome::Moved(requeued) = store.does(Change::Requeue { id, due: at(1) }) else { panic!("not revived") };
+    let ChangeOutcome::Moved(requeued) = store.does(Change::Requeue { id, due: at(1) }) else { panic!("not requeued") };
     assert_eq!((requeued.key.clone(), requeued.payload.clone()), (None, original.payload));
     assert_eq!(store.store.find_key(0, "k").unwrap(), Some(self::id(5, 2)));
 }
@@ -277,7 +277,7 @@ pub(crate) fn a_timer_that_is_set_aside_comes_back_as_it_was<S: Subject>() {
     assert_eq!(store.ids(Part::Pending), [ids[0]], "below the cursor, and found all the same");
     assert_eq!(store.does(Change::Unpark { id: ids[1] }), ChangeOutcome::Moved(Arc::new(moved)));
     assert_eq!(store.commit(&[remove(ids[0]), Change::Park { id: ids[1], at: Some(at(9)) }]).len(), 2);
-    assert_eq!(store.does(remove(ids[1])), ChangeOutcome::Removed, "cancelled while it is set aside");
+    assert_eq!(store.does(remove(ids[1])), ChangeOutcome::Removed, "cancelled while it is parked");
     assert_eq!(store.store.counts(0).unwrap(), Counts::default());
     assert_eq!(store.store.find_key(0, "k").unwrap(), None);
 }

@@ -43,7 +43,7 @@ pub(crate) fn a_page_ends_with_its_time_and_its_limit<S: Subject>() {
     assert_eq!(page(None, 6, 2), (vec![1, 2], Some(5)));
     assert_eq!(page(Some((5, 1)), 6, 2), (vec![2, 3], None));
     assert_eq!(page(Some((5, 2)), 9, 1), (vec![3], Some(6)));
-    assert_eq!(page(Some((6, 2)), 9, 9), (vec![3, 4], None), "after a place where nothing is");
+    assert_eq!(page(Some((6, 2)), 9, 9), (vec![3, 4], None), "after an empty position");
     assert_eq!(page(Some((9, 4)), DueTime::MAX.as_millis(), 9), (vec![], None));
     assert_eq!(page(None, 9, usize::MAX).0.len(), 4);
 }
@@ -75,7 +75,7 @@ pub(crate) fn the_cursor_never_passes_what_is_pending<S: Subject>() {
     let moved = |number, due| Change::Move { id: id(100, number), at: None, to: RecordState::first(at(due)) };
     assert_eq!(cursor_after(&[put(record(100, 1)), put(record(100, 2)), put(record(100, 3))]), 0);
     assert_eq!(cursor_after(&[advance(90)]), 90);
-    assert_eq!(cursor_after(&[advance(80)]), 90, "a promise is not taken back by a weaker one");
+    assert_eq!(cursor_after(&[advance(80)]), 90, "a weaker advance does not revoke a stronger one");
     assert_eq!(cursor_after(&[put(record(85, 4))]), 85, "something was put below");
     assert_eq!(cursor_after(&[remove(id(85, 4)), advance(90)]), 90);
     assert_eq!(cursor_after(&[moved(1, 70), advance(95)]), 70, "something was moved below, before");

@@ -51,7 +51,7 @@ impl Subject for Embedded {
     fn open(&self) -> EmbeddedStore {
         // Test machines may have little room.
         let mut store = EmbeddedStore::options().reserve(0).open(self.0.path()).unwrap();
-        assert_eq!(store.check().unwrap(), [], "the last life left all of it in order, and nothing behind");
+        assert_eq!(store.check().unwrap(), [], "the last life left a sound store, and no other files");
         store
     }
 

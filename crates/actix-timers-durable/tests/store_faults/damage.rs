@@ -137,7 +137,7 @@ fn damage_within_a_journal_is_refused_and_never_costs_groups_behind_it() {
         flipped[at] ^= 1 << random.index(8);
         fs::write(journal(&copy), &flipped).unwrap();
         match open(&copy) {
-            Ok(_) => panic!("byte {at} of {} was flipped, and nothing was said", bytes.len()),
+            Ok(_) => panic!("byte {at} of {} was flipped, and not detected", bytes.len()),
             Err(StoreError::Unreadable { reason, .. }) => assert!(reason.contains("would be lost"), "{reason}"),
             Err(other) => panic!("byte {at}: {other}"),
         }
@@ -170,7 +170,7 @@ fn files_that_are_missing_or_empty_are_reported() {
             }
             Err(StoreError::Unreadable { .. }) => {
                 assert_ne!(*name, "format");
-                assert_eq!(file_names(&copy), files, "{name}: what is left can still be rescued");
+                assert_eq!(file_names(&copy), files, "{name}: the rest can still be rescued");
             }
             Err(StoreError::Foreign { .. }) => assert_eq!(*name, "format"),
             Err(other) => panic!("{name}: {other}"),
@@ -191,7 +191,7 @@ fn a_bit_flip_in_what_leads_to_the_tables_costs_none_of_them() {
         for (at, bit) in [(0, 0), (0, 1), (0, 3), (1, 0), (7, 7), (8, 0), (23, 7), (24, 0)] {
             flip(&copy.join(&current), at, bit);
             match open(&copy) {
-                Ok(_) => panic!("bit {bit} of byte {at} of {current} was flipped, and nothing was said"),
+                Ok(_) => panic!("bit {bit} of byte {at} of {current} was flipped, and not detected"),
                 Err(error) => assert!(matches!(error, StoreError::Unreadable { .. }), "{error}"),
             }
             flip(&copy.join(&current), at, bit);

@@ -358,7 +358,7 @@ fn sweep(faults: Faults, runs: u64, begin: u64) {
     let whole = {
         let root = place_with_store(template.path());
         let said = Said::of(Talking::start(child(library, root.path(), faults, (LASTING, LASTING, 1))).rest());
-        let [run] = &said[..] else { panic!("it says nothing") };
+        let [run] = &said[..] else { panic!("it reports nothing") };
         run.check(root.path(), faults).unwrap_or_else(|error| panic!("without a fault: {error}: {:?}", run.lines));
         run.calls().unwrap()
     };

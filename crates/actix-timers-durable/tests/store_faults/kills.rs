@@ -109,7 +109,7 @@ fn a_second_process_is_refused_as_long_as_the_first_one_lives() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = child(directory.path(), 0).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-    lines.next().expect("it says something").unwrap();
+    lines.next().expect("it reports something").unwrap();
     for _ in 0..2 {
         let error = open(directory.path()).unwrap_err();
         assert!(matches!(error, StoreError::InUse(_)), "{error}");

@@ -1,5 +1,5 @@
-//! A service with durable timers of many sorts, in a process of its own: it reports answers and actions, line by line, until
-//! its store fails.
+//! A service with durable timers of many sorts, in a process of its own: it reports answers and actions, line by line,
+//! until its store fails.
 //!
 //! | | |
 //! |---|---|

@@ -48,7 +48,7 @@ impl Talking {
                 Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                     let _ = self.process.kill();
-                    panic!("it does not end; it has said {rest:?}");
+                    panic!("it does not end; it reported {rest:?}");
                 }
             }
         }
