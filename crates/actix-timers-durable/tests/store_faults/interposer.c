@@ -9,7 +9,7 @@
  *   /faults/disarm                           no call fails any more; the answer is the number of calls counted since the last arm
  *
  * KIND: `full` (ENOSPC, counts only calls that may need space), `short` (the same, and the first write is cut in half instead),
- * `io` (EIO, counts all calls), `kill` (SIGKILL before the call, counts calls that change something), `count` (nothing fails).
+ * `io` (EIO, counts all calls), `kill` (SIGKILL before the call, counts calls that change something), `count` (no call fails).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -29,14 +29,14 @@
 #include <unistd.h>
 
 enum kind { NONE, FULL, SHORT, IO, KILL, COUNT };
-/* What a call does: which kinds of faults it is counted for. */
+/* The effects of a call: each kind of fault counts calls by them. */
 enum effect { READS = 1, CHANGES = 2, NEEDS_SPACE = 4 };
 enum verdict { GO_ON, FAIL, HALF };
 
 #define FILES 65536
 static _Atomic int kind, fault_errno;
 static _Atomic long first, length, calls, death, since;
-/* What is known of each open file: 0 if it is none of ours. */
+/* The state of each open file: 0 if it is not below the directory. */
 enum file { OURS = 1, DIRTY = 2, FOLDER = 4 };
 static _Atomic char watched[FILES];
 static char only[64];
@@ -89,7 +89,7 @@ static void dirty(int fd) {
     if (is_watched(fd)) watched[fd] |= DIRTY;
 }
 
-/* On a full disk an fsync fails if there is something to write, and says so once: as Linux does. */
+/* On a full disk an fsync fails if there is something to write, and reports it once, as Linux does. */
 static int sync_effect(int fd) {
     int found = watched[fd];
     watched[fd] = found & ~DIRTY;
@@ -182,7 +182,7 @@ int linkat(int at, const char *from, int to_at, const char *to, int flags) { REA
 
 int statx(int at, const char *path, int flags, unsigned mask, struct statx *found) {
     REAL(statx);
-    /* Rust's library asks with no path at all whether there is this call. */
+    /* Rust's standard library probes for this call without a path. */
     const char *volatile given = path;
     const char *name = given;
     FAILS(is_below(name) || (name && *name == 0 && is_watched(at)), READS)
