@@ -303,7 +303,7 @@ fn a_closed_service_hands_messages_back() {
     });
 }
 
-/// A timer actor that has stopped with its arbiter: its address reports it, and [`Timers`] return the message.
+/// A timer actor that has stopped with its arbiter: its address reports it, and a [`Timers`] returns the message.
 #[test]
 fn a_stopped_timer_actor_hands_messages_back() {
     System::new().block_on(async {
@@ -353,7 +353,7 @@ fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
     });
 }
 
-/// On a thread without a system nothing can run: an error if the function returns one, otherwise a panic.
+/// On a thread without a system nothing can run; each function that returns a result reports it.
 #[test]
 fn a_thread_without_a_system_gets_an_error() {
     std::thread::spawn(|| {
