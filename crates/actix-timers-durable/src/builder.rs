@@ -1,4 +1,4 @@
-//! How durable timers are set up.
+//! The builder of durable timers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::routes::{RouteOptions, Routes};
 use super::store::TimerStore;
 use super::timers::DurableTimers;
 
-/// Sets up durable timers; made by [`DurableTimers::builder`].
+/// A builder of durable timers; see [`DurableTimers::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,16 +57,16 @@ pub struct DurableTimersBuilder {
     config: LedgerConfig,
 }
 
-/// The clock that internal timers run on.
+/// The clock of the internal timers.
 enum ClockOf {
-    /// Set up in an internal timer actor, or that of the system.
+    /// Configured in an internal timer actor; the system's by default.
     Itself(Box<TimerActorBuilder>),
-    /// That of a timer actor of the user's.
+    /// The clock of the user's timer actor.
     Given(Timers),
 }
 
 impl DurableTimers {
-    /// Sets up durable timers that are kept in `store`.
+    /// Returns a builder of durable timers that are kept in `store`.
     pub fn builder(store: impl TimerStore) -> DurableTimersBuilder {
         DurableTimersBuilder {
             store: Box::new(store),
@@ -79,18 +79,18 @@ impl DurableTimers {
 }
 
 impl DurableTimersBuilder {
-    /// A name for metrics, and for the thread that writes. `durable` unless said otherwise.
+    /// Sets the name for metrics and for the committer's thread, default `durable`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Registers a route: durable timers that name it deliver their messages of type `M` to `recipient`. One name can be
-    /// registered for several types of messages, each once.
+    /// Registers a route: durable timers that name it deliver their messages of type `M` to `recipient`. A name can be
+    /// registered once for each message type.
     ///
-    /// Unlike targets of volatile timers the recipient is held strongly, so that its actor lives as long as the durable timers
-    /// run. If it stops all the same its messages wait, and no attempt is used up, until the route is
-    /// [connected](DurableTimers::connect) to another one.
+    /// Unlike targets of volatile timers, the recipient is held strongly: its actor lives as long as the durable timers
+    /// run. If it stops nevertheless, its messages wait without using up attempts until the route is
+    /// [connected](DurableTimers::connect) to another recipient.
     pub fn route<M: DurableMessage>(self, name: &str, recipient: impl Into<Recipient<Durable<M>>>) -> Self {
         self.route_with(name, recipient, RouteOptions::new())
     }
@@ -105,13 +105,13 @@ impl DurableTimersBuilder {
         self.register(name, options, Some(recipient.into()))
     }
 
-    /// Registers a route whose recipient comes [later](DurableTimers::connect): for an actor that needs the durable timers to
-    /// be made. Timers can be scheduled, and what is due waits.
+    /// Registers a route whose recipient is [connected](DurableTimers::connect) later, for an actor that is created
+    /// with a handle to the durable timers. Timers can be scheduled; due messages wait.
     pub fn open_route<M: DurableMessage>(self, name: &str) -> Self {
         self.open_route_with::<M>(name, RouteOptions::new())
     }
 
-    /// Registers a route whose recipient comes [later](DurableTimers::connect), with options.
+    /// Registers a route with options, whose recipient is [connected](DurableTimers::connect) later.
     pub fn open_route_with<M: DurableMessage>(self, name: &str, options: RouteOptions) -> Self {
         self.register::<M>(name, options, None)
     }
@@ -122,7 +122,7 @@ impl DurableTimersBuilder {
         options: RouteOptions,
         recipient: Option<Recipient<Durable<M>>>,
     ) -> Self {
-        // The first mistake is told when the timers are started.
+        // `start` returns the first error.
         if let Ok(routes) = &mut self.routes
             && let Err(error) = routes.register(name, options, recipient)
         {
@@ -131,10 +131,10 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// The clock. That of the system unless said otherwise.
+    /// Sets the clock, default the system's.
     ///
-    /// With a clock that is moved by hand, or tokio's when it is paused, everything happens on the threads of those who ask, at
-    /// once: the same code is deterministic in a test.
+    /// With a clock that is moved manually, or tokio's paused clock, everything happens at once on the calling threads:
+    /// the same code is deterministic in a test.
     ///
     /// Beside a clock other than [`SystemClock`](actix_timers::SystemClock) timers of contexts are refused
     /// ([`ScheduleError::NotInstalled`](actix_timers::ScheduleError::NotInstalled)) unless a timer actor is
@@ -144,49 +144,51 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// The clock of this timer actor: in a test both are moved together. Nothing else is taken from it.
+    /// Takes the clock, and nothing else, of this timer actor, so that a test moves both together.
     ///
-    /// An internal timer actor with fixed settings drives durable timers: ticks of 1 ms, no bound but [`loaded`](Self::loaded). The
-    /// capacity, mailbox policy and other settings of `timers` have no effect on it, nor has a drain or its end, and its users
-    /// neither see nor cancel internal timers. It need not be kept.
+    /// An internal timer actor with fixed settings drives durable timers: ticks of 1 ms, no bound but
+    /// [`loaded`](Self::loaded). The capacity, mailbox policy and other settings of `timers` do not affect it, nor does
+    /// a drain or the end of `timers`; users of `timers` neither see nor cancel internal timers. `timers` need not be
+    /// kept.
     ///
-    /// If its clock is tokio's, and paused, it has to run on the arbiter on which the durable timers are started.
+    /// If its clock is tokio's, and paused, it must run on the arbiter on which the durable timers are started.
     pub fn timers(mut self, timers: Timers) -> Self {
         self.clock = ClockOf::Given(timers);
         self
     }
 
-    /// What is due within this time is in memory, the rest in the store alone. A minute unless said otherwise.
+    /// Sets how far ahead timers are loaded into memory, default one minute. Later ones are in the store only.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self
     }
 
-    /// At most so many timers are in memory, however many are due within the [horizon](Self::horizon). 262 144 unless said
-    /// otherwise.
+    /// Limits the number of timers in memory, regardless of the number due within the [horizon](Self::horizon). Default
+    /// 262 144.
     pub const fn loaded(mut self, timers: usize) -> Self {
         self.config.loaded = timers;
         self
     }
 
-    /// At most so many bytes of messages are in memory, besides what is being delivered; one is, however large it is. 256 MiB
-    /// unless said otherwise.
+    /// Limits the bytes of messages in memory, besides those being delivered, default 256 MiB. A single larger message
+    /// is loaded nevertheless.
     pub const fn loaded_bytes(mut self, bytes: usize) -> Self {
         self.config.loaded_bytes = bytes;
         self
     }
 
-    /// At most so many requests share one commit. 4096 unless said otherwise.
+    /// Limits the number of requests that share one commit, default 4096.
     pub const fn group(mut self, requests: usize) -> Self {
         self.config.group = requests;
         self
     }
 
-    /// Starts them on the arbiter of this thread. What is overdue is delivered at once, in the order of due times.
+    /// Starts the durable timers on the arbiter of this thread. Overdue messages are delivered at once, in the order of
+    /// due times.
     ///
     /// # Errors
-    /// A route is registered twice, a bound is zero, no actix system runs on this thread, or the store belongs to somebody
-    /// else or cannot be read.
+    /// A route is registered twice, a bound is zero, no actix system runs on this thread, the store has another owner
+    /// or cannot be read.
     pub fn start(self) -> Result<DurableTimers, DurableBuildError> {
         actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         let Self { store, name, clock, routes, config } = self;
@@ -202,7 +204,7 @@ impl DurableTimersBuilder {
             }
         }
         let builder = match clock {
-            // The series of the two are not to be mixed up.
+            // Keeps the metric series of the two apart.
             ClockOf::Given(given) if given.name() == name => {
                 builder_on_clock_of(&given).name(format!("{name} (durable)"))
             }

@@ -1,13 +1,13 @@
-//! Times that a cron expression names, for timers that follow one.
+//! Times of cron expressions.
 
 use super::due_time::DueTime;
 
-/// Whether this build understands expression and zone. Without the feature `cron` it understands none.
+/// Returns whether this build supports expression and zone. Without the feature `cron` it supports none.
 pub(super) fn is_known(expression: &str, zone: &str) -> bool {
     parsed::known(expression, zone)
 }
 
-/// The first time after `after` that the expression names; none if it names none, or is not [known](is_known).
+/// Returns the first time of the expression after `after`; none if there is none, or if it is not [known](is_known).
 pub(super) fn next_after(expression: &str, zone: &str, after: DueTime) -> Option<DueTime> {
     parsed::next_after(expression, zone, after)
 }
@@ -20,13 +20,13 @@ mod parsed {
     use crate::due_time::DueTime;
     use actix_timers::Cron;
 
-    /// Expressions that are remembered. Few programs have more.
+    /// Maximum number of cached expressions. Few programs have more.
     const REMEMBERED: usize = 1024;
-    /// Longer ones are not remembered: an expression may be as long as a record.
+    /// Maximum length of a cached expression: an expression may be as long as a record.
     const LONGEST: usize = 1024;
 
     thread_local! {
-        /// By expression and zone; none if it is not understood. It is parsed once, not for every timer.
+        /// Parsed expressions by expression and zone; none if not understood. Each is parsed once, not for every timer.
         static SEEN: RefCell<HashMap<(String, String), Option<Cron>>> = RefCell::new(HashMap::new());
     }
 

@@ -1,4 +1,4 @@
-//! Durable timers scheduled by an actor that wants to know what became of them.
+//! Durable timers scheduled by an actor that handles the result.
 
 use actix::fut::{ActorFutureExt, wrap_future};
 use actix::{Actor, AsyncContext};
@@ -10,15 +10,16 @@ use super::schedule_future::{ScheduleFuture, Scheduled};
 
 /// Lets an actor schedule durable timers without waiting for the disk. Implemented for every async context.
 ///
-/// A durable timer names its target by a route, not by an address: it outlives the actor that scheduled it, and does not end
-/// with it as timers of a context do ([`TimerContext`](actix_timers::TimerContext)).
+/// A durable timer names its target by a route, not by an address: unlike timers of a context
+/// ([`TimerContext`](actix_timers::TimerContext)) it outlives the actor that scheduled it.
 pub trait DurableContext<A>: AsyncContext<A>
 where
     A: Actor<Context = Self>,
 {
-    /// Schedules, and goes on with other messages meanwhile. When it is on disk, or was refused, `done` runs in this actor.
+    /// Schedules a durable timer while the actor handles other messages. When it is on disk or rejected, `done` runs in
+    /// this actor.
     ///
-    /// If the actor stops before that, the timer may come to exist or not; see [`ScheduleFuture`].
+    /// If the actor stops earlier, the timer may or may not exist; see [`ScheduleFuture`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -58,8 +59,8 @@ where
         id
     }
 
-    /// Schedules, and handles no other message before `done` has run: nobody sees the actor before it knows whether the timer
-    /// is on disk.
+    /// Schedules a durable timer, and handles no other message before `done` has run: no message sees the actor before
+    /// the result is known.
     fn wait_durably<M, F>(&mut self, scheduling: ScheduleFuture<M>, done: F) -> DurableId
     where
         M: DurableMessage,

@@ -1,15 +1,15 @@
-//! The actor of durable timers: from a record that is due to a handler that has ended.
+//! The actor of durable timers: from a due record to the end of its handler.
 //!
 //! It decides nothing about timers; the ledger does. The way of one message:
 //!
 //! 1. The internal timer actor reports that a record is [`Due`]. It joins the queue of its route (`route_queues`).
-//! 2. [`DurableTimerActor::flush`] takes what may go out of all queues, and asks the ledger to clear it: in one group, so that all
-//!    share a commit. Whatever was cancelled or moved meanwhile is not cleared, and forgotten here.
-//! 3. What is [`Cleared`] is read, and goes into the mailbox of its recipient as a request. It is read under its claim: a decoder
-//!    that ends the process uses up an attempt, as a handler does.
-//! 4. Its [answer](Answered) is the handler's. The ledger is told what came of it, and a place in the window is free.
+//! 2. [`DurableTimerActor::flush`] takes as many messages as the windows allow and asks the ledger to clear them: in
+//!    one group, so that all share a commit. Messages cancelled or moved meanwhile are not cleared, and dropped here.
+//! 3. [`Cleared`] messages are decoded and sent to their recipients as requests. They are decoded under their claim: a
+//!    decoder that ends the process uses up an attempt, as a handler does.
+//! 4. The handler [replies](Answered). The outcome goes to the ledger, and the window has room again.
 //!
-//! All that time passes on the clock of the internal timer actor: a delivery that takes too long is found by one alarm for all.
+//! All time is that of the internal timer actor's clock. One alarm covers the time-outs of all deliveries.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -31,43 +31,43 @@ use super::store::StoreError;
 use super::timers::DurableTimers;
 use super::trace;
 
-/// So many deliveries at most are claimed in one commit.
+/// Maximum number of deliveries claimed in one commit.
 const GROUP: usize = 1024;
 
-/// How long after a recipient was found to have stopped it is looked for again.
+/// Time between checks for a stopped recipient.
 const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
-/// How often it is shown for how long the store has been busy with a commit.
+/// How often the lag is published while the store is busy with a commit.
 const SHOW_LAG: Duration = Duration::from_secs(1);
 
-/// The end of a system waits so long for the store if a suspect is with its handler: until the store has noted that nobody is to
-/// blame, a process that ends looks like one that has died.
+/// How long the end of a system waits for the store if a suspect is with its handler: until the store has noted that
+/// the suspect is not to blame, a process that ends looks like a crash.
 const NOTING: Duration = Duration::from_secs(1);
 
-/// What came of closing the store.
+/// Result of closing the store.
 pub(super) type Closed = Result<(), Arc<StoreError>>;
 
-/// The store is open.
+/// Reports that the store is open.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Begin(pub(super) DurableTimers);
 
-/// A record is due.
+/// Reports a due record.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Due(pub(super) Arc<Record>);
 
-/// The ledger wanted to be called at this time.
+/// Reports a time at which the ledger asked to be called.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct LookAgain;
 
-/// A route has another recipient.
+/// Reports that a route has another recipient.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Connected(pub(super) usize);
 
-/// Deliver nothing more; wait this long for what is under way, and then close the store.
+/// Stop delivering, wait up to `grace` for deliveries in progress, and close the store.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Stop {
@@ -75,16 +75,16 @@ pub(super) struct Stop {
     pub(super) done: oneshot::Sender<Closed>,
 }
 
-/// The ledger has looked at a group.
+/// The ledger's reply about a group.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Cleared {
     asked: Vec<DurableId>,
-    /// Nothing if it is closed.
+    /// Empty if the ledger is closed.
     cleared: Vec<Arc<Record>>,
 }
 
-/// A handler has answered, or never will.
+/// Reports that a handler has replied, or never will.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Answered {
@@ -92,27 +92,27 @@ struct Answered {
     answer: HandlerAnswer,
 }
 
-/// What may go is to go, after all that is in the mailbox.
+/// Flush the queues, after all messages in the mailbox.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Flush;
 
-/// Some delivery may have taken too long.
+/// Check the time-outs of deliveries.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct CheckTimeouts;
 
-/// Queues that stand still may go on.
+/// Check whether paused queues have a recipient.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct LookForRecipients;
 
-/// What was under way has had its time.
+/// Reports the end of the grace period.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct GraceIsOver;
 
-/// The store is closed.
+/// Reports that the store is closed.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct StoreClosed(Closed);
@@ -129,43 +129,43 @@ struct Delivery {
     is_alone: bool,
     progress: RecordState,
     retry: RetryPolicy,
-    /// On the clock of the internal timer actor.
+    /// Time-out on the clock of the internal timer actor.
     deadline: Option<Duration>,
     withdrawal: Withdrawal,
 }
 
-/// What a stop waits for.
+/// State of a stop in progress.
 struct Stopping {
     done: Vec<oneshot::Sender<Closed>>,
     grace: Option<TimerId>,
     closes: bool,
 }
 
-/// The actor behind [`DurableTimers`]: delivers what is due, and takes requests as messages.
+/// The actor behind [`DurableTimers`]: delivers due messages, and accepts requests as messages.
 ///
-/// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and goes on until the durable timers
-/// are [stopped](DurableTimers::stop) or its system is.
+/// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and runs until the durable
+/// timers are [stopped](DurableTimers::stop) or its system is.
 pub struct DurableTimerActor {
     routes: Arc<Routes>,
-    /// Internal ones.
+    /// The internal timers.
     timers: InternalTimers,
-    /// Set as soon as the store is open.
+    /// Set once the store is open.
     committer: Arc<OnceLock<Committer>>,
-    /// From when it begins to when it stops. There is the actor's own address in it, which keeps it alive.
+    /// Set between begin and stop. It contains the actor's own address, which keeps the actor alive.
     handle: Option<DurableTimers>,
     queues: Vec<RouteQueue>,
-    /// Records of all routes whose deliveries have ended with their process too often. Each is delivered alone.
+    /// Records of all routes whose attempts were used up by processes that died. Each is delivered alone.
     suspects: RouteQueue,
-    /// The queue to begin with, so that none is always the last.
+    /// First queue of the next round, so that none is always the last.
     first_queue: usize,
     claiming: HashMap<DurableId, Claiming>,
-    /// Groups that the ledger looks at.
+    /// Groups whose clearance is pending.
     claims: usize,
     in_flight: HashMap<DurableId, Delivery>,
     timeouts: BTreeSet<(Duration, DurableId)>,
     next_check: Option<Duration>,
     looks_for_recipients: bool,
-    /// Is called when the mailbox is empty.
+    /// A `Flush` is in the mailbox.
     is_pumping: bool,
     stopping: Option<Stopping>,
 }
@@ -198,7 +198,7 @@ impl DurableTimerActor {
         }
     }
 
-    /// The durable timers; none before the store is open and after it is closed.
+    /// Returns the durable timers; none before the store is open and after it is closed.
     pub(super) const fn durable(&self) -> Option<&DurableTimers> {
         self.handle.as_ref()
     }
@@ -214,7 +214,7 @@ impl DurableTimerActor {
         }
     }
 
-    /// Lets go what may go.
+    /// Claims as many messages as the windows allow.
     fn flush(&mut self, ctx: &mut Context<Self>) {
         if self.stopping.is_some() || self.handle.is_none() {
             return;
@@ -240,7 +240,7 @@ impl DurableTimerActor {
         self.claim(asked, ctx);
     }
 
-    /// The next suspect that goes, if one may: when nothing is under way any more.
+    /// Returns the next suspect once no delivery is in progress.
     fn next_suspect(&mut self, ctx: &mut Context<Self>) -> Vec<DurableId> {
         while self.in_flight.is_empty() && self.claims == 0 {
             let Some(record) = self.suspects.next() else { break };
@@ -270,9 +270,9 @@ impl DurableTimerActor {
         self.submit(Request::Claim { ids, answer });
     }
 
-    /// A message is to be claimed. Whether it can go: its recipient is there.
+    /// Notes the claim of a message. Returns whether it can be sent: its recipient exists.
     fn begin_claim(&mut self, route: usize, id: DurableId, is_alone: bool, ctx: &mut Context<Self>) -> bool {
-        // It may have rung twice: moved, and back.
+        // A timer that was moved there and back is reported due twice.
         if self.claiming.contains_key(&id) || self.in_flight.contains_key(&id) {
             self.return_place(route, is_alone);
             return false;
@@ -288,12 +288,12 @@ impl DurableTimerActor {
         true
     }
 
-    /// A record that went is over, or has joined its queue again.
+    /// Returns the room in the window after a delivery, or when its record rejoins the queue.
     fn return_place(&mut self, route: usize, is_alone: bool) {
         if is_alone { self.suspects.return_place() } else { self.queues[route].return_place() }
     }
 
-    /// Nobody gets the messages of a route: they leave the memory until somebody does.
+    /// Stops a route without a recipient: its messages leave the memory until it has one.
     fn pause(&mut self, route: usize) {
         if self.queues[route].pause() {
             let Route { name, message_type, .. } = &self.routes.all()[route];
@@ -302,7 +302,7 @@ impl DurableTimerActor {
         }
     }
 
-    /// Somebody gets them, perhaps again.
+    /// Restarts a route that has a recipient again.
     fn resume(&mut self, route: usize) {
         if self.queues[route].resume() {
             let Route { name, message_type, .. } = &self.routes.all()[route];
@@ -343,7 +343,7 @@ impl DurableTimerActor {
         }
     }
 
-    /// The recipient has stopped between the look at it and the delivery. No attempt was used.
+    /// Postpones a message whose recipient stopped between check and delivery. No attempt was used.
     fn not_delivered(&mut self, route: usize, is_alone: bool, record: &Arc<Record>) {
         self.return_place(route, is_alone);
         let again = self.now().saturating_add(LOOK_FOR_RECIPIENT);
@@ -351,7 +351,7 @@ impl DurableTimerActor {
         self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
     }
 
-    /// A delivery has ended: the ledger is told what that leads to.
+    /// Ends a delivery and submits its verdict to the ledger.
     fn end(&mut self, id: DurableId, answer: Result<HandlerAnswer, Overdue>) {
         let Some(Delivery { route, is_alone, progress, retry, deadline, withdrawal }) = self.in_flight.remove(&id)
         else {
@@ -369,19 +369,19 @@ impl DurableTimerActor {
         self.submit(Request::Ended { id, progress, verdict });
     }
 
-    /// A message to itself after a delay.
+    /// Sends this actor a message after a delay.
     fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> Option<TimerId>
     where
         M: Message<Result = ()> + Send + 'static,
         Self: Handler<M>,
     {
-        // Refused only when its system has ended.
+        // Fails only after the end of its system.
         self.timers.schedule_after(ctx.address(), delay, message).ok()
     }
 
     fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
         let Some((first, _)) = self.timeouts.first().copied() else { return };
-        // One that is set earlier looks again. Deliveries are short as a rule, so it seldom has to.
+        // An earlier alarm checks again. Deliveries are mostly short, so it seldom has to.
         if self.next_check.is_some_and(|next| next <= first) {
             return;
         }
@@ -396,7 +396,7 @@ impl DurableTimerActor {
         }
     }
 
-    /// Closes the store once nothing is under way any more.
+    /// Closes the store once no delivery is in progress.
     fn stop_if_done(&mut self, ctx: &Context<Self>) {
         let is_idle = self.in_flight.is_empty() && self.claims == 0;
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
@@ -418,7 +418,7 @@ impl Actor for DurableTimerActor {
     type Context = Context<Self>;
 }
 
-/// Its system or arbiter was stopped without the durable timers being stopped: what was accepted is still written.
+/// The system or arbiter stopped before the durable timers: accepted requests are still written.
 impl Drop for DurableTimerActor {
     fn drop(&mut self) {
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
@@ -452,7 +452,7 @@ impl Handler<Due> for DurableTimerActor {
 
     fn handle(&mut self, Due(record): Due, ctx: &mut Context<Self>) {
         match self.routes.place(&record.route, &record.message_type) {
-            // What is due while nobody is there comes again.
+            // A paused route's messages become due again later.
             Some(route) if self.queues[route].is_paused() => {}
             Some(route) if record.is_suspect(self.routes.all()[route].options.retry) => self.suspects.join(record),
             Some(route) => self.queues[route].join(record),
@@ -500,7 +500,7 @@ impl Handler<Cleared> for DurableTimerActor {
             self.submit(Request::Ended { id, progress, verdict });
         }
         for id in asked {
-            // What was not cleared.
+            // Not cleared.
             if let Some(Claiming { route, is_alone, .. }) = self.claiming.remove(&id) {
                 self.return_place(route, is_alone);
             }
@@ -568,7 +568,7 @@ impl Handler<Stop> for DurableTimerActor {
     fn handle(&mut self, Stop { grace, done }: Stop, ctx: &mut Context<Self>) {
         let over = self.alarm(ctx, grace, GraceIsOver);
         match &mut self.stopping {
-            // The shorter time counts.
+            // The shorter grace period applies.
             Some(stopping) => stopping.done.push(done),
             none => *none = Some(Stopping { done: vec![done], grace: over, closes: false }),
         }
@@ -596,18 +596,18 @@ impl Handler<StoreClosed> for DurableTimerActor {
         self.timers.cancel_for(&ctx.address());
         self.handle = None;
         for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
-            // Who has gone needs no answer.
+            // The caller may be gone.
             let _ = done.send(closed.clone());
         }
         ctx.stop();
     }
 }
 
-/// A handler has not ended in time.
+/// The time-out of a handler.
 #[derive(Debug, Clone, Copy)]
 struct Overdue;
 
-/// What a delivery leads to.
+/// Returns the verdict on a delivery.
 fn verdict(
     progress: &RecordState,
     retry: &RetryPolicy,
@@ -628,8 +628,8 @@ fn verdict(
     Verdict::Retry { due: now.saturating_add(retry.delay_after(progress.attempt, random)) }
 }
 
-/// Each bit of the outcome depends on all of `bits` (the finalizer of SplitMix64): jitter that differs from timer to timer and
-/// from attempt to attempt, and needs no state.
+/// Mixes `bits` so that each bit of the result depends on all of them (the finalizer of SplitMix64): stateless jitter
+/// that differs by timer and attempt.
 const fn mixed(bits: u64) -> u64 {
     let bits = bits.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let bits = (bits ^ bits >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,9 +1,9 @@
-//! Times of day as durable timers know them: whole milliseconds.
+//! Wall-clock times of durable timers, in whole milliseconds.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// A time on the wall clock: milliseconds since 1970 began in UTC, at most [`MAX`](Self::MAX), which is in the year 4199.
+/// A wall-clock time: milliseconds since 1970 began in UTC, at most [`MAX`](Self::MAX), which is in the year 4199.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -18,66 +18,66 @@ use std::time::{Duration, SystemTime};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct DueTime(u64);
 
-/// A time is too late for durable timers: after the year 4199.
+/// The error of a time too late for durable timers, after the year 4199.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the time lies after the year 4199, later than durable timers can be due: choose an earlier one")]
 pub struct OutOfRange;
 
 impl DueTime {
-    /// Bits that a time takes in a [`DurableId`](crate::DurableId).
+    /// Width in bits of a time in a [`DurableId`](crate::DurableId).
     pub(crate) const BITS: u32 = 46;
-    /// When 1970 began. What is due earlier is due now all the same, so it counts as this.
+    /// The beginning of 1970. Earlier times count as this: they are due at once, too.
     pub const MIN: Self = Self(0);
-    /// The latest: in the year 4199.
+    /// The latest time, in the year 4199.
     pub const MAX: Self = Self((1 << Self::BITS) - 1);
 
-    /// The first millisecond that is not before `time`.
+    /// Returns the first millisecond that is not before `time`.
     ///
     /// # Errors
-    /// [`OutOfRange`] if that is after [`MAX`](Self::MAX).
+    /// [`OutOfRange`] if it is after [`MAX`](Self::MAX).
     pub fn at_or_after(time: SystemTime) -> Result<Self, OutOfRange> {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self::from_millis(u64::try_from(since_epoch.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 
-    /// The millisecond in which `time` lies: the clock's reading, of which nothing is claimed that has not come yet.
+    /// Returns the millisecond that contains `time`, rounded down: for readings of a clock.
     pub fn reached_at(time: SystemTime) -> Self {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)).min(Self::MAX)
     }
 
-    /// So many milliseconds after 1970 began.
+    /// Creates a time from the milliseconds since 1970 began.
     ///
     /// # Errors
-    /// [`OutOfRange`] if that is after [`MAX`](Self::MAX).
+    /// [`OutOfRange`] if it is after [`MAX`](Self::MAX).
     pub const fn from_millis(millis: u64) -> Result<Self, OutOfRange> {
         if millis > Self::MAX.0 { Err(OutOfRange) } else { Ok(Self(millis)) }
     }
 
-    /// Milliseconds since 1970 began.
+    /// Returns the milliseconds since 1970 began.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The time, for the clock of the standard library.
+    /// Returns the time as a `SystemTime`.
     pub fn to_system_time(self) -> SystemTime {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.0)).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// As much later as `delay` says, rounded up to a millisecond; at most [`MAX`](Self::MAX).
+    /// Adds `delay`, rounded up to a millisecond; at most [`MAX`](Self::MAX).
     #[must_use]
     pub fn saturating_add(self, delay: Duration) -> Self {
         let millis = u64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(millis)).min(Self::MAX)
     }
 
-    /// As much earlier as `delay` says, in whole milliseconds; at least [`MIN`](Self::MIN).
+    /// Subtracts `delay`, in whole milliseconds; at least [`MIN`](Self::MIN).
     #[must_use]
     pub fn saturating_sub(self, delay: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after `earlier` it is; zero if it is before.
+    /// Returns the time since `earlier`; zero if that is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -89,7 +89,7 @@ impl From<DueTime> for SystemTime {
     }
 }
 
-/// Milliseconds since 1970 began.
+/// Writes the milliseconds since 1970 began.
 impl fmt::Display for DueTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

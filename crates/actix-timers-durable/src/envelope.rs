@@ -1,4 +1,4 @@
-//! How a durable message comes to its handler, and what that answers.
+//! The envelope of a durable message, and its handler's error.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::due_time::DueTime;
 use super::id::DurableId;
 use super::message::DurableMessage;
 
-/// A message of a durable timer, as its handler gets it.
+/// A message of a durable timer, as its handler receives it.
 ///
-/// The timer is complete when the handler has answered `Ok`, and not before; if that is a future, when that has ended. After
-/// anything else the message comes again, by the [`RetryPolicy`](super::RetryPolicy) of the timer or of its route. It also comes
-/// again if the process died in between: [`id`](Self::id) and [`repetition`](Self::repetition) name one delivery for good, so
-/// that a handler can tell whether it has done the work already.
+/// The timer is complete when the handler has returned `Ok`, and not before; if that is a future, when it has ended.
+/// After any other result the message is delivered again, by the [`RetryPolicy`](super::RetryPolicy) of the timer or of
+/// its route. It is also delivered again if the process died in between: [`id`](Self::id) and
+/// [`repetition`](Self::repetition) identify one delivery for good, so that a handler can recognize work already done.
 ///
 /// ```
 /// use actix::prelude::*;
@@ -50,14 +50,14 @@ use super::message::DurableMessage;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Durable<M> {
-    /// The timer. The same in every attempt, every repetition and every process.
+    /// The id of the timer: the same in every attempt, repetition and process.
     pub id: DurableId,
-    /// The number of this delivery of the message (of this repetition), from 1. Above 1 an earlier attempt has failed, or its
-    /// end is not known.
+    /// The number of this delivery of the message (of this repetition), from 1. Above 1 an earlier attempt has failed,
+    /// or its end is not known.
     pub attempt: u32,
-    /// When the message was to be due, retries aside.
+    /// The due time of the message, retries aside.
     pub due: DueTime,
-    /// Which repetition it is, from 1. Always 1 for a timer that does not repeat.
+    /// The number of the repetition, from 1. Always 1 for a timer that does not repeat.
     pub repetition: u64,
     /// The message.
     pub message: M,
@@ -67,7 +67,7 @@ impl<M: DurableMessage> Message for Durable<M> {
     type Result = Result<(), HandlerError>;
 }
 
-/// The fields of the message can be read directly.
+/// Gives access to the fields of the message.
 impl<M> std::ops::Deref for Durable<M> {
     type Target = M;
 
@@ -76,7 +76,7 @@ impl<M> std::ops::Deref for Durable<M> {
     }
 }
 
-/// Why a handler did not do what it was asked for. Any error becomes one by `?`, and lets the message come again.
+/// The reason for a handler's failure. Any error becomes one by `?`, and lets the message be delivered again.
 ///
 /// ```
 /// use actix_timers_durable::HandlerError;
@@ -95,23 +95,23 @@ pub struct HandlerError {
 }
 
 impl HandlerError {
-    /// The message is to come again, if attempts are left.
+    /// Creates an error after which the message is delivered again, if attempts are left.
     pub fn new(reason: impl fmt::Display) -> Self {
         Self { reason: reason.to_string(), permanent: false }
     }
 
-    /// No other attempt would go better: the message becomes a dead letter at once.
+    /// Creates an error that another attempt cannot fix: the message becomes a dead letter at once.
     pub fn permanent(reason: impl fmt::Display) -> Self {
         Self { reason: reason.to_string(), permanent: true }
     }
 
-    /// Whether no other attempt is wanted.
+    /// Returns whether further attempts are pointless.
     pub const fn is_permanent(&self) -> bool {
         self.permanent
     }
 }
 
-/// The reason, as it is kept with a dead letter.
+/// Writes the reason, as kept with a dead letter.
 impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
@@ -125,7 +125,7 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// It is no error itself, so that all errors can become one.
+/// `HandlerError` does not implement `Error`, so that all errors can be converted.
 impl<E: std::error::Error> From<E> for HandlerError {
     fn from(error: E) -> Self {
         Self::new(error)

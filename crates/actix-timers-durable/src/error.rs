@@ -1,4 +1,4 @@
-//! What a request to durable timers can answer instead of what was wanted.
+//! Errors of requests to durable timers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,44 +11,44 @@ use super::message::EncodeError;
 use super::options::DurableOptions;
 use super::store::StoreError;
 
-/// Why a request was not done. Unless it is said otherwise, nothing has changed.
+/// The reason for the failure of a request. Unless noted otherwise, it has changed nothing.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurableError {
-    /// No route of this name was registered.
+    /// No route has this name.
     #[error("there is no route {route:?}: register it with `DurableTimersBuilder::route`")]
     UnknownRoute {
-        /// The name.
+        /// The name of the route.
         route: String,
     },
-    /// The route was registered, but not for messages of this type.
+    /// The route is not registered for this message type.
     #[error(
         "the route {route:?} takes no messages of type {message_type:?}: register it for them, too, with `DurableTimersBuilder::route`"
     )]
     UnknownMessage {
-        /// The route.
+        /// The name of the route.
         route: String,
         /// The name of the message type.
         message_type: &'static str,
     },
-    /// The due time is too late.
+    /// The due time is out of range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// Messages were to be repeated more often than once in a millisecond.
+    /// The period of a repetition is below a millisecond.
     #[error("a period of {0:?} is below a millisecond, the least for durable timers: choose a longer one")]
     PeriodTooShort(Duration),
-    /// A message was to be repeated, but its end comes before the first time.
+    /// A repetition ends before its first due time.
     #[error("nothing would ever be due: the last time comes before the first, or no time is left")]
     NeverDue,
-    /// A cron expression is bound to the time zone of the system, and that has no name to be kept.
+    /// A cron expression uses the time zone of the system, which has no name that could be kept.
     #[error("the time zone of the system has no name that could be kept: choose one with `Cron::in_time_zone`")]
     NamelessTimeZone,
-    /// The message has no written form.
+    /// The message cannot be encoded.
     #[error("a message of type {message_type:?} cannot be encoded: {error}")]
     Encode {
         /// The name of the message type.
         message_type: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         error: EncodeError,
     },
     /// The key is too long.
@@ -57,21 +57,21 @@ pub enum DurableError {
         DurableOptions::MAX_KEY_LEN
     )]
     KeyTooLong {
-        /// How long it is.
+        /// The length of the key in bytes.
         size: usize,
     },
-    /// The store did not do it. Whether something was kept all the same is said by the error: after
-    /// [`StoreError::Refused`] certainly nothing, after [`StoreError::Failed`] that is not known.
+    /// The store failed. [`StoreError::Refused`]: nothing was written; [`StoreError::Failed`]: the changes may or may
+    /// not be on disk.
     #[error(transparent)]
     Store(Arc<StoreError>),
-    /// The durable timers have been stopped, or their system was. What they had accepted is in the store.
+    /// The durable timers or their system have been stopped. All accepted timers are in the store.
     #[error(
         "the durable timers have been stopped: what was accepted is kept, and goes on when the store is opened again"
     )]
     Closed,
 }
 
-/// A message that was not scheduled, and why.
+/// A message that was not scheduled, with the reason.
 ///
 /// ```
 /// # use actix_timers_durable::{DurableMessage, DurableTimers, MemoryStore, ScheduleError, DurableError};
@@ -93,52 +93,52 @@ pub enum DurableError {
 pub struct ScheduleError<M> {
     /// The message.
     pub message: M,
-    /// Why it was not scheduled.
+    /// The reason.
     #[source]
     pub reason: DurableError,
 }
 
 impl<M> ScheduleError<M> {
-    /// The message that was not scheduled.
+    /// Returns the message that was not scheduled.
     pub fn into_message(self) -> M {
         self.message
     }
 }
 
-/// Shows the reason without the message, which need not be `Debug`.
+/// Writes the reason without the message, which need not be `Debug`.
 impl<M> fmt::Debug for ScheduleError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScheduleError").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 
-/// Durable timers cannot be started.
+/// The reason why durable timers cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurableBuildError {
-    /// Two recipients were named for the same messages.
+    /// A route is registered twice for one message type.
     #[error(
         "the route {route:?} is registered twice for messages of type {message_type:?}: give the second one another name"
     )]
     RouteTwice {
-        /// The route.
+        /// The name of the route.
         route: String,
         /// The name of the message type.
         message_type: &'static str,
     },
-    /// A name of a route cannot be kept.
+    /// The name of a route is not valid.
     #[error("{0:?} cannot name a route: a name has 1 to 255 bytes and no control characters")]
     RouteName(String),
-    /// A bound is zero, so that nothing could ever be done.
+    /// A bound is zero, which would block everything.
     #[error("`{0}` must be at least 1")]
     Zero(&'static str),
     /// The internal timer actor cannot be started.
     #[error(transparent)]
     Timers(#[from] BuildError),
-    /// The store cannot be read, or belongs to somebody else.
+    /// The store cannot be read, or has another owner.
     #[error(transparent)]
     Store(Arc<StoreError>),
-    /// The thread that writes cannot be started.
+    /// The committer's thread cannot be started.
     #[error("the thread that writes to the store cannot be started: {0}")]
     Thread(#[source] std::io::Error),
 }

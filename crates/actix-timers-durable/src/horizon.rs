@@ -1,4 +1,4 @@
-//! The near future of the ledger, in a wheel of its own: that of the internal timer actor.
+//! The near future of the ledger, in the wheel of the internal timer actor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::due_time::DueTime;
 use super::ledger::Horizon;
 use super::record::Record;
 
-/// Tells a [`DurableTimerActor`] about due records, by timers set to times of day.
+/// Reports due records to a [`DurableTimerActor`], by wall-clock timers.
 pub(super) struct WheelHorizon {
     timers: InternalTimers,
     due: Target<Due>,
@@ -22,15 +22,15 @@ pub(super) struct WheelHorizon {
 }
 
 impl WheelHorizon {
-    /// On internal timers, which are refused only after their system has ended: nothing rings any more then, and nobody is left
-    /// to hear it.
+    /// Creates a horizon on internal timers. They are refused only after the end of their system, when nothing is
+    /// delivered any more.
     pub(super) fn new(timers: InternalTimers, actor: &Addr<DurableTimerActor>) -> Self {
         Self { timers, due: Target::from(actor), look_again: Target::from(actor), at: None, after: None }
     }
 
     fn cancel(&self, timer: Option<TimerId>) {
         if let Some(timer) = timer {
-            // It may have rung.
+            // The timer may have fired.
             let _ = self.timers.cancel(timer);
         }
     }

@@ -1,7 +1,7 @@
-//! Ids of durable timers: UUIDs that say where the record lies, and that nobody can guess.
+//! Ids of durable timers: unguessable UUIDs that contain the location of the record.
 //!
-//! An id is an RFC 9562 UUID of version 8, with 122 bits of its own: 12 for the shard, 46 for the time at which the timer
-//! was first to be due, and 64 random ones. So the record of a timer that was never moved is found without a second index.
+//! An id is an RFC 9562 UUID of version 8, with 122 bits of its own: 12 for the shard, 46 for the first due time, and
+//! 64 random ones. So the record of a timer that was never moved is found without a second index.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,9 +11,10 @@ use uuid::Uuid;
 
 use super::due_time::DueTime;
 
-/// Names one durable timer, in all processes and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
+/// The id of a durable timer, unique across processes and time: a UUID (RFC 9562, version 8) that is printed and parsed
+/// as one.
 ///
-/// It stays the same over retries, reschedules and repetitions, and over restarts.
+/// It stays the same over retries, reschedules, repetitions and restarts.
 ///
 /// ```
 /// use actix_timers_durable::{DueTime, DurableId};
@@ -26,14 +27,14 @@ use super::due_time::DueTime;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DurableId(Uuid);
 
-/// The text is not the id of a durable timer.
+/// The error of a text that is not the id of a durable timer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseDurableIdError {
-    /// Not a UUID at all.
+    /// The text is not a UUID.
     #[error("not the id of a durable timer: {}", Shown(.0))]
     NotAUuid(#[from] uuid::Error),
-    /// A UUID of another kind, so certainly not made by this crate.
+    /// The text is a UUID of another version, so not made by this crate.
     #[error("not the id of a durable timer: {0} is a UUID of another version, such ids are of version 8")]
     OtherVersion(Uuid),
 }
@@ -43,45 +44,45 @@ const VARIANT: u64 = 0b10 << 62;
 const LOW: u64 = u64::MAX >> 2;
 
 impl DurableId {
-    /// Bits for the shard.
+    /// Width of the shard in bits.
     const SHARD_BITS: u32 = 12;
     /// The largest shard.
     pub const MAX_SHARD: u16 = (1 << Self::SHARD_BITS) - 1;
 
-    /// A new id for a timer that is to be due at `due`. Shards above [`MAX_SHARD`](Self::MAX_SHARD) wrap around.
+    /// Creates an id for a timer that is due at `due`. Shards above [`MAX_SHARD`](Self::MAX_SHARD) wrap around.
     pub fn new(shard: u16, due: DueTime) -> Self {
         Self::from_parts(shard, due, unguessable())
     }
 
-    /// The id with these parts.
+    /// Creates an id from its parts.
     pub fn from_parts(shard: u16, due: DueTime, random: u64) -> Self {
         let place = u64::from(shard & Self::MAX_SHARD) << DueTime::BITS | due.as_millis();
         let high = place << 2 | random >> 62;
         Self(Uuid::from_u64_pair((high >> 12) << 16 | VERSION_8 | high & 0xFFF, VARIANT | random & LOW))
     }
 
-    /// The shard that the timer belongs to.
+    /// Returns the shard of the timer.
     pub fn shard(self) -> u16 {
         (self.high() >> (2 + DueTime::BITS)) as u16
     }
 
-    /// When the timer was to be due when it was scheduled. One that repeats, was retried or moved is due at another time.
+    /// Returns the due time at scheduling. A timer that repeats, was retried or moved is due at another time.
     pub fn first_due(self) -> DueTime {
         let millis = self.high() >> 2 & DueTime::MAX.as_millis();
         DueTime::from_millis(millis).unwrap_or(DueTime::MAX)
     }
 
-    /// The random bits.
+    /// Returns the random bits.
     pub fn random(self) -> u64 {
         self.high() << 62 | self.0.as_u64_pair().1 & LOW
     }
 
-    /// The id as a UUID.
+    /// Returns the id as a UUID.
     pub const fn as_uuid(&self) -> &Uuid {
         &self.0
     }
 
-    /// Takes a UUID for an id.
+    /// Converts a UUID to an id.
     ///
     /// # Errors
     /// [`ParseDurableIdError::OtherVersion`] if it is not of version 8.
@@ -90,7 +91,7 @@ impl DurableId {
         if is_ours { Ok(Self(uuid)) } else { Err(ParseDurableIdError::OtherVersion(uuid)) }
     }
 
-    /// The 60 bits of the first half that are not the version.
+    /// Returns the 60 bits of the first half without the version.
     fn high(self) -> u64 {
         let high = self.0.as_u64_pair().0;
         (high >> 16) << 12 | high & 0xFFF
@@ -131,7 +132,7 @@ impl From<DurableId> for Uuid {
     }
 }
 
-/// As text in formats that people read, as 16 bytes in others.
+/// Serializes as text in human-readable formats, as 16 bytes in others.
 impl serde::Serialize for DurableId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)

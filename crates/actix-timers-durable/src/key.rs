@@ -1,20 +1,20 @@
-//! Idempotency keys as they are kept: together with the name of the route, so that two parts of a program that do not know
-//! each other do not replace each other's timers.
+//! Idempotency keys as stored: prefixed with the name of the route, so that independent parts of a program do not
+//! replace each other's timers.
 
-/// Stands between the two. No name of a route contains it.
+/// The separator. No name of a route contains it.
 const BETWEEN: char = '\u{1f}';
 
-/// The key as it is kept.
+/// Returns the key as stored.
 pub(super) fn kept(route: &str, key: &str) -> String {
     format!("{route}{BETWEEN}{key}")
 }
 
-/// The key as the user gave it.
+/// Returns the user's key.
 pub(super) fn of_user(kept: &str) -> &str {
     kept.split_once(BETWEEN).map_or(kept, |(_, key)| key)
 }
 
-/// Whether routes can have this name.
+/// Returns whether a route can have this name.
 pub(super) fn is_route_name(name: &str) -> bool {
     (1..=255).contains(&name.len()) && !name.chars().any(char::is_control)
 }

@@ -5,15 +5,16 @@
 //! In reading order:
 //!
 //! 1. [`DueTime`] (`due_time`), [`DurableId`] (`id`) and [`Record`] (`record`): the data of a timer.
-//! 2. [`TimerStore`] (`store`): the narrow trait behind which the records lie, and the changes it commits.
-//! 3. `ledger`: the one place that decides; `committer`: where it lives, and the way to it.
-//! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for an actor that lives now.
-//! 5. `horizon`: the near future in the wheel; `dispatcher`: from a record that is due to a handler that has ended, in `route_queues`.
-//! 6. [`DurableTimers`] (`timers`, set up by `builder`): the requests, with `request`, `options`, `key` and `schedule_future`; as
-//!    `messages`, and from a `context`. `view`: the answers, `error`: the errors.
-//! 7. [`metrics`]: what operators see.
+//! 2. [`TimerStore`] (`store`): the narrow trait in front of the records, and the changes it commits.
+//! 3. `ledger`: makes all decisions; `committer`: runs it and accepts requests from any thread.
+//! 4. [`DurableMessage`] (`message`), [`Durable`] (`envelope`), `routes`: from a record to a message for a live actor.
+//! 5. `horizon`: the near future in the wheel; `dispatcher`, `route_queues`: from a due record to the end of its
+//!    handler.
+//! 6. [`DurableTimers`] (`timers`, configured by `builder`): the requests, with `request`, `options`, `key` and
+//!    `schedule_future`; as `messages`, and from a `context`. `view`: the replies, `error`: the errors.
+//! 7. [`metrics`]: metrics of stores and deliveries.
 //!
-//! Stores and ledger know nothing of actix, and read no clock: times of day are arguments.
+//! Stores and ledger do not depend on actix and read no clock: wall-clock times are arguments.
 
 mod builder;
 mod calendar;
@@ -42,7 +43,7 @@ mod shown;
 mod simulated;
 #[cfg(all(test, not(actix_timers_simulation)))]
 mod simulated {
-    //! Stands in for the simulation where it is not compiled, so that a run of all tests shows that it is left out.
+    //! A placeholder where the simulation is not compiled, so that a run of all tests shows that it is left out.
 
     #[test]
     #[ignore = "needs RUSTFLAGS=\"--cfg actix_timers_simulation\": see docs/architecture.md"]
@@ -76,7 +77,7 @@ pub use store::{EmbeddedStore, MemoryStore, StoreError, TimerStore};
 pub use timers::DurableTimers;
 pub use view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
 
-/// The code in the guide to durable timers is compiled and run.
+/// Compiles and runs the code in the guide to durable timers.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/durability.md")]
 struct Durability;

@@ -1,13 +1,13 @@
-//! Messages that can be kept: they have a name, a version, and a written form.
+//! Messages that can be stored: they have a name, a version and an encoding.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A message of durable timers: what it is called in the store, and how it is written there.
+/// A message of durable timers, with its name and encoding in the store.
 ///
-/// It is written as JSON unless [`encode`](Self::encode) and [`decode`](Self::decode) say otherwise. Such a format names its
-/// fields, so that one can be added (with `#[serde(default)]`) and messages that wait in the store since before can still be
-/// read. For a change that serde cannot bridge, count [`VERSION`](Self::VERSION) up and read the old one in `decode`.
+/// The default encoding is JSON; [`encode`](Self::encode) and [`decode`](Self::decode) can replace it. JSON names its
+/// fields, so that one can be added (with `#[serde(default)]`) and older messages in the store can still be read. For a
+/// change that serde cannot bridge, increment [`VERSION`](Self::VERSION) and read the old version in `decode`.
 ///
 /// ```
 /// use actix_timers_durable::{DecodeError, DurableMessage};
@@ -38,35 +38,35 @@ use serde::de::DeserializeOwned;
 /// # Ok::<(), DecodeError>(())
 /// ```
 pub trait DurableMessage: Serialize + DeserializeOwned + Send + 'static {
-    /// What the type is called in the store. It must stay the same when the type is renamed or moved, and no two types of
+    /// The name of the type in the store. It must stay the same when the type is renamed or moved, and no two types of
     /// one route may share it.
     const NAME: &'static str;
 
-    /// The version of the written form. What this build does not know is kept until one runs that does.
+    /// The version of the encoding. Messages of later versions are kept until a build knows them.
     const VERSION: u32 = 1;
 
-    /// Writes the message.
+    /// Encodes the message.
     ///
     /// # Errors
-    /// [`EncodeError`] if it has no written form. Nothing is scheduled then, and the message comes back.
+    /// [`EncodeError`] if it cannot be encoded. It is not scheduled then, and is returned to the caller.
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         serde_json::to_vec(self).map_err(EncodeError::new)
     }
 
-    /// Reads a message that was written in this version.
+    /// Decodes a message of this version.
     ///
     /// # Errors
-    /// [`DecodeError`] if it cannot be read. It is set aside then, with a warning, and no attempt is used up; a start with
-    /// a build that can read it delivers it.
+    /// [`DecodeError`] if it cannot be decoded. It is parked then, with a warning, and no attempt is used up; a start
+    /// with a build that can read it delivers it.
     fn decode(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
         Self::decode_json(version, payload)
     }
 
-    /// Reads what the default [`encode`](Self::encode) wrote, in this or an earlier version.
+    /// Decodes the output of the default [`encode`](Self::encode), of this or an earlier version.
     ///
     /// # Errors
-    /// [`DecodeError::NewerVersion`] if the version is above [`VERSION`](Self::VERSION); [`DecodeError::Malformed`] if it
-    /// is not the JSON of this type.
+    /// [`DecodeError::NewerVersion`] if the version is above [`VERSION`](Self::VERSION); [`DecodeError::Malformed`] if
+    /// it is not the JSON of this type.
     fn decode_json(version: u32, payload: &[u8]) -> Result<Self, DecodeError> {
         if version > Self::VERSION {
             return Err(DecodeError::NewerVersion { message_type: Self::NAME, found: version, known: Self::VERSION });
@@ -75,47 +75,47 @@ pub trait DurableMessage: Serialize + DeserializeOwned + Send + 'static {
     }
 }
 
-/// A message has no written form.
+/// The error of a message that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EncodeError(String);
 
 impl EncodeError {
-    /// For that reason.
+    /// Creates an error with this reason.
     pub fn new(reason: impl std::fmt::Display) -> Self {
         Self(reason.to_string())
     }
 }
 
-/// A message that was kept cannot be read.
+/// The error of a stored message that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// It was written by a later build.
     #[error("version {found} of {message_type:?} is newer than version {known}, which this build knows")]
     NewerVersion {
-        /// The name of the type.
+        /// The name of the message type.
         message_type: &'static str,
-        /// The version in which it was written.
+        /// The version of the stored message.
         found: u32,
-        /// The newest that this build knows.
+        /// The newest version that this build knows.
         known: u32,
     },
-    /// It was written as another type than it is read as.
+    /// The stored message is of another type than requested.
     #[error("a message of type {found:?} is not one of type {wanted:?}")]
     OtherType {
-        /// As what it was written.
+        /// The type of the stored message.
         found: String,
-        /// As what it was to be read.
+        /// The requested type.
         wanted: &'static str,
     },
-    /// It is not what this type is written as.
+    /// The payload is not an encoding of this type.
     #[error("{0}")]
     Malformed(String),
 }
 
 impl DecodeError {
-    /// For that reason.
+    /// Creates an error for a malformed payload.
     pub fn malformed(reason: impl std::fmt::Display) -> Self {
         Self::Malformed(reason.to_string())
     }

@@ -1,4 +1,4 @@
-//! Requests to durable timers as messages of actix, for who knows them as an address or a recipient.
+//! Requests to durable timers as actix messages, for an address or a recipient.
 
 use actix::{Context, Handler, Message, ResponseFuture};
 use actix_timers::CancelOutcome;
@@ -12,7 +12,7 @@ use super::schedule_future::Scheduled;
 use super::timers::DurableTimers;
 use super::view::{DurableFilter, DurableInfo, DurablePage};
 
-/// Answers what became of it when it is on disk, or hands the message back.
+/// Replies when the timer is on disk, or returns the message with the error.
 impl<M: DurableMessage> Message for Schedule<M> {
     type Result = Result<Scheduled, ScheduleError<M>>;
 }
@@ -31,7 +31,7 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
     }
 }
 
-/// Cancel a durable timer; see [`DurableTimers::cancel`].
+/// A request to cancel a durable timer; see [`DurableTimers::cancel`].
 ///
 /// ```
 /// use actix::prelude::*;
@@ -50,17 +50,17 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
 #[rtype(result = "Result<CancelOutcome, DurableError>")]
 pub struct CancelDurable(pub DurableId);
 
-/// What is known of a durable timer; see [`DurableTimers::get`].
+/// A request for the data of a durable timer; see [`DurableTimers::get`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "Result<Option<DurableInfo>, DurableError>")]
 pub struct GetDurable(pub DurableId);
 
-/// The durable timers that a filter lets through; see [`DurableTimers::list`].
+/// A request for the durable timers that match a filter; see [`DurableTimers::list`].
 #[derive(Debug, Clone, PartialEq, Message)]
 #[rtype(result = "Result<DurablePage, DurableError>")]
 pub struct ListDurable(pub DurableFilter);
 
-/// Asks the durable timers of an actor, if it still has some.
+/// Asks the durable timers of an actor, unless they are closed.
 fn ask<T, F>(
     actor: &DurableTimerActor,
     question: impl FnOnce(DurableTimers) -> F + 'static,

@@ -1,9 +1,9 @@
-//! What can be wanted of a durable timer besides its time and its message.
+//! Options of a durable timer besides its time and its message.
 
 use super::record::RetryPolicy;
 use super::store::OnKey;
 
-/// What is wanted of a durable timer besides its route, its time and its message.
+/// Options of a durable timer besides its route, its time and its message.
 ///
 /// ```
 /// use actix_timers_durable::{DurableOptions, RetryPolicy};
@@ -20,31 +20,32 @@ pub struct DurableOptions {
 }
 
 impl DurableOptions {
-    /// The longest key, in bytes.
+    /// Maximum length of a key in bytes.
     pub const MAX_KEY_LEN: usize = 512;
 
-    /// No options.
+    /// Creates empty options.
     pub const fn new() -> Self {
         Self { key: None, retry: None }
     }
 
-    /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one stays, nothing is scheduled,
-    /// and the answer is [`Scheduled::Exists`](super::Scheduled::Exists): a request whose answer was lost can be repeated safely.
+    /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one stays, nothing is
+    /// scheduled, and the result is [`Scheduled::Exists`](super::Scheduled::Exists): a request whose reply was lost can
+    /// be repeated safely.
     ///
     /// The key is free again when its timer is complete, cancelled or a dead letter.
     pub fn if_absent(self, key: impl Into<String>) -> Self {
         Self { key: Some((key.into(), OnKey::KeepExisting)), ..self }
     }
 
-    /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one is cancelled in the same
-    /// step, and the answer is [`Scheduled::Replaced`](super::Scheduled::Replaced).
+    /// Gives the timer an idempotency key. If a pending timer of the same route has it, that one is cancelled in the
+    /// same step, and the result is [`Scheduled::Replaced`](super::Scheduled::Replaced).
     ///
-    /// A delivery of the old one that is under way is not stopped, but will not be repeated.
+    /// A delivery of the old one in progress is not stopped, but will not be repeated.
     pub fn replace(self, key: impl Into<String>) -> Self {
         Self { key: Some((key.into(), OnKey::Replace)), ..self }
     }
 
-    /// What happens when the handler fails, in place of what the route says.
+    /// Sets the retry policy for failures of the handler, in place of the route's.
     pub const fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
         self

@@ -1,4 +1,4 @@
-//! What is kept of a durable timer.
+//! The data that a store keeps of a durable timer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,39 +6,40 @@ use std::time::Duration;
 use super::due_time::DueTime;
 use super::id::DurableId;
 
-/// A pending durable timer, as a store keeps it.
+/// A pending durable timer, as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// Stable over retries, reschedules, repetitions and restarts.
+    /// The id, stable over retries, reschedules, repetitions and restarts.
     pub id: DurableId,
-    /// How far it has come, and when it is due next.
+    /// The progress of its deliveries, and the next due time.
     pub progress: RecordState,
-    /// The order of the requests: of two that are due in the same millisecond the one with the smaller number comes first.
+    /// The number of its request: of two timers due in the same millisecond the one with the smaller number comes
+    /// first.
     pub sequence: u64,
-    /// Who it is for, by name.
+    /// The name of the route.
     pub route: Arc<str>,
-    /// The name of the message's type.
+    /// The name of the message type.
     pub message_type: Arc<str>,
-    /// The version of that type in which the payload is written.
+    /// The version of the message type in which the payload is encoded.
     pub message_version: u32,
-    /// The idempotency key, if it was given one: at most one pending timer of a shard has it.
+    /// The idempotency key, if any: at most one pending timer of a shard has it.
     pub key: Option<Arc<str>>,
-    /// When it comes again, if it does.
+    /// The repetition, if any.
     pub repeat: Option<StoredRepeat>,
-    /// What happens when its handler fails, if it is not what the route says.
+    /// The retry policy, if it differs from the route's.
     pub retry: Option<RetryPolicy>,
-    /// The message, encoded.
+    /// The encoded message.
     pub payload: Arc<[u8]>,
 }
 
 impl Record {
-    /// What happens when its handler fails, if that of its route is `of_route`.
+    /// Returns the retry policy, given its route's.
     pub(crate) fn retry_policy(&self, of_route: RetryPolicy) -> RetryPolicy {
         self.retry.unwrap_or(of_route)
     }
 
-    /// Whether its attempts are used up before this delivery. They never are by failures, which make it a dead letter: its
-    /// process has ended while it was with its handler.
+    /// Returns whether its attempts are used up before this delivery. Failures alone never do that, since they make it
+    /// a dead letter: processes ended while it was with its handler.
     pub(crate) fn is_suspect(&self, of_route: RetryPolicy) -> bool {
         self.progress.attempt > self.retry_policy(of_route).attempts
     }
@@ -47,58 +48,58 @@ impl Record {
 /// The part of a record that changes while the timer lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordState {
-    /// When the next delivery is due.
+    /// The time of the next delivery.
     pub due: DueTime,
-    /// When the message was to be due by itself, retries aside: for one that repeats the place on its grid.
+    /// The due time of the message, retries aside: for a repetition its time on the grid.
     pub nominal: DueTime,
     /// The number of the next delivery of this message (of this repetition), from 1.
     pub attempt: u32,
-    /// Which repetition it is, from 1. Always 1 for one that does not repeat.
+    /// The number of the repetition, from 1. Always 1 without repetition.
     pub repetition: u64,
 }
 
 impl RecordState {
-    /// A message that was never tried.
+    /// Creates the state of a message before its first attempt.
     pub const fn first(due: DueTime) -> Self {
         Self { due, nominal: due, attempt: 1, repetition: 1 }
     }
 }
 
-/// How a durable timer comes again.
+/// The repetition of a durable timer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRepeat {
-    /// At what times.
+    /// The times.
     pub mode: RepeatMode,
-    /// So many repetitions in all.
+    /// The total number of repetitions.
     pub times: Option<u64>,
-    /// None is due after this.
+    /// The last possible due time.
     pub until: Option<DueTime>,
 }
 
-/// At what times a durable timer comes again.
+/// The times of a repetition.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RepeatMode {
-    /// On a grid.
+    /// Times on a grid.
     FixedRate {
-        /// At least a millisecond.
+        /// The period, at least a millisecond.
         period: Duration,
-        /// What happens to repetitions that were missed.
+        /// The treatment of missed repetitions.
         missed: Missed,
     },
-    /// At the times that an expression names.
+    /// Times of a cron expression.
     Cron {
-        /// Five to seven fields.
+        /// The expression, of five to seven fields.
         expression: String,
-        /// A name of the IANA database.
+        /// The time zone, a name in the IANA database.
         zone: String,
     },
 }
 
-/// What happens to repetitions that were missed.
+/// The treatment of missed repetitions.
 pub type Missed = actix_timers::MissedTickBehavior;
 
-/// What happens when a handler fails: how often, and after what time, its message is delivered again.
+/// The number and delays of further deliveries when a handler fails.
 ///
 /// ```
 /// use std::time::Duration;
@@ -113,13 +114,13 @@ pub type Missed = actix_timers::MissedTickBehavior;
 pub struct RetryPolicy {
     /// Deliveries in all, the first included, before the message is a dead letter. At least 1.
     pub(crate) attempts: u32,
-    /// After the first failure; doubled after each further one.
+    /// Delay after the first failure, doubled after each further one.
     pub(crate) initial_delay: Duration,
-    /// No delay is longer.
+    /// Maximum delay.
     pub(crate) max_delay: Duration,
-    /// Up to this part of a delay, in percent, is taken off it at random.
+    /// The random part of a delay, in percent, that is subtracted.
     pub(crate) jitter_percent: u8,
-    /// A handler that has not ended after this long has failed.
+    /// Time-out after which a handler has failed.
     pub(crate) timeout: Duration,
 }
 
@@ -137,50 +138,51 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// One attempt: what fails is a dead letter at once.
+    /// Creates a policy of one attempt: a failed message is a dead letter at once.
     pub fn never() -> Self {
         Self::default().max_attempts(1)
     }
 
-    /// Deliveries in all, the first included. 0 counts as 1.
+    /// Sets the number of deliveries in all, the first included. 0 counts as 1.
     ///
-    /// A message whose attempts were used up by processes that died comes once more, alone.
+    /// A message whose attempts were used up by processes that died is delivered once more, alone.
     #[must_use]
     pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts = if attempts == 0 { 1 } else { attempts };
         self
     }
 
-    /// The delay after the first failure. It doubles with each further one.
+    /// Sets the delay after the first failure. It doubles with each further one.
     #[must_use]
     pub const fn initial_delay(mut self, delay: Duration) -> Self {
         self.initial_delay = delay;
         self
     }
 
-    /// The delay that no delay exceeds.
+    /// Sets the maximum delay.
     #[must_use]
     pub const fn max_delay(mut self, delay: Duration) -> Self {
         self.max_delay = delay;
         self
     }
 
-    /// Up to so much of each delay is taken off at random, so that what failed together does not come back together.
-    /// More than 100 counts as 100.
+    /// Shortens each delay at random by up to `percent` (at most 100), so that messages that failed together do not
+    /// return together.
     #[must_use]
     pub const fn jitter_percent(mut self, percent: u8) -> Self {
         self.jitter_percent = if percent > 100 { 100 } else { percent };
         self
     }
 
-    /// A handler that has not ended after this long has failed. It is not stopped; its message is delivered again.
+    /// Sets the time-out after which a handler has failed. It is not stopped; its message is delivered again.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The delay after the attempt with this number has failed; `random` decides about the jitter (0 takes nothing off).
+    /// Returns the delay after the failure of the attempt with this number; `random` decides about the jitter (0
+    /// subtracts nothing).
     pub fn delay_after(&self, attempt: u32, random: u64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(63);
         let nanos = self.initial_delay.as_nanos().saturating_mul(1 << doublings).min(self.max_delay.as_nanos());

@@ -12,9 +12,9 @@ use super::error::DurableError;
 use super::options::DurableOptions;
 use super::record::{RepeatMode, StoredRepeat};
 
-/// Schedule a durable timer: a message for a route, and when.
+/// A request to schedule a durable timer: a message, its route and its time.
 ///
-/// Given to [`DurableTimers::schedule`](super::DurableTimers::schedule), or sent as a message to
+/// Passed to [`DurableTimers::schedule`](super::DurableTimers::schedule), or sent as a message to
 /// [`DurableTimers::addr`](super::DurableTimers::addr).
 ///
 /// ```
@@ -37,7 +37,7 @@ pub struct Schedule<M> {
     pub(super) message: M,
 }
 
-/// When a durable timer is due.
+/// The requested due time of a durable timer.
 #[derive(Debug, Clone)]
 pub(super) enum DueSpec {
     After {
@@ -58,29 +58,30 @@ impl<M> Schedule<M> {
         Self { route: route.into(), when, options: DurableOptions::new(), message }
     }
 
-    /// A message after `delay`, counted from this call.
+    /// Schedules a message after `delay`, counted from this call.
     pub fn after(route: impl Into<String>, delay: Duration, message: M) -> Self {
         Self::new(route, DueSpec::After { delay, requested: RequestTime::now() }, message)
     }
 
-    /// A message when the wall clock shows `at`; at once if that is past.
+    /// Schedules a message at the wall-clock time `at`; at once if that is past.
     pub fn at(route: impl Into<String>, at: impl Into<SystemTime>, message: M) -> Self {
         Self::new(route, DueSpec::At(at.into()), message)
     }
 
-    /// Messages at a fixed rate, on a grid of times of day that begins one period after this call, or when `every` says.
-    /// What is missed, also while no process runs, is made up for as `every` says: by one delivery unless said otherwise.
+    /// Schedules messages at a fixed rate, on a grid of wall-clock times that begins one period after this call, or at
+    /// the first time of `repeat`. `repeat` decides about missed repetitions, also while no process runs: by default
+    /// one delivery replaces them.
     pub fn at_fixed_rate(route: impl Into<String>, repeat: impl Into<Repeat>, message: M) -> Self {
         Self::new(route, DueSpec::FixedRate { repeat: repeat.into(), requested: RequestTime::now() }, message)
     }
 
-    /// Messages at the times that a cron expression names. One delivery stands for all that were missed.
+    /// Schedules messages at the times of a cron expression. One delivery replaces all missed ones.
     #[cfg(feature = "cron")]
     pub fn cron(route: impl Into<String>, cron: Cron, message: M) -> Self {
         Self::new(route, DueSpec::Cron(Box::new(cron)), message)
     }
 
-    /// Sets options, in place of those set before.
+    /// Sets options, in place of earlier ones.
     pub fn options(self, options: DurableOptions) -> Self {
         Self { options, ..self }
     }
@@ -97,7 +98,7 @@ impl<M> fmt::Debug for Schedule<M> {
 }
 
 impl DueSpec {
-    /// When it is due for the first time, and how it comes again.
+    /// Returns the first due time, and the repetition.
     pub(super) fn resolve(self, clock: &dyn Clock) -> Result<(DueTime, Option<StoredRepeat>), DurableError> {
         match self {
             Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
@@ -131,11 +132,12 @@ impl DueSpec {
     }
 }
 
-/// The time of day `delay` after a request that was made so long ago. It may be past: a grid begins there all the same.
+/// Returns the wall-clock time `delay` after a request that was made `waited` ago. It may be past: a grid begins there
+/// nevertheless.
 pub(super) fn due_after(clock: &dyn Clock, delay: Duration, waited: Duration) -> Result<DueTime, OutOfRange> {
     let wall = clock.wall();
     match waited.checked_sub(delay) {
-        // Times before 1970 count as that.
+        // Times before 1970 count as 1970.
         Some(overdue) => DueTime::at_or_after(wall.checked_sub(overdue).unwrap_or(SystemTime::UNIX_EPOCH)),
         None => DueTime::at_or_after(wall.checked_add(delay.saturating_sub(waited)).ok_or(OutOfRange)?),
     }

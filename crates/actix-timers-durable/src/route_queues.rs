@@ -1,4 +1,4 @@
-//! What is due and waits for its turn: for each route a queue in the order of due times, and a window of deliveries.
+//! Queues of due messages: for each route a queue in the order of due times, and a window of deliveries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::Record;
 
-/// Its place in a queue: when the message was to be due by itself, and of those of one millisecond in the order of requests.
+/// Position in a queue: by due time, retries aside, then by order of requests.
 type Turn = (DueTime, u64, DurableId);
 
 /// The queue of one route.
@@ -15,9 +15,9 @@ type Turn = (DueTime, u64, DurableId);
 pub(super) struct RouteQueue {
     waiting: BTreeMap<Turn, Arc<Record>>,
     window: usize,
-    /// Being claimed, or with the handler.
+    /// Records being claimed, or with the handler.
     under_way: usize,
-    /// Nobody is there to get the messages; the queue stands still, and empty, until somebody is.
+    /// The route has no recipient; the queue stays empty until it has one.
     paused: bool,
 }
 
@@ -26,7 +26,7 @@ impl RouteQueue {
         Self { waiting: BTreeMap::new(), window, under_way: 0, paused: false }
     }
 
-    /// A record is due. While the queue stands still nothing joins it: what is due comes again when it goes on.
+    /// Adds a due record. A paused queue drops it: it becomes due again on resume.
     pub(super) fn join(&mut self, record: Arc<Record>) {
         if self.paused {
             return;
@@ -35,12 +35,12 @@ impl RouteQueue {
         self.waiting.insert(turn, record);
     }
 
-    /// Whether the next one may go.
+    /// Returns whether the window has room for a waiting record.
     pub(super) fn may_go(&self) -> bool {
         !self.paused && self.under_way < self.window && !self.waiting.is_empty()
     }
 
-    /// The next one goes, if it may. It takes a place in the window until it is [back](Self::return_place).
+    /// Takes the next record if the window has room. It occupies the window until its [return](Self::return_place).
     pub(super) fn next(&mut self) -> Option<Arc<Record>> {
         if !self.may_go() {
             return None;
@@ -50,23 +50,23 @@ impl RouteQueue {
         Some(record)
     }
 
-    /// One that went is over, or has joined again.
+    /// Returns the room of a record that ended or joined again.
     pub(super) const fn return_place(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Whether none waits, and none is under way.
+    /// Returns whether no record waits or is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.under_way == 0
     }
 
-    /// Nobody is there. Says whether somebody was; who waited has to be called anew.
+    /// Pauses the queue and clears it; its records must be reported again. Returns whether it was running.
     pub(super) fn pause(&mut self) -> bool {
         self.waiting.clear();
         !std::mem::replace(&mut self.paused, true)
     }
 
-    /// Somebody is there again. Says whether the queue stood still.
+    /// Resumes the queue. Returns whether it was paused.
     pub(super) const fn resume(&mut self) -> bool {
         std::mem::replace(&mut self.paused, false)
     }

@@ -1,4 +1,4 @@
-//! Routes: from the names in a record to an actor that lives now and a type that it understands.
+//! Routes: from the names in a record to a live actor and a message type.
 
 use std::any::{Any, TypeId};
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use super::key;
 use super::message::{DecodeError, DurableMessage};
 use super::record::{Record, RetryPolicy};
 
-/// How messages of a route are delivered.
+/// Options of a route: how its messages are delivered.
 ///
 /// ```
 /// use actix_timers_durable::{RetryPolicy, RouteOptions};
@@ -36,19 +36,19 @@ pub struct RouteOptions {
 }
 
 impl RouteOptions {
-    /// 256 deliveries in flight, and the default [`RetryPolicy`].
+    /// Creates the default options: 256 deliveries in flight, and the default [`RetryPolicy`].
     pub fn new() -> Self {
         Self { window: 256, retry: RetryPolicy::default() }
     }
 
-    /// So many messages may be with the handler and not answered; the others wait their turn, in the order in which they are
-    /// due. With 1 a message comes only when the handler of the one before has ended. 0 counts as 1.
+    /// Limits the messages with the handler and not answered; others wait in the order of their due times. With 1 a
+    /// message is delivered only when the handler of the previous one has ended. 0 counts as 1.
     pub const fn window(mut self, messages: usize) -> Self {
         self.window = if messages == 0 { 1 } else { messages };
         self
     }
 
-    /// What happens when the handler fails, for timers that do not say it themselves.
+    /// Sets the retry policy for timers without their own.
     pub const fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
@@ -61,9 +61,9 @@ impl Default for RouteOptions {
     }
 }
 
-/// What a handler answered, or why it did not.
+/// A handler's result, or the reason for its absence.
 pub(super) type Answer = Result<Result<(), HandlerError>, MailboxError>;
-/// An answer to come. Dropped before that, the message is withdrawn if its handler has not begun.
+/// A pending handler result. Dropping it withdraws the message if its handler has not begun.
 pub(super) type Answering = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// Takes back a message whose handler has not begun.
@@ -71,14 +71,15 @@ pub(super) struct Withdrawal(Rc<Cell<Waiting>>);
 
 #[derive(Default)]
 enum Waiting {
-    /// Nobody waits: it was answered, or withdrawn.
+    /// No result is expected: it was received, or the message withdrawn.
     #[default]
     Over,
     ForAnswer(Answering, Option<Waker>),
 }
 
 impl Withdrawal {
-    /// From now on its handler does not begin. (That of a task which is aborted could, until the task is looked at.)
+    /// Withdraws the message: from now on its handler does not begin. (Aborting the task would allow it until the task
+    /// is next polled.)
     pub(super) fn withdraw(self) {
         if let Waiting::ForAnswer(answering, waker) = self.0.take() {
             drop(answering);
@@ -87,7 +88,7 @@ impl Withdrawal {
     }
 }
 
-/// Waits for an answer; for none when the message is withdrawn.
+/// Waits for a handler's result; none when the message is withdrawn.
 pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option<Answer>>, Withdrawal) {
     let waiting = Rc::new(Cell::new(Waiting::ForAnswer(answering, None)));
     let withdrawal = Withdrawal(Rc::clone(&waiting));
@@ -104,16 +105,16 @@ pub(super) fn withdrawable(answering: Answering) -> (impl Future<Output = Option
     (answer, withdrawal)
 }
 
-/// A message that was read, on its way to its recipient.
+/// A decoded message with its recipient.
 pub(super) trait Addressed: Send {
-    /// Puts it into the mailbox. Nothing if that is closed.
+    /// Puts the message into the mailbox. None if that is closed.
     fn send(self: Box<Self>) -> Option<Answering>;
 }
 
-/// The end of a route for one type of message.
+/// The recipient of a route for one message type.
 trait End: Any + Send + Sync {
     fn is_connected(&self) -> bool;
-    /// Reads the message of a record. Nothing if nobody is there to get it.
+    /// Decodes the message of a record. None without a recipient.
     fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError>;
 }
 
@@ -137,7 +138,7 @@ impl<M: DurableMessage> End for TypedEnd<M> {
 
     fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         let Some(recipient) = self.recipient() else { return Ok(None) };
-        // Code of the user.
+        // User code.
         let decode = AssertUnwindSafe(|| M::decode(record.message_version, &record.payload));
         let message = catch_unwind(decode).unwrap_or_else(|_| Err(DecodeError::malformed("the decoder panicked")))?;
         let progress = record.progress;
@@ -159,7 +160,7 @@ impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
             return None;
         }
         let mut request = Box::pin(unconstrained(recipient.send(durable)));
-        // A full mailbox takes a request that is asked for its answer. Asked here, what was sent first is in it first.
+        // A full mailbox accepts a request that is polled for its reply. Polling here keeps the order of sending.
         match (&mut request).now_or_never() {
             Some(answer) => Some(Box::pin(std::future::ready(answer))),
             None => Some(request),
@@ -167,7 +168,7 @@ impl<M: DurableMessage> Addressed for (Recipient<Durable<M>>, Durable<M>) {
     }
 }
 
-/// One name and one type of message.
+/// A route for one name and one message type.
 pub(super) struct Route {
     pub(super) name: Arc<str>,
     pub(super) message_type: Arc<str>,
@@ -177,12 +178,12 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// Whether anybody is there to get its messages.
+    /// Returns whether the route has a recipient.
     pub(super) fn is_connected(&self) -> bool {
         self.end.is_connected()
     }
 
-    /// Reads the message of a record. Nothing if nobody is there to get it.
+    /// Decodes the message of a record. None without a recipient.
     pub(super) fn unpack(&self, record: &Record) -> Result<Option<Box<dyn Addressed>>, DecodeError> {
         self.end.unpack(record)
     }
@@ -217,17 +218,17 @@ impl Routes {
         Ok(())
     }
 
-    /// Where a route stands.
+    /// Returns the index of a route.
     pub(super) fn place(&self, name: &str, message_type: &str) -> Option<usize> {
         self.places.get(name)?.get(message_type).copied()
     }
 
-    /// The routes, by place.
+    /// Returns the routes, by index.
     pub(super) fn all(&self) -> &[Route] {
         &self.all
     }
 
-    /// The route for messages of a type.
+    /// Returns the route for a message type.
     pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(usize, &Route), DurableError> {
         let types = self.places.get(name).ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
         let place = types.get(M::NAME).copied();
@@ -237,7 +238,7 @@ impl Routes {
             .ok_or_else(|| DurableError::UnknownMessage { route: name.to_owned(), message_type: M::NAME })
     }
 
-    /// Gives a route another recipient, and tells which route it was.
+    /// Connects a route to another recipient, and returns the index of the route.
     pub(super) fn connect<M: DurableMessage>(
         &self,
         name: &str,
@@ -247,7 +248,7 @@ impl Routes {
         let end: &dyn Any = &*route.end;
         if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
             let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
-            // The last address of an actor may be in it.
+            // It may contain the last address of an actor.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(before)));
         }
         Ok(place)

@@ -1,4 +1,4 @@
-//! The answer to come when a durable timer is scheduled.
+//! The future of a schedule request.
 
 use std::fmt;
 use std::future::Future;
@@ -8,34 +8,35 @@ use std::task::{Context, Poll, ready};
 use super::error::{DurableError, ScheduleError};
 use super::id::DurableId;
 
-/// What became of a request to schedule a durable timer. Whatever it is, it is on disk.
+/// The result of a schedule request. In each case it is on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use = "with a key it may be another timer that is pending"]
 pub enum Scheduled {
-    /// There is a new timer.
+    /// A new timer exists.
     Created(DurableId),
-    /// A pending timer has the [key](super::DurableOptions::if_absent) already: this one. Nothing was scheduled.
+    /// A pending timer already has the [key](super::DurableOptions::if_absent): this one. Nothing was scheduled.
     Exists(DurableId),
-    /// There is a new timer, which has taken the place of the one with its [key](super::DurableOptions::replace).
+    /// A new timer has replaced the one with its [key](super::DurableOptions::replace).
     Replaced {
-        /// The new one.
+        /// The new timer.
         id: DurableId,
-        /// The one that is cancelled.
+        /// The cancelled timer.
         old: DurableId,
-        /// Whether that was with its handler at this moment. It is not delivered again, however that ends.
+        /// Whether the old timer was with its handler at this moment. It is not delivered again, regardless of the
+        /// handler's result.
         in_progress: bool,
     },
 }
 
 impl Scheduled {
-    /// The timer that is pending now, under the key if there is one.
+    /// Returns the timer that is pending now, under the key if there is one.
     pub const fn id(self) -> DurableId {
         match self {
             Self::Created(id) | Self::Exists(id) | Self::Replaced { id, .. } => id,
         }
     }
 
-    /// Whether a new timer is pending.
+    /// Returns whether a new timer is pending.
     pub const fn is_new(self) -> bool {
         !matches!(self, Self::Exists(_))
     }
@@ -43,16 +44,16 @@ impl Scheduled {
 
 pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Scheduled, DurableError>> + Send>>;
 
-/// A durable timer that is being scheduled: a future that is ready when it is on disk.
+/// A durable timer that is being scheduled: a future that is ready when the timer is on disk.
 ///
-/// Its [id](Self::id) is known before. `Send`, so that it can be awaited anywhere; in an actor also with
+/// Its [id](Self::id) is known immediately. It is `Send` and can be awaited anywhere; in an actor also with
 /// [`ctx.schedule_durably`](super::DurableContext::schedule_durably).
 ///
-/// # When it is dropped
+/// # Dropping it
 ///
-/// Before it was polled for the first time nothing has happened. After that the request may be on its way: the timer may come
-/// to exist or not, as when a process dies before it has the answer. [Cancel](super::DurableTimers::cancel) it by its id to be
-/// sure, or schedule it again with the same [key](super::DurableOptions::if_absent).
+/// Before the first poll nothing has happened. Later the request may be in progress: the timer may or may not exist, as
+/// when a process dies before it has the reply. [Cancel](super::DurableTimers::cancel) it by its id to be sure, or
+/// schedule it again with the same [key](super::DurableOptions::if_absent).
 #[must_use = "nothing is scheduled until it is awaited"]
 pub struct ScheduleFuture<M> {
     id: DurableId,
@@ -69,13 +70,13 @@ impl<M> ScheduleFuture<M> {
         Self { id, message: Some(message), committing: Err(Some(reason)) }
     }
 
-    /// The id that the timer will have, unless a timer with its key [exists](Scheduled::Exists).
+    /// Returns the id that the timer will have, unless a timer with its key [exists](Scheduled::Exists).
     pub const fn id(&self) -> DurableId {
         self.id
     }
 }
 
-/// Nothing in it is pinned in place: the message is only kept to be handed back.
+/// Nothing in it is pinned: the message is only kept to be returned on an error.
 impl<M> Unpin for ScheduleFuture<M> {}
 
 impl<M> Future for ScheduleFuture<M> {
@@ -94,7 +95,7 @@ impl<M> Future for ScheduleFuture<M> {
         };
         match self.message.take() {
             Some(message) => Poll::Ready(Err(ScheduleError { message, reason })),
-            // It was ready before, and is asked again.
+            // Polled after completion.
             None => Poll::Pending,
         }
     }

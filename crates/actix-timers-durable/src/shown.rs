@@ -1,10 +1,10 @@
-//! Paths, as they may be shown on a terminal or in a queue of a log.
+//! Paths for a terminal or a line of a log.
 
 use std::path::Path;
 
 use actix_timers::integration::Shown;
 
-/// A path of which nothing moves a cursor, ends a queue or turns the direction of writing.
+/// Returns a path without characters that move a cursor, end a line or change the direction of writing.
 pub(crate) fn shown(path: &Path) -> Shown<String> {
     Shown(path.to_string_lossy().into_owned())
 }

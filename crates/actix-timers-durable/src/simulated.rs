@@ -1,6 +1,6 @@
-//! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the committer on its thread, a store
-//! in memory, the dispatcher, the wheel and clients on threads of their own, against what was promised. Handlers fail and are
-//! tried again, timers repeat, and the store refuses commits for a while or fails for good.
+//! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the committer on its
+//! thread, a store in memory, the dispatcher, the wheel and clients on threads of their own, checked against a model.
+//! Handlers fail and are retried, timers repeat, and the store refuses commits for a while or fails for good.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ use super::store::{FsyncOutcome, MemoryDisk};
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
 
 const MILLISECOND: u64 = 1_000_000;
-/// All timers are due within this time. (The ledger has always something to do later: it renews its lease.)
+/// All timers are due within this time. (The ledger always has later work: it renews its lease.)
 const LONG: u64 = 10_000 * MILLISECOND;
 
-/// Tokio's own timers are made, and never ring: nobody drives this runtime.
+/// Tokio's own timers are created but never fire: nothing drives this runtime.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap());
 
@@ -43,39 +43,39 @@ impl DurableMessage for Note {
 #[derive(Debug, Default)]
 struct Entry {
     id: Option<DurableId>,
-    /// The next delivery comes not before this.
+    /// Earliest time of the next delivery.
     least: u64,
-    /// When the repetition that it is of is due, at the earliest.
+    /// Earliest due time of its current repetition.
     nominal: u64,
-    /// Its call has returned, and said that it is on disk.
+    /// Its call has returned that it is on disk.
     kept: bool,
-    /// From one repetition to the next, and how many there are.
+    /// Period and number of its repetitions.
     period: u64,
     times: u64,
     moves: bool,
-    /// Cancels under way.
+    /// Cancels in progress.
     cancels: u32,
     cancelled: bool,
-    /// A cancel has said that a delivery is under way: so many may begin still.
+    /// Deliveries that may still begin after a cancel reported one in progress.
     ends_after: Option<u32>,
-    /// A call has failed whose effect nobody knows.
+    /// A call has failed with unknown effect.
     unsure: bool,
     /// Deliveries in all.
     deliveries: u32,
     /// Repetitions that are complete or dead letters.
     ended: u64,
-    /// The last delivery: its repetition and attempt, and whether that failed.
+    /// The last delivery: repetition and attempt, and whether it failed.
     last: (u64, u32),
     failed: bool,
 }
 
 impl Entry {
-    /// Whether it is to be delivered still.
+    /// Returns whether deliveries are outstanding.
     fn is_open(&self) -> bool {
         self.kept && !self.cancelled && !self.unsure && self.ends_after.is_none() && self.ended < self.times
     }
 
-    /// A delivery begins. `lenient`: the end of the one before may be missing on disk.
+    /// Begins a delivery. `lenient`: the previous delivery's end may be missing on disk.
     fn begin(&mut self, (repetition, attempt): (u64, u32), lenient: bool) -> Option<&'static str> {
         let (last, failed) = (std::mem::replace(&mut self.last, (repetition, attempt)), self.failed);
         self.deliveries += 1;
@@ -104,7 +104,7 @@ impl Entry {
         }
     }
 
-    /// A delivery has ended.
+    /// Ends a delivery.
     fn end(&mut self, fails: bool) {
         let (repetition, attempt) = self.last;
         self.failed = fails;
@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// The timers by number, and what went wrong first.
+/// The timers by number, and the first error.
 type Log = (BTreeMap<u64, Entry>, Option<String>);
 
 /// Deliveries of a message, and the delay after the first.
@@ -152,7 +152,7 @@ impl Records {
         self.0.lock().unwrap().1.clone().map_or(Ok(()), Err)
     }
 
-    /// What is to be handled still.
+    /// Returns the timers with outstanding deliveries.
     fn open(&self) -> Vec<u64> {
         self.with(|entries| entries.iter().filter(|(_, entry)| entry.is_open()).map(|(number, _)| *number).collect())
     }
@@ -163,11 +163,11 @@ struct Office {
     disk: Faults,
 }
 
-/// What went wrong with the disk.
+/// The faults of the disk.
 #[derive(Clone)]
 struct Faults {
     disk: MemoryDisk,
-    /// It has refused commits, or failed: what a handler came to may be missing there.
+    /// It has refused commits, or failed: outcomes of handlers may be missing there.
     any: Rc<Cell<bool>>,
     /// It has failed for good.
     failed: Rc<Cell<bool>>,
@@ -197,7 +197,7 @@ impl Handler<Durable<Note>> for Office {
 
 type Shared = Rc<RefCell<Option<DurableTimers>>>;
 
-/// What the arbiter runs.
+/// Returns the tasks of the arbiter.
 fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let (timers, timer) = internal_timers();
     let office = Context::<Office>::new();
@@ -231,7 +231,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     vec![timer, Box::pin(local), Box::pin(office.into_future(Office { records, disk: faults.clone() }))]
 }
 
-/// What a client does. Each timer has a due time of its own: the order of those that are due at once depends on their ids.
+/// Runs a client. Each timer has a due time of its own: the order of simultaneous ones depends on their ids.
 fn client(name: u64, durable: &DurableTimers, records: &Records, faults: &Faults, stops: bool) {
     for step in 0..3 + random(8) {
         let number = name * 100 + step;
@@ -254,7 +254,7 @@ fn client(name: u64, durable: &DurableTimers, records: &Records, faults: &Faults
 
 fn schedule(number: u64, delay: u64, durable: &DurableTimers, records: &Records) {
     let least = simulation::now() + delay;
-    // Those at once meet with those that are under way.
+    // Zero periods meet deliveries in progress.
     let period = [0, 0, 2, 5, 40][random(5) as usize] * MILLISECOND;
     let times = if period == 0 { 1 } else { 1 + random(4) };
     records.note(number, "schedule", |entry| {
@@ -292,7 +292,7 @@ fn cancel(durable: &DurableTimers, records: &Records, faults: &Faults) {
                 entry.cancelled = true;
                 is_wrong.then_some("cancelled, but it had ended before")
             }
-            // The one under way may be in the mailbox still.
+            // The message in progress may still be in the mailbox.
             Ok(CancelOutcome::InProgress) => {
                 entry.ends_after.get_or_insert(1);
                 (entry.deliveries == 0 && entry.least > simulation::now()).then_some("in progress before it was due")
@@ -301,7 +301,7 @@ fn cancel(durable: &DurableTimers, records: &Records, faults: &Faults) {
                 (entry.is_open() && entry.cancels == 0).then_some("not found, but it goes on")
             }
             Err(_) => {
-                // Nothing was kept of what was refused; what a disk keeps that fails nobody knows.
+                // Refused changes were not kept; those of a failed disk are unknown.
                 entry.unsure |= faults.failed.get();
                 None
             }
@@ -347,7 +347,7 @@ fn disturb(faults: &Faults) {
     faults.any.set(true);
 }
 
-/// A timer that can be cancelled or moved.
+/// Returns a timer that can be cancelled or moved.
 fn any(records: &Records) -> Option<(u64, DurableId)> {
     records.with(|entries| {
         let known: Vec<_> = entries.iter().filter_map(|(number, entry)| Some((*number, entry.id?))).collect();
@@ -355,7 +355,7 @@ fn any(records: &Records) -> Option<(u64, DurableId)> {
     })
 }
 
-/// One life of the durable timers on a disk.
+/// Runs one life of the durable timers on a disk.
 fn live(simulation: &Simulation, faults: &Faults, records: &Records, clients: u64, stops: bool) -> Result<(), String> {
     let shared = Shared::default();
     let (place, known, there) = (Rc::clone(&shared), records.clone(), faults.clone());
@@ -384,7 +384,7 @@ fn live(simulation: &Simulation, faults: &Faults, records: &Records, clients: u6
     let Some(durable) = shared.take() else { return Err("it did not start".to_owned()) };
     let open = records.open();
     let stopper = records.clone();
-    // After a failure nothing new is taken in, and what was on disk only is not loaded.
+    // After a failure no request is accepted, and timers only on disk are not loaded.
     let is_whole = !stops && !faults.failed.get();
     if is_whole && !open.is_empty() {
         return Err(format!("never handled: {open:?} {:?}", records.with(|entries| format!("{entries:?}"))));
@@ -415,7 +415,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     }
     let lives = || {
         live(&simulation, &faults, &records, 1 + random(3), stops)?;
-        // What was on disk when it was stopped is delivered in the next life, on a disk that is well.
+        // Timers on disk at the stop are delivered in the next life, on a healthy disk.
         if !stops && !faults.failed.replace(false) {
             return Ok(());
         }

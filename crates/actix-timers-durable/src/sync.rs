@@ -1,5 +1,5 @@
-//! Locks and threads of the committer: those of the standard library, or with `--cfg actix_timers_simulation` those of a
-//! simulation.
+//! Locks and threads of the committer: the standard library's, or with `--cfg actix_timers_simulation` the
+//! simulation's.
 
 #[cfg(actix_timers_simulation)]
 pub(crate) use actix_timers::simulation::sync::{Condvar, Mutex, MutexGuard, spawn};

@@ -30,12 +30,12 @@ use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::{Counts, OnKey, Part, StoreError};
 use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage};
 
-/// So long a [stop](DurableTimers::stop) waits for what is under way.
+/// How long a [stop](DurableTimers::stop) waits for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A handle to durable timers: schedules, cancels and looks, from any thread. Cheap to clone.
+/// A handle to durable timers: schedules, cancels and queries, from any thread. Cheap to clone.
 ///
-/// Everything that changes something answers when it is on disk: what was answered survives the process.
+/// Every change is on disk when its call returns: it survives the process.
 ///
 /// ```
 /// use std::time::Duration;
@@ -93,7 +93,7 @@ pub struct DurableTimers(Arc<Parts>);
 struct Parts {
     committer: Committer,
     routes: Arc<Routes>,
-    /// Internal ones, not to be handed out.
+    /// Internal timers, not to be exposed.
     timers: InternalTimers,
     actor: Addr<DurableTimerActor>,
 }
@@ -108,7 +108,7 @@ impl DurableTimers {
         Self(Arc::new(Parts { committer, routes, timers, actor }))
     }
 
-    /// The address of the actor behind it, to send it requests as messages: [`Schedule`],
+    /// Returns the address of the actor, to send it requests as messages: [`Schedule`],
     /// [`CancelDurable`](super::CancelDurable) and so on.
     pub fn addr(&self) -> &Addr<DurableTimerActor> {
         &self.0.actor
@@ -117,8 +117,8 @@ impl DurableTimers {
     /// Delivers `message` on a route after `delay`, counted from this call.
     ///
     /// # Errors
-    /// The future's: [`ScheduleError`](super::ScheduleError) hands the message back. The route or the message type is not
-    /// registered, the due time is out of range, the message has no written form or is too large, or the store does not take it.
+    /// The future returns the message in a [`ScheduleError`](super::ScheduleError) if the route or the message type is
+    /// not registered, the due time is out of range, the message cannot be encoded or is too large, or the store fails.
     pub fn schedule_after<M: DurableMessage>(
         &self,
         route: impl Into<String>,
@@ -128,7 +128,7 @@ impl DurableTimers {
         self.schedule(Schedule::after(route, delay, message))
     }
 
-    /// Delivers `message` on a route when the wall clock shows `at`; at once if that is past.
+    /// Delivers `message` on a route at the wall-clock time `at`; at once if that is past.
     ///
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after).
@@ -141,12 +141,13 @@ impl DurableTimers {
         self.schedule(Schedule::at(route, at, message))
     }
 
-    /// Delivers `message` on a route again and again, on a grid of times of day that begins one period from now. It is one
-    /// timer and keeps its id; the next repetition is set when the one before is complete or a dead letter. What was missed,
-    /// also while no process ran, is made up for as [`Repeat::missed_ticks`] says.
+    /// Delivers `message` on a route repeatedly, on a grid of wall-clock times that begins one period from now. It is
+    /// one timer and keeps its id; the next repetition is set when the previous one is complete or a dead letter.
+    /// [`Repeat::missed_ticks`] decides about missed repetitions, also while no process ran.
     ///
     /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also a period below a millisecond is refused, and what would never be due.
+    /// As [`schedule_after`](Self::schedule_after); also for a period below a millisecond, and for a repetition that
+    /// would never be due.
     pub fn schedule_at_fixed_rate<M: DurableMessage>(
         &self,
         route: impl Into<String>,
@@ -156,11 +157,11 @@ impl DurableTimers {
         self.schedule(Schedule::at_fixed_rate(route, repeat, message))
     }
 
-    /// Delivers `message` on a route at the times that a cron expression names. One delivery stands for all that were missed.
+    /// Delivers `message` on a route at the times of a cron expression. One delivery replaces all missed ones.
     ///
     /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more, or whose time
-    /// zone has no name.
+    /// As [`schedule_after`](Self::schedule_after); also for an expression without a future time, or whose time zone
+    /// has no name.
     #[cfg(feature = "cron")]
     pub fn schedule_cron<M: DurableMessage>(
         &self,
@@ -171,7 +172,7 @@ impl DurableTimers {
         self.schedule(Schedule::cron(route, cron, message))
     }
 
-    /// Schedules what a request says; with [options](Schedule::options), if it has some.
+    /// Schedules a request, with its [options](Schedule::options) if any.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -231,7 +232,7 @@ impl DurableTimers {
         }
     }
 
-    /// Fills in what route, options and message say.
+    /// Fills in the record from route, options and message.
     fn written<M: DurableMessage>(
         &self,
         blank: Record,
@@ -252,12 +253,13 @@ impl DurableTimers {
         Ok((Record { route, message_type, key, payload: payload.into(), ..blank }, on_key))
     }
 
-    /// Cancels a timer. When this answers [`Cancelled`](CancelOutcome::Cancelled) it is on disk, and the handler will not run
-    /// with that message (again). [`InProgress`](CancelOutcome::InProgress): the message is with its handler, and this delivery
-    /// is the last: no repetition, no retry and no dead letter follows, also if the process dies. [`NotFound`](CancelOutcome::NotFound): it is complete, a dead letter or cancelled, or never existed.
+    /// Cancels a timer. [`Cancelled`](CancelOutcome::Cancelled): this is on disk, and the handler will not run with
+    /// that message (again). [`InProgress`](CancelOutcome::InProgress): the message is with its handler, and this
+    /// delivery is the last: no repetition, no retry and no dead letter follows, also if the process dies.
+    /// [`NotFound`](CancelOutcome::NotFound): it is complete, a dead letter or cancelled, or never existed.
     ///
     /// # Errors
-    /// The store did not do it.
+    /// The store failed.
     pub async fn cancel(&self, id: DurableId) -> Result<CancelOutcome, DurableError> {
         let cancelled = self.0.committer.ask(|answer| Request::Cancel { id, answer }).await;
         Ok(match answered(cancelled)? {
@@ -270,7 +272,7 @@ impl DurableTimers {
     /// Cancels the timer of a route that has this key.
     ///
     /// # Errors
-    /// The store did not do it.
+    /// The store failed.
     pub async fn cancel_key(&self, route: &str, key: &str) -> Result<CancelOutcome, DurableError> {
         match self.timer_by_key(route, key).await? {
             Some(id) => self.cancel(id).await,
@@ -278,20 +280,20 @@ impl DurableTimers {
         }
     }
 
-    /// The timer of a route that has this key: pending, or set aside.
+    /// Returns the timer of a route that has this key, pending or parked.
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store cannot be read.
     pub async fn timer_by_key(&self, route: &str, key: &str) -> Result<Option<DurableId>, DurableError> {
         let key: Arc<str> = key::kept(route, key).into();
         answered(self.0.committer.ask(|answer| Request::FindKey { key, answer }).await)
     }
 
-    /// Lets a timer be due `delay` from now instead. One that repeats goes on from there.
+    /// Moves the due time of a timer to `delay` from now. A repetition continues from there.
     /// [`InProgress`](RescheduleOutcome::InProgress): the message is with its handler, and nothing was changed.
     ///
     /// # Errors
-    /// The due time is out of range, or the store did not do it.
+    /// The due time is out of range, or the store failed.
     pub fn reschedule_after(
         &self,
         id: DurableId,
@@ -302,7 +304,7 @@ impl DurableTimers {
         async move { timers.reschedule(id, due?).await }
     }
 
-    /// Lets a timer be due when the wall clock shows `at` instead. One that repeats goes on from there.
+    /// Moves the due time of a timer to the wall-clock time `at`. A repetition continues from there.
     ///
     /// # Errors
     /// As [`reschedule_after`](Self::reschedule_after).
@@ -323,16 +325,17 @@ impl DurableTimers {
         })
     }
 
-    /// What is known of a timer: pending, in flight, set aside or a dead letter. Nothing if it is complete or cancelled.
+    /// Returns the data of a timer that is pending, in flight, parked or a dead letter; none if it is complete or
+    /// cancelled.
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store cannot be read.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
         let seen = answered(self.0.committer.ask(|answer| Request::Get { id, answer }).await)?;
         Ok(seen.map(|seen| DurableInfo::of_found(&seen.found, seen.in_progress)))
     }
 
-    /// The timers that a filter lets through, by due time, a page at a time.
+    /// Returns the timers that match a filter, by due time, a page at a time.
     ///
     /// ```
     /// # use actix_timers_durable::{DurableFilter, DurableMessage, DurableTimers, MemoryStore};
@@ -359,7 +362,7 @@ impl DurableTimers {
     /// ```
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store cannot be read.
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
         let Some(until) = filter.until.filter(|until| *until >= filter.from) else { return Ok(DurablePage::default()) };
         if let (Part::Pending, Some(route), Some(key)) = (filter.part, &filter.route, &filter.key) {
@@ -377,7 +380,7 @@ impl DurableTimers {
         Ok(listed(&filter, &page))
     }
 
-    /// At most one timer has a key.
+    /// Lists the timer with a key; there is at most one.
     async fn list_key(
         &self,
         filter: &DurableFilter,
@@ -397,47 +400,48 @@ impl DurableTimers {
         Ok(page)
     }
 
-    /// Makes a dead letter pending again: due now, with all its attempts before it. False if there is no such dead letter, or
-    /// if its timer is pending, as one that repeats may be.
+    /// Makes a dead letter pending again: due now, with all its attempts. Returns false if there is no such dead
+    /// letter, or if its timer is pending, as one that repeats may be.
     ///
     /// # Errors
-    /// The store did not do it.
+    /// The store failed.
     pub async fn requeue(&self, id: DurableId) -> Result<bool, DurableError> {
         answered(self.0.committer.ask(|answer| Request::Requeue { id, answer }).await)
     }
 
-    /// Removes a dead letter. False if there is none.
+    /// Removes a dead letter. Returns false if there is none.
     ///
     /// # Errors
-    /// The store did not do it.
+    /// The store failed.
     pub async fn discard(&self, id: DurableId) -> Result<bool, DurableError> {
         answered(self.0.committer.ask(|answer| Request::Discard { id, answer }).await)
     }
 
-    /// The numbers of timers in the store: pending, parked, and dead letters. A timer that was cancelled while its handler runs is
-    /// none of them any more.
+    /// Returns the numbers of timers in the store: pending, parked, and dead letters. A timer cancelled while its
+    /// handler runs is none of them.
     ///
     /// # Errors
-    /// The store cannot be asked.
+    /// The store cannot be read.
     pub async fn counts(&self) -> Result<Counts, DurableError> {
         answered(self.0.committer.ask(|answer| Request::Counts { answer }).await)
     }
 
-    /// Copies all that is on disk into a new directory, which can be opened as a store itself. Others go on meanwhile; what
-    /// they do after the copy was begun is not in it.
+    /// Copies the store into a new directory, which can be opened as a store itself. Other requests continue; their
+    /// changes after the beginning of the copy are not in it.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if this store cannot do that; else it cannot be read or written.
+    /// [`StoreError::Unsupported`] if this store cannot be copied; else it cannot be read or written.
     pub async fn back_up(&self, directory: impl Into<PathBuf> + Send) -> Result<(), DurableError> {
         let directory = directory.into();
         answered(self.0.committer.ask(|answer| Request::BackUp { directory, answer }).await)
     }
 
-    /// Gives a route another recipient for messages of this type, for all deliveries that have not begun: after its actor has
-    /// stopped, or because it comes later than the durable timers ([`open_route`](super::DurableTimersBuilder::open_route)).
+    /// Connects a route to another recipient for messages of this type, for all deliveries that have not begun: after
+    /// its actor has stopped, or because it is created later than the durable timers
+    /// ([`open_route`](super::DurableTimersBuilder::open_route)).
     ///
     /// # Errors
-    /// There is no such route.
+    /// The route does not exist.
     pub fn connect<M: DurableMessage>(
         &self,
         route: &str,
@@ -448,25 +452,25 @@ impl DurableTimers {
         Ok(())
     }
 
-    /// Stops: delivers nothing more, waits up to 30 seconds until the handlers of what is under way have ended, writes down
-    /// what came of them, and closes the store. From then on every request is answered with [`DurableError::Closed`], and
-    /// another one can open the files.
+    /// Stops the durable timers: delivers nothing more, waits up to 30 seconds for the handlers in progress, writes
+    /// their outcomes, and closes the store. From then on every request fails with [`DurableError::Closed`], and the
+    /// files can be opened again.
     ///
     /// # Errors
-    /// What came of the last deliveries could not be written: they will be repeated.
+    /// The last outcomes could not be written: those deliveries will be repeated.
     pub async fn stop(&self) -> Result<(), DurableError> {
         self.stop_within(GRACE).await
     }
 
-    /// Stops as [`stop`](Self::stop), but waits so long. What has not ended by then is delivered again by the next start, as
-    /// the next attempt.
+    /// Stops as [`stop`](Self::stop), but waits up to `grace`. The next start repeats unfinished deliveries, as the
+    /// next attempt.
     ///
     /// # Errors
     /// As [`stop`](Self::stop).
     pub async fn stop_within(&self, grace: Duration) -> Result<(), DurableError> {
         let (done, stopped) = oneshot::channel();
         self.0.actor.do_send(Stop { grace, done });
-        // Who does not answer has stopped before.
+        // No reply: it had stopped before.
         stopped.await.unwrap_or(Ok(())).map_err(refused)
     }
 }

@@ -1,4 +1,4 @@
-//! What durable timers say to `tracing`, with that feature.
+//! Events for `tracing`, with that feature.
 
 #[cfg(feature = "tracing")]
 use actix_timers::integration::Shown;

@@ -1,4 +1,4 @@
-//! Durable timers as they are seen from outside.
+//! The public view of durable timers.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -12,47 +12,47 @@ use super::message::{DecodeError, DurableMessage};
 use super::record::{Record, RecordState, StoredRepeat};
 use super::store::{Found, Part, Position};
 
-/// Where a durable timer stands.
+/// The state of a durable timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DurableState {
-    /// It waits for its due time, for its turn or for another attempt.
+    /// It waits for its due time, for room in the window or for another attempt.
     Pending,
     /// Its message is with its handler.
     InFlight,
-    /// It is set aside: no route, message type or version of this build fits it. A build that knows it delivers it.
+    /// No route, message type or version of this build fits it. A build that knows it delivers it.
     Parked,
     /// It failed for good, and waits to be [requeued](super::DurableTimers::requeue) or
     /// [discarded](super::DurableTimers::discard).
     Dead {
-        /// What its handler said last.
+        /// Its handler's last error.
         reason: Arc<str>,
-        /// Since when.
+        /// When it became a dead letter.
         since: DueTime,
     },
 }
 
-/// What is known of a durable timer.
+/// The data of a durable timer.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DurableInfo {
-    /// Which it is.
+    /// The id of the timer.
     pub id: DurableId,
-    /// Where it stands.
+    /// Its state.
     pub state: DurableState,
-    /// The route its message takes.
+    /// The route of its message.
     pub route: Arc<str>,
-    /// The name of its message's type.
+    /// The name of its message type.
     pub message_type: Arc<str>,
-    /// The version in which its message is written.
+    /// The version in which its message is encoded.
     pub message_version: u32,
     /// Its idempotency key.
     pub key: Option<String>,
-    /// When it is due next, when it was to be due by itself, and the numbers of attempt and repetition.
+    /// Its next due time, its due time without retries, and the numbers of attempt and repetition.
     pub progress: RecordState,
-    /// How it comes again, if it does.
+    /// Its repetition, if any.
     pub repeat: Option<StoredRepeat>,
-    /// Its message as it is written.
+    /// Its encoded message.
     pub payload: Arc<[u8]>,
 }
 
@@ -71,7 +71,7 @@ impl DurableInfo {
         }
     }
 
-    /// What was found in the store. Whether it is in flight is known elsewhere.
+    /// Creates the data from a record in the store. The caller knows whether it is in flight.
     pub(super) fn of_found(found: &Found, in_flight: bool) -> Self {
         let state = match (&found.dead_letter, found.part) {
             (Some((reason, since)), _) => DurableState::Dead { reason: Arc::clone(reason), since: *since },
@@ -82,15 +82,15 @@ impl DurableInfo {
         Self::new(&found.record, state)
     }
 
-    /// When it is due next.
+    /// Returns its next due time.
     pub const fn due(&self) -> DueTime {
         self.progress.due
     }
 
-    /// Its message.
+    /// Decodes its message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is not an `M` or cannot be read.
+    /// [`DecodeError`] if it is not an `M` or cannot be decoded.
     pub fn message<M: DurableMessage>(&self) -> Result<M, DecodeError> {
         if *self.message_type != *M::NAME {
             return Err(DecodeError::OtherType { found: self.message_type.to_string(), wanted: M::NAME });
@@ -99,7 +99,7 @@ impl DurableInfo {
     }
 }
 
-/// Which durable timers are meant. An empty filter means all that are pending.
+/// A filter of durable timers. An empty one matches all that are pending.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -127,32 +127,32 @@ impl DurableFilter {
         Self { part, route: None, key: None, from: DueTime::MIN, until: Some(DueTime::MAX), after: None, limit: 100 }
     }
 
-    /// All that are pending or in flight.
+    /// Creates a filter for timers pending or in flight.
     pub const fn new() -> Self {
         Self::of(Part::Pending)
     }
 
-    /// Dead letters.
+    /// Creates a filter for dead letters.
     pub const fn dead() -> Self {
         Self::of(Part::Dead)
     }
 
-    /// Those that are set aside.
+    /// Creates a filter for parked timers.
     pub const fn parked() -> Self {
         Self::of(Part::Parked)
     }
 
-    /// Those of one route.
+    /// Matches timers of one route.
     pub fn route(self, name: impl Into<String>) -> Self {
         Self { route: Some(name.into()), ..self }
     }
 
-    /// Those with this key; there is at most one pending in each route. (Dead letters keep the keys that they had.)
+    /// Matches timers with this key; at most one is pending in each route. (Dead letters keep their keys.)
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Those that are due in this range. For dead letters: that were due last.
+    /// Matches timers due in this range; dead letters by their last due time.
     pub fn due<T: Into<SystemTime> + Clone>(self, range: impl RangeBounds<T>) -> Self {
         let at = |time: &T| DueTime::at_or_after(time.clone().into()).unwrap_or(DueTime::MAX);
         let reached = |time: &T| DueTime::reached_at(time.clone().into());
@@ -163,19 +163,19 @@ impl DurableFilter {
         };
         let until = match range.end_bound() {
             Bound::Included(time) => Some(reached(time)),
-            // The last millisecond before it; none if there is no such.
+            // The last millisecond before it, if any.
             Bound::Excluded(time) => at(time).as_millis().checked_sub(1).and_then(|ms| DueTime::from_millis(ms).ok()),
             Bound::Unbounded => Some(DueTime::MAX),
         };
         Self { from, until, ..self }
     }
 
-    /// At most so many at a time; 100 unless said otherwise, 1 to 10 000.
+    /// Limits the timers of a page, default 100, 1 to 10 000.
     pub fn limit(self, timers: usize) -> Self {
         Self { limit: timers.clamp(1, 10_000), ..self }
     }
 
-    /// Goes on after an earlier page: with its [`next`](DurablePage::next).
+    /// Continues after an earlier page: with its [`next`](DurablePage::next).
     pub const fn after(mut self, page: Cursor) -> Self {
         self.after = Some(page.0);
         self
@@ -193,24 +193,24 @@ impl Default for DurableFilter {
     }
 }
 
-/// Where a page ends.
+/// The end of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub(super) Position);
 
-/// Some of the timers that were asked for, by due time.
+/// A page of matching timers, by due time.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct DurablePage {
-    /// The timers. There may be fewer than the limit, or none, although more follow: a page looks at a bounded number of
-    /// timers, whether or not they match.
+    /// The timers. There may be fewer than the limit, or none, although more follow: a page examines a bounded number
+    /// of timers, whether or not they match.
     pub timers: Vec<DurableInfo>,
-    /// For [`DurableFilter::after`], to get the next page. There is none after the last.
+    /// The cursor of the next page, for [`DurableFilter::after`]. None after the last page.
     pub next: Option<Cursor>,
-    /// Timers that lie there and cannot be read, because the store is damaged in those places.
+    /// Timers in damaged locations of the store, which cannot be read.
     pub damaged: usize,
 }
 
-/// Shows the number of timers; they may be many.
+/// Writes the number of timers; there may be many.
 impl fmt::Display for DurablePage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = if self.next.is_some() { ", and more" } else { "" };

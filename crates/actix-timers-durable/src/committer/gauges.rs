@@ -1,4 +1,4 @@
-//! What operators see of a committer.
+//! Metrics of a committer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(super) struct Gauges {
 #[derive(Default)]
 struct Published {
     at: Option<Duration>,
-    /// By the committer's thread, which alone can ask the ledger.
+    /// Set by the committer's thread, the only one that can ask the ledger.
     report: DurableReport,
 }
 
@@ -41,7 +41,7 @@ impl Gauges {
         replies.count_failed_copies(&self.failed_copies);
     }
 
-    /// Whether it is time for a report. Says so once.
+    /// Returns whether a report is due; true once per period.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         let mut published = self.published();
         let is_due = published.at.is_none_or(|at| now >= at.saturating_add(PUBLISH_EVERY));
@@ -51,7 +51,8 @@ impl Gauges {
         is_due
     }
 
-    /// A report of now, which is published unless a scrape goes on: a turn does not wait for that. Says whether it was.
+    /// Takes a new report, and publishes it unless a scrape is running: a turn does not wait for one. Returns whether
+    /// it was published.
     pub(super) fn report(&self, report: DurableReport, lag: Duration) -> bool {
         self.take(report);
         let pass = try_publish();
@@ -61,7 +62,7 @@ impl Gauges {
         pass.is_some()
     }
 
-    /// What is published from now on.
+    /// Replaces the report to publish.
     pub(super) fn take(&self, mut report: DurableReport) {
         for _ in 0..self.failed_copies.load(Ordering::Relaxed) {
             report.counters.failed(StoreOp::BackUp);
@@ -69,7 +70,7 @@ impl Gauges {
         self.published().report = report;
     }
 
-    /// Publishes the last report, and how long requests have been waiting now.
+    /// Publishes the last report with the current waiting time of requests.
     pub(super) fn publish(&self, lag: Duration, _: &PublishPass) {
         self.meters.publish(&DurableReport { lag, ..self.published().report });
     }

@@ -1,8 +1,8 @@
-//! The committer: where the ledger lives, and the way to it from any thread.
+//! The committer: runs the ledger and accepts requests from any thread.
 //!
-//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that queued up during the
-//! last commit, so that the fsync of one is shared by many. [Inline](Committer::inline) each request is a turn of its own on the
-//! caller's thread: deterministic, for virtual time. `gauges` is what operators see of it.
+//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were
+//! queued during the last commit, so that many share one fsync. [Inline](Committer::inline) each request is a turn of
+//! its own on the caller's thread: deterministic, for virtual time. `gauges`: its metrics.
 
 mod gauges;
 mod queue;
@@ -24,13 +24,13 @@ use crate::metrics::{DurableMeters, DurableReport};
 use gauges::Gauges;
 use queue::Shared;
 
-/// What shows the time to a committer.
+/// The clock of a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
 
-/// The way to a ledger. Cheap to clone; usable from any thread.
+/// A handle to a ledger. Cheap to clone; usable from any thread.
 ///
-/// When the last one is dropped the ledger ends, after what was asked for before; it does not give its shard up, as if it had
-/// crashed. [`Request::Close`] ends it well.
+/// When the last one is dropped the ledger ends after all earlier requests, without giving up its shard, as in a crash.
+/// [`Request::Close`] ends it cleanly.
 #[derive(Clone)]
 pub(crate) struct Committer {
     host: Arc<Host>,
@@ -40,7 +40,7 @@ pub(super) struct Host {
     place: Place,
     clock: CommitterClock,
     gauges: Arc<Gauges>,
-    /// That of the timer actor.
+    /// The name of the timer actor.
     name: Box<str>,
 }
 
@@ -49,7 +49,7 @@ enum Place {
     Inline(Mutex<Box<dyn Turn>>),
 }
 
-/// A ledger, whatever its horizon is.
+/// A ledger with any horizon.
 trait Turn: Send {
     fn commit(&mut self, clock: &dyn Fn() -> Reading, requests: &mut VecDeque<Request>, replies: &mut Replies)
     -> usize;
@@ -82,10 +82,11 @@ impl<H: Horizon> Turn for Ledger<H> {
 }
 
 impl Committer {
-    /// Starts a thread that runs the ledger. `name` is that of the timer actor, for the label of the metrics and for the log.
+    /// Starts a thread that runs the ledger. `name` is that of the timer actor, for the label of the metrics and for
+    /// the log.
     ///
     /// # Errors
-    /// If the system has no more threads.
+    /// The system has no more threads.
     pub(crate) fn start_thread<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
         let gauges = Arc::new(Gauges::register(name));
         let shared = Arc::new(Shared::default());
@@ -93,7 +94,7 @@ impl Committer {
         Ok(Self::of(Host { place: Place::Thread(shared), clock, gauges, name: name.into() }))
     }
 
-    /// Runs the ledger on the threads of those who ask. It loads and arms at once. `name` is that of the timer actor, for the
+    /// Runs the ledger on the calling threads. It loads and arms at once. `name` is that of the timer actor, for the
     /// label of the metrics and for the log.
     pub(crate) fn inline<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> Self {
         let place = Place::Inline(Mutex::new(Box::new(ledger)));
@@ -110,29 +111,29 @@ impl Committer {
         Self { host }
     }
 
-    /// Whether it works on a thread of its own.
+    /// Returns whether the ledger has a thread of its own.
     pub(crate) fn has_a_thread(&self) -> bool {
         matches!(self.host.place, Place::Thread(_))
     }
 
-    /// What the lateness of deliveries is recorded with.
+    /// Returns the meters that record the lateness of deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
         self.host.gauges.meters()
     }
 
-    /// Brings the metrics up to date. It is done by itself after a turn, at most every 250 ms, and at a scrape; somebody who
-    /// calls it now and then lets it be seen in between how long a store already takes for a commit that does not end.
+    /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
+    /// between show the lag while a commit hangs.
     pub(crate) fn publish(&self) {
-        // A scrape that goes on has done it.
+        // A running scrape publishes them itself.
         if let Some(pass) = try_publish() {
             self.host.publish(&pass);
         }
     }
 
-    /// Asks something, and waits for the answer; for a caller's request first for a place in the queue.
+    /// Makes a request and waits for the reply; a caller's request first waits for room in the queue.
     ///
     /// # Errors
-    /// What is wrong with the store; [`StoreError::Closed`] if the committer has ended.
+    /// The failure of the store; [`StoreError::Closed`] if the committer has ended.
     pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = Answer::awaited();
         let request = request(answer);
@@ -145,8 +146,8 @@ impl Committer {
         answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
     }
 
-    /// Asks something from the side of deliveries ([`Request::is_of_deliveries`]), which is bounded by what is in flight:
-    /// without waiting for a place.
+    /// Makes a request of the delivery side ([`Request::is_of_deliveries`]) without waiting for room: such requests are
+    /// bounded by the deliveries in flight.
     pub(crate) fn submit(&self, request: Request) {
         debug_assert!(request.is_of_deliveries(), "callers wait for a place");
         self.host.push(request);

@@ -1,4 +1,4 @@
-//! What callers and the committer's thread share: the queue of requests.
+//! The queue of requests between callers and the committer's thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -10,7 +10,7 @@ use crate::ledger::Request;
 use crate::store::StoreError;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// Requests of callers that may be under way at a time; more wait.
+/// Maximum number of callers' requests in progress; more wait.
 pub(super) const PLACES: usize = 16_384;
 
 pub(super) struct Shared {
@@ -22,31 +22,31 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct Queue {
     requests: VecDeque<Request>,
-    /// Nobody asks any more.
+    /// All handles are dropped.
     is_left: bool,
-    /// Why nobody answers any more.
+    /// The reason for the end of the committer.
     closed: Option<Arc<StoreError>>,
     work: Work,
 }
 
-/// How long requests have been waiting, as far as that is known without looking at a clock for each.
+/// How long requests have been waiting, as far as known without reading a clock for each.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     /// The thread waits for requests.
     is_idle: bool,
-    /// When the requests that it works at may have been made, at the earliest.
+    /// Earliest possible time of the requests in progress.
     under_way: Option<Duration>,
-    /// When it took requests last: what is in the queue was made later.
+    /// Last time requests were taken; those in the queue are later.
     taken: Duration,
 }
 
-/// What the thread found when it looked for requests.
+/// Result of [`Shared::take`].
 pub(super) enum Taken {
-    /// There may be some.
+    /// Requests, possibly none.
     Requests,
-    /// Nothing happened for this long.
+    /// The pause has passed without a request.
     Nothing,
-    /// Nobody will ask any more.
+    /// All handles are dropped.
     Left,
 }
 
@@ -61,9 +61,9 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place for a request. It is given back when the request was committed.
+    /// Waits for room for a request; it is returned when the request is committed.
     pub(super) async fn wait_for_a_place(&self) {
-        // None is left after the end, and none is needed.
+        // Fails after the end, when no room is needed.
         if let Ok(place) = self.places.acquire().await {
             place.forget();
         }
@@ -83,14 +83,13 @@ impl Shared {
         }
     }
 
-    /// Nobody asks any more.
+    /// Notes that the last handle is dropped.
     pub(super) fn leave(&self) {
         self.queue().is_left = true;
         self.called.notify_one();
     }
 
-    /// Takes all requests at once, into an empty queue. Waits for one, unless there is something to do without, but not longer
-    /// than `pause`.
+    /// Takes all requests at once, into an empty queue. Waits for one, at most for `pause`, unless other work is left.
     pub(super) fn take(&self, into: &mut VecDeque<Request>, has_more: bool, pause: Option<Duration>) -> Taken {
         let mut queue = self.queue();
         while queue.requests.is_empty() && !has_more {
@@ -114,20 +113,20 @@ impl Shared {
         Taken::Requests
     }
 
-    /// The thread begins to work at what it took.
+    /// Notes that the thread begins with the requests it took.
     pub(super) fn begin(&self, now: Duration) {
         let work = &mut self.queue().work;
         let since = if work.is_idle { now } else { work.taken };
         *work = Work { is_idle: false, under_way: Some(since), taken: now };
     }
 
-    /// A group of what it took is written; so many requests of callers were in it.
+    /// Notes that a group is written; returns the room of the callers' requests in it.
     pub(super) fn done(&self, places: usize) {
         self.queue().work.under_way = None;
         self.places.add_permits(places);
     }
 
-    /// How long the oldest request has been waiting to be on disk, at most.
+    /// Returns an upper bound on how long the oldest request has been waiting for its commit.
     pub(super) fn lag(&self, now: Duration) -> Duration {
         let queue = self.queue();
         let work = queue.work;
@@ -135,7 +134,7 @@ impl Shared {
         work.under_way.or(waiting).map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// Refuses everything, from now on.
+    /// Rejects all requests, from now on.
     pub(super) fn close(&self, error: &Arc<StoreError>) {
         let mut queue = self.queue();
         queue.closed = Some(Arc::clone(error));

@@ -1,4 +1,4 @@
-//! The committer between many callers and one ledger.
+//! Tests of the committer with many callers and one ledger.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::ledger::{Cancellation, LedgerConfig, Scheduled, Verdict};
 use crate::store::{Counts, MemoryDisk, OnKey, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
 
-/// A clock that the test moves: milliseconds, wall clock and monotonic alike.
+/// A clock that the test moves: milliseconds, the same for wall-clock and monotonic time.
 #[derive(Clone, Default)]
 struct Hands(Arc<AtomicU64>);
 
@@ -86,7 +86,7 @@ fn close(committer: &Committer) -> Answered<()> {
     block_on(committer.ask(|answer| Request::Close { answer }))
 }
 
-/// Asks without waiting for the answer.
+/// Makes a request without waiting for the reply.
 fn begin<T, F: Future<Output = T>>(request: F) -> std::pin::Pin<Box<F>> {
     let mut request = Box::pin(request);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -94,7 +94,7 @@ fn begin<T, F: Future<Output = T>>(request: F) -> std::pin::Pin<Box<F>> {
     request
 }
 
-/// Until a commit is held.
+/// Waits until a commit is held.
 fn wait_for_commit(disk: &MemoryDisk) {
     while disk.held() == 0 {
         std::thread::yield_now();
@@ -136,7 +136,7 @@ fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
     assert_eq!(shared.places(), queue::PLACES);
 }
 
-/// Callers come and go on many threads while it is closed at some moment.
+/// Callers come and go on many threads while it is closed at a random moment.
 #[test]
 fn every_request_is_answered_once_and_what_was_acknowledged_is_on_disk_whenever_it_is_closed() {
     for seed in 0..30 {
@@ -262,7 +262,7 @@ fn inline_everything_is_done_when_the_call_returns() {
     let there = Arc::clone(&cleared);
     let asks_again = committer.clone();
     let answer = Answer::to(move |answered: Answered<Vec<Arc<Record>>>| {
-        // An answer may ask the next thing.
+        // A reply's closure may make the next request.
         asks_again.submit(Request::LookAgain);
         there.lock().unwrap().extend(answered.unwrap());
     });
@@ -339,7 +339,7 @@ fn a_commit_that_does_not_end_is_seen_as_growing_lag() {
     wait_for_commit(&disk);
     hands.set(8000);
     committer.publish();
-    // It was made between the end of the request before, which may have been at 0 or 1 s for the thread, and now.
+    // It was made between the end of the previous request, at 0 or 1 s for the thread, and now.
     let lag = value(&page, "store_lag_seconds{timer=\"T\"}");
     assert!((7.0..=8.0).contains(&lag), "{lag}");
     drop(held);
@@ -394,7 +394,7 @@ fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
     }
 }
 
-/// While nothing changes the thread sleeps without an end.
+/// While nothing changes the thread sleeps without a timeout.
 #[test]
 fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
     const ROUNDS: usize = 1000;

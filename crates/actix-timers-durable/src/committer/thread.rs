@@ -23,7 +23,7 @@ pub(super) fn start<H: Horizon>(
 ) -> io::Result<()> {
     let timer = name.to_owned();
     let run = move || {
-        // Also if it panics nobody waits for an answer that will not come.
+        // Replies to all waiting callers also if the thread panics.
         let mut end = End { shared: &shared, why: Arc::new(StoreError::Closed) };
         if let Some(why) = run(ledger, &shared, &clock, &gauges, &timer) {
             end.why = why;
@@ -43,7 +43,8 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs until it is closed or the shard is lost, and says why; or until nobody can ask any more.
+/// Runs until the ledger is closed or the shard is lost, and returns the reason; or, without one, until the last handle
+/// is dropped.
 fn run<H: Horizon>(
     mut ledger: Ledger<H>,
     shared: &Shared,
@@ -82,7 +83,7 @@ fn run<H: Horizon>(
     }
 }
 
-/// What takes long is done elsewhere; here if there is no thread for it.
+/// Runs slow work on another thread, or here if none can be started.
 fn aside(work: Box<dyn FnOnce() + Send>) {
     let (hand_over, handed_over) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
     let elsewhere = move || {

@@ -1,17 +1,18 @@
-//! Every metric of durable timers: the one place that spells their names.
+//! The names of all metrics of durable timers.
 
 use actix_timers::metrics::{Kind, Metric};
 use metrics::Unit;
 
-/// Time of one commit of a store, until it is on disk, in seconds: from a fast fsync to a stall.
+/// Buckets for the duration of one commit until it is on disk, in seconds: from a fast fsync to a stall.
 pub const WRITE_BUCKETS: &[f64] =
     &[0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// Requests written in one commit of a store.
+/// Buckets for the requests written in one commit of a store.
 pub const GROUP_BUCKETS: &[f64] =
     &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0];
 
-/// Lateness of durable timers in seconds: as that of others, and up to a day, since they outlast a process that is down.
+/// Buckets for the lateness of durable timers in seconds: those of other timers, and up to a day, since a durable timer
+/// outlasts a process that is down.
 pub const DURABLE_LAG_BUCKETS: &[f64] =
     &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0, 3_600.0, 86_400.0];
 
@@ -31,7 +32,7 @@ macro_rules! catalogue {
     ($($name:ident = $metric:expr;)+) => {
         $(pub(crate) const $name: Metric = $metric;)+
 
-        /// All metrics of durable timers. Those of timer actors are in the catalogue of the core.
+        /// All metrics of durable timers. The core's catalogue has those of timer actors.
         pub const CATALOGUE: &[Metric] = &[$($name),+];
     };
 }
@@ -59,8 +60,8 @@ catalogue! {
     DURABLE_LAG = histogram("actix_timers_durable_lag_seconds", Unit::Seconds, DURABLE_LAG_BUCKETS, "Time from the due time of a durable timer to its delivery, including the claim on disk");
 }
 
-/// The buckets of all histograms of durable timers, by name: to be given to the exporter beside those of timer actors, which
-/// would otherwise make summaries of them.
+/// Returns the buckets of all histograms of durable timers, by name, for the exporter: without buckets it makes
+/// summaries of them.
 pub fn histogram_buckets() -> impl Iterator<Item = (&'static str, &'static [f64])> {
     CATALOGUE.iter().filter_map(|metric| match metric.kind {
         Kind::Histogram(buckets) => Some((metric.name, buckets)),

@@ -1,7 +1,7 @@
-//! The handles of durable timers, and how they are fed.
+//! The metric handles of durable timers, and how they are fed.
 //!
-//! As with timer actors: histograms are recorded when something happens, and everything else is published together, from
-//! what was counted.
+//! As with timer actors: histograms are recorded as events happen; everything else is published together, from
+//! counters.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,20 +11,20 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use super::catalogue::{self as names, CATALOGUE};
 
-/// What a store can fail to do.
+/// Operations of a store that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreOp {
-    /// Keep a group of changes.
+    /// Commit a group of changes.
     Commit,
-    /// Hand out a page of what is due next.
+    /// Load a page of the next due records.
     Load,
-    /// Answer a question.
+    /// Answer a query.
     Read,
-    /// Make sense of a record: it is damaged.
+    /// Decode a record: it is damaged.
     Decode,
-    /// Give the shard up.
+    /// Give up the shard.
     Lease,
-    /// Copy itself.
+    /// Back up the store.
     BackUp,
 }
 
@@ -43,16 +43,16 @@ impl StoreOp {
     }
 }
 
-/// How a delivery can end.
+/// Ways in which a delivery ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeliveryOutcome {
-    /// Its handler has ended well.
+    /// Its handler succeeded.
     Complete,
-    /// It comes once more.
+    /// Another attempt follows.
     Retry,
     /// It has failed for good.
     DeadLetter,
-    /// Nobody was there.
+    /// The route has no recipient.
     Undelivered,
     /// Its payload cannot be decoded.
     Parked,
@@ -72,38 +72,38 @@ impl DeliveryOutcome {
     }
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DurableCounters {
-    /// Timers that were kept.
+    /// Timers stored.
     pub(crate) scheduled: u64,
-    /// Timers that were given another due time on request.
+    /// Timers moved to another due time on request.
     pub(crate) rescheduled: u64,
-    /// Timers that were cancelled, or replaced.
+    /// Timers cancelled or replaced.
     pub(crate) cancelled: u64,
-    /// Requests to schedule that found their key taken.
+    /// Requests to schedule whose key was taken.
     pub(crate) duplicates: u64,
-    /// Timers that were overdue or being delivered at start, and are loaded.
+    /// Timers loaded that were overdue or being delivered at start.
     pub(crate) recovered: u64,
-    /// Deliveries of the last life that had begun.
+    /// Deliveries that the last process had begun.
     pub(crate) interrupted: u64,
     deliveries: [u64; DeliveryOutcome::ALL.len()],
     errors: [u64; StoreOp::ALL.len()],
 }
 
 impl DurableCounters {
-    /// A delivery has ended.
+    /// Counts the end of a delivery.
     pub(crate) const fn ended(&mut self, how: DeliveryOutcome) {
         self.deliveries[how as usize] += 1;
     }
 
-    /// The store has failed to do something.
+    /// Counts a failure of the store.
     pub(crate) const fn failed(&mut self, what: StoreOp) {
         self.errors[what as usize] += 1;
     }
 }
 
-/// What is published.
+/// The published values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct DurableReport {
     pub(crate) counters: DurableCounters,
@@ -115,17 +115,17 @@ pub(crate) struct DurableReport {
     pub(crate) loaded: u64,
     /// Deliveries that have begun.
     pub(crate) in_flight: u64,
-    /// How far ahead everything is in memory.
+    /// How far ahead all timers are loaded.
     pub(crate) loaded_ahead: Duration,
-    /// How long the oldest request has been waiting to be on disk.
+    /// How long the oldest request has been waiting for its commit.
     pub(crate) lag: Duration,
-    /// How long the first timer that is due and has not ended has been due.
+    /// How long the first due timer that has not ended has been due.
     pub(crate) overdue: Duration,
-    /// The store acknowledges nothing any more.
+    /// The store acknowledges no more changes.
     pub(crate) has_failed: bool,
 }
 
-/// The handles of one store of durable timers.
+/// The metric handles of one store of durable timers.
 pub(crate) struct DurableMeters {
     lateness: Histogram,
     write: Histogram,
@@ -154,7 +154,7 @@ struct Board {
 }
 
 impl DurableMeters {
-    /// Registers everything for the durable timers with this name, so that all of it is there, as zero, from the first scrape.
+    /// Registers all metrics for the durable timers with this name, so that they exist, as zero, from the first scrape.
     pub(crate) fn register(timer: &str) -> Self {
         describe(CATALOGUE);
         let timer = || ("timer", timer.to_owned());
@@ -193,13 +193,13 @@ impl DurableMeters {
         meters
     }
 
-    /// So many requests were written in one commit, which took so long.
+    /// Records a commit: its number of requests and its duration.
     pub(crate) fn wrote(&self, requests: usize, took: Duration) {
         self.write.record(took.as_secs_f64());
         self.group.record(requests as f64);
     }
 
-    /// A timer is delivered this long after its due time.
+    /// Records the lateness of a delivery.
     pub(crate) fn delivered(&self, late: Duration) {
         self.lateness.record(late.as_secs_f64());
     }
@@ -239,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// The value of the series that has this name and these labels beside that of the timer.
+    /// Returns the value of the series with this name and these labels beside that of the timer.
     fn value(page: &str, name: &str, label: &str) -> Option<f64> {
         let start = format!("{name}{{timer=\"T\"{label}}} ");
         page.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok())
@@ -290,7 +290,7 @@ mod tests {
             overdue: Duration::from_secs(25),
             has_failed: true,
         };
-        // Twice: what was counted once is shown once.
+        // Published twice, counted once.
         meters.publish(&report);
         meters.publish(&report);
         meters.wrote(4, Duration::from_secs(2));

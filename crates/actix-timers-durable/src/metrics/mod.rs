@@ -1,8 +1,9 @@
-//! Metrics of durable timers: what operators see of a store and its deliveries.
+//! Metrics of durable timers: a store and its deliveries.
 //!
-//! `catalogue`: every metric with kind, unit, labels and help; `meters`: the handles of one store, and how they are fed.
+//! `catalogue`: every metric with kind, unit, labels and help; `meters`: the handles of one store, and how they are
+//! fed.
 //!
-//! As those of timer actors they are registered with the recorder that the application installs, and brought up to date by
+//! Like those of timer actors they are registered with the application's recorder and updated by
 //! [`scrape`](actix_timers::scrape). Their histograms need buckets, too:
 //!
 //! ```
