@@ -1,10 +1,10 @@
-//! What stands in the place of a store that was closed.
+//! A placeholder for a closed store.
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::store::{Change, ChangeOutcome, Counts, Fence, Found, Lease, Page, Part, Position, StoreError, TimerStore};
 
-/// Refuses everything.
+/// A store that rejects every call.
 pub(super) struct Closed;
 
 impl TimerStore for Closed {

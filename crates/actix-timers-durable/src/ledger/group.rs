@@ -1,4 +1,4 @@
-//! A group of requests: the commit of what they change, and what came of each.
+//! A group of requests: the commit of their changes, and the reply to each.
 
 use std::collections::VecDeque;
 use std::io;
@@ -19,39 +19,39 @@ use crate::metrics::StoreOp;
 use crate::record::Record;
 use crate::store::{Change, ChangeOutcome, StoreError};
 
-/// Changes of the ledger's own in one commit.
+/// Maximum number of the ledger's own changes in one commit.
 const OWN: usize = 8192;
-/// The same, while the store refuses to write: they go along to see whether it still does.
+/// The same while the store refuses to write: these changes test whether it still does.
 const OWN_ON_TRIAL: usize = 256;
-/// The promise about what is due first is renewed when it is so many milliseconds behind.
+/// The stored lower bound on due times is renewed when it is this many milliseconds behind.
 const ADVANCE_MILLIS: u64 = 1000;
 
-/// What was taken from the queue at a time.
+/// Requests taken from the queue together.
 #[derive(Default)]
 pub(super) struct Group {
-    /// What callers want to change, in the order of their requests.
+    /// Callers' changes, in the order of their requests.
     pub(super) wanted: Vec<(Change, Step)>,
-    /// Timers in flight whose cancel is among them.
+    /// Timers in flight whose cancel is among the changes.
     pub(super) cancelled_in_flight: FxHashSet<DurableId>,
-    /// Answered when the changes are written.
+    /// Queries, answered when the changes are written.
     pub(super) queries: Vec<Request>,
     pub(super) closing: Option<Answer<()>>,
-    /// What is given to the store: of the ledger's own first, then of callers.
+    /// Changes for the store: first the ledger's own, then those of callers.
     changes: Vec<Change>,
     own: Vec<InternalChange>,
     steps: Vec<Step>,
 }
 
 impl Group {
-    /// Whether somebody wants to know whether the store writes.
+    /// Returns whether a caller waits for a write.
     const fn is_waited_for(&self) -> bool {
         !self.wanted.is_empty() || self.closing.is_some()
     }
 }
 
-/// Who waits for a change.
+/// The caller that waits for a change.
 pub(super) enum Step {
-    /// Nobody: another change, which comes after it, needs it.
+    /// None: a later change needs this one.
     Aside,
     Schedule {
         record: Arc<Record>,
@@ -59,7 +59,7 @@ pub(super) enum Step {
     },
     Cancel {
         id: DurableId,
-        /// It was being delivered when the cancel was planned.
+        /// It was in flight when the cancel was prepared.
         is_in_flight: bool,
         answer: Answer<Cancellation>,
     },
@@ -76,10 +76,10 @@ pub(super) enum Step {
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// Takes a group of requests from the front of the queue, commits what they change together with what is still to be
-    /// settled, and puts the answers into `replies`.
+    /// Takes a group of requests from the front of the queue, commits their changes together with pending internal
+    /// ones, and puts the replies into `replies`.
     ///
-    /// `clock` is read before and after a commit. Returns how many of the requests were those of callers.
+    /// `clock` is read before and after a commit. Returns the number of callers' requests.
     pub(crate) fn commit(
         &mut self,
         clock: &dyn Fn() -> Reading,
@@ -108,7 +108,7 @@ impl<H: Horizon> Ledger<H> {
         of_callers
     }
 
-    /// Commits what callers want to change, and what is to be settled.
+    /// Commits callers' changes and internal ones.
     fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, replies: &mut Replies) {
         let own = match &self.health {
             Health::Well => OWN,
@@ -148,7 +148,7 @@ impl<H: Horizon> Ledger<H> {
         group.changes.clear();
     }
 
-    /// What can be promised about what is due first, if it is worth it.
+    /// Returns a new lower bound on due times, if it is worth a write.
     fn advance(&self) -> Option<DueTime> {
         if !self.internal_changes.leaving().is_empty() {
             return None;
@@ -178,7 +178,7 @@ impl<H: Horizon> Ledger<H> {
             InternalChange::Bookkeeping => return,
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
-            // Unless a caller has moved it before this was written.
+            // Unless a caller has moved it in the meantime.
             InternalChange::Ended(id) if self.table.is_ending(id) => self.forget(id),
             InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Unparked => {}
         }
@@ -250,12 +250,12 @@ impl<H: Horizon> Ledger<H> {
         for (internal_change, change) in group.own.drain(..).zip(group.changes.drain(before..)).rev() {
             let internal_change = match internal_change {
                 InternalChange::Claim { cleared, answer } => {
-                    // At least once is promised whatever happens; the number of an attempt is not.
+                    // Delivery at least once is guaranteed without the claim on disk; only the attempt number is not.
                     let is_lost = self.health.lost().is_some();
                     let is_of_suspect = cleared.iter().any(|record| self.used_up(record).is_some());
                     replies.put(answer, if is_lost { Err(Arc::clone(&error)) } else { Ok(cleared) });
                     if is_of_suspect {
-                        // Written later it could be left alone in the store though its delivery has ended.
+                        // Written late, the note could stay in the store after the end of its delivery.
                         continue;
                     }
                     InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody }
@@ -288,7 +288,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// The store did not write.
+    /// Records a failed write.
     fn sicken(&mut self, now: Reading, error: &Arc<StoreError>) {
         match **error {
             StoreError::Failed(_) => {
@@ -310,7 +310,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Delivers nothing any more.
+    /// Stops all deliveries.
     fn give_up(&mut self, why: Arc<StoreError>) {
         for entry in self.table.drain() {
             if let State::Pending { handle: Some(handle), .. } = entry.state {
@@ -320,7 +320,7 @@ impl<H: Horizon> Ledger<H> {
         self.health = Health::Lost(why);
     }
 
-    /// Gives the shard up, and lets go of the store.
+    /// Gives up the shard and closes the store.
     fn close(&mut self) -> Answered<()> {
         let unsettled = match &self.health {
             _ if self.internal_changes.len() == 0 => None,

@@ -1,30 +1,30 @@
-//! Whether the store writes and reads, and when to try again if it does not.
+//! The health of the store's writes and reads, with the time of the next attempt after a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::StoreError;
 
-/// Whether the store takes changes.
+/// The health of the store's writes.
 #[derive(Debug)]
 pub(super) enum Health {
-    /// It does.
+    /// Changes are accepted.
     Well,
-    /// It refused the last ones. Those of the ledger's own are tried again; those of callers whenever they ask.
+    /// The last changes were refused. The ledger retries its own, and each caller's request.
     Refusing(Trouble),
-    /// It never will again. What is loaded is delivered all the same.
+    /// The store has failed for good. Loaded records are delivered nevertheless.
     Failed(Arc<StoreError>),
-    /// The shard is another owner's, or was given up.
+    /// The shard has another owner, or was given up.
     Lost(Arc<StoreError>),
 }
 
-/// Something that is tried again.
+/// A repeated failure with the time of the next attempt.
 #[derive(Debug, Clone)]
 pub(super) struct Trouble {
     pub(super) error: Arc<StoreError>,
-    /// Times it went wrong, one after the other.
+    /// Consecutive failures.
     times: u32,
-    /// When to try again, on the monotonic clock.
+    /// Time of the next attempt, on the monotonic clock.
     pub(super) again: Duration,
 }
 
@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Trouble {
-    /// It went wrong (once more, if there was trouble before).
+    /// Records a failure, after `before` if there was one.
     pub(super) fn after(before: Option<&Self>, error: Arc<StoreError>, now: Duration) -> Self {
         let times = before.map_or(0, |before| before.times.saturating_add(1));
         let pause = FIRST_PAUSE.saturating_mul(1 << times.min(16)).min(LONGEST_PAUSE);
@@ -48,7 +48,7 @@ impl Health {
         }
     }
 
-    /// Why no change will ever be written any more.
+    /// Returns the reason why no change will be written any more.
     pub(super) const fn end(&self) -> Option<&Arc<StoreError>> {
         match self {
             Self::Failed(error) | Self::Lost(error) => Some(error),
@@ -56,7 +56,7 @@ impl Health {
         }
     }
 
-    /// Why nothing at all is done any more.
+    /// Returns the reason why nothing is done any more.
     pub(super) const fn lost(&self) -> Option<&Arc<StoreError>> {
         match self {
             Self::Lost(error) => Some(error),

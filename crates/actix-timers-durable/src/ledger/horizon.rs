@@ -1,4 +1,4 @@
-//! What stands around the ledger: who rings when a record is due.
+//! The ledger's environment: reports of due records.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use crate::due_time::DueTime;
 use crate::record::Record;
 
-/// Rings when a record of the near future is due. The ledger calls it; it never calls the ledger back from within.
+/// Reports records of the near future when they are due. The ledger calls it; it never calls the ledger back from
+/// within.
 ///
-/// What rings is not the truth: the ledger decides when it is asked to [clear](super::Request::Claim) the record.
+/// A report is only a hint: the ledger decides when asked to [clear](super::Request::Claim) the record.
 pub(crate) trait Horizon: Send + 'static {
-    /// Names what was armed, so that it can be disarmed.
+    /// A handle to disarm a record.
     type Handle: Send;
 
-    /// Tells the dispatcher of this record at its due time (`record.progress.due`), at once if that has passed. What is armed
-    /// earlier for the same time comes first, and so does what is overdue.
+    /// Reports this record to the dispatcher at its due time (`record.progress.due`), at once if that has passed.
+    /// Records of the same time, and overdue ones, are reported in the order of arming.
     fn arm(&mut self, record: &Arc<Record>) -> Self::Handle;
 
-    /// Forgets one. It may have rung already.
+    /// Disarms a record. It may have been reported already.
     fn disarm(&mut self, handle: Self::Handle);
 
-    /// Sends [`Request::LookAgain`](super::Request::LookAgain) when the wall clock shows this. Takes the place of what was
-    /// asked for before.
+    /// Sends [`Request::LookAgain`](super::Request::LookAgain) at this wall-clock time. Replaces the previous call.
     fn look_again_at(&mut self, due: DueTime);
 
-    /// Sends [`Request::LookAgain`](super::Request::LookAgain) after this long, whatever the wall clock does. Takes the place
-    /// of what was asked for before in this way.
+    /// Sends [`Request::LookAgain`](super::Request::LookAgain) after this delay, regardless of the wall clock. Replaces
+    /// the previous call.
     fn look_again_after(&mut self, delay: Duration);
 }

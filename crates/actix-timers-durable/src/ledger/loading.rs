@@ -1,4 +1,4 @@
-//! Which records are in memory: those of the near future, as many as are allowed.
+//! Loading and evicting: the records of the near future, up to the limits, are in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use crate::metrics::StoreOp;
 use crate::record::Record;
 use crate::store::{Change, Page, Part, Position};
 
-/// Records of a page, which is loaded at a time: at most so many, and fewer where they are large.
+/// Maximum number of records in a page; fewer if they are large.
 const PAGE: usize = 256;
-/// Bytes of payload that a page should not exceed.
+/// Target limit of payload bytes in a page.
 const PAGE_BYTES: usize = 1 << 20;
-/// Records that are loaded in one turn: in between requests are served.
+/// Records loaded in one turn; requests are served between turns.
 const TURN: usize = 4096;
-/// While so much waits to be written nothing is loaded, since that may add to it.
+/// While this many changes are unwritten nothing is loaded, since loading may add more.
 const UNSETTLED: usize = 16_384;
 
 impl<H: Horizon> Ledger<H> {
-    /// Arms what is new in the near future, loads what comes next, and goes on with the recovery. Says whether there is more
-    /// to do at once: a [`commit`](Self::commit), perhaps without requests, and then this again.
+    /// Arms new records of the near future, loads the next ones, and continues the recovery. Returns whether more can
+    /// be done at once: a [`commit`](Self::commit), perhaps without requests, and then this again.
     pub(crate) fn maintain(&mut self, now: Reading) -> bool {
         if self.health.lost().is_some() {
             return false;
         }
         let may_read = self.load_trouble.as_ref().is_none_or(|trouble| now.time >= trouble.again);
-        // After the end of the store what is loaded is delivered, and no more, since none of it can be ended on disk.
+        // After the end of the store loaded records are delivered, but no more are loaded: none could be ended on disk.
         let may_load = self.health.end().is_none() && self.internal_changes.len() < UNSETTLED;
         if may_read && may_load {
             self.take_back(now);
@@ -46,7 +46,7 @@ impl<H: Horizon> Ledger<H> {
         has_more || matches!(self.health, Health::Well) && self.internal_changes.len() > 0
     }
 
-    /// A record was kept or moved: it is taken into memory if it belongs there.
+    /// Takes a stored or moved record into memory if it belongs there.
     pub(super) fn admit(&mut self, record: Arc<Record>) {
         self.cursor = self.cursor.min(record.progress.due);
         if self.frontier.covers(record.progress.due) {
@@ -54,7 +54,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Takes a record into memory, if this build knows what to do with it and somebody gets it. Says whether it did.
+    /// Takes a record into memory if this build knows its type and its route has a recipient. Returns whether it did.
     fn take_in(&mut self, record: Arc<Record>) -> bool {
         if self.is_left(&record) {
             return false;
@@ -84,14 +84,14 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// A record was removed from the store. It leaves the memory, too: now, or when its delivery has ended.
+    /// Takes a record that was removed from the store out of memory: now, or when its delivery has ended.
     pub(super) fn removed(&mut self, id: DurableId) {
         if !self.table.outlives_removal(id) {
             self.forget(id);
         }
     }
 
-    /// A pending record may have rung in vain: it is armed once more. Or left on disk, if its route stands still by now.
+    /// Rearms a pending record whose report may have been lost, or leaves it on disk if its route is now paused.
     pub(super) fn arm_again(&mut self, id: DurableId) {
         let Some(entry) = self.table.get_mut(id) else { return };
         let State::Pending { handle, is_changing } = &mut entry.state else { return };
@@ -134,8 +134,8 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Whether there is room for what comes next, once what is due later has gone: it may have been loaded before something
-    /// earlier was left on disk.
+    /// Returns whether there is room for the next records after later ones were evicted; those may have been loaded
+    /// before an earlier record was left on disk.
     fn make_room(&mut self) -> bool {
         loop {
             if self.table.len() <= self.config.loaded / 2 && self.table.bytes() <= self.config.loaded_bytes / 2 {
@@ -151,8 +151,8 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// There is no room for the rest of a millisecond. If little of what is in memory is of it, it is left to the next time, so
-    /// that all of it comes in the order of the requests.
+    /// Handles a millisecond too large for the free room. If few of its records are in memory, they are left to the
+    /// next time, so that all are delivered in the order of the requests.
     fn leave_incomplete(&mut self) {
         let Some(due) = self.frontier.incomplete() else { return };
         let of_it: Vec<_> = self.to_arm.iter().filter(|turn| turn.due == due).map(|turn| turn.id).collect();
@@ -171,7 +171,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Loads a page; none if that cannot be done now.
+    /// Loads a page; none if that is not possible now.
     pub(super) fn read(
         &mut self,
         now: Reading,
@@ -203,7 +203,8 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Takes out what is due last while there is too much. One is always left, however large it is: else nothing would go on.
+    /// Evicts the records due last while limits are exceeded. One always stays, regardless of its size, to ensure
+    /// progress.
     fn evict(&mut self) {
         let (most, most_bytes) = (self.config.loaded, self.config.loaded_bytes);
         while self.table.len() > 1 && (self.table.len() > most || self.table.bytes() > most_bytes) {
@@ -212,15 +213,14 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Takes a pending record out of memory that is to be loaded again.
+    /// Takes a pending record out of memory; it will be loaded again.
     fn leave_on_disk(&mut self, id: DurableId, due: DueTime) {
         self.forget(id);
         self.frontier.draw_back(due);
         self.uncount_recovered(due);
     }
 
-    /// Arms what is new, in order. Of a millisecond that is not completely loaded yet nothing is armed before the rest is
-    /// there.
+    /// Arms new records in order. Records of an incompletely loaded millisecond wait until the rest is loaded.
     fn arm(&mut self) {
         if self.to_arm.is_empty() {
             return;
@@ -242,7 +242,7 @@ impl<H: Horizon> Ledger<H> {
         self.to_arm = later;
     }
 
-    /// Asks to be called when there will be something to do without a request.
+    /// Requests a call at the time of the next work without a request.
     fn look_again(&mut self, now: Reading) {
         let tries =
             self.health.trouble().filter(|_| self.internal_changes.len() > 0).into_iter().chain(&self.load_trouble);

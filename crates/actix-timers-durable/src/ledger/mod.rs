@@ -1,10 +1,10 @@
-//! The ledger: the one place that decides about durable timers.
+//! The ledger: makes all decisions about durable timers.
 //!
 //! A state machine on one thread. It owns the store, and holds no clock. A turn has two halves:
 //!
-//! 1. [`Ledger::commit`] takes a group of [requests](Request), writes what they change in one commit, and says what is to be
-//!    answered.
-//! 2. [`Ledger::maintain`] arms what is new in the near future, and loads what comes next.
+//! 1. [`Ledger::commit`] takes a group of [requests](Request), writes their changes in one commit, and returns the
+//!    replies.
+//! 2. [`Ledger::maintain`] arms new records of the near future, and loads the next ones.
 //!
 //! # The life of a timer
 //!
@@ -18,18 +18,19 @@
 //!       +-----------------------------------------------------+
 //! ```
 //!
-//! A cancel removes a timer from the disk, whatever its state. One that is InFlight stays in memory until its delivery has ended,
-//! and nothing follows. A timer that is Ending is still on disk as it was until the next step is written: a request that comes
+//! A cancel removes a timer from the disk in any state. One that is InFlight stays in memory until its delivery has
+//! ended, and nothing follows. A timer that is Ending is unchanged on disk until the next step is written: a request
 //! after the end is written after it.
 //!
-//! # Where to read on
+//! # Reading order
 //!
-//! - `request`: what it is asked, and what it answers; `horizon`: who rings.
-//! - `prepare`: what a request changes; `group`: the commit, and what came of each; `internal_changes`: changes of its own, kept until they
-//!   are written; `health`: what if they cannot be. `repeat`: what comes after a delivery.
-//! - `table`: what is in memory; `frontier`: up to where; `loading`: what is loaded, armed and evicted; `recovery`: what the
-//!   last life left; `suspects`: who is to blame if a process has died; `paused`: what is left on disk since nobody gets it.
-//! - `queries`, `replies`, `note`: what is answered and told.
+//! - `request`: requests and replies; `horizon`: reports of due records.
+//! - `prepare`: the changes of a request; `group`: the commit, and the reply to each; `internal_changes`: its own
+//!   changes, kept until they are written; `health`: failures to write. `repeat`: the change after a delivery.
+//! - `table`: records in memory; `frontier`: the boundary of loading; `loading`: loading, arming and evicting;
+//!   `recovery`: records of the previous process; `suspects`: the message to blame for the death of a process;
+//!   `paused`: records left on disk because their routes have no recipient.
+//! - `queries`, `replies`, `note`: queries, replies and log events.
 
 mod closed;
 mod frontier;
@@ -74,18 +75,18 @@ pub(crate) use note::Note;
 pub(crate) use replies::Replies;
 pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request, Rescheduling, Scheduled, Verdict};
 
-/// How a ledger works.
+/// The configuration of a ledger.
 #[derive(Debug, Clone)]
 pub(crate) struct LedgerConfig {
-    /// Which shard is kept.
+    /// The shard.
     pub(crate) shard: u16,
-    /// Records that are due within this time are in memory.
+    /// How far ahead records are loaded.
     pub(crate) horizon: Duration,
-    /// At most so many, at least one. What is being delivered counts.
+    /// Maximum number of records in memory, at least one. Records in flight count.
     pub(crate) loaded: usize,
-    /// At most so many bytes of payload in all of them; what is being delivered may be more.
+    /// Maximum bytes of their payload; records in flight may exceed it.
     pub(crate) loaded_bytes: usize,
-    /// At most so many requests are written in one commit.
+    /// Maximum number of requests in one commit.
     pub(crate) group: usize,
 }
 
@@ -96,12 +97,12 @@ impl Default for LedgerConfig {
     }
 }
 
-/// The clocks at one moment.
+/// A reading of both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// The wall clock.
+    /// The wall-clock time.
     pub(crate) wall: DueTime,
-    /// The monotonic clock, from any origin.
+    /// The monotonic time, from any origin.
     pub(crate) time: Duration,
 }
 
@@ -116,41 +117,42 @@ pub(crate) struct Ledger<H: Horizon> {
     policy_of: PolicyOf,
     horizon: H,
     health: Health,
-    /// The last new timer was refused: for now the store takes other changes alone.
+    /// The last new timer was refused: for now the store accepts only other changes.
     has_no_room: bool,
-    /// Nothing pending is due before this, says the store.
+    /// Lower bound on due times of pending records, from the store.
     cursor: DueTime,
-    /// The number of the last request, or of one that was loaded.
+    /// The largest sequence number of a request or loaded record.
     sequence: u64,
     internal_changes: InternalChanges,
     table: Table<H::Handle>,
     frontier: Frontier,
-    /// Loading goes on until the horizon is reached, or there is no room.
+    /// Loading continues until the horizon is reached, or there is no room.
     is_filling: bool,
-    /// Records of the next page.
+    /// Number of records in the next page.
     page: usize,
     load_trouble: Option<Trouble>,
-    /// What is in the table, and not armed.
+    /// Records in the table that are not armed.
     to_arm: Vec<Turn>,
     looks_again_at: Option<DueTime>,
     recovery: Recovery,
-    /// The number of a claim without members, once the end of this process proves nothing about a delivery that is alone.
+    /// The number of a claim without members, once the end of this process proves nothing about a delivery that is
+    /// alone.
     exoneration: Option<u64>,
     paused: Vec<Paused>,
     counters: DurableCounters,
     notes: Vec<Note>,
     dead_letter_limits: DeadLetterLimits,
-    /// Routes and types that were told to be unknown.
+    /// Unknown routes and types already reported.
     unknown: HashSet<(Arc<str>, Arc<str>)>,
-    /// Its memory is used again.
+    /// Kept to reuse its memory.
     group: Group,
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// Becomes the owner of the shard. Nothing is loaded or armed before the first [`maintain`](Self::maintain).
+    /// Acquires the shard. Nothing is loaded or armed before the first [`maintain`](Self::maintain).
     ///
     /// # Errors
-    /// If the store cannot be had or read.
+    /// The store cannot be acquired or read.
     pub(crate) fn open(
         mut store: Box<dyn TimerStore>,
         config: LedgerConfig,
@@ -188,12 +190,13 @@ impl<H: Horizon> Ledger<H> {
         })
     }
 
-    /// Why everything that is asked from now on is refused: it was closed, or the shard belongs to somebody else.
+    /// Returns the reason why all requests are rejected from now on: the ledger was closed, or the shard has another
+    /// owner.
     pub(crate) const fn end_reason(&self) -> Option<&Arc<StoreError>> {
         self.health.lost()
     }
 
-    /// What was counted, and how things are now. How long requests have been waiting is known to others.
+    /// Returns the counters and gauges. The caller adds how long requests have been waiting.
     pub(crate) fn report(&mut self, now: Reading) -> DurableReport {
         let counts = self.store.counts(self.config.shard).unwrap_or_default();
         DurableReport {
@@ -210,7 +213,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// What is to be told since this was asked last.
+    /// Returns the log events since the last call.
     pub(crate) fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -228,7 +231,7 @@ impl<H: Horizon> Ledger<H> {
 
     fn note_parked(&mut self, record: &Record) {
         let name = (Arc::clone(&record.route), Arc::clone(&record.message_type));
-        // So many that somebody must have read it.
+        // 1024 warnings are enough for any reader.
         if self.unknown.len() < 1024 && self.unknown.insert(name.clone()) {
             self.note(Note::Parked { route: name.0, message_type: name.1 });
         }

@@ -1,4 +1,4 @@
-//! What somebody who reads the log should know. Said outside of all locks, with the feature `tracing`.
+//! Log events of the ledger, emitted outside of all locks, with the feature `tracing`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,57 +12,50 @@ use crate::id::DurableId;
 use crate::record::Record;
 use crate::store::StoreError;
 
-/// Something worth a line in the log.
+/// A log event.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(feature = "tracing"), allow(dead_code, reason = "read by the log"))]
 pub(crate) enum Note {
-    /// It begins with what the last life left.
+    /// The recovery from the previous process begins.
     Recovering {
-        /// Timers that are pending, in the near future or not.
+        /// Pending timers, in the near future or not.
         pending: u64,
-        /// Deliveries that had begun.
+        /// Interrupted deliveries.
         interrupted: u64,
     },
-    /// So many overdue timers are loaded, and there are more.
+    /// Progress of a long recovery.
     RecoveringStill {
-        /// So many.
+        /// Overdue timers loaded so far.
         overdue: u64,
     },
     /// All overdue timers are loaded.
     Recovered {
-        /// So many.
+        /// Overdue timers loaded.
         overdue: u64,
     },
     /// The store refuses to write.
     Refused(Arc<StoreError>),
     /// It writes again.
     WritesAgain,
-    /// It cannot be read.
+    /// The store cannot be read.
     CannotRead(Arc<StoreError>),
-    /// It will not write any more.
+    /// The store will not write any more.
     Ended(Arc<StoreError>),
-    /// Timers of this route and type are set aside. Said once for each.
-    Parked {
-        /// The route.
-        route: Arc<str>,
-        /// The type of the message.
-        message_type: Arc<str>,
-    },
-    /// This record becomes a dead letter.
+    /// Timers of this route and type are parked. Reported once for each.
+    Parked { route: Arc<str>, message_type: Arc<str> },
+    /// A record becomes a dead letter.
     DeadLetter {
-        /// The record.
         record: Arc<Record>,
-        /// Why it is a dead letter.
         reason: Arc<str>,
         /// Warnings about dead letters of its route that were withheld before; `None` if this one is, too.
         suppressed: Option<u64>,
     },
-    /// This record cannot be read, and is passed over.
+    /// A record cannot be read, and is skipped.
     Damaged(Option<DurableId>),
 }
 
 impl Note {
-    /// Logs it. `timer` is the name of the durable timers.
+    /// Emits the event. `timer` is the name of the durable timers.
     #[cfg(feature = "tracing")]
     pub(crate) fn say(&self, timer: &str) {
         use tracing::{debug, error, info, warn};
@@ -110,7 +103,7 @@ impl Note {
         }
     }
 
-    /// Nobody reads it.
+    /// Does nothing without the feature `tracing`.
     #[cfg(not(feature = "tracing"))]
     pub(crate) const fn say(&self, _: &str) {}
 }
@@ -120,7 +113,7 @@ impl Note {
 pub(super) struct DeadLetterLimits(#[cfg(feature = "tracing")] FxHashMap<(Arc<str>, Arc<str>), LogLimit>);
 
 impl DeadLetterLimits {
-    /// A record becomes a dead letter at this time of the monotonic clock.
+    /// Notes a dead letter at this monotonic time.
     #[cfg(feature = "tracing")]
     pub(super) fn note(&mut self, now: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
         let route = (Arc::clone(&record.route), Arc::clone(&record.message_type));
@@ -128,7 +121,7 @@ impl DeadLetterLimits {
         Note::DeadLetter { record: Arc::clone(record), reason: Arc::clone(reason), suppressed }
     }
 
-    /// Nobody reads it.
+    /// Never suppresses without the feature `tracing`.
     #[cfg(not(feature = "tracing"))]
     pub(super) fn note(&mut self, _: Duration, record: &Arc<Record>, reason: &Arc<str>) -> Note {
         let Self() = self;

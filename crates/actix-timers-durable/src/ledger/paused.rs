@@ -1,4 +1,4 @@
-//! Routes whose messages nobody gets for now: what is due of them stays on disk, so that it does not fill the memory.
+//! Routes without a recipient: their due records stay on disk and do not fill the memory.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::{Horizon, Ledger};
 use crate::due_time::DueTime;
 use crate::record::Record;
 
-/// A route and type that stands still.
+/// A paused route and message type.
 pub(super) struct Paused {
     route: Arc<str>,
     message_type: Arc<str>,
-    /// Nothing of it that is due before this is missing in memory.
+    /// Lower bound on due times of its records left on disk.
     since: DueTime,
 }
 
@@ -33,7 +33,7 @@ impl<H: Horizon> Ledger<H> {
         self.paused.push(paused);
     }
 
-    /// Loading begins again where something of it is missing.
+    /// Resumes a route: loading restarts at its first record left on disk.
     pub(super) fn resume(&mut self, route: &str, message_type: &str) {
         let is_it = |paused: &Paused| paused.is_of(route, message_type);
         if let Some(place) = self.paused.iter().position(is_it) {
@@ -42,7 +42,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// Whether a record is left on disk for now, though it is due before the frontier.
+    /// Returns whether a record is left on disk for now, though it is due before the frontier.
     pub(super) fn is_left(&mut self, record: &Record) -> bool {
         let is_it = |paused: &&mut Paused| paused.is_of(&record.route, &record.message_type);
         let paused = self.paused.iter_mut().find(is_it);
@@ -52,7 +52,7 @@ impl<H: Horizon> Ledger<H> {
         })
     }
 
-    /// The earliest due time of what is left on disk.
+    /// Returns the earliest due time of records left on disk.
     pub(super) fn first_left(&self) -> DueTime {
         self.paused.iter().map(|paused| paused.since).min().unwrap_or(DueTime::MAX)
     }

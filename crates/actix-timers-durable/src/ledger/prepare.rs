@@ -1,4 +1,4 @@
-//! What a request changes, as far as that can be said before it is written.
+//! The changes of a request, as far as known before they are written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::store::{Change, Claim, OnKey, Part, StoreError};
 const GROUP_BYTES: usize = 4 << 20;
 
 impl<H: Horizon> Ledger<H> {
-    /// Takes requests from the front of the queue, as many as go into one commit. Returns how many were those of callers.
+    /// Takes requests from the front of the queue, as many as fit one commit. Returns the number of callers' requests.
     pub(super) fn prepare(
         &mut self,
         now: Reading,
@@ -35,7 +35,7 @@ impl<H: Horizon> Ledger<H> {
             if bytes > GROUP_BYTES || group.closing.is_some() {
                 break;
             }
-            // What follows a delivery is decided once it is known whether the cancel before its end is written.
+            // The change after a delivery depends on whether the cancel before its end is written.
             if let Some(Request::Ended { id, .. }) = requests.front()
                 && group.cancelled_in_flight.contains(id)
             {
@@ -65,7 +65,7 @@ impl<H: Horizon> Ledger<H> {
                 Ok(change) => group.wanted.push((change, Step::Reschedule { id, answer })),
                 Err(answered) => replies.put(answer, answered),
             },
-            // Its timer may be cancelled in flight, and is with its handler all the same.
+            // Its timer may be cancelled and still be with its handler.
             Request::Requeue { id, answer } if self.is_in_flight(id) => replies.put(answer, Ok(false)),
             Request::Requeue { id, answer } => {
                 group.wanted.push((Change::Requeue { id, due: now.wall }, Step::Requeue { answer }));
@@ -81,7 +81,7 @@ impl<H: Horizon> Ledger<H> {
             Request::Overrun => self.exonerate(),
             Request::Pause { route, message_type } => self.pause(route, message_type),
             Request::Resume { route, message_type } => self.resume(&route, &message_type),
-            // It may have been called by something else than it asked for.
+            // Another event may have caused it.
             Request::LookAgain => self.looks_again_at = None,
             Request::Close { answer } => group.closing = Some(answer),
         }
@@ -117,7 +117,8 @@ impl<H: Horizon> Ledger<H> {
         group.wanted.push((Change::Put { record, on_key }, step));
     }
 
-    /// Later requests have larger numbers, also if the clock goes back; and those of a later life have, if it did not.
+    /// Returns a number larger than all earlier ones, also if the clock goes back; across processes only if it does
+    /// not.
     fn next_sequence(&mut self, now: Reading) -> u64 {
         let of_now = now.wall.as_millis() << (u64::BITS - DueTime::BITS);
         self.sequence = self.sequence.saturating_add(1).max(of_now);
@@ -128,7 +129,8 @@ impl<H: Horizon> Ledger<H> {
         self.table.get(id).is_some_and(|entry| entry.state.is_in_flight())
     }
 
-    /// A delivery that is under way is not stopped. But nothing follows it: no repetition, no retry and no dead letter.
+    /// Prepares a cancel. A delivery in progress is not stopped, but nothing follows it: no repetition, no retry and no
+    /// dead letter.
     fn prepare_cancel(
         &mut self,
         id: DurableId,
@@ -147,8 +149,8 @@ impl<H: Horizon> Ledger<H> {
         group.wanted.push((Change::Remove { id, at }, Step::Cancel { id, is_in_flight, answer }));
     }
 
-    /// A caller is about to change a timer: if it is pending it is not delivered until that is decided. Answers where it lies,
-    /// if that is certain.
+    /// Begins a caller's change: a pending timer is not delivered until the change is decided. Returns its location, if
+    /// certain.
     fn begin_change(&mut self, id: DurableId) -> Option<DueTime> {
         let entry = self.table.get_mut(id)?;
         match &mut entry.state {
@@ -173,14 +175,14 @@ impl<H: Horizon> Ledger<H> {
         let found = self.progress_of(id, group).map_err(|error| Err(Arc::new(error)))?;
         let (progress, part) = found.ok_or(Ok(Rescheduling::NotFound))?;
         if part == Part::Parked {
-            // Should it still not be known, it is set aside again when it is loaded.
+            // If its route is still unknown, it is parked again when loaded.
             group.wanted.push((Change::Unpark { id }, Step::Aside));
         }
         Ok(Change::Move { id, at, to: RecordState { due, nominal: due, ..progress } })
     }
 
-    /// How far a timer has come, and where it lies, when all that was decided and asked for before is written; none if it is
-    /// neither pending nor set aside then.
+    /// Returns the state and location of a timer after all earlier decisions and requests are written; none if it is
+    /// neither pending nor parked then.
     fn progress_of(&mut self, id: DurableId, group: &Group) -> Result<Option<(RecordState, Part)>, StoreError> {
         let (mut living, mut dead) = (None, None);
         if let Some(entry) = self.table.get(id) {
@@ -204,7 +206,7 @@ impl<H: Horizon> Ledger<H> {
         if living.is_some() {
             return Ok(living);
         }
-        // Asked for in this very group.
+        // Requested in the same group.
         Ok(group.wanted.iter().rev().find_map(|(change, _)| match change {
             Change::Put { record, .. } if record.id == id => Some((record.progress, Part::Pending)),
             Change::Requeue { id: requeued, due } if *requeued == id => {
@@ -232,7 +234,7 @@ impl<H: Horizon> Ledger<H> {
                 entry.state = State::InFlight { claim: number, is_removed: false };
                 cleared.push(Arc::clone(&entry.record));
             } else {
-                // It was moved, or the clock was.
+                // The timer was moved, or the clock stepped.
                 self.arm_again(id);
             }
         }
@@ -245,8 +247,8 @@ impl<H: Horizon> Ledger<H> {
         if matches!(self.health, Health::Well) {
             self.internal_changes.push(claim, InternalChange::Claim { cleared, answer });
         } else {
-            // Nobody knows how long it would have to wait. That of a suspect is on disk before its delivery begins, or never:
-            // later it could be left alone in the store though its delivery has ended.
+            // The delivery must not wait for a store that refuses. A suspect's claim is on disk before its delivery
+            // begins, or never: written late, it could stay in the store after the end of its delivery.
             if !cleared.iter().any(|record| self.used_up(record).is_some()) {
                 self.queue_internal(claim, InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody });
             }
@@ -291,14 +293,14 @@ impl<H: Horizon> Ledger<H> {
         self.end_claims();
     }
 
-    /// Forgets claims whose deliveries have all ended.
+    /// Removes claims whose deliveries have all ended.
     pub(super) fn end_claims(&mut self) {
         while let Some(number) = self.table.next_ended_claim() {
             self.queue_internal(Change::EndClaim { number }, InternalChange::Bookkeeping);
         }
     }
 
-    /// To be written with the next commit; in vain if there will be none.
+    /// Queues a change for the next commit; drops it if there will be none.
     pub(super) fn queue_internal(&mut self, change: Change, internal_change: InternalChange) {
         if self.health.end().is_none() {
             self.internal_changes.push(change, internal_change);

@@ -1,4 +1,4 @@
-//! Requests that change nothing: answered from the store, after the group that they came with is written.
+//! Queries: answered from the store, after their group is written.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::store::{Found, Part, Position, StoreError};
 
-/// Records that one request looks at, at most, and bytes of payload in them: it holds up all others.
+/// Maximum number of records that one request examines, and bytes of their payload: it delays all others.
 const LOOKED_AT: usize = 4096;
 const BYTES: usize = 8 << 20;
-/// Records that are read at a time. The first page is a small one, since nobody knows how large they are.
+/// Number of records read at a time. The first page is small, since the size of records is unknown.
 const FIRST_PAGE: usize = 8;
 const PAGE: usize = 64;
 

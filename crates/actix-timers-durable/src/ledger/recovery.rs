@@ -1,4 +1,5 @@
-//! What the last life left: deliveries that had begun, what is overdue, and what was set aside and is known by now.
+//! Recovery from the previous process: interrupted deliveries, overdue records, and parked records that this build
+//! knows.
 
 use std::sync::Arc;
 
@@ -14,24 +15,24 @@ use crate::metrics::{DeliveryOutcome, StoreOp};
 use crate::record::{Record, RecordState};
 use crate::store::{Change, Claim, Part, Position};
 
-/// A long recovery says how far it is after so many.
+/// A long recovery reports its progress after each of this many records.
 const SAY_EVERY: u64 = 100_000;
 
 pub(super) struct Recovery {
     stage: Stage,
-    /// What was interrupted, with its next number, as long as that is not written.
+    /// Interrupted records with their next numbers, until these are written.
     renumbered: FxHashMap<DurableId, RecordState>,
-    /// Where to look for what was set aside and is known by now. None: everywhere was looked.
+    /// Position of the search for parked records that this build knows. None: finished.
     aside: Option<Aside>,
     overdue: u64,
 }
 
 enum Stage {
-    /// Nothing was done yet.
+    /// Nothing is done yet.
     Begun(Vec<Claim>),
-    /// What is overdue at this time is being loaded.
+    /// Records overdue at this time are being loaded.
     Loading(DueTime),
-    /// It is in memory.
+    /// They are in memory.
     Done,
 }
 
@@ -47,7 +48,7 @@ impl Recovery {
         Self { stage, renumbered: FxHashMap::default(), aside: Some(Aside::FromStart), overdue: 0 }
     }
 
-    /// Whether there is something to do for it besides loading.
+    /// Returns whether recovery needs work besides loading.
     pub(super) const fn is_under_way(&self) -> bool {
         self.aside.is_some()
     }
@@ -56,7 +57,7 @@ impl Recovery {
         self.renumbered.remove(&id);
     }
 
-    /// The record with the number of its next attempt, if that could not be written yet.
+    /// Returns the record with the number of its next attempt, if that could not be written yet.
     pub(super) fn renumbered(&self, record: Arc<Record>) -> Arc<Record> {
         match self.renumbered.get(&record.id) {
             Some(&progress) if is_next(record.progress, progress) => Arc::new(Record { progress, ..(*record).clone() }),
@@ -70,7 +71,7 @@ fn is_next(progress: RecordState, next: RecordState) -> bool {
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// What was interrupted gets its next number, before any request: one that was moved would not be found any more.
+    /// Gives interrupted records their next numbers, before any request: a moved record would not be found any more.
     pub(super) fn renumber_interrupted(&mut self, now: Reading) {
         let Stage::Begun(claims) = &mut self.recovery.stage else { return };
         let claims = std::mem::take(claims);
@@ -84,7 +85,8 @@ impl<H: Horizon> Ledger<H> {
         claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
     }
 
-    /// Whatever of this claim is still pending has been tried once, perhaps. A suspect that was alone becomes a dead letter.
+    /// Renumbers a claim: each of its pending members has perhaps been tried once. A suspect that was alone becomes a
+    /// dead letter.
     fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
         let mut is_whole = true;
         for (id, due, attempt) in claim.members {
@@ -108,13 +110,13 @@ impl<H: Horizon> Ledger<H> {
             self.recovery.renumbered.insert(id, to);
             self.queue_internal(Change::Move { id, at: Some(due), to }, InternalChange::Renumbered(id));
         }
-        // Else the next life looks again.
+        // Else the next process checks again.
         if is_whole {
             self.queue_internal(Change::EndClaim { number: claim.number }, InternalChange::Bookkeeping);
         }
     }
 
-    /// The process has died during the delivery of this record alone. Returns whether it becomes a dead letter for that.
+    /// Handles a process that died during the delivery of this record alone. Returns whether it becomes a dead letter.
     fn dead_letter_suspect(&mut self, now: Reading, record: &Arc<Record>) -> bool {
         let Some(policy) = self.used_up(record).filter(|_| self.is_known(record)) else { return false };
         let reason = suspects::reason(record, policy);
@@ -126,7 +128,7 @@ impl<H: Horizon> Ledger<H> {
         true
     }
 
-    /// Looks at a page of what was set aside.
+    /// Examines a page of parked records.
     pub(super) fn take_back(&mut self, now: Reading) {
         let after = match self.recovery.aside {
             None => return,
@@ -142,7 +144,7 @@ impl<H: Horizon> Ledger<H> {
         self.recovery.aside = page.next.map(Aside::After);
     }
 
-    /// A record that is due then was loaded.
+    /// Counts a loaded record with this due time.
     pub(super) fn count_recovered(&mut self, due: DueTime) {
         if let Stage::Loading(since) = self.recovery.stage
             && due <= since
@@ -155,7 +157,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// One was taken out of memory that is to be loaded again.
+    /// Uncounts a record that was evicted and will be loaded again.
     pub(super) fn uncount_recovered(&mut self, due: DueTime) {
         if let Stage::Loading(since) = self.recovery.stage
             && due <= since
@@ -165,7 +167,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// A page was loaded.
+    /// Updates the stage after a page was loaded.
     pub(super) fn recovery_goes_on(&mut self) {
         if let Stage::Loading(since) = self.recovery.stage
             && self.frontier.is_complete_at(since)

@@ -1,4 +1,4 @@
-//! When a durable timer comes again, and what becomes of a delivery that has ended.
+//! The change after a delivery, and the next time of a repetition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::due_time::DueTime;
 use crate::record::{Record, RecordState, RepeatMode};
 use crate::store::Change;
 
-/// Bytes of a reason that are kept. It is the text of somebody's error.
+/// Maximum stored bytes of a reason, which is the text of an arbitrary error.
 const LONGEST_REASON: usize = 1024;
 
-/// What is to be written if this came of the delivery of `record`.
+/// Returns the change to write after this verdict on the delivery of `record`.
 pub(super) fn change_after(record: &Record, verdict: Verdict, now: DueTime) -> Change {
     let (id, progress) = (record.id, record.progress);
     let at = Some(progress.due);
@@ -34,7 +34,7 @@ pub(super) fn change_after(record: &Record, verdict: Verdict, now: DueTime) -> C
     }
 }
 
-/// Whether this build can say when the timer comes again, if it does.
+/// Returns whether this build can compute the times of the timer's repetition, if any.
 pub(super) fn can_follow(record: &Record) -> bool {
     match record.repeat.as_ref().map(|repeat| &repeat.mode) {
         Some(RepeatMode::Cron { expression, zone }) => calendar::is_known(expression, zone),
@@ -42,7 +42,7 @@ pub(super) fn can_follow(record: &Record) -> bool {
     }
 }
 
-/// The repetition after the one that has ended now; none if that was the last.
+/// Returns the repetition after the one that has ended now; none if that was the last.
 fn next(record: &Record, now: DueTime) -> Option<RecordState> {
     let repeat = record.repeat.as_ref()?;
     let RecordState { nominal, repetition, .. } = record.progress;
@@ -56,7 +56,7 @@ fn next(record: &Record, now: DueTime) -> Option<RecordState> {
             let due = next_on_grid(time(nominal), period, *missed, time(now));
             DueTime::from_millis(due.as_millis().try_into().ok()?).ok()?
         }
-        // What the clock has passed is not made up for; and should it have gone back, nothing comes twice.
+        // Passed times are skipped, and after a step back of the clock none is repeated.
         RepeatMode::Cron { expression, zone } => calendar::next_after(expression, zone, now.max(nominal))?,
     };
     let is_in_time = repeat.until.is_none_or(|until| due <= until);

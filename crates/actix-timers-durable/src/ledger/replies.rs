@@ -1,4 +1,4 @@
-//! Answers that wait until they may be given: after the commit, and outside of all locks.
+//! Replies that are sent after the commit, and outside of all locks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::request::{Answer, Answered, Cancellation, Request, Scheduled};
 use crate::store::{BackUp, StoreError};
 
-/// Answers of one turn, copies that are to be made, and how long commits took.
+/// Replies of one turn, pending copies, and durations of commits.
 #[derive(Default)]
 pub(crate) struct Replies {
     scheduled: Vec<(Answer<Scheduled>, Answered<Scheduled>)>,
@@ -36,27 +36,27 @@ impl Replies {
         self.others.push(Box::new(move || request.refuse(&error)));
     }
 
-    /// A copy is made, and then `answer` given.
+    /// Adds a copy, after which `answer` is sent.
     pub(super) fn copy(&mut self, answer: Answer<()>, copy: BackUp) {
         self.copies.push((answer, copy));
     }
 
-    /// So many requests were written in one commit, which took so long.
+    /// Adds a commit: its number of requests and its duration.
     pub(super) fn wrote(&mut self, requests: usize, took: Duration) {
         self.written.push((requests, took));
     }
 
-    /// The commits since this was asked last.
+    /// Returns the commits since the last call.
     pub(crate) fn take_written(&mut self) -> impl Iterator<Item = (usize, Duration)> {
         self.written.drain(..)
     }
 
-    /// Copies that fail are counted there.
+    /// Sets the counter of failed copies.
     pub(crate) fn count_failed_copies(&mut self, there: &Arc<AtomicU64>) {
         self.failed_copies = Arc::clone(there);
     }
 
-    /// Gives all answers. What takes long is left to `aside`.
+    /// Sends all replies. Slow work is passed to `aside`.
     pub(crate) fn send(&mut self, mut aside: impl FnMut(Box<dyn FnOnce() + Send>)) {
         self.scheduled.drain(..).for_each(|(answer, answered)| answer.give(answered));
         self.cancelled.drain(..).for_each(|(answer, answered)| answer.give(answered));

@@ -1,4 +1,4 @@
-//! What the ledger can be asked, and what it answers.
+//! Requests to the ledger, and its replies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,248 +10,193 @@ use crate::id::DurableId;
 use crate::record::{Record, RecordState};
 use crate::store::{Counts, Found, OnKey, Part, Position, StoreError};
 
-/// An answer, or what is wrong with the store. All requests of a group that was not kept get the same error.
+/// A reply, or the failure of the store. All requests of a group that was not written get the same error.
 pub(crate) type Answered<T> = Result<T, Arc<StoreError>>;
 
-/// Something that the ledger is asked. Changes are answered when they are on disk.
+/// A request to the ledger. Changes are answered when they are on disk.
 ///
-/// Requests are taken in the order in which they were made. Those that only ask see at least what was asked for before them.
+/// Requests are handled in the order in which they were made. A query sees at least the effects of all earlier
+/// requests.
 pub(crate) enum Request {
-    /// Keep a new timer. Its `sequence` is given by the ledger.
+    /// Store a new timer. The ledger sets its `sequence`.
     Schedule {
-        /// The timer: [`RecordState::first`].
+        /// The timer, in the state [`RecordState::first`].
         record: Arc<Record>,
-        /// What happens if a pending one has its key.
+        /// The action if a pending timer has its key.
         on_key: OnKey,
-        /// What came of it.
         answer: Answer<Scheduled>,
     },
-    /// Remove a timer that is pending (or was set aside).
-    Cancel {
-        /// Which.
-        id: DurableId,
-        /// What came of it.
-        answer: Answer<Cancellation>,
-    },
-    /// Make a timer due at another time. One that repeats goes on from there.
-    Reschedule {
-        /// Which.
-        id: DurableId,
-        /// When.
-        due: DueTime,
-        /// What came of it.
-        answer: Answer<Rescheduling>,
-    },
-    /// Make a dead letter pending again, due now. Answers false if there is none, or its timer is pending.
-    Requeue {
-        /// Which.
-        id: DurableId,
-        /// Whether it was done.
-        answer: Answer<bool>,
-    },
-    /// Remove a dead letter. Answers false if there is none.
-    Discard {
-        /// Which.
-        id: DurableId,
-        /// Whether it was done.
-        answer: Answer<bool>,
-    },
-    /// What is known of a timer.
+    /// Remove a pending or parked timer.
+    Cancel { id: DurableId, answer: Answer<Cancellation> },
+    /// Move a timer to another due time. A repetition continues from there.
+    Reschedule { id: DurableId, due: DueTime, answer: Answer<Rescheduling> },
+    /// Make a dead letter pending again, due now. Replies false if there is none, or its timer is pending.
+    Requeue { id: DurableId, answer: Answer<bool> },
+    /// Remove a dead letter. Replies false if there is none.
+    Discard { id: DurableId, answer: Answer<bool> },
+    /// Return the data of a timer.
     Get {
-        /// Which.
         id: DurableId,
         /// None if there is no such timer (any more).
         answer: Answer<Option<Seen>>,
     },
-    /// Which pending timer has this key.
+    /// Find the pending timer with this key.
     FindKey {
-        /// The key.
         key: Arc<str>,
-        /// None if no pending one has it.
+        /// None if no pending timer has it.
         answer: Answer<Option<DurableId>>,
     },
-    /// Timers in order of their due times.
+    /// List timers by due time.
     List {
-        /// Which.
         query: Query,
-        /// May be short or empty, and still have a `next`: a request looks at so many records and no more.
+        /// May be short or empty, and still have a `next`: a request examines a bounded number of records.
         answer: Answer<Listed>,
     },
-    /// How many timers there are.
-    Counts {
-        /// So many.
-        answer: Answer<Counts>,
-    },
-    /// Copy all that is on disk into a new directory.
+    /// Count the timers.
+    Counts { answer: Answer<Counts> },
+    /// Copy the store into a new directory.
     BackUp {
-        /// Where to.
         directory: PathBuf,
-        /// Answered when the copy is made.
+        /// Sent when the copy is made.
         answer: Answer<()>,
     },
-    /// These are due and are about to be delivered. Answers those that are cleared for it, in this order; for the others
-    /// nothing is to be done: they were cancelled or moved, or are not due yet, or come again.
+    /// Claim due timers for delivery. Replies with those that are cleared, in this order; the others need no action:
+    /// they were cancelled or moved, or are not due yet, or will be reported again.
     ///
-    /// What was cleared must be [ended](Self::Ended).
+    /// Each cleared timer must be [ended](Self::Ended).
     Claim {
-        /// Which.
         ids: Vec<DurableId>,
         /// As they are to be delivered: `progress.attempt` is the number of this delivery.
         answer: Answer<Vec<Arc<Record>>>,
     },
-    /// What came of a delivery, or of a record that was not yet claimed and cannot be delivered.
+    /// End a delivery, or a record that was not yet claimed and cannot be delivered.
     Ended {
-        /// Of which timer.
         id: DurableId,
-        /// The progress of the record that was delivered: one that has gone on meanwhile is left alone.
+        /// The state of the delivered record: a record in a later state is left alone.
         progress: RecordState,
-        /// What came of it.
         verdict: Verdict,
     },
-    /// A handler has had its time, and may still be running.
+    /// Note a handler that exceeded its time-out and may still be running.
     Overrun,
-    /// Nobody gets the messages of this route and type for now. What is pending of it is not kept in memory, where it would
-    /// stand in the way of others: it does not ring before [`Resume`](Self::Resume), and what has rung is to be forgotten.
-    Pause {
-        /// The route.
-        route: Arc<str>,
-        /// The type of the message.
-        message_type: Arc<str>,
-    },
-    /// Somebody gets them again: what is due of it rings, in order.
-    Resume {
-        /// The route.
-        route: Arc<str>,
-        /// The type of the message.
-        message_type: Arc<str>,
-    },
-    /// It is time to load more, or to try again what could not be written.
+    /// Pause a route and type without a recipient. Its pending records leave the memory, where they would block others:
+    /// they are not reported before [`Resume`](Self::Resume), and reported ones are to be dropped.
+    Pause { route: Arc<str>, message_type: Arc<str> },
+    /// Resume a route and type: its due records are reported, in order.
+    Resume { route: Arc<str>, message_type: Arc<str> },
+    /// Load more, or retry failed writes.
     LookAgain,
-    /// Give the shard up and close the store. Answered when the files are closed; what is asked after it is answered with
+    /// Give up the shard and close the store. Answered when the files are closed; later requests fail with
     /// [`StoreError::Closed`].
-    Close {
-        /// Done.
-        answer: Answer<()>,
-    },
+    Close { answer: Answer<()> },
 }
 
-/// What came of a delivery.
+/// The outcome of a delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// Its handler has ended well: it is done, or the next repetition comes.
+    /// Its handler succeeded: the timer is complete, or its next repetition follows.
     Complete,
-    /// Its handler has failed: once more, with the next attempt number.
-    Retry {
-        /// When.
-        due: DueTime,
-    },
-    /// Its handler has failed for good: a dead letter. One that repeats goes on.
-    DeadLetter {
-        /// Why.
-        reason: Arc<str>,
-    },
-    /// It did not reach its recipient, so no attempt is used. May be said of what was not claimed.
-    Undelivered {
-        /// When it is due again.
-        again: DueTime,
-    },
-    /// Its payload cannot be decoded: it is set aside. May be said of what was not claimed.
+    /// Its handler failed: another attempt, with the next number.
+    Retry { due: DueTime },
+    /// Its handler failed for good: a dead letter. A repetition continues.
+    DeadLetter { reason: Arc<str> },
+    /// The message did not reach its recipient, so no attempt is used. Also valid without a claim.
+    Undelivered { again: DueTime },
+    /// The payload cannot be decoded: the record is parked. Also valid without a claim.
     Park,
 }
 
-/// What came of [`Request::Schedule`].
+/// The result of [`Request::Schedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheduled {
-    /// It is new.
+    /// A new timer.
     Created,
-    /// This one has the key and stays; nothing was kept.
+    /// This timer has the key and stays; nothing was stored.
     Exists(DurableId),
-    /// It has taken the place of another one.
+    /// A new timer has replaced another one.
     Replaced {
-        /// Of which.
+        /// The replaced timer.
         id: DurableId,
-        /// Whether that was being delivered. It is not tried again if that fails.
+        /// Whether that was in flight. It is not retried if it fails.
         in_progress: bool,
     },
 }
 
-/// What came of [`Request::Cancel`].
+/// The result of [`Request::Cancel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cancellation {
     /// It will not be delivered (again).
     Cancelled,
-    /// It is being delivered, for the last time.
+    /// It is in flight, for the last time.
     InProgress,
     /// There is no such timer (any more).
     NotFound,
 }
 
-/// What came of [`Request::Reschedule`].
+/// The result of [`Request::Reschedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rescheduling {
     /// It is due at the new time.
     Rescheduled,
-    /// It is being delivered.
+    /// It is in flight.
     InProgress,
     /// There is no such timer (any more).
     NotFound,
 }
 
-/// What is known of a timer.
+/// The data of a timer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Seen {
-    /// The record and where it lies.
+    /// The record and its location.
     pub(crate) found: Found,
-    /// Whether it is being delivered.
+    /// Whether it is in flight.
     pub(crate) in_progress: bool,
 }
 
-/// What came of [`Request::List`].
+/// The result of [`Request::List`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Listed {
-    /// The timers, in order of their due times.
+    /// The timers, by due time.
     pub(crate) seen: Vec<Seen>,
-    /// Where to go on; none if there is nothing more up to the time that was asked for.
+    /// The position to continue; none if no more are due up to the requested time.
     pub(crate) next: Option<Position>,
     /// Records that cannot be read.
     pub(crate) damaged: usize,
 }
 
-/// Which timers to list.
+/// A query of timers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Query {
-    /// In which part.
     pub(crate) part: Part,
-    /// Only of this route.
+    /// Only this route.
     pub(crate) route: Option<Arc<str>>,
-    /// None due before this.
+    /// Lower bound on due times.
     pub(crate) from: DueTime,
-    /// None due after this.
+    /// Upper bound on due times, inclusive.
     pub(crate) until: DueTime,
-    /// Where the last page ended.
+    /// End of the previous page.
     pub(crate) after: Option<Position>,
-    /// At most so many.
+    /// Maximum number of timers.
     pub(crate) limit: usize,
 }
 
-/// Where an answer goes to.
+/// The receiver of a reply.
 pub(crate) enum Answer<T> {
-    /// Nobody asked.
+    /// None.
     Nobody,
-    /// To who waits for a future.
+    /// A future.
     Waiting(oneshot::Sender<Answered<T>>),
-    /// To a function, called on the committer's thread or the requester's: it must not block.
+    /// A function, called on the committer's thread or the requester's: it must not block.
     Call(Box<dyn FnOnce(Answered<T>) + Send>),
 }
 
 impl<T> Answer<T> {
-    /// An answer that is awaited. The receiver fails if the committer ended before it answered.
+    /// Creates an awaited reply. The receiver fails if the committer ends before the reply.
     pub(crate) fn awaited() -> (Self, oneshot::Receiver<Answered<T>>) {
         let (sender, receiver) = oneshot::channel();
         (Self::Waiting(sender), receiver)
     }
 
-    /// An answer that a function takes.
+    /// Creates a reply that a function receives.
     pub(crate) fn to(call: impl FnOnce(Answered<T>) + Send + 'static) -> Self {
         Self::Call(Box::new(call))
     }
@@ -259,7 +204,7 @@ impl<T> Answer<T> {
     pub(super) fn give(self, answered: Answered<T>) {
         match self {
             Self::Nobody => {}
-            // Who does not wait any more needs no answer.
+            // The receiver may be gone.
             Self::Waiting(sender) => drop(sender.send(answered)),
             Self::Call(call) => call(answered),
         }
@@ -267,12 +212,13 @@ impl<T> Answer<T> {
 }
 
 impl Request {
-    /// Whether it comes from the side of deliveries, which is bounded by what is in flight, and not from a caller.
+    /// Returns whether the request belongs to the delivery side, which is bounded by the deliveries in flight, and not
+    /// to a caller.
     pub(crate) const fn is_of_deliveries(&self) -> bool {
         !self.is_change() && !self.is_query()
     }
 
-    /// Whether a caller wants something to be kept.
+    /// Returns whether it is a caller's change.
     pub(super) const fn is_change(&self) -> bool {
         matches!(
             self,
@@ -284,7 +230,7 @@ impl Request {
         )
     }
 
-    /// Whether a caller only asks.
+    /// Returns whether it is a caller's query.
     const fn is_query(&self) -> bool {
         matches!(
             self,
@@ -292,7 +238,7 @@ impl Request {
         )
     }
 
-    /// Answers it with an error. What has no answer is dropped.
+    /// Replies with an error. A request without a reply is dropped.
     pub(crate) fn refuse(self, error: &Arc<StoreError>) {
         let error = || Arc::clone(error);
         match self {

@@ -1,12 +1,12 @@
-//! Which message is to blame when a process has died.
+//! The message to blame for the death of a process.
 //!
-//! A claim on disk names the deliveries that are under way. If the process dies, all of them have used an attempt, the innocent as
-//! well as the one that killed it. A record whose attempts are used up in this way is a *suspect*
-//! ([`Record::is_suspect`]). The dispatcher delivers suspects alone, with no other delivery under way. If the process dies once
-//! more, and the claim of that delivery is the only one in the store, the record becomes a dead letter.
+//! A claim on disk names the deliveries in progress. If the process dies, all of them have used an attempt, the
+//! innocent as well as the one that killed it. A record whose attempts are used up in this way is a *suspect*
+//! ([`Record::is_suspect`]). The dispatcher delivers suspects alone, with no other delivery in progress. If the process
+//! dies again, and the claim of that delivery is the only one in the store, the record becomes a dead letter.
 //!
-//! The end of a process proves nothing if a handler may be running that no claim names, because it was given up, or if the
-//! process ends by itself. A claim without members says so: then that of a suspect is not the only one.
+//! The end of a process proves nothing if it was regular, or if a handler may still be running that timed out and is in
+//! no claim. A claim without members records this: then a suspect's claim is not the only one.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use super::{Horizon, Ledger};
 use crate::record::{Record, RetryPolicy};
 use crate::store::{Change, Claim};
 
-/// Whether these are the claims of a process that died during one delivery.
+/// Returns whether a process died during one delivery, given its claims.
 pub(super) fn is_of_one_delivery(claims: &[Claim]) -> bool {
     matches!(claims, [claim] if claim.members.len() == 1)
 }
 
-/// Why a suspect that was alone is a dead letter.
+/// Returns the reason for the dead letter of a suspect that was alone.
 pub(super) fn reason(record: &Record, policy: RetryPolicy) -> Arc<str> {
     let (attempt, attempts) = (record.progress.attempt, policy.attempts);
     format!("the process ended during attempt {attempt}, with no other delivery under way ({attempts} allowed)").into()
 }
 
 impl<H: Horizon> Ledger<H> {
-    /// The policy whose attempts a record has used up, if it has.
+    /// Returns the policy whose attempts a record has used up, if any.
     pub(super) fn used_up(&self, record: &Record) -> Option<RetryPolicy> {
         let of_route = (self.policy_of)(&record.route, &record.message_type)?;
         record.is_suspect(of_route).then(|| record.retry_policy(of_route))
     }
 
-    /// From now on nobody is blamed for the end of this process.
+    /// Records that the end of this process blames no message, from now on.
     pub(super) fn exonerate(&mut self) {
         if self.exoneration.is_none() {
             let number = self.table.next_claim();
@@ -42,7 +42,7 @@ impl<H: Horizon> Ledger<H> {
         }
     }
 
-    /// The shard is given up. Deliveries that are under way come again, and their process has not died.
+    /// Records at closing that deliveries in progress will be repeated, and their process has not died.
     pub(super) fn exonerate_at_close(&mut self) {
         if self.table.in_flight() > 0 {
             self.exonerate();

@@ -1,4 +1,4 @@
-//! What is in memory: the records of the near future, and those that are being delivered.
+//! The records in memory: those of the near future, and those in flight.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,8 +9,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::record::Record;
 
-/// In which order records are delivered: what is due first, and of the same millisecond what was meant for earlier, and then
-/// what was asked for earlier.
+/// The order of deliveries: by due time; within a millisecond by due time without retries, then by order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) due: DueTime,
@@ -26,29 +25,28 @@ impl Turn {
     }
 }
 
-/// A record in memory. `T` names it in the [`Horizon`](super::Horizon).
+/// A record in memory. `T` is its handle in the [`Horizon`](super::Horizon).
 pub(super) struct Entry<T> {
     pub(super) record: Arc<Record>,
     pub(super) state: State<T>,
 }
 
-/// How far the delivery of a record has come.
+/// The state of a record in memory.
 pub(super) enum State<T> {
-    /// It waits for its time.
+    /// It waits for its due time.
     Pending {
         /// None until it is armed.
         handle: Option<T>,
-        /// A caller's change of it is being written: it is not delivered before that is decided.
+        /// A caller's change of it is being written: until that is decided it is not delivered.
         is_changing: bool,
     },
     /// It is being delivered.
     InFlight {
-        /// Under this claim.
         claim: u64,
         /// It was cancelled or replaced meanwhile, and is not in the store any more: nothing follows the delivery.
         is_removed: bool,
     },
-    /// It is known what comes next, and that is not written yet.
+    /// The change after its delivery is decided, but not written.
     Ending,
 }
 
@@ -69,7 +67,7 @@ impl<T> State<T> {
 pub(super) struct Table<T> {
     entries: FxHashMap<DurableId, Entry<T>>,
     order: BTreeSet<Turn>,
-    /// Of payload.
+    /// Bytes of payload.
     bytes: usize,
     in_flight: Claims,
 }
@@ -84,17 +82,17 @@ impl<T> Table<T> {
         self.entries.len()
     }
 
-    /// Bytes of payload in memory.
+    /// Returns the bytes of payload in memory.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Deliveries that have begun and not ended.
+    /// Returns the number of deliveries in progress.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.open.values().sum()
     }
 
-    /// Records that are being delivered, or have been.
+    /// Returns the number of records in flight or ending.
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {
         self.entries.values().filter(|entry| !entry.state.is_pending()).count()
@@ -108,7 +106,7 @@ impl<T> Table<T> {
         self.entries.get(&id)
     }
 
-    /// Whether it is known what comes next of it, and not written.
+    /// Returns whether the change after its delivery is decided, but not written.
     pub(super) fn is_ending(&self, id: DurableId) -> bool {
         self.get(id).is_some_and(|entry| matches!(entry.state, State::Ending))
     }
@@ -117,7 +115,7 @@ impl<T> Table<T> {
         self.entries.get_mut(&id)
     }
 
-    /// Adds a record that waits for its time and is not armed. Not one that is there already.
+    /// Adds a new record that waits for its time and is not armed.
     pub(super) fn insert(&mut self, record: Arc<Record>) {
         self.bytes += record.payload.len();
         self.order.insert(Turn::of(&record));
@@ -125,7 +123,7 @@ impl<T> Table<T> {
         self.entries.insert(record.id, Entry { record, state });
     }
 
-    /// Removes a record, and it from its claim.
+    /// Removes a record, also from its claim.
     pub(super) fn remove(&mut self, id: DurableId) -> Option<Entry<T>> {
         let entry = self.entries.remove(&id)?;
         self.bytes -= entry.record.payload.len();
@@ -136,8 +134,8 @@ impl<T> Table<T> {
         Some(entry)
     }
 
-    /// A record was removed from the store. Returns whether it is in flight: it stays here until its delivery has ended, and
-    /// keeps its claim open.
+    /// Notes that a record was removed from the store. Returns whether it is in flight: then it stays here until its
+    /// delivery has ended, and keeps its claim open.
     pub(super) fn outlives_removal(&mut self, id: DurableId) -> bool {
         match self.entries.get_mut(&id).map(|entry| &mut entry.state) {
             Some(State::InFlight { is_removed, .. }) => {
@@ -148,18 +146,18 @@ impl<T> Table<T> {
         }
     }
 
-    /// A number for the next claim.
+    /// Returns the number of the next claim.
     pub(super) fn next_claim(&mut self) -> u64 {
         self.in_flight.next += 1;
         self.in_flight.next - 1
     }
 
-    /// So many records are in flight under this claim.
+    /// Opens a claim with this number of members.
     pub(super) fn open_claim(&mut self, number: u64, members: usize) {
         self.in_flight.open.insert(number, members);
     }
 
-    /// It is known what comes next. Answers what it was named in the horizon if it is still armed.
+    /// Marks a record as ending. Returns its handle in the horizon if it is still armed.
     pub(super) fn end(&mut self, id: DurableId) -> Option<T> {
         let entry = self.entries.get_mut(&id)?;
         match std::mem::replace(&mut entry.state, State::Ending) {
@@ -172,22 +170,22 @@ impl<T> Table<T> {
         }
     }
 
-    /// A claim whose deliveries have all ended. Each is told once.
+    /// Returns a claim whose deliveries have all ended, each once.
     pub(super) fn next_ended_claim(&mut self) -> Option<u64> {
         self.in_flight.ended.pop_front()
     }
 
-    /// The earliest due time.
+    /// Returns the earliest due time.
     pub(super) fn first_due(&self) -> Option<DueTime> {
         self.order.first().map(|turn| turn.due)
     }
 
-    /// The latest due time.
+    /// Returns the latest due time.
     pub(super) fn last_due(&self) -> Option<DueTime> {
         self.order.last().map(|turn| turn.due)
     }
 
-    /// The pending one that comes last, and is not being changed.
+    /// Returns the last pending record that is not being changed.
     pub(super) fn last(&self) -> Option<Turn> {
         let may_go = |turn: &&Turn| {
             let state = self.entries.get(&turn.id).map(|entry| &entry.state);
@@ -196,14 +194,14 @@ impl<T> Table<T> {
         self.order.iter().rev().find(may_go).copied()
     }
 
-    /// All of these that are pending and not being changed.
+    /// Returns the matching records that are pending and not being changed.
     pub(super) fn waiting(&self, which: impl Fn(&Record) -> bool) -> Vec<Turn> {
         let waits = |entry: &&Entry<T>| matches!(entry.state, State::Pending { is_changing: false, .. });
         let entries = self.entries.values().filter(waits).filter(|entry| which(&entry.record));
         entries.map(|entry| Turn::of(&entry.record)).collect()
     }
 
-    /// Takes everything out.
+    /// Removes all records.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Entry<T>> {
         self.order.clear();
         self.bytes = 0;
@@ -211,7 +209,7 @@ impl<T> Table<T> {
     }
 }
 
-/// How many deliveries of each claim have not ended.
+/// The number of deliveries in progress, by claim.
 struct Claims {
     next: u64,
     open: FxHashMap<u64, usize>,

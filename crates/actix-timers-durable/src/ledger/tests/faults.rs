@@ -1,4 +1,4 @@
-//! A store that refuses, fails, cannot be read, or belongs to somebody else.
+//! A store that refuses, fails, cannot be read, or has another owner.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn what_is_refused_is_answered_so_changes_nothing_and_is_delivered_all_the_same(
     let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
     let (cancel, cancelled) = coming(|answer| Request::Cancel { id: first, answer });
     let (mov, moved) = coming(|answer| Request::Reschedule { id: second, due: super::world::at(1000), answer });
-    // It waits for what becomes of the cancel.
+    // It depends on the outcome of the cancel.
     let (claim, claimed) = coming(|answer| Request::Claim { ids: vec![first], answer });
     world.turn(vec![schedule, cancel, mov, claim]);
     let is_refused = |error: Arc<StoreError>| matches!(*error, StoreError::Refused(_));
@@ -210,19 +210,19 @@ fn what_was_interrupted_has_its_next_number_though_it_is_moved_before_that_is_on
         world.disk.power_off();
         world.reopen_quietly();
         if is_refused {
-            // It is left on disk, with the number that it had.
+            // It is left on disk, with its old number.
             world.disk.refuse_commits(u64::MAX);
             world.turn(vec![Request::Pause { route: "route".into(), message_type: "type".into() }]);
             world.disk.refuse_commits(0);
         }
-        // The very first request of the new life.
+        // The very first request of the new process.
         assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
         world.turn(vec![Request::Resume { route: "route".into(), message_type: "type".into() }]);
         assert_eq!(world.run_to(50), [(50, id, 2)], "refused: {is_refused}");
     }
 }
 
-/// A disk that does not give one of the records, or has no room for new ones.
+/// A disk that cannot read one of the records, or has no room for new ones.
 struct Worn {
     store: MemoryStore,
     scratched: Option<DurableId>,
@@ -230,7 +230,7 @@ struct Worn {
 }
 
 impl Worn {
-    /// Another ledger on the disk of the world.
+    /// Opens another ledger on the disk of the world.
     fn take_over(world: &mut World, scratched: Option<DurableId>, is_nearly_full: bool) {
         world.disk.power_off();
         world.reopen_quietly();
@@ -300,7 +300,7 @@ fn new_timers_that_there_is_no_room_for_do_not_keep_others_from_being_completed(
     let [done, cancelled] = [0, 1000].map(|due| world.schedule(due));
     Worn::take_over(&mut world, None, true);
     let cleared = world.claim(&[done]);
-    // There is one in every group.
+    // Each group contains one.
     let record = Arc::new(world.record(5));
     let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
     let (cancel, gone) = coming(|answer| Request::Cancel { id: cancelled, answer });

@@ -9,7 +9,7 @@ use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::{OnKey, StoreError};
 use crate::{DurableId, Record};
 
-/// Every second from 1 s on.
+/// Schedules a timer for every second from 1 s on.
 fn series(world: &mut World, missed: Missed) -> DurableId {
     let mode = RepeatMode::FixedRate { period: Duration::from_secs(1), missed };
     let repeat = Some(StoredRepeat { mode, times: None, until: None });
@@ -137,7 +137,7 @@ fn a_cancel_in_flight_outlives_a_crash_at_each_point() {
             }
             world.crash();
             let delivered = world.run_to(3000).len();
-            // Not cancelled, the interrupted repetition comes again, and those after it.
+            // Without the cancel, the interrupted repetition and later ones follow.
             assert_eq!(delivered, if crash_after == "the claim" { 3 } else { 0 }, "{verdict:?} after {crash_after}");
         }
     }

@@ -1,4 +1,4 @@
-//! What happens to one timer, from its schedule to its end.
+//! The life of one timer, from its schedule to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,7 @@ fn what_is_said_about_an_earlier_delivery_does_not_count() {
         world.end(&first, verdict);
     }
     world.end(&second, Verdict::Retry { due: at(10) });
-    // Moved while somebody was about to say that it cannot be read, or that nobody gets it.
+    // Moved just before a report that it cannot be decoded, or has no recipient.
     assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
     for verdict in [Verdict::Park, Verdict::Undelivered { again: at(20) }] {
         world.end(&second, verdict);

@@ -1,4 +1,4 @@
-//! What is in memory is bounded, whatever there is on disk.
+//! Memory is bounded, regardless of the number of timers on disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::ledger::{Answer, Cancellation, Request, Rescheduling};
 use crate::store::{OnKey, Part};
 use crate::{DurableId, Record};
 
-/// So many of what a release build does.
+/// Scales a count down in debug builds.
 const fn scaled(count: u64) -> u64 {
     if cfg!(debug_assertions) { count / 50 } else { count }
 }
 
-/// `turn` asserts that no more is in memory than is allowed.
+/// `turn` asserts the limits of memory.
 #[test]
 fn a_million_overdue_at_start_come_in_order_with_bounded_memory_and_none_is_lost() {
     overdue_at_start(World::holding(1000));

@@ -1,4 +1,4 @@
-//! The ledger on a disk in memory.
+//! Tests of the ledger on a disk in memory.
 
 mod faults;
 mod in_flight;

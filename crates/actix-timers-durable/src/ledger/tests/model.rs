@@ -1,6 +1,6 @@
-//! Random requests, faults and crashes at every commit, against what was promised.
+//! Random requests, faults and crashes at every commit, checked against a model.
 //!
-//! The model knows of each timer what was answered, and no more: what was not answered may or may not have happened.
+//! The model knows only the replies: an unanswered request may or may not have had an effect.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::{FsyncOutcome, OnKey, Part, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
 
-/// What is known of one timer.
+/// The known state of one timer.
 #[derive(Debug, Default)]
 struct Known {
     is_acknowledged: bool,
-    /// It was answered that it will not be delivered again.
+    /// A reply has excluded further deliveries.
     is_gone: bool,
-    /// Somebody asked for its end and got an error, or it was replaced without an answer: nobody knows.
+    /// Unknown: a request for its end failed, or it was replaced without a reply.
     may_be_gone: bool,
     times: Option<u64>,
-    /// Deliveries that were cleared, by repetition: the number of the last.
+    /// The number of the last cleared delivery, by repetition.
     attempts: BTreeMap<u64, Last>,
-    /// So many repetitions are done for good.
+    /// Repetitions done for good.
     done: HashSet<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Last {
     attempt: u32,
-    /// Whether it is certain that the next one has the next number.
+    /// Whether the next delivery certainly has the next number.
     is_certain: bool,
 }
 
@@ -39,10 +39,10 @@ struct Checked {
     random: Random,
     known: HashMap<DurableId, Known>,
     ids: Vec<DurableId>,
-    /// Rung, and not yet claimed.
+    /// Reported, and not yet claimed.
     rung: Vec<DurableId>,
     in_flight: Vec<Arc<Record>>,
-    /// Verdicts were given that may not be on disk.
+    /// Some verdicts may not be on disk.
     is_troubled: bool,
 }
 
@@ -82,7 +82,7 @@ impl Checked {
         self.known.insert(id, Known { times, ..Known::default() });
         let on_key = if self.random.once_in(2) { OnKey::Replace } else { OnKey::KeepExisting };
         if on_key == OnKey::Replace && record.key.is_some() && self.is_troubled {
-            // If there is no answer any of those with a key may have been replaced.
+            // Without a reply any timer with a key may have been replaced.
             self.known.values_mut().for_each(|known| known.may_be_gone = true);
         }
         let (request, coming) = coming(|answer| Request::Schedule { record, on_key, answer });
@@ -143,14 +143,14 @@ impl Checked {
         match verdict {
             Verdict::Complete | Verdict::DeadLetter { .. } => _ = known.done.insert(repetition),
             Verdict::Undelivered { .. } => {
-                // The same number again; or the next, should it crash before that is on disk.
+                // The same number again; or the next, after a crash before that is on disk.
                 known.attempts.get_mut(&repetition).unwrap().is_certain = false;
             }
             Verdict::Retry { .. } | Verdict::Park => {}
         }
     }
 
-    /// One group of requests, and what is to be said of the answers.
+    /// Runs one group of requests, and checks the replies.
     fn group(&mut self, fault: Fault) {
         self.is_troubled |= fault != Fault::None;
         let count = 1 + self.random.below(12);
@@ -161,7 +161,7 @@ impl Checked {
             asked.extend(answer);
         }
         if fault != Fault::None {
-            // There is a commit for it.
+            // So that there is a commit.
             let (request, answer) = self.schedule();
             requests.push(request);
             asked.push(answer);
@@ -204,11 +204,11 @@ impl Checked {
                     assert!(self.in_flight.iter().all(|record| record.id != id), "it is being delivered");
                     gone.push(id);
                 }
-                // The delivery under way is the last.
+                // The delivery in progress is the last.
                 Ok(Cancellation::InProgress) => gone.push(id),
                 Ok(Cancellation::NotFound) => {
                     let known = &self.known[&id];
-                    // Dead letters, done, cancelled, or never kept.
+                    // Dead letter, done, cancelled, or never stored.
                     let ended = known.is_gone || known.may_be_gone || !known.done.is_empty() || gone.contains(&id);
                     assert!(ended || !known.is_acknowledged, "{id}: {known:?}");
                 }
@@ -216,7 +216,7 @@ impl Checked {
             },
             Asked::Reschedule(coming) => drop(coming.get()),
             Asked::Requeue(id, coming) => {
-                // What was done is not done any more, and is counted anew.
+                // A done repetition is open again, and counted from the start.
                 let answer = coming.get();
                 let known = self.known.get_mut(&id).unwrap();
                 known.may_be_gone |= answer.is_err();
@@ -257,7 +257,7 @@ impl Checked {
     }
 
     fn crash(&mut self) {
-        // What was complete, and may not be on disk, may come again.
+        // A complete repetition that may not be on disk may be repeated.
         if self.is_troubled {
             for known in self.known.values_mut() {
                 known.may_be_gone |= !known.done.is_empty();
@@ -281,7 +281,7 @@ impl Checked {
         self.rung.extend(rung);
     }
 
-    /// Everything is delivered well from now on.
+    /// Delivers everything successfully from now on.
     fn finish(mut self) {
         self.world.disk.refuse_commits(0);
         self.crash();
@@ -351,7 +351,7 @@ fn with_crashes_between_commits_every_promise_is_kept() {
     }
 }
 
-/// The same run again and again, and each time the power fails in another commit, whose changes are kept or not.
+/// Repeats the same run, with a power cut in each commit in turn, whose changes are kept or not.
 #[test]
 fn with_the_power_cut_in_any_commit_every_promise_is_kept() {
     for seed in scaled(4) {
@@ -388,7 +388,7 @@ fn with_a_store_that_refuses_now_and_then_every_promise_is_kept() {
     }
 }
 
-/// The clock goes where it likes.
+/// The clock is stepped at random.
 #[test]
 fn with_steps_of_the_clock_nothing_is_early_and_nothing_is_lost() {
     for seed in scaled(40) {

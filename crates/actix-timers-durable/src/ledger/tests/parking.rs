@@ -1,11 +1,11 @@
-//! Requests about a timer that is just being set aside, or taken back.
+//! Requests about a timer that is just being parked or unparked.
 
 use super::world::{World, at, coming};
 use crate::ledger::{Cancellation, Request, Rescheduling, Scheduled, Verdict};
 use crate::store::{OnKey, Part};
 use crate::{DurableId, Record};
 
-/// A world in which the next group sets this timer aside, which has a key.
+/// Creates a world in which the next group parks this timer, which has a key.
 fn about_to_be_parked(by_its_message: bool) -> (World, DurableId) {
     let mut world = World::new();
     let put = |world: &mut World, due| {
@@ -16,7 +16,7 @@ fn about_to_be_parked(by_its_message: bool) -> (World, DurableId) {
     };
     if by_its_message {
         let id = put(&mut world, 0);
-        // It cannot be read: that is said in the same group.
+        // It cannot be decoded: that is reported in the same group.
         let record = world.rung().remove(0);
         world.before_the_next_group(vec![Request::Ended { id, progress: record.progress, verdict: Verdict::Park }]);
         return (world, id);
@@ -111,7 +111,7 @@ fn what_was_requeued_can_be_moved_in_the_same_group() {
     assert_eq!(world.run_to(1000), [(500, id, 1)]);
 }
 
-/// A start of a build that knows by now what was set aside.
+/// Starts a build that knows the parked timer.
 fn about_to_be_taken_back() -> (World, DurableId) {
     let (mut world, id) = about_to_be_parked(false);
     world.look();
@@ -146,7 +146,7 @@ fn what_is_about_to_be_taken_back_can_be_moved_cancelled_seen_and_replaced() {
     assert_eq!(world.run_to(3_000_000), [(2_000_000, new, 1)]);
 }
 
-/// The store takes what callers ask for before it takes all that is to be settled.
+/// The store accepts callers' requests before all internal changes.
 #[test]
 fn what_is_moved_or_cancelled_before_it_is_parked_is_not_parked_afterwards() {
     for is_cancelled in [false, true] {

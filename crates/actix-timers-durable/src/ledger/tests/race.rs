@@ -27,7 +27,7 @@ fn exactly_one_wins(mut world: World) {
         let mut claims: Vec<_> = ids.chunks(1 + random.below(50) as usize).map(Some).collect();
         let mut cancels: Vec<_> = ids.iter().copied().map(Some).collect();
         let (mut requests, mut claimed, mut cancelled) = (vec![], vec![], vec![]);
-        // A claim comes somewhere among the cancels of its members, in one group or in several.
+        // Each claim is among the cancels of its members, in one group or in several.
         while claims.iter().any(Option::is_some) || cancels.iter().any(Option::is_some) {
             let nth = random.below(claims.len() as u64) as usize;
             if random.once_in(2)

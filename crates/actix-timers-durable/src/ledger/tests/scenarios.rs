@@ -1,4 +1,4 @@
-//! Scenarios of durable timers, as far as they can be shown without actors.
+//! Scenarios of durable timers that need no actors.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ fn a_crash_in_the_middle_of_recovery_does_not_count_twice() {
     world.pass(100);
     world.claim(&[id]);
     for _ in 0..3 {
-        // The first half of recovery is written, and nothing is delivered.
+        // Half of the recovery is written, and nothing is delivered.
         world.crash();
     }
     assert_eq!(world.run_to(100), [(100, id, 2)]);
@@ -148,10 +148,10 @@ fn steps_of_the_clock_of_a_running_ledger_bring_nothing_early_and_nothing_twice(
     world.pass(hour);
     let ids = [10_000, 20_000, 2 * hour, 3 * hour].map(|later| world.schedule(hour + later));
     assert_eq!(world.run_to(hour + 10_000), [(hour + 10_000, ids[0], 1)]);
-    // Back: what was loaded waits for its time of day.
+    // Back: loaded timers wait for their wall-clock times.
     world.set_wall(10_000);
     assert_eq!(world.run_to(hour + 19_999), []);
-    // Forward: what has been passed comes at once, also if it was not loaded.
+    // Forward: passed timers are due at once, also if not loaded.
     world.set_wall(3 * hour + 1000);
     world.look();
     assert_eq!(world.run_to(3 * hour + 1000), [(3 * hour + 1000, ids[1], 1), (3 * hour + 1000, ids[2], 1)]);

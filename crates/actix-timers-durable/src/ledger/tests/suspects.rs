@@ -9,7 +9,7 @@ use crate::record::{Missed, RepeatMode, StoredRepeat};
 use crate::store::{FsyncOutcome, OnKey, Part};
 use crate::{DurableId, Record, RetryPolicy};
 
-/// Two attempts for all, and one record that was with its handler in two crashes.
+/// Creates a world with two attempts for all, and one record that was with its handler in two crashes.
 fn with_a_suspect() -> (World, DurableId) {
     let mut world = World::new();
     world.retry = RetryPolicy::default().max_attempts(2);
@@ -170,13 +170,13 @@ fn while_the_store_refuses_to_write_its_dead_letter_nothing_is_delivered_of_it_a
     }
 }
 
-/// Its note could be left alone in the store though its delivery has ended.
+/// Its note could stay in the store after the end of its delivery.
 #[test]
 fn a_suspect_that_is_delivered_while_the_store_refuses_is_not_noted() {
     for is_known in [false, true] {
         let (mut world, id) = with_a_suspect();
         if is_known {
-            // It is known to refuse when the suspect is claimed.
+            // The refusal is known when the suspect is claimed.
             world.disk.refuse_commits(1);
             let other = world.schedule_record_refused(0);
             assert!(world.ask(|answer| Request::Get { id: other, answer }).unwrap().is_none());

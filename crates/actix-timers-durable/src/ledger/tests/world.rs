@@ -1,4 +1,4 @@
-//! A ledger on a disk in memory, or on a real one, a clock that the test moves, and a bell that rings when the test says so.
+//! A ledger on a disk in memory, or on a real one, with a clock and a horizon that the test controls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,7 +35,7 @@ impl Random {
         self.next() % end
     }
 
-    /// True once in so many times.
+    /// Returns true once in `times` calls on average.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// Rings in the order of the due times; what was overdue when it was armed rings in the order of arming.
+/// A horizon that reports in the order of due times; records already overdue when armed in the order of arming.
 #[derive(Clone, Default)]
 pub(crate) struct Bell(Arc<Mutex<Armed>>);
 
@@ -88,7 +88,7 @@ impl Horizon for Bell {
     }
 }
 
-/// An answer that may have come.
+/// A reply that may have arrived.
 pub(crate) struct Coming<T>(tokio::sync::oneshot::Receiver<Answered<T>>);
 
 impl<T> Coming<T> {
@@ -98,7 +98,7 @@ impl<T> Coming<T> {
 }
 
 pub(crate) struct World {
-    /// Where the timers are, unless they are in files.
+    /// The disk in memory, unless the timers are in files.
     pub(crate) disk: MemoryDisk,
     files: Option<tempfile::TempDir>,
     pub(crate) config: LedgerConfig,
@@ -106,11 +106,11 @@ pub(crate) struct World {
     pub(crate) bell: Bell,
     pub(crate) wall: DueTime,
     pub(crate) time: Duration,
-    /// Routes that are unknown.
+    /// Unknown routes.
     pub(crate) unknown: &'static [&'static str],
-    /// Of all routes.
+    /// The retry policy of all routes.
     pub(crate) retry: RetryPolicy,
-    /// Asked before what the next group is asked.
+    /// Requests at the front of the next group.
     ahead: Vec<Request>,
     names: u64,
 }
@@ -124,7 +124,7 @@ impl World {
         Self::with(LedgerConfig { loaded, ..LedgerConfig::default() })
     }
 
-    /// The same in an embedded store.
+    /// Creates a world with an embedded store.
     pub(crate) fn in_files(loaded: usize) -> Self {
         Self::on(Some(tempfile::tempdir().unwrap()), LedgerConfig { loaded, ..LedgerConfig::default() })
     }
@@ -155,23 +155,23 @@ impl World {
         world
     }
 
-    /// The process dies, and another one starts on the same disk.
+    /// Crashes the process, and starts another one on the same disk.
     pub(crate) fn crash(&mut self) {
         self.disk.power_off();
         self.reopen();
     }
 
-    /// It ends well, and another one starts on the same disk.
+    /// Closes the ledger, and starts another one on the same disk.
     pub(crate) fn restart(&mut self) {
         self.ask(|answer| Request::Close { answer }).unwrap();
         self.reopen();
     }
 
-    /// Another one starts; the test says when the ledger looks.
+    /// Starts another ledger; the test calls `maintain`.
     pub(crate) fn reopen_quietly(&mut self) {
         self.bell = Bell::default();
         self.bell.get().now = self.wall;
-        // Files are open once at a time.
+        // The files cannot be opened twice.
         self.ledger.store = Box::new(Closed);
         self.ledger = open(store(&self.disk, self.files.as_ref()), &self.config, &self.bell, self.unknown, self.retry);
     }
@@ -185,7 +185,7 @@ impl World {
         Reading { wall: self.wall, time: self.time }
     }
 
-    /// The clocks go on.
+    /// Advances both clocks.
     pub(crate) fn pass(&mut self, millis: u64) {
         self.time += Duration::from_millis(millis);
         self.set_wall(self.wall.as_millis() + millis);
@@ -200,7 +200,7 @@ impl World {
         self.turn(vec![Request::LookAgain]);
     }
 
-    /// Takes all these in one group, or as few as it can, and does what there is to do.
+    /// Handles all requests in one group, or as few as possible, and all work that follows.
     pub(crate) fn turn(&mut self, requests: Vec<Request>) {
         let ahead = std::mem::take(&mut self.ahead);
         let mut requests: VecDeque<_> = ahead.into_iter().chain(requests).collect();
@@ -217,18 +217,18 @@ impl World {
         }
     }
 
-    /// These come first in the next group.
+    /// Adds requests at the front of the next group.
     pub(crate) fn before_the_next_group(&mut self, requests: Vec<Request>) {
         self.ahead = requests;
     }
 
-    /// The ledger loads, and does not write.
+    /// Lets the ledger load without writing.
     pub(crate) fn maintain(&mut self) {
         let now = self.now();
         self.ledger.maintain(now);
     }
 
-    /// The store has refused so much that the next group is written before what is to be settled now.
+    /// Simulates so many refusals that the next group is written before pending internal changes.
     pub(crate) fn settle_late(&mut self) {
         let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
         self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
@@ -239,14 +239,14 @@ impl World {
         }
     }
 
-    /// Claims in the store that have not ended.
+    /// Returns the number of claims in the store that have not ended.
     pub(crate) fn open_claims(&mut self) -> usize {
         let lease = self.ledger.store.acquire(0).unwrap();
         self.ledger.fence = lease.fence;
         lease.claims.len()
     }
 
-    /// Records that cannot be taken out of memory.
+    /// Returns the number of records that cannot be evicted.
     fn in_flight(&self) -> usize {
         self.ledger.table.busy()
     }
@@ -284,7 +284,7 @@ impl World {
         id
     }
 
-    /// The store refuses it.
+    /// Schedules a timer that the store refuses.
     pub(crate) fn schedule_record_refused(&mut self, due: u64) -> DurableId {
         let record = self.record(due);
         let id = record.id;
@@ -292,7 +292,7 @@ impl World {
         id
     }
 
-    /// The notes since the last call.
+    /// Returns the log events since the last call.
     pub(crate) fn notes(&mut self) -> Vec<Note> {
         self.ledger.take_notes()
     }
@@ -313,7 +313,7 @@ impl World {
         self.turn(vec![Request::Ended { id: record.id, progress: record.progress, verdict }]);
     }
 
-    /// What has rung by now, in order.
+    /// Returns the records reported by now, in order.
     pub(crate) fn rung(&mut self) -> Vec<Arc<Record>> {
         let is_time = self.bell.get().look_at.is_some_and(|look| look <= self.wall);
         if is_time {
@@ -326,7 +326,7 @@ impl World {
         std::mem::replace(&mut bell.armed, later).into_values().collect()
     }
 
-    /// Delivers what rings until nothing does, each well; says what was delivered.
+    /// Delivers reported records successfully until there are none, and returns them.
     pub(crate) fn deliver(&mut self) -> Vec<Arc<Record>> {
         let mut delivered = vec![];
         loop {
@@ -343,7 +343,7 @@ impl World {
         }
     }
 
-    /// Time passes from one event to the next, up to this; says when what was delivered.
+    /// Advances from event to event up to this time, and returns the deliveries with their times.
     pub(crate) fn run_to(&mut self, millis: u64) -> Vec<(u64, DurableId, u32)> {
         let mut log = vec![];
         loop {
@@ -380,7 +380,7 @@ pub(crate) fn complete(record: &Record) -> Request {
     Request::Ended { id: record.id, progress: record.progress, verdict: Verdict::Complete }
 }
 
-/// A request, and its answer when it comes.
+/// Creates a request with its pending reply.
 pub(crate) fn coming<T>(request: impl FnOnce(Answer<T>) -> Request) -> (Request, Coming<T>) {
     let (answer, receiver) = Answer::awaited();
     (request(answer), Coming(receiver))
