@@ -1,7 +1,7 @@
-//! How a record is written as bytes: the body of a row in the embedded store, and whatever else keeps records.
+//! The encoding of a record: the body of a row in the embedded store, usable by other stores.
 //!
-//! Id and due time are not part of it: they are in the key under which a record lies. Whole numbers are unsigned LEB128
-//! ("varint", seven bits a byte, low ones first), texts are UTF-8 behind their length.
+//! Id and due time are not part of it: they are in the key of the record. Whole numbers are unsigned LEB128 ("varint",
+//! seven bits a byte, low ones first), texts are UTF-8 after their length.
 //!
 //! | field | form |
 //! |---|---|
@@ -13,29 +13,29 @@
 //! | nominal | number of milliseconds since 1970, if flag 8; else it is the due time |
 //! | attempt | number, if flag 16; else it is 1 |
 //! | repetition | number, if flag 32; else it is 1 |
-//! | repeat | if flag 2: a byte for the rhythm (0 to 2: fixed rate and `Skip`, `Burst`, `Delay`; 3: cron), period (seconds, nanoseconds) or expression and zone, then `times` plus one or 0, then `until` plus one or 0 |
+//! | repeat | if flag 2: a byte for the mode (0 to 2: fixed rate and `Skip`, `Burst`, `Delay`; 3: cron), period (seconds, nanoseconds) or expression and zone, then `times` plus one or 0, then `until` plus one or 0 |
 //! | retry | if flag 4: attempts, three durations (first delay, longest delay, time-out; each seconds and nanoseconds), a byte for the jitter |
 //! | payload | the rest |
 //!
-//! The decoder believes nothing: whatever bytes it is given, it answers a record or an error, and allocates no more than
-//! their number.
+//! The decoder trusts nothing: for arbitrary bytes it returns a record or an error, and allocates no more than their
+//! number.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{DueTime, DurableId, Missed, Record, RecordState, RepeatMode, RetryPolicy, StoredRepeat};
 
-/// Bytes that are not a record, or not one that this version of the crate can read.
+/// The error of bytes that are not a record of a supported version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("the record is cut short")]
     Short,
-    /// A version that is not known.
+    /// The version is not supported.
     #[error("the record has version {0}, and this version of actix-timers knows version {VERSION}")]
     Version(u8),
-    /// Something that no record contains.
+    /// A field has a value that no record contains.
     #[error("the record has an impossible {0}")]
     Impossible(&'static str),
 }
@@ -116,7 +116,7 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
     out.extend_from_slice(&record.payload);
 }
 
-/// Reads what [`encode`] wrote. Id and due time come from where it lay.
+/// Decodes the output of [`encode`]. Id and due time come from the key.
 ///
 /// # Errors
 /// [`DecodeError`] if the bytes are no record.
@@ -124,7 +124,7 @@ pub fn decode(id: DurableId, due: DueTime, bytes: &[u8]) -> Result<Record, Decod
     decode_named(id, due, bytes, &mut |name| name.into())
 }
 
-/// As [`decode`], where `name` gives what equals a name, so that records can share it.
+/// As [`decode`]; `name` returns a name, so that records can share it.
 pub(super) fn decode_named(
     id: DurableId,
     due: DueTime,
@@ -158,7 +158,7 @@ pub(super) fn decode_named(
     })
 }
 
-/// The key of a record, without reading the rest.
+/// Returns the key of a record, without decoding the rest.
 pub(super) fn key_of(bytes: &[u8]) -> Result<Option<&str>, DecodeError> {
     let mut input = Input(bytes);
     let flags = input.head()?;
@@ -199,7 +199,7 @@ fn put_repeat(repeat: &StoredRepeat, out: &mut Vec<u8>) {
             put_text(zone, out);
         }
     }
-    // Nobody waits for repetition number 2^64 - 1.
+    // No timer reaches repetition number 2^64 - 1.
     put_number(repeat.times.map_or(0, |times| times.saturating_add(1)), out);
     put_number(repeat.until.map_or(0, |until| until.as_millis() + 1), out);
 }
@@ -208,7 +208,7 @@ fn time(millis: u64) -> Result<DueTime, DecodeError> {
     DueTime::from_millis(millis).map_err(|_| DecodeError::Impossible("time"))
 }
 
-/// What is left to read.
+/// The bytes left to decode.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -259,7 +259,7 @@ impl<'a> Input<'a> {
         if nanos < 1_000_000_000 { Ok(Duration::new(seconds, nanos)) } else { Err(DecodeError::Impossible("duration")) }
     }
 
-    /// Checks the version and answers the flags.
+    /// Checks the version and returns the flags.
     fn head(&mut self) -> Result<u8, DecodeError> {
         let version = self.byte()?;
         if version != VERSION {

@@ -1,15 +1,15 @@
-//! Where durable timers are kept: a narrow trait, and what is committed through it.
+//! Persistence of durable timers: a narrow trait, and the changes that are committed through it.
 //!
-//! A store keeps *records* by shard, due time and id. Of those it delivers nothing itself: it commits changes, a group at a
-//! time and atomically, and hands out records in the order in which they are due. Everything else (who is due, what is
-//! loaded, what a failure leads to) is decided above it, in one place, so that a store has little to get wrong.
+//! A store keeps *records* by shard, due time and id. It delivers nothing itself: it commits changes, a group at a time
+//! and atomically, and returns records in the order of due times. All other decisions (due times, loading, reactions to
+//! failures) are made in one module above it, so that a store is simple to implement correctly.
 //!
-//! - [`Change`] and [`ChangeOutcome`]: what can happen to a record, and what came of it.
+//! - [`Change`] and [`ChangeOutcome`]: a change of a record, and its outcome.
 //! - [`TimerStore`]: commit, load, look up.
-//! - [`StoreError`]: what can go wrong, and what that means for what was committed.
+//! - [`StoreError`]: failures, and their effects on commits.
 //!
-//! Two keep records: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`) until the process ends, with faults
-//! on demand. How a record is written as bytes: [`codec`].
+//! Two stores exist: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`), which lasts as long as the
+//! process, with injected faults. [`codec`] is the encoding of a record.
 
 pub mod codec;
 mod embedded;
@@ -28,117 +28,119 @@ pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
 
-/// What can be done to the timers of a shard.
+/// A change of the timers of a shard.
 ///
-/// `at` names the time at which the pending record is known to be due (its `progress.due`); with `None` the store looks for
-/// it. If nothing pending lies where `at` says the answer is [`ChangeOutcome::Missing`].
+/// `at` is the known due time of the pending record (its `progress.due`); with `None` the store looks for it. If no
+/// pending record is there, the outcome is [`ChangeOutcome::Missing`].
 ///
-/// A key belongs to its timer while that is pending or set aside, so that a repeated request finds it then, too.
+/// A key belongs to its timer while that is pending or parked, so that a repeated request finds it then, too.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Keeps a new timer. Answers [`ChangeOutcome::Created`], [`ChangeOutcome::Exists`] or [`ChangeOutcome::Replaced`].
+    /// Stores a new timer. Outcome: [`ChangeOutcome::Created`], [`ChangeOutcome::Exists`] or
+    /// [`ChangeOutcome::Replaced`].
     Put {
-        /// The timer. Its id is [new](DurableId::new), and of the shard of the commit: stores do not look whether they
-        /// have it already.
+        /// The timer. Its id is [new](DurableId::new), and of the shard of the commit: stores do not check whether they
+        /// already have it.
         record: Arc<Record>,
-        /// What happens if another one has its key.
+        /// The action if another timer has its key.
         on_key: OnKey,
     },
-    /// Removes a timer, because it was cancelled or is complete: a pending one, or, with no `at`, one that was set aside.
-    /// Answers [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
+    /// Removes a timer, because it was cancelled or is complete: a pending one, or, without `at`, also a parked one.
+    /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
     Remove {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
-        /// Where it lies.
+        /// Its due time.
         at: Option<DueTime>,
     },
-    /// Gives a pending timer another progress, atomically: retried, repeated, rescheduled. Answers [`ChangeOutcome::Moved`] with
-    /// the record as it is then, or [`ChangeOutcome::Missing`].
+    /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
+    /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`].
     Move {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
-        /// Where it lies.
+        /// Its due time.
         at: Option<DueTime>,
-        /// What becomes of it.
+        /// Its new state.
         to: RecordState,
     },
-    /// Writes down that deliveries are about to begin, so that after a crash it is known which may have. Answers
+    /// Records that deliveries are about to begin, so that they are known after a crash. Outcome:
     /// [`ChangeOutcome::Done`].
     Claim(Claim),
-    /// Forgets a claim whose deliveries have all ended. Answers [`ChangeOutcome::Done`].
+    /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`].
     EndClaim {
-        /// Which.
+        /// The number of the claim.
         number: u64,
     },
-    /// Puts a copy of a pending timer among the dead letters, and removes the timer or, if `then` says so, lets it go on.
-    /// A timer has one dead letter at most: that of one that repeats takes the place of an earlier one. Answers
-    /// [`ChangeOutcome::Moved`] if it goes on, else [`ChangeOutcome::Removed`]; or [`ChangeOutcome::Missing`].
+    /// Copies a pending timer to the dead letters, and removes the timer or, with `then`, lets it continue. A timer has
+    /// at most one dead letter: that of a repetition replaces an earlier one. Outcome: [`ChangeOutcome::Moved`] if it
+    /// continues, else [`ChangeOutcome::Removed`]; or [`ChangeOutcome::Missing`].
     DeadLetter {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
-        /// Where it lies.
+        /// Its due time.
         at: Option<DueTime>,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
-        /// When.
+        /// The time at which it became a dead letter.
         dead_at: DueTime,
-        /// How a timer that repeats goes on.
+        /// The next state of a timer that repeats.
         then: Option<RecordState>,
     },
-    /// Makes a dead letter a pending timer again: due at `due`, attempt 1, no repetition to follow, with its key if no other
-    /// timer has that by now. Answers [`ChangeOutcome::Moved`], or [`ChangeOutcome::Missing`] if there is no such dead letter or its timer
-    /// is pending or set aside (as one that repeats may be).
+    /// Makes a dead letter a pending timer again: due at `due`, attempt 1, no further repetition, with its key if no
+    /// other timer has that by now. Outcome: [`ChangeOutcome::Moved`], or [`ChangeOutcome::Missing`] if there is no
+    /// such dead letter or its timer is pending or parked (as one that repeats may be).
     Requeue {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
-        /// When it is due.
+        /// Its new due time.
         due: DueTime,
     },
-    /// Removes a dead letter. Answers [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
+    /// Removes a dead letter. Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
     Discard {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
     },
-    /// Sets a pending timer aside that this build knows no route or decoder for. Answers [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
+    /// Parks a pending timer for which this build has no route or decoder. Outcome: [`ChangeOutcome::Removed`] or
+    /// [`ChangeOutcome::Missing`].
     Park {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
-        /// Where it lies.
+        /// Its due time.
         at: Option<DueTime>,
     },
-    /// Makes one that was set aside pending again, as it was. Answers [`ChangeOutcome::Moved`] or [`ChangeOutcome::Missing`].
+    /// Makes a parked timer pending again, unchanged. Outcome: [`ChangeOutcome::Moved`] or [`ChangeOutcome::Missing`].
     Unpark {
-        /// Which.
+        /// The id of the timer.
         id: DurableId,
     },
-    /// Promises that nothing pending is due before this, so that loading need not look there. A change of the same commit or
-    /// a later one that puts something there takes the promise back by itself. Answers [`ChangeOutcome::Done`].
+    /// Raises the cursor, so that loading need not look before it. A change of the same or a later commit that makes an
+    /// earlier timer pending lowers it again. Outcome: [`ChangeOutcome::Done`].
     Advance {
-        /// No pending timer is due before it.
+        /// The new lower bound on due times of pending timers.
         to: DueTime,
     },
 }
 
-/// What happens to a new timer whose key another timer has.
+/// The action for a new timer whose key another timer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OnKey {
-    /// The other one stays, and the new one is not kept.
+    /// The other one stays, and the new one is not stored.
     KeepExisting,
     /// The other one is removed in the same step.
     Replace,
 }
 
-/// Deliveries that are about to begin.
+/// A set of deliveries that are about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Names the claim in its shard. Never used twice while the claim is kept.
+    /// The number of the claim, unique in its shard while it is kept.
     pub number: u64,
-    /// Id, due time and attempt of each.
+    /// The id, due time and attempt of each delivery.
     pub members: Vec<(DurableId, DueTime, u32)>,
 }
 
-/// What came of a [`Change`].
+/// The outcome of a [`Change`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeOutcome {
@@ -146,111 +148,111 @@ pub enum ChangeOutcome {
     Created,
     /// This timer has the key. Nothing was changed.
     Exists(DurableId),
-    /// The timer has taken the place of this one.
+    /// The new timer has replaced this one.
     Replaced(DurableId),
-    /// It is removed.
+    /// The timer is removed.
     Removed,
-    /// It goes on like this.
+    /// The timer has this new state.
     Moved(Arc<Record>),
-    /// There was no such timer, and nothing was changed.
+    /// The timer does not exist, and nothing was changed.
     Missing,
-    /// Done.
+    /// The change was made.
     Done,
 }
 
-/// Who may write to a shard: its owner, as long as nobody else has become that.
+/// The right to write to a shard, held by its owner until another one acquires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fence {
     /// The shard.
     pub shard: u16,
-    /// Goes up each time the shard gets another owner. A store refuses a commit with an older one.
+    /// The number of the ownership, which increases with each new owner. A store rejects a commit with an older one.
     pub epoch: u64,
 }
 
-/// What the owner of a shard finds there.
+/// The state of a shard that a new owner receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Goes with each commit.
+    /// The fence for each commit.
     pub fence: Fence,
-    /// Nothing pending is due before this.
+    /// Lower bound on due times of pending timers.
     pub cursor: DueTime,
-    /// Deliveries that had begun when the last owner ended.
+    /// Deliveries that the previous owner had begun and not ended.
     pub claims: Vec<Claim>,
 }
 
 /// The parts of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// What is pending.
+    /// Pending timers.
     Pending,
-    /// What this or an earlier build knew no route or decoder for.
+    /// Timers for which this or an earlier build had no route or decoder.
     Parked,
-    /// What failed for good.
+    /// Dead letters.
     Dead,
 }
 
-/// Where a record lies in its part of a shard: they are in the order of this.
+/// The position of a record in its part of a shard, which is in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Position {
-    /// When it is due. For dead letters: when it was due last.
+    /// The due time. For dead letters: the last one.
     pub due: DueTime,
-    /// Tells those apart that are due together.
+    /// The id, which distinguishes timers due together.
     pub id: DurableId,
 }
 
 impl Position {
-    /// Where a record lies.
+    /// Returns the position of a record.
     pub fn of(record: &Record) -> Self {
         Self { due: record.progress.due, id: record.id }
     }
 }
 
-/// A record as it was found.
+/// A record with its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The record.
     pub record: Arc<Record>,
-    /// In which part.
+    /// The part of the shard.
     pub part: Part,
-    /// Why and when it became a dead letter, if it is one.
+    /// Reason and time of a dead letter.
     pub dead_letter: Option<(Arc<str>, DueTime)>,
 }
 
-/// Some records of a part, in the order of their positions.
+/// A page of records of a part, in the order of their positions.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Page {
     /// The records.
     pub found: Vec<Found>,
-    /// Where to go on; none if there is nothing more up to the time that was asked for.
+    /// The position to continue; none if no more are due up to the requested time.
     pub next: Option<Position>,
-    /// Ids of records that cannot be read (a checksum does not fit). They stay where they are, and are passed over.
+    /// Ids of damaged records (wrong checksum). They stay in the store, and are skipped.
     pub damaged: Vec<Option<DurableId>>,
 }
 
-/// How much there is in a shard. Exact, and kept without counting.
+/// The numbers of timers in a shard: exact, and maintained with each change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Pending timers.
     pub pending: u64,
-    /// Those set aside.
+    /// Parked timers.
     pub parked: u64,
     /// Dead letters.
     pub dead: u64,
 }
 
-/// The largest record, in bytes of payload, names and key together, that the stores of this crate take.
+/// Maximum size of a record in the stores of this crate, in bytes of payload, names and key together.
 pub const MAX_RECORD_LEN: usize = 1 << 20;
-/// The longest idempotency key, in bytes, that they take.
+/// Maximum length of an idempotency key in the stores of this crate, in bytes.
 pub const MAX_KEY_LEN: usize = 1024;
 
-/// What can go wrong in a store.
+/// The failure of a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Nothing of the group was kept, and the store goes on. A full disk, for one.
+    /// Nothing of the group was kept, and the store continues; for example on a full disk.
     #[error("the store cannot write ({0}): nothing of the request was kept; free space or fix the cause, and retry")]
     Refused(#[source] std::io::Error),
-    /// It is not known what of the group was kept, and the store takes nothing any more: an fsync failed.
+    /// An fsync failed: the group may or may not be kept, and the store accepts nothing more.
     #[error(
         "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
     )]
@@ -258,7 +260,7 @@ pub enum StoreError {
     /// Another owner has the shard.
     #[error("the shard {shard} belongs to another owner now")]
     Fenced {
-        /// Which.
+        /// The shard.
         shard: u16,
     },
     /// Another process, or another store of this one, has the files open.
@@ -275,7 +277,7 @@ pub enum StoreError {
         path = shown(path)
     )]
     Exposed {
-        /// Where.
+        /// The directory.
         path: PathBuf,
         /// The mode of the directory.
         mode: u32,
@@ -286,25 +288,25 @@ pub enum StoreError {
         shown(.0)
     )]
     UnfinishedBackup(PathBuf),
-    /// A directory that holds something else.
+    /// The directory holds other files.
     #[error("{path} is not a timer store ({reason}): choose another directory, or an empty one", path = shown(path))]
     Foreign {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Written by a later version.
+    /// The store was written by a later version.
     #[error(
         "the store {path} has format {found}, and this version knows formats up to {known}: use a newer version of actix-timers",
         path = shown(path)
     )]
     NewerFormat {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// What was found.
+        /// The format of the store.
         found: u32,
-        /// The newest that is known.
+        /// The newest supported format.
         known: u32,
     },
     /// The files cannot be opened or read.
@@ -313,32 +315,32 @@ pub enum StoreError {
         path = shown(path)
     )]
     Unreadable {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A record is larger than the store takes.
+    /// A record is larger than the store accepts.
     #[error(
         "a record of {size} bytes is larger than the {limit} bytes that the store takes: keep large data elsewhere"
     )]
     TooLarge {
-        /// How large it is.
+        /// The size of the record in bytes.
         size: usize,
-        /// How large it may be.
+        /// The maximum size in bytes.
         limit: usize,
     },
-    /// An idempotency key is longer than the store takes.
+    /// An idempotency key is longer than the store accepts.
     #[error(
         "an idempotency key of {size} bytes is longer than the {limit} bytes that the store takes: use a digest of it"
     )]
     KeyTooLong {
-        /// How long it is.
+        /// The length of the key in bytes.
         size: usize,
-        /// How long it may be.
+        /// The maximum length in bytes.
         limit: usize,
     },
-    /// The store cannot do that.
+    /// The store does not support the operation.
     #[error("this store has no {0}")]
     Unsupported(&'static str),
     /// The store was closed.
@@ -346,28 +348,28 @@ pub enum StoreError {
     Closed,
 }
 
-/// A place where durable timers are kept.
+/// A store of durable timers.
 ///
-/// Calls block; they come from one thread at a time. A store on the network does its own waiting.
+/// Calls block; they come from one thread at a time. A store on the network waits by itself.
 ///
-/// Every implementation runs through the same contract suite.
+/// Every implementation must pass the same contract suite.
 pub trait TimerStore: Send + 'static {
-    /// Becomes the owner of a shard. On a single node this is always granted.
+    /// Acquires a shard. On a single node this always succeeds.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another owner has it.
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError>;
 
-    /// Says that the owner is still there.
+    /// Renews the lease of a shard.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if it is the owner no more.
+    /// [`StoreError::Fenced`] if another owner has it.
     fn renew(&mut self, fence: Fence) -> Result<(), StoreError> {
         let _ = fence;
         Ok(())
     }
 
-    /// Gives a shard up.
+    /// Releases a shard.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -376,38 +378,40 @@ pub trait TimerStore: Send + 'static {
         Ok(())
     }
 
-    /// The store's own clock, if its users must go by it instead of theirs.
+    /// Returns the time of the store's own clock, if its users must follow that instead of theirs.
     ///
     /// # Errors
-    /// If it cannot be asked.
+    /// The clock cannot be read.
     fn now(&mut self) -> Result<Option<DueTime>, StoreError> {
         Ok(None)
     }
 
-    /// Whether a new record can be kept. Who gathers the requests of several callers asks it before, for each: in a commit
-    /// one that cannot be kept refuses the whole group, and what is to be completed with it.
+    /// Checks that a new record can be stored. Called for each record before several callers' requests are grouped: in
+    /// a commit one unacceptable record rejects the whole group, with the completions in it.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`]; [`StoreError::Refused`] if there is no room for new records.
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`]; [`StoreError::Refused`] if there is no room for new
+    /// records.
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let _ = record;
         Ok(())
     }
 
-    /// Makes all changes or none, in their order, each seeing those before it. When it answers they are on disk.
+    /// Applies all changes or none, in their order, each seeing the previous ones. When it returns they are on disk.
     ///
-    /// The outcomes are those of the changes, in their order.
+    /// Returns the outcomes in the order of the changes.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if nothing was kept and the next commit may do better; [`StoreError::Failed`] if it is not
-    /// known what was kept, and from then on always; [`StoreError::Fenced`], also for a new record of another shard;
-    /// what [`admits`](Self::admits) says of a new record. After the latter two nothing was kept.
+    /// [`StoreError::Refused`] if nothing was kept and the next commit may succeed; [`StoreError::Failed`] if the
+    /// effect is unknown, and from then on always; [`StoreError::Fenced`], also for a new record of another shard; the
+    /// errors of [`admits`](Self::admits) for a new record. After the latter two nothing was kept.
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError>;
 
-    /// Records of a part after a position (exclusive), due up to `until` (inclusive), at most `limit`, in order.
+    /// Returns records of a part after a position (exclusive), due up to `until` (inclusive), at most `limit`, in
+    /// order.
     ///
     /// # Errors
-    /// If nothing can be read. Single damaged records are no error: see [`Page::damaged`].
+    /// Nothing can be read. Single damaged records are no error: see [`Page::damaged`].
     fn load(
         &mut self,
         part: Part,
@@ -417,41 +421,43 @@ pub trait TimerStore: Send + 'static {
         limit: usize,
     ) -> Result<Page, StoreError>;
 
-    /// The record with this id, wherever it is; of a timer that goes on while a repetition of it is a dead letter the former.
+    /// Returns the record with this id, in any part; if a repetition of a pending timer is a dead letter, the pending
+    /// record.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The record cannot be read.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
-    /// The timer that has this key, pending or set aside. None if the key is longer than any that is kept.
+    /// Returns the pending or parked timer that has this key. None if the key is longer than any stored one.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The store cannot be read.
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError>;
 
-    /// How much there is in a shard.
+    /// Returns the numbers of timers in a shard.
     ///
     /// # Errors
-    /// If it cannot be asked.
+    /// The store cannot be read.
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError>;
 
-    /// Gets ready to copy all that is committed until now into a new directory, which can be opened as a store itself.
+    /// Prepares a copy of all committed data in a new directory, which can be opened as a store itself.
     ///
-    /// What it answers makes the copy, and may be called on any thread. Commits go on meanwhile, and are not in the copy.
+    /// The returned function makes the copy, and may be called on any thread. Commits continue meanwhile, and are not
+    /// in the copy.
     ///
     /// # Errors
-    /// [`StoreError::Unsupported`] if the store has backups of its own; else if it cannot be read.
+    /// [`StoreError::Unsupported`] if the store has backups of its own; else it cannot be read.
     fn back_up(&mut self, directory: &Path) -> Result<BackUp, StoreError> {
         let _ = directory;
         Err(StoreError::Unsupported("backup into a directory"))
     }
 }
 
-/// A copy of a store that is about to be made: see [`TimerStore::back_up`]. It blocks; disk space of what is removed
-/// meanwhile is not given back before it ends.
+/// A prepared copy of a store: see [`TimerStore::back_up`]. It blocks; disk space of data removed meanwhile is not
+/// freed before it ends.
 pub type BackUp = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
-/// Refuses a commit with a record that cannot be kept, or of another shard.
+/// Rejects a commit with a record that cannot be stored, or of another shard.
 fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Result<(), StoreError> {
     for change in changes {
         if let Change::Put { record, .. } = change {
@@ -464,7 +470,7 @@ fn admit_all(store: &impl TimerStore, fence: Fence, changes: &[Change]) -> Resul
     Ok(())
 }
 
-/// Refuses a record that cannot be kept.
+/// Rejects a record that cannot be stored.
 fn admit(record: &Record) -> Result<(), StoreError> {
     let size = record_size(record);
     if size > MAX_RECORD_LEN {
@@ -476,7 +482,7 @@ fn admit(record: &Record) -> Result<(), StoreError> {
     }
 }
 
-/// The bytes of a record that its user decides about: payload, names, key.
+/// Returns the bytes of a record that depend on its user: payload, names, key.
 fn record_size(record: &Record) -> usize {
     let repeat = match &record.repeat {
         Some(StoredRepeat { mode: RepeatMode::Cron { expression, zone }, .. }) => expression.len() + zone.len(),

@@ -1,4 +1,4 @@
-//! The check of a store: whether all can be read, and whether all that is kept twice is the same twice.
+//! The check of a store: that all rows can be read, and redundant data agree.
 
 use std::fmt;
 
@@ -14,43 +14,43 @@ use super::{EmbeddedStore, scan};
 use crate::store::{Counts, Found, Part, Position, StoreError};
 use crate::{DueTime, DurableId};
 
-/// Something that is wrong in a store.
+/// An inconsistency of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckIssue {
-    /// Something cannot be read: a checksum does not fit, or a part is missing.
+    /// A row cannot be read: its checksum does not match, or a piece is missing.
     Damaged {
-        /// What is kept there.
+        /// The kind of the row.
         what: &'static str,
-        /// The timer, if it is known which.
+        /// The timer, if known.
         id: Option<DurableId>,
     },
-    /// What leads to a timer by its id or key does not.
+    /// An index entry of a timer is missing or wrong.
     Lost {
-        /// What should lead there.
+        /// The kind of the entry.
         what: &'static str,
-        /// The timer.
+        /// The id of the timer.
         id: DurableId,
     },
-    /// Something leads to a timer that is not there.
+    /// An entry refers to a missing timer.
     Stale {
-        /// What leads there.
+        /// The kind of the entry.
         what: &'static str,
-        /// The timer.
+        /// The id of the timer.
         id: DurableId,
     },
-    /// A shard does not have as many timers as is written down.
+    /// The stored counts of a shard are wrong.
     Miscounted {
-        /// Which.
+        /// The shard.
         shard: u16,
-        /// What is written down.
+        /// The stored counts.
         kept: Counts,
-        /// What is there.
+        /// The true counts.
         counted: Counts,
     },
-    /// A pending timer is due before the time before which nothing is said to be: it would not be delivered.
+    /// A pending timer is due before its shard's cursor: it would not be delivered.
     Overlooked {
-        /// The timer.
+        /// The id of the timer.
         id: DurableId,
     },
 }
@@ -74,17 +74,17 @@ impl fmt::Display for CheckIssue {
     }
 }
 
-/// So many rows at a time.
+/// Number of rows read at a time.
 const STEP: usize = 1000;
 const RECORD: &str = "timers";
 const INDEX: &str = "the index";
 const KEY: &str = "its key";
 
 impl EmbeddedStore {
-    /// Reads everything and answers what is wrong. It takes time in proportion to what there is, and little memory.
+    /// Reads the whole store and returns its inconsistencies. Takes time in proportion to its size, and little memory.
     ///
     /// # Errors
-    /// If the disk does not give what is on it. What is damaged is no error.
+    /// The disk cannot be read. Damage is reported as an issue, not as an error.
     pub fn check(&mut self) -> Result<Vec<CheckIssue>, StoreError> {
         let engine = self.engine()?.clone();
         let mut findings = Vec::new();
@@ -135,7 +135,7 @@ impl EmbeddedStore {
         check_pieces(engine, findings)
     }
 
-    /// Records of a part, and what leads to them.
+    /// Checks the records of a part, and the entries that refer to them.
     fn check_part(
         &mut self,
         engine: &Engine,
@@ -160,7 +160,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Whether everything in the index leads to something.
+    /// Checks that each index entry refers to a timer.
     fn check_index(&mut self, engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
         each_row(engine, Space::Index, findings, |key, row, findings| {
             if let Some((_, text)) = read_key_of_holder(&key) {
@@ -226,7 +226,7 @@ fn check_record(
     Ok(())
 }
 
-/// Whether a timer that is pending or parked has this key. Reads no more of it than that.
+/// Returns whether a pending or parked timer has this key. Reads no more of it.
 fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError> {
     let place = engine.space(Space::Index).get(key_of_place(id))?.and_then(|place| read_place_value(&place));
     let (part, due) = place.unwrap_or((Part::Pending, id.first_due()));
@@ -236,7 +236,7 @@ fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError>
     Ok(key_of_record(head) == Some(key))
 }
 
-/// Whether each piece belongs to a value.
+/// Checks that each piece belongs to a value.
 fn check_pieces(engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
     each_row(engine, Space::Pieces, findings, |key, _, findings| {
         let owner = key.split_first().and_then(|(space, rest)| {
@@ -248,7 +248,7 @@ fn check_pieces(engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), R
             Some((space, owner, number)) => match engine.space(space).get(owner).map_err(ReadError::from) {
                 Ok(Some(row)) => read_first_piece(&row).is_ok_and(|(pieces, _)| number < pieces),
                 Ok(None) => false,
-                // It was found before that it is damaged.
+                // Its damage is already reported.
                 Err(ReadError::Damaged) => true,
                 Err(error) => return Err(error),
             },
@@ -263,7 +263,7 @@ fn check_pieces(engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), R
 
 fn is_there(engine: &Engine, space: Space, key: &[u8]) -> Result<bool, ReadError> {
     match engine.space(space).contains_key(key).map_err(ReadError::from) {
-        // It was found before that it is damaged.
+        // Its damage is already reported.
         Err(ReadError::Damaged) => Ok(true),
         other => other,
     }
@@ -274,7 +274,7 @@ fn whole(engine: &Engine, space: Space, key: &[u8], row: Slice) -> Result<Vec<u8
     Ok(value.bytes.to_vec())
 }
 
-/// Calls `look` with each row of a space that can be read.
+/// Calls `look` with each readable row of a space.
 fn each_row(
     engine: &Engine,
     space: Space,
@@ -284,7 +284,7 @@ fn each_row(
     let mut lower = Vec::new();
     loop {
         let mut damaged = 0;
-        // No key begins with so many of these.
+        // No key begins with 32 of these.
         let rows = scan::rows(engine, space, lower, &[0xFF; 32], STEP, &mut damaged)?;
         findings.extend((0..damaged).map(|_| CheckIssue::Damaged { what: "rows", id: None }));
         let Some((last, _)) = rows.last() else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! A backup of a store that is open.
+//! Backups of an open store.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -11,26 +11,26 @@ use super::engine::{Engine, MEMTABLE};
 use super::layout::Space;
 use crate::store::{BackUp, StoreError};
 
-/// Memory for what a copy reads.
+/// The read cache of a copy, in bytes.
 const CACHE: u64 = 4 << 20;
 /// Rows and bytes that are read at a time.
 const ROWS: usize = 512;
 const BYTES: usize = 1 << 20;
 
-/// The engine as backups have it: lent, since the store may have to close it. It is locked while a backup reads, and never while one
-/// writes, so that taking it back waits for no other disk.
+/// The engine lent to backups, since the store may have to close it. It is locked while a backup reads, and never while
+/// one writes, so that taking it back waits for no other disk.
 #[derive(Debug, Default)]
 pub(super) struct Lent(Vec<Weak<Source>>);
 
 type Source = Mutex<Option<(Arc<Engine>, Snapshot)>>;
 
 impl Lent {
-    /// Copies everything as it is now.
+    /// Copies the present state.
     pub(super) fn back_up(&mut self, engine: &Arc<Engine>, directory: &Arc<Directory>, target: PathBuf) -> BackUp {
         let source = Arc::new(Mutex::new(Some((Arc::clone(engine), engine.database().snapshot()))));
         self.0.retain(|lent| lent.strong_count() > 0);
         self.0.push(Arc::downgrade(&source));
-        // The files are not given up before the copy is there.
+        // Kept locked until the copy is finished.
         let directory = Arc::clone(directory);
         Box::new(move || {
             let fill = |data: &Path| {
@@ -46,14 +46,14 @@ impl Lent {
                 })
             };
             let copied = Directory::create_backup(&target, fill);
-            // The store may be closed by now: its database is, too, before its directory is unlocked.
+            // The store may be closed by now: its database must be, too, before its directory is unlocked.
             drop(source);
             drop(directory);
             copied
         })
     }
 
-    /// Ends all backups. None of them has the engine when this returns.
+    /// Ends all backups; when this returns, none has the engine.
     pub(super) fn take_back(&mut self) {
         for source in self.0.drain(..).filter_map(|lent| lent.upgrade()) {
             drop(lock(&source).take());
@@ -91,7 +91,7 @@ fn copy(source: &Source, data: &Path) -> Result<(), CopyError> {
     Ok(())
 }
 
-/// The next rows of a space.
+/// Reads the next rows of a space.
 fn read(source: &Source, space: Space, after: Bound<Slice>) -> Result<Vec<(Slice, Slice)>, CopyError> {
     let source = lock(source);
     let Some((engine, snapshot)) = &*source else { return Err(CopyError::TakenBack) };

@@ -1,11 +1,11 @@
-//! The directory of a store: what is in it, whose it is, and who may open it.
+//! The directory of a store: its files, its lock and its format.
 //!
 //! | | |
 //! |---|---|
-//! | `format` | says that this is a store, and in which format |
+//! | `format` | marks a store, with its format |
 //! | `lock` | locked while a store is open |
-//! | `data` | the database; made under the name `data.new`, which it keeps until there is a format file |
-//! | `unfinished-backup` | there is no format file because a backup has not ended |
+//! | `data` | the database; created as `data.new`, and renamed once there is a format file |
+//! | `unfinished-backup` | marks a backup that has not ended and has no format file yet |
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -25,32 +25,32 @@ const DATA: &str = "data";
 const UNFINISHED_DATA: &str = "data.new";
 const UNFINISHED_FORMAT: &str = "format.new";
 const UNFINISHED_BACKUP: &str = "unfinished-backup";
-/// What a file system puts into a directory by itself.
+/// A directory that file systems create by themselves.
 const NOT_OURS: &str = "lost+found";
 /// The first line of the format file.
 const TITLE: &str = "actix-timers store";
 
-/// A directory that is locked for this process, and holds a store in a format that is known.
+/// A directory that is locked for this process, and holds a store of a supported format.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
     lock: File,
-    // Dropped when it is unlocked.
+    // Dropped after unlocking.
     holder: Holder,
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Files that the database made, where they did not inherit their modes. The next open does it again.
+        // Files of the database that did not inherit their modes. On failure the next open repeats this.
         let _ = modes::tighten_all(&self.data());
-        // Not by closing it alone: a process that some thread is just starting has the file open, too, until it begins its
-        // own program, and the lock would last as long.
+        // Closing the file is not enough: a child process that another thread is just starting has it open, too, until
+        // it executes its program, and would keep the lock.
         let _ = self.lock.unlock();
     }
 }
 
 impl Directory {
-    /// Locks an existing store, or makes a new one in an empty directory: `fill` is given where to make the database.
+    /// Locks an existing store, or creates one in an empty directory: `fill` creates the database at the given path.
     pub(super) fn open_or_create(
         path: &Path,
         fill: impl FnOnce(&Path) -> Result<(), StoreError>,
@@ -62,7 +62,7 @@ impl Directory {
             refuse_foreign(path)?;
         }
         let directory = Self::lock(path)?;
-        // Another process may have made one before it was locked.
+        // Another process may have created one before this lock.
         if read_format(path)?.is_none() {
             refuse_unfinished_backup(path)?;
             directory.create(fill).map_err(|error| match error {
@@ -73,9 +73,9 @@ impl Directory {
         directory.check()
     }
 
-    /// Makes a backup in an empty directory, or in that of one which was interrupted.
+    /// Creates a backup in an empty directory, or in that of an interrupted backup.
     ///
-    /// Until it is whole a file says so: without it the directory would be taken for one in which a new store was begun.
+    /// A marker file exists until the backup is complete: without it the directory would be taken for a new store's.
     pub(super) fn create_backup(
         path: &Path,
         fill: impl FnOnce(&Path) -> Result<(), StoreError>,
@@ -88,7 +88,7 @@ impl Directory {
         let directory = Self::lock(path)?;
         refuse_store(path)?;
         directory.create(fill).map_err(|error| {
-            // A disk that is full has room again. The mark stays.
+            // Frees the space of a full disk. The marker stays.
             let _ = directory.remove_unfinished();
             match error {
                 CreateError::Io(error) => not_written(path, error),
@@ -111,7 +111,7 @@ impl Directory {
         Self::lock(path)?.check()
     }
 
-    /// Where the database is.
+    /// Returns the path of the database.
     pub(super) fn data(&self) -> PathBuf {
         self.path.join(DATA)
     }
@@ -121,7 +121,7 @@ impl Directory {
     }
 
     fn lock(path: &Path) -> Result<Self, StoreError> {
-        // First the directory: a file that others can open they can lock, too.
+        // The directory first: other users can lock each file that they can open.
         let file = modes::tighten(path).and_then(|()| modes::open_or_create(&path.join(LOCK_FILE)));
         let file = file.map_err(|error| unreadable(path, &error))?;
         let try_lock = || file.try_lock();
@@ -137,12 +137,12 @@ impl Directory {
         }
     }
 
-    /// Its store is not used any more: another open waits until the database is closed.
+    /// Notes that its store is not used any more: another open waits until the database is closed.
     pub(super) fn is_closing(&self) {
         self.holder.is_closing();
     }
 
-    /// Makes the database under another name, and writes the format file when it is whole.
+    /// Creates the database under another name, and writes the format file when it is complete.
     fn create(&self, fill: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), CreateError> {
         self.remove_unfinished()?;
         let unfinished = self.path.join(UNFINISHED_DATA);
@@ -161,7 +161,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes what is there of a database that was not finished.
+    /// Removes the files of an unfinished database.
     fn remove_unfinished(&self) -> io::Result<()> {
         let unfinished = self.path.join(UNFINISHED_DATA);
         if unfinished.exists() {
@@ -170,7 +170,7 @@ impl Directory {
         remove_file(&self.path.join(UNFINISHED_FORMAT))
     }
 
-    /// With a format file the database is whole: it is given its name, if that was not done.
+    /// Renames the database if that was not done: with a format file it is complete.
     fn finish(&self) -> io::Result<()> {
         let unfinished = self.path.join(UNFINISHED_DATA);
         if unfinished.exists() && !self.data().exists() {
@@ -190,14 +190,14 @@ impl Directory {
     }
 }
 
-/// The format of the store in a directory; none if there is no format file.
+/// Returns the format of the store in a directory; none without a format file.
 fn read_format(path: &Path) -> Result<Option<u32>, StoreError> {
     let foreign = |reason: &str| StoreError::Foreign { path: path.to_owned(), reason: reason.to_owned() };
     let file = path.join(FORMAT_FILE);
     if !file.exists() {
         return Ok(None);
     }
-    // Anything else may keep its reader waiting for ever.
+    // Reading a pipe, for example, could block forever.
     if !file.is_file() {
         return Err(foreign("its file named format is not a file"));
     }
@@ -220,7 +220,7 @@ fn read_format(path: &Path) -> Result<Option<u32>, StoreError> {
     }
 }
 
-/// Refuses a directory to which other users may have written.
+/// Rejects a directory to which other users may have written.
 fn refuse_exposed(path: &Path) -> Result<(), StoreError> {
     match modes::writable_by_others(path).map_err(|error| unreadable(path, &error))? {
         Some(mode) => Err(StoreError::Exposed { path: path.to_owned(), mode }),
@@ -242,7 +242,7 @@ fn refuse_unfinished_backup(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Says, before anything else is there, that a backup begins.
+/// Writes the marker of an unfinished backup, before any other file.
 fn mark_unfinished(path: &Path) -> io::Result<()> {
     let mut file = modes::open_or_create(&path.join(UNFINISHED_BACKUP))?;
     writeln!(file, "{TITLE}\nA backup into this directory has not ended: make it again, or remove the directory.")?;
@@ -251,7 +251,7 @@ fn mark_unfinished(path: &Path) -> io::Result<()> {
     sync_directory_above(path)
 }
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -274,12 +274,12 @@ pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StoreErr
     StoreError::Unreadable { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// A backup was not made, and can be made again.
+/// Returns the error of a failed backup, which can be repeated.
 pub(super) fn not_written(path: &Path, error: io::Error) -> StoreError {
     StoreError::Refused(io::Error::new(error.kind(), format!("the backup {}: {error}", shown(path))))
 }
 
-/// Without a format file only what a store or backup leaves that was not finished may be there.
+/// Without a format file rejects all files except those of an unfinished store or backup.
 fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
         let name = entry.map_err(|error| unreadable(path, &error))?.file_name();
@@ -294,7 +294,7 @@ fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What the database panics over, or would take for an empty database.
+/// Checks for files over which the database panics, or which it would take for an empty database.
 fn check_database(data: &Path) -> Result<(), String> {
     let entries = |path: &Path| fs::read_dir(path).map_err(|error| format!("{}: {error}", shown(path)));
     for needed in ["version", "lock"] {
@@ -319,19 +319,19 @@ fn check_database(data: &Path) -> Result<(), String> {
             return Err(format!("{} does not belong there", shown(&entry.path())));
         }
     }
-    // One for names, which has the first number, and ours. Those that are not whole would be removed without a word.
+    // Number 0 is the database's own, for names; the others are ours. The database silently removes incomplete ones.
     (0..=Space::ALL.len()).try_for_each(|number| check_tables(&keyspaces.join(number.to_string())))
 }
 
-/// Whether the file `current` of a key space leads to the list of its tables: the database does not look at the checksum in
-/// it, and where an older list is still there it would take that, and remove all newer tables.
+/// Checks that the file `current` of a key space leads to the list of its tables: the database ignores the checksum in
+/// it, and would use an older list if one still exists, and remove all newer tables.
 fn check_tables(keyspace: &Path) -> Result<(), String> {
-    // The number of the list, its checksum, and that it is one of XXH3.
+    // The number of the list, its checksum, and the checksum's kind, XXH3.
     const LENGTH: usize = 8 + 16 + 1;
     let current = keyspace.join("current");
     let mut bytes = Vec::with_capacity(LENGTH + 1);
     if current.is_file() {
-        // One byte more than belongs there is enough to know, however many there are.
+        // One byte more than expected proves a wrong length.
         let read = File::open(&current).and_then(|file| file.take(LENGTH as u64 + 1).read_to_end(&mut bytes));
         read.map_err(|error| format!("{}: {error}", shown(&current)))?;
     }
@@ -349,7 +349,7 @@ fn check_tables(keyspace: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The checksum of a file, which is never in memory as a whole.
+/// Returns the checksum of a file, without loading it as a whole.
 fn checksum_of(path: &Path) -> io::Result<u128> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"));
@@ -367,7 +367,7 @@ fn checksum_of(path: &Path) -> io::Result<u128> {
     }
 }
 
-/// What was created or renamed next to a directory is there after a power failure.
+/// Syncs the parent of a directory: its entry survives a power failure.
 fn sync_directory_above(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => sync_directory(above),
@@ -375,9 +375,9 @@ fn sync_directory_above(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What was created or renamed in a directory is there after a power failure.
+/// Syncs a directory: created and renamed entries survive a power failure.
 fn sync_directory(path: &Path) -> io::Result<()> {
-    // Elsewhere directories cannot be opened, and need not be.
+    // Other systems cannot open directories, and need no sync.
     if cfg!(unix) { File::open(path)?.sync_all() } else { Ok(()) }
 }
 

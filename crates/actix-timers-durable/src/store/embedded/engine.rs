@@ -1,4 +1,4 @@
-//! fjall, as this store uses it: five key spaces, one synced batch a commit, and what its errors mean.
+//! The database, fjall: five key spaces, one synced batch per commit, and a classification of its errors.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -16,18 +16,18 @@ use rustc_hash::FxHasher;
 use super::layout::{Space, key_of_piece, read_first_piece};
 use crate::store::codec::DecodeError;
 
-/// What a commit leaves under each key that it touches; none where nothing is any more. No key occurs twice: all entries of
-/// a batch have one sequence number, so of two for one key either might win.
+/// The new row of each key that a commit changes; none if removed. No key occurs twice: all entries of a batch have one
+/// sequence number, so either of two entries for one key might win.
 pub(super) type Rows = HashMap<(Space, Slice), Option<Slice>, BuildHasherDefault<FxHasher>>;
 
-/// Why a commit failed, and what that means.
+/// The reason for a failed commit, with its effect.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// There is no room. The engine takes nothing any more until it is opened again; then it will be seen what was kept.
+    /// There is no room. The engine accepts nothing more until it is reopened; then the outcome can be determined.
     Full(io::Error),
-    /// An earlier failure, of the engine's own background work. Nothing was written. It may help to open it again.
+    /// The engine's background work failed earlier. Nothing was written. Reopening may help.
     Stalled,
-    /// Anything else, such as a failed fsync: it cannot be known what was kept.
+    /// Any other failure, such as a failed fsync: the effect is unknown.
     Broken(io::Error),
 }
 
@@ -35,12 +35,12 @@ pub(super) enum WriteError {
 pub(super) struct Engine {
     spaces: [Keyspace; 5],
     db: Database,
-    // Dropped after those.
+    // Dropped last.
     _end: End,
 }
 
-/// Waits until a database is closed: its threads may have it a moment longer, and the last to drop it writes what is left in the
-/// buffer of the journal. Whoever opens the files next must find them as they stay.
+/// Waits until a database is closed: its threads may hold it a moment longer, and the last to drop it writes the rest
+/// of the journal's buffer. The next open must not see the files change.
 struct End(Weak<dyn Any + Send + Sync>);
 
 impl Drop for End {
@@ -60,35 +60,34 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// So much is gathered in memory, for each key space, before it is written to a table.
+/// Size of a memtable, for each key space, before it is written to a table.
 pub(super) const MEMTABLE: u64 = 16 << 20;
-/// So many full ones at most wait to be written. With one more the engine would sleep a tenth of a second at a time, and for
-/// ever if what should write them has failed meanwhile.
+/// Maximum number of full memtables that wait to be written. With one more the engine would sleep 100 ms at a time, and
+/// forever if its background work has failed meanwhile.
 const MEMTABLES: usize = 3;
-/// The same for tables that wait to be merged, of which the engine takes 30.
+/// Maximum number of tables that wait to be merged; the engine's own limit is 30.
 const TABLES: usize = 28;
-/// After that the write is tried all the same, and shows what is wrong.
+/// After this pause the write is tried nevertheless, and reports the failure.
 const LONGEST_PAUSE_MS: u32 = 10_000;
-/// A journal is kept until all that is in it is in tables; at this size the engine sees to that. It is read when a store is
-/// opened.
+/// Maximum size of journals. They are kept until their content is in tables, and read when a store is opened.
 const JOURNALS: u64 = 128 << 20;
-/// One for tables, and one to merge them.
+/// One writes tables, and one merges them.
 const WORKERS: usize = 2;
 
 impl Engine {
-    /// Makes a database in this directory.
+    /// Creates a database in this directory.
     pub(super) fn create(path: &Path, cache: u64, memtable: u64) -> Result<Self, fjall::Error> {
         Self::open_or_panic(path, cache, Some(memtable))
     }
 
     /// Opens the database in this directory.
     pub(super) fn open(path: &Path, cache: u64) -> Result<Self, fjall::Error> {
-        // The engine panics over some files that it does not expect.
+        // The engine panics over some unexpected files.
         catch_unwind(AssertUnwindSafe(|| Self::open_or_panic(path, cache, None)))
             .unwrap_or_else(|_| Err(fjall::Error::Unrecoverable))
     }
 
-    /// A new one if it is said how much it gathers in memory.
+    /// Opens the database, or creates one if `new` gives its memtable size.
     fn open_or_panic(path: &Path, cache: u64, new: Option<u64>) -> Result<Self, fjall::Error> {
         let db = Database::builder(path)
             .cache_size(cache)
@@ -107,12 +106,12 @@ impl Engine {
                     .manual_journal_persist(true)
                     .data_block_size_policy(BlockSizePolicy::all(4096))
                     .data_block_compression_policy(CompressionPolicy::disabled())
-                    // Pending timers that are looked for are nearly always there.
+                    // A pending timer that is looked up nearly always exists.
                     .expect_point_read_hits(space == Space::Pending)
             })
         };
         let spaces = [open(0)?, open(1)?, open(2)?, open(3)?, open(4)?];
-        // It ends together with the journal.
+        // It is dropped together with the journal.
         let keyspaces: Arc<dyn Any + Send + Sync> = db.supervisor.keyspaces.clone();
         Ok(Self { spaces, db, _end: End(Arc::downgrade(&keyspaces)) })
     }
@@ -125,19 +124,19 @@ impl Engine {
         &self.db
     }
 
-    /// Waits until most of what was gathered in memory is in tables.
+    /// Waits until most memtables are written to tables.
     fn catch_up(&self) {
         let is_behind = || {
             let mut spaces = self.spaces.iter();
             spaces.any(|space| space.sealed_memtable_count() >= MEMTABLES || space.l0_table_count() >= TABLES)
         };
-        // It fails if background work has: then nobody will catch up.
+        // It fails if background work has: then waiting is pointless.
         let has_failed = || self.db.persist(PersistMode::Buffer).is_err();
         for _ in 0..LONGEST_PAUSE_MS {
             if !is_behind() || has_failed() {
                 break;
             }
-            // The engine tells nobody when it has written one.
+            // The engine has no notification for it.
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -173,19 +172,19 @@ impl From<fjall::Error> for WriteError {
     }
 }
 
-/// No room on the disk, or none that this user or file may have.
+/// Returns whether the disk is full, or a limit of the user or of the file is reached.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
-/// A value as it was put together from its pieces.
+/// A value assembled from its pieces.
 pub(super) struct Value {
     pub(super) bytes: Bytes,
-    /// How many rows of `pieces` belong to it.
+    /// The number of its rows in `pieces`.
     pub(super) pieces: u16,
 }
 
-/// The bytes of a value: those of its row, without the number of pieces, if it fits into one.
+/// The bytes of a value: if it fits into one row, the row's without the number of pieces.
 pub(super) enum Bytes {
     Row { row: Slice, from: usize },
     Joined(Vec<u8>),
@@ -202,7 +201,7 @@ impl std::ops::Deref for Bytes {
     }
 }
 
-/// Puts a value together from its row and, if it is a long one, from the pieces that `read` finds.
+/// Assembles a value from its row and, if it is long, from the pieces that `read` returns.
 pub(super) fn join(
     (space, key): (Space, &[u8]),
     row: Slice,
@@ -221,19 +220,19 @@ pub(super) fn join(
     Ok(Value { bytes: Bytes::Joined(bytes), pieces })
 }
 
-/// Why something cannot be read.
+/// The reason for a failed read.
 #[derive(Debug)]
 pub(super) enum ReadError {
-    /// What is there is not what was written.
+    /// The data differ from those written.
     Damaged,
-    /// The disk does not give it.
+    /// The disk cannot be read.
     Io(io::Error),
 }
 
 impl From<fjall::Error> for ReadError {
     fn from(error: fjall::Error) -> Self {
         match error {
-            // A file that is too short is a damaged one.
+            // A short file is a damaged one.
             fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))
                 if error.kind() != io::ErrorKind::UnexpectedEof =>
             {

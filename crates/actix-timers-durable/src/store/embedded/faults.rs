@@ -1,4 +1,4 @@
-//! Failures of the disk on demand, and what the store makes of them.
+//! Injected disk faults, and tests of the store's reaction.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
@@ -13,18 +13,18 @@ use super::{EmbeddedOptions, EmbeddedStore};
 use crate::store::{Change, ChangeOutcome, Fence, OnKey, Part, Position, StoreError};
 use crate::{DueTime, DurableId, Record, RecordState, TimerStore};
 
-/// What will happen.
+/// The faults to inject.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// To the next write.
+    /// The fault of the next write.
     pub(super) next: Cell<Option<Fault>>,
-    /// To all writes: the disk is full.
+    /// Whether the disk is full for all writes.
     pub(super) is_full: Cell<bool>,
-    /// Times the engine was opened again.
+    /// Number of times the engine was reopened.
     pub(super) reopened: Cell<u32>,
-    /// The time for pauses.
+    /// The clock for pauses.
     pub(super) now: Cell<Option<Instant>>,
-    /// What the disk says that it has.
+    /// The disk's reported free space.
     pub(super) free_bytes: Cell<Option<u64>>,
 }
 
@@ -36,9 +36,9 @@ impl Faults {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Fault {
-    /// The fsync fails, and the group reached the disk, or did not.
+    /// The fsync fails; the group did or did not reach the disk.
     Fsync { is_kept: bool },
-    /// The disk is full, and the group reached it, or did not.
+    /// The disk is full; the group did or did not reach it.
     Full { is_kept: bool },
     /// Background work has failed.
     Stalled,
@@ -143,7 +143,7 @@ fn a_store_that_finds_fewer_commits_than_it_acknowledged_fails() {
         let directory = tempfile::tempdir().unwrap();
         let (mut store, fence) = open(directory.path());
         store.commit(fence, &[put(1)]).unwrap();
-        // As if the files did not have the last one.
+        // Simulates files without the last commit.
         store.shards.get_mut(&0).unwrap().commits += 1;
         store.faults.next.set(Some(fault));
         for number in 2..4 {
@@ -236,7 +236,7 @@ fn while_the_disk_is_full_groups_are_refused_without_opening_the_database_again_
     }
     assert_eq!(store.faults.reopened.get(), 1);
     store.faults.is_full.set(false);
-    // Nothing shows that there is room again.
+    // No report shows that there is room again.
     let noticed = (20_000..).find(|millis| {
         store.faults.now.set(Some(began + Duration::from_millis(*millis)));
         store.commit(fence, &[put(2)]).is_ok()
@@ -245,7 +245,7 @@ fn while_the_disk_is_full_groups_are_refused_without_opening_the_database_again_
     assert_eq!((pending(&mut store), store.faults.reopened.get()), (vec![1, 2], 1));
 }
 
-/// As with a quota, of which a small file is not the measure.
+/// Simulates a quota, which a small trial file does not hit.
 #[test]
 fn where_a_trial_finds_room_and_groups_find_none_the_database_is_opened_again_once_a_second() {
     let directory = tempfile::tempdir().unwrap();
@@ -278,7 +278,7 @@ fn room_that_the_system_reports_ends_the_pause() {
     assert_eq!((pending(&mut store), store.faults.reopened.get()), (vec![4], 1));
 }
 
-/// A full disk lets background work fail, too, as often as it is full.
+/// Each time the disk is full, background work can fail, too.
 #[test]
 fn background_work_that_failed_on_a_full_disk_is_begun_again_whenever_there_is_room() {
     let directory = tempfile::tempdir().unwrap();

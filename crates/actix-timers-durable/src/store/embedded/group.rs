@@ -1,6 +1,6 @@
-//! What the changes of one commit do to the rows of a shard, each change seeing those before it.
+//! The row changes of one commit: each change of a timer sees the previous ones.
 //!
-//! Nothing is written here: a [`Group`] gathers what will lie under each key, and the store writes that at once.
+//! Nothing is written here: a [`Group`] collects the new row of each key, and the store writes them at once.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use super::names::Names;
 use crate::store::{Change, ChangeOutcome, OnKey, Part, Position, codec};
 use crate::{DueTime, DurableId, Record, RecordState};
 
-/// The rows that a commit leaves, as far as it has come.
+/// The rows of a commit, as far as it is prepared.
 pub(super) struct Group<'a> {
     engine: &'a Engine,
     names: &'a mut Names,
     shard: u16,
     pub(super) state: ShardState,
     pub(super) rows: Rows,
-    /// The earliest due time of what was made pending.
+    /// The earliest due time of timers made pending.
     lowest: DueTime,
-    /// Values are put together in here.
+    /// Buffer for assembling values.
     scratch: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Group<'a> {
     /// Applies all changes, and counts the commit.
     ///
     /// # Errors
-    /// If the disk cannot be read. Records that are damaged are no error: to changes they are missing.
+    /// The disk cannot be read. Damaged records are no error: changes treat them as missing.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Result<Vec<ChangeOutcome>, ReadError> {
         let outcomes = changes.iter().map(|change| self.change(change)).collect::<Result<_, _>>()?;
         self.state.cursor = self.state.cursor.min(self.lowest);
@@ -128,7 +128,7 @@ impl<'a> Group<'a> {
                 (OnKey::KeepExisting, Some(found)) if self.record(holder, &found).is_some() => {
                     return Ok(ChangeOutcome::Exists(holder));
                 }
-                // It is damaged and will never be delivered: it does not stand in the way of one that will.
+                // The holder is damaged and will never be delivered: it must not block a timer that will.
                 (OnKey::KeepExisting, _) => {}
             }
         }
@@ -157,7 +157,7 @@ impl<'a> Group<'a> {
         ChangeOutcome::Moved(Arc::new(record))
     }
 
-    /// Takes a pending timer out.
+    /// Removes a pending timer.
     fn take_pending(&mut self, id: DurableId, at: Option<DueTime>) -> Result<Option<Record>, ReadError> {
         let Some(found) = self.find(id, at)? else { return Ok(None) };
         let Some(record) = (found.part == Part::Pending).then(|| self.record(id, &found)).flatten() else {
@@ -167,7 +167,7 @@ impl<'a> Group<'a> {
         Ok(Some(record))
     }
 
-    /// Looks for a timer that is pending or, with no `at`, parked.
+    /// Finds a timer that is pending or, without `at`, parked.
     fn find(&self, id: DurableId, at: Option<DueTime>) -> Result<Option<Living>, ReadError> {
         if id.shard() != self.shard {
             return Ok(None);
@@ -184,16 +184,16 @@ impl<'a> Group<'a> {
         Ok(self.read(region.space, &key)?.map(|value| Living { part, due, key, value }))
     }
 
-    /// The record that was found; none if it cannot be read.
+    /// Returns the record of a found timer; none if it cannot be read.
     fn record(&mut self, id: DurableId, found: &Living) -> Option<Record> {
         let at = Position { due: found.due, id };
         let found = read_record(found.part, at, &found.value.bytes, &mut |name| self.names.get(name)).ok()?;
         Some(Arc::unwrap_or_clone(found.record))
     }
 
-    /// Removes a timer that was found, with everything that leads to it.
+    /// Removes a found timer, with all entries that refer to it.
     fn remove(&mut self, id: DurableId, found: &Living) -> Result<(), ReadError> {
-        // Another one has the key where this one is damaged.
+        // If this one is damaged, another timer may hold its key.
         if let Some(key) = key_of_record(&found.value.bytes)
             && self.holder(key)? == Some(id)
         {
@@ -208,7 +208,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Writes a timer, with everything that leads to it.
+    /// Writes a timer, with all entries that refer to it.
     fn insert(&mut self, part: Part, record: &Record) {
         let due = record.progress.due;
         if part == Part::Pending {
@@ -239,7 +239,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Takes a dead letter out, if there is one that can be read.
+    /// Removes a dead letter, if a readable one exists.
     fn take_dead_letter(&mut self, id: DurableId) -> Result<Option<Record>, ReadError> {
         if id.shard() != self.shard {
             return Ok(None);
@@ -259,7 +259,7 @@ impl<'a> Group<'a> {
         Ok(Some(Arc::unwrap_or_clone(found.record)))
     }
 
-    /// Which timer has a key.
+    /// Returns the timer that has a key.
     fn holder(&self, key: &str) -> Result<Option<DurableId>, ReadError> {
         Ok(self.row(Space::Index, &key_of_holder(self.shard, key))?.and_then(|id| read_id(&id)))
     }
@@ -272,7 +272,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What lies under a key by now. What is damaged is not there.
+    /// Returns the present row of a key; none if it is damaged.
     fn row(&self, space: Space, key: &Slice) -> Result<Option<Slice>, ReadError> {
         match self.rows.get(&(space, key.clone())) {
             Some(row) => Ok(row.clone()),
@@ -280,13 +280,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The whole value under a key.
+    /// Returns the whole value of a key.
     fn read(&self, space: Space, key: &Slice) -> Result<Option<Value>, ReadError> {
         let Some(row) = self.row(space, key)? else { return Ok(None) };
         join((space, key), row, |piece| self.row(Space::Pieces, &piece)).map(Some).or_else(damaged(None))
     }
 
-    /// Writes the value that was put together in `scratch`.
+    /// Writes the value assembled in `scratch`.
     fn write(&mut self, space: Space, key: Slice) {
         let rest = self.scratch.get(PIECE..).unwrap_or_default();
         for (number, piece) in rest.chunks(PIECE).enumerate() {
@@ -304,7 +304,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A timer that was found.
+/// A found timer.
 struct Living {
     part: Part,
     due: DueTime,
@@ -312,7 +312,7 @@ struct Living {
     value: Value,
 }
 
-/// Takes what is damaged for `instead`; other errors stay.
+/// Returns `instead` for damaged data, and other errors unchanged.
 fn damaged<T>(instead: T) -> impl FnOnce(ReadError) -> Result<T, ReadError> {
     move |error| match error {
         ReadError::Damaged => Ok(instead),

@@ -1,23 +1,23 @@
 //! The directories that this process has locked, so that an open can wait for a store that is about to be closed.
 //!
-//! A system that ends without a stop leaves its store to the thread that writes: that still writes down what was asked for,
-//! and the database waits for its background work. The end of the system is no sign for the next open in this process.
+//! If a system ends without a stop, the committer's thread still owns the store: it writes the pending requests, and
+//! the database waits for its background work. The next open in this process cannot detect that the system has ended.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// An open waits this long for a store that is still used: its system may have ended.
+/// How long an open waits for a store in use: its system may have ended.
 const OPEN: Duration = Duration::from_secs(1);
-/// It waits this long for one that is not: only its database has to be closed.
+/// How long an open waits for a store that only has to close its database.
 const CLOSING: Duration = Duration::from_secs(10);
 
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static CHANGED: Condvar = Condvar::new();
 
 struct Held {
-    /// Without links.
+    /// Canonical path, without links.
     path: PathBuf,
     is_closing: Arc<AtomicBool>,
 }
@@ -26,19 +26,19 @@ fn held() -> MutexGuard<'static, Vec<Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says that this process has a directory.
+/// The mark of a directory that this process has locked.
 #[derive(Debug)]
 pub(super) struct Holder(Arc<AtomicBool>);
 
 impl Holder {
-    /// The directory was locked. `path` has no links.
+    /// Marks a locked directory. `path` has no links.
     pub(super) fn new(path: PathBuf) -> Self {
         let is_closing = Arc::<AtomicBool>::default();
         held().push(Held { path, is_closing: Arc::clone(&is_closing) });
         Self(is_closing)
     }
 
-    /// It will be unlocked soon.
+    /// Notes that it will be unlocked soon.
     pub(super) fn is_closing(&self) {
         let _held = held();
         self.0.store(true, Ordering::Relaxed);
@@ -53,13 +53,13 @@ impl Drop for Holder {
     }
 }
 
-/// Waits a while for this process to give a directory up. Whether it has.
+/// Waits until this process gives up a directory, for a limited time. Returns whether it has.
 pub(super) fn wait(path: &Path) -> bool {
     let find =
         |held: &[Held]| held.iter().find(|held| held.path == *path).map(|held| held.is_closing.load(Ordering::Relaxed));
     let guard = held();
     if find(&guard).is_none() {
-        // It is another process, or was given up just now.
+        // Another process holds it, or it was just given up.
         return true;
     }
     let still_open = |held: &mut Vec<Held>| find(held) == Some(false);

@@ -1,4 +1,4 @@
-//! Rows that no store writes, with checksums that fit: they are damaged ones, and cost no more than their bytes.
+//! Hostile rows with matching checksums: they count as damaged, and cost no more than their bytes.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -28,7 +28,7 @@ fn record(number: u64, key: &str, payload: usize) -> Record {
     }
 }
 
-/// The rows of a pending record, without any that leads to it.
+/// Returns the rows of a pending record, without entries that refer to it.
 fn rows(record: &Record) -> Rows {
     let mut value = Vec::new();
     codec::encode(record, &mut value);
@@ -76,14 +76,14 @@ fn a_claim_with_a_key_as_long_as_the_database_takes_is_refused() {
     store.acquire(0).unwrap();
     let mut key = claims_of(0);
     key.resize(usize::from(u16::MAX), 7);
-    // It says that pieces follow, whose keys would be longer.
+    // It claims to have pieces, whose keys would be longer.
     let rows = std::iter::once(((Space::State, key.into()), Some(Slice::new(&[1, 7])))).collect();
     store.engine().unwrap().write(&rows).unwrap();
     assert!(matches!(store.acquire(0), Err(StoreError::Unreadable { .. })));
     assert_eq!(store.check().unwrap(), [CheckIssue::Damaged { what: "claims", id: None }]);
 }
 
-/// Else an index full of keys of one large record would be read in proportion to the product of both.
+/// Otherwise an index full of keys of one large record would be read in proportion to the product of both.
 #[test]
 fn the_check_of_a_key_reads_no_more_of_its_timer_than_the_key() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,19 +1,19 @@
-//! The format of the embedded store: what is kept under which key. `docs/internals/store-format.md` describes it for people.
+//! The format of the embedded store: keys and values. See also `docs/internals/store-format.md`.
 //!
 //! Five key spaces, each in the order of its keys:
 //!
 //! | space | key | value |
 //! |---|---|---|
-//! | `pending` | shard, [place](push_place) | the record ([`codec`]) |
-//! | `aside` | `P` (parked) or `D` (dead letter), shard, place | the record; before that of a dead letter: when it was buried, and why |
+//! | `pending` | shard, [location](push_place) | the record ([`codec`]) |
+//! | `aside` | `P` (parked) or `D` (dead letter), shard, location | the record; before that of a dead letter: time and reason |
 //! | `index` | `K`, shard, idempotency key | id of the timer that has it |
-//! | `index` | `M`, id | part and due time of a timer that is not pending at the time its id says |
+//! | `index` | `M`, id | part and due time of a timer that is not pending at the time in its id |
 //! | `index` | `G`, id | due time of its dead letter |
 //! | `state` | `S`, shard | epoch, cursor, counts and number of the last commit |
 //! | `state` | `C`, shard, number of a claim | its members |
 //! | `pieces` | number of the space, key there, number of the piece | the next bytes of a value longer than 2 KiB |
 //!
-//! Numbers in keys are big-endian, so that the order of keys is that of positions.
+//! Numbers in keys are big-endian, so that keys are in the order of positions.
 
 use std::sync::Arc;
 
@@ -26,11 +26,11 @@ use crate::{DueTime, DurableId};
 /// The format that this version writes, and the newest it reads.
 pub(super) const FORMAT: u32 = 1;
 
-/// A value is cut into pieces of so many bytes. fjall recovers from a torn group if each page of the journal (4 KiB) holds
+/// Size in bytes of the pieces of a value. fjall recovers from a torn group if each page of the journal (4 KiB) holds
 /// the beginning of an entry; with larger entries it refuses to open.
 pub(super) const PIECE: usize = 2048;
 
-/// The key spaces, by the numbers that `pieces` knows them by.
+/// The key spaces, with their numbers in `pieces`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Space {
     Pending = 0,
@@ -50,10 +50,10 @@ impl Space {
     ];
 }
 
-/// The range of records of a part, and where each lies in it.
+/// The range of records of a part, with their keys.
 pub(super) struct Region {
     pub(super) space: Space,
-    /// In front of each key: what tells the part from others in its space, and the shard.
+    /// The prefix of each key: the tag of the part in its space, and the shard.
     prefix: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl Region {
         Self { space, prefix: tag.into_iter().chain(shard.to_be_bytes()).collect() }
     }
 
-    /// The key of the record at a position.
+    /// Returns the key of the record at a position.
     pub(super) fn key(&self, at: Position) -> Slice {
         let mut key = Vec::with_capacity(24);
         key.extend_from_slice(&self.prefix);
@@ -75,14 +75,14 @@ impl Region {
         key.into()
     }
 
-    /// The first key that a record due at `due` or later can have.
+    /// Returns the lower bound on keys of records due at `due` or later.
     pub(super) fn from(&self, due: u64) -> Vec<u8> {
         let mut key = self.prefix.clone();
         key.extend_from_slice(&due.to_be_bytes()[2..]);
         key
     }
 
-    /// The position of the record with this key, if it is one of this region.
+    /// Returns the position of the record with this key, if it belongs to this region.
     pub(super) fn position(&self, key: &[u8]) -> Option<Position> {
         let shard = u16::from_be_bytes(*self.prefix.last_chunk()?);
         read_place(shard, key.strip_prefix(&*self.prefix)?)
@@ -92,11 +92,12 @@ impl Region {
 const PARKED: u8 = b'P';
 const DEAD: u8 = b'D';
 
-/// Appends a position without its shard: due time (6 bytes), how the time of the id differs from it, random bits (8 bytes).
+/// Appends a position without its shard: due time (6 bytes), its difference from the time of the id, random bits (8
+/// bytes).
 ///
-/// The difference is one byte, `0x80`, for timers that were never moved. Else that byte is so many more or fewer as the
-/// number of bytes that follow, which are the difference, complemented if the id's time is the earlier one: so keys are in
-/// the order of positions.
+/// The difference is one byte, `0x80`, for timers that were never moved. Otherwise the number of following bytes is
+/// added to it or subtracted from it; those bytes are the difference, complemented if the id's time is the earlier one:
+/// so keys are in the order of positions.
 fn push_place(Position { due, id }: Position, key: &mut Vec<u8>) {
     key.extend_from_slice(&due.as_millis().to_be_bytes()[2..]);
     let first = id.first_due().as_millis();
@@ -136,23 +137,23 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// The key under which the holder of an idempotency key is found.
+/// Returns the key for the holder of an idempotency key.
 pub(super) fn key_of_holder(shard: u16, key: &str) -> Slice {
     [b"K", &shard.to_be_bytes()[..], key.as_bytes()].concat().into()
 }
 
-/// The shard and idempotency key of such a key.
+/// Returns the shard and idempotency key of such a key.
 pub(super) fn read_key_of_holder(key: &[u8]) -> Option<(u16, &str)> {
     let (shard, key) = key.strip_prefix(b"K")?.split_first_chunk()?;
     Some((u16::from_be_bytes(*shard), str::from_utf8(key).ok()?))
 }
 
-/// The key under which is written where a timer lies, unless it is pending at the time its id says.
+/// Returns the key for the location of a timer that is not pending at the time in its id.
 pub(super) fn key_of_place(id: DurableId) -> Slice {
     tagged_id(b'M', id)
 }
 
-/// The key under which is written where the dead letter of a timer lies.
+/// Returns the key for the location of a timer's dead letter.
 pub(super) fn key_of_dead_letter(id: DurableId) -> Slice {
     tagged_id(b'G', id)
 }
@@ -163,7 +164,7 @@ fn tagged_id(tag: u8, id: DurableId) -> Slice {
     Slice::new(&key)
 }
 
-/// The id of a key of [`key_of_place`] or [`key_of_dead_letter`], with its tag.
+/// Returns tag and id of a key from [`key_of_place`] or [`key_of_dead_letter`].
 pub(super) fn read_tagged_id(key: &[u8]) -> Option<(u8, DurableId)> {
     let (&tag, id) = key.split_first()?;
     Some((tag, read_id(id)?))
@@ -194,7 +195,7 @@ pub(super) fn key_of_claim(shard: u16, claim: u64) -> Slice {
     [b"C", &shard.to_be_bytes()[..], &claim.to_be_bytes()].concat().into()
 }
 
-/// In front of the keys of all claims of a shard.
+/// Returns the prefix of the keys of all claims of a shard.
 pub(super) fn claims_of(shard: u16) -> Vec<u8> {
     [b"C", &shard.to_be_bytes()[..]].concat()
 }
@@ -204,7 +205,7 @@ pub(super) fn read_key_of_claim(key: &[u8]) -> Option<(u16, u64)> {
     Some((u16::from_be_bytes(*shard), u64::from_be_bytes(claim.try_into().ok()?)))
 }
 
-/// Each member: id (16 bytes), due time, attempt.
+/// Appends the members of a claim, each with id (16 bytes), due time and attempt.
 pub(super) fn put_claim(claim: &Claim, out: &mut Vec<u8>) {
     for (id, due, attempt) in &claim.members {
         out.extend_from_slice(id.as_uuid().as_bytes());
@@ -231,15 +232,15 @@ pub(super) fn read_key_of_state(key: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(key.strip_prefix(b"S")?.try_into().ok()?))
 }
 
-/// What is known of a shard as a whole.
+/// The state of a shard as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ShardState {
-    /// Of the present owner.
+    /// The epoch of the present owner.
     pub(super) epoch: u64,
-    /// Nothing pending is due before it.
+    /// Lower bound on due times of pending timers.
     pub(super) cursor: DueTime,
     pub(super) counts: Counts,
-    /// Commits so far: tells whether the last one is there.
+    /// Number of commits, which shows whether the last one is on disk.
     pub(super) commits: u64,
 }
 
@@ -264,13 +265,13 @@ impl ShardState {
     }
 }
 
-/// In front of the record of a dead letter.
+/// Appends time and reason of a dead letter, before its record.
 pub(super) fn put_grave(reason: &str, dead_at: DueTime, out: &mut Vec<u8>) {
     put_number(dead_at.as_millis(), out);
     put_text(reason, out);
 }
 
-/// Reads what [`put_grave`] wrote, and answers what comes after it, too.
+/// Reads the output of [`put_grave`], and returns also the rest.
 pub(super) fn read_dead_letter(value: &[u8]) -> Result<(Arc<str>, DueTime, &[u8]), DecodeError> {
     let mut input = Input(value);
     let dead_at = input.time()?;
@@ -278,7 +279,7 @@ pub(super) fn read_dead_letter(value: &[u8]) -> Result<(Arc<str>, DueTime, &[u8]
     Ok((reason, dead_at, input.0))
 }
 
-/// The record at a position of a part, from its value.
+/// Decodes the record at a position of a part from its value.
 pub(super) fn read_record(
     part: Part,
     at: Position,
@@ -292,24 +293,24 @@ pub(super) fn read_record(
         (None, value)
     };
     let record = codec::decode_named(at.id, at.due, body, name)?;
-    // The index has no longer ones, and the database panics over one that is much longer.
+    // The index has no longer ones, and the database panics over a much longer one.
     if record.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_LEN) {
         return Err(DecodeError::Impossible("key"));
     }
     Ok(Found { record: record.into(), part, dead_letter })
 }
 
-/// The idempotency key in the value, or its first piece, of a timer that is pending or parked.
+/// Returns the idempotency key in the value, or its first piece, of a pending or parked timer.
 pub(super) fn key_of_record(value: &[u8]) -> Option<&str> {
     codec::key_of(value).ok().flatten().filter(|key| key.len() <= MAX_KEY_LEN)
 }
 
-/// The key of a piece of a long value.
+/// Returns the key of a piece of a long value.
 pub(super) fn key_of_piece(space: Space, key: &[u8], piece: u16) -> Slice {
     [&[space as u8], key, &piece.to_be_bytes()].concat().into()
 }
 
-/// The first bytes of a value, behind how many pieces follow.
+/// Returns the row of a value: the number of further pieces, then the first bytes.
 pub(super) fn first_piece(value: &[u8]) -> Slice {
     let (head, rest) = value.split_at(value.len().min(PIECE));
     let pieces = rest.len().div_ceil(PIECE) as u64;
@@ -319,7 +320,7 @@ pub(super) fn first_piece(value: &[u8]) -> Slice {
     row.into()
 }
 
-/// How many pieces follow, and the first bytes.
+/// Returns the number of further pieces, and the first bytes.
 pub(super) fn read_first_piece(row: &[u8]) -> Result<(u16, &[u8]), DecodeError> {
     let mut input = Input(row);
     let pieces = input.number()?.try_into().map_err(|_| DecodeError::Impossible("number of pieces"))?;

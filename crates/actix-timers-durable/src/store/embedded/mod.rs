@@ -1,13 +1,13 @@
 //! The store on disk: timers in an embedded database, in a directory of its own.
 //!
-//! Read in this order:
+//! Reading order:
 //!
-//! 1. `layout`: the format, what is kept under which key.
-//! 2. `group`: what the changes of a commit do to the rows; `engine` writes those at once, and syncs them.
-//! 3. `scan`: pages of records, around what is damaged.
-//! 4. `directory`: the files, their lock and their format; `modes`: who may read them; `holders`: which are open.
+//! 1. `layout`: the format: keys and values.
+//! 2. `group`: the row changes of a commit; `engine` writes those at once, and syncs them.
+//! 3. `scan`: pages of records, around damage.
+//! 4. `directory`: the files, their lock and their format; `modes`: their access rights; `holders`: open directories.
 //! 5. `journals`, behind a fence: the private files of the database, examined and cut before it opens them.
-//! 6. `room`: when the disk is full.
+//! 6. `room`: pauses while the disk is full.
 //! 7. `copying`: backups; `checking`: the check of a store that is not open.
 
 mod checking;
@@ -54,7 +54,7 @@ use super::{
 use crate::shown::shown;
 use crate::{DueTime, DurableId, Record};
 
-/// Keeps durable timers in a directory, for one process at a time.
+/// A store of durable timers in a directory, for one process at a time.
 ///
 /// ```
 /// use actix_timers_durable::TimerStore;
@@ -68,9 +68,9 @@ use crate::{DueTime, DurableId, Record};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A commit is on disk when it is answered (`fdatasync`). Records of up to [`MAX_RECORD_LEN`](super::MAX_RECORD_LEN) are taken,
-/// though those up to 2 KiB do best. Memory: a cache, and up to some 16 MiB for each of the key spaces that is being written to, in
-/// practice one or two.
+/// A commit is on disk when it returns (`fdatasync`). Records of up to [`MAX_RECORD_LEN`](super::MAX_RECORD_LEN) are
+/// accepted; those up to 2 KiB perform best. Memory: a cache, and up to about 16 MiB for each key space that is being
+/// written to, in practice one or two.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     // Closed before the directory is unlocked.
@@ -80,16 +80,16 @@ pub struct EmbeddedStore {
     shards: HashMap<u16, ShardState>,
     names: Names,
     has_failed: bool,
-    /// What backups have.
+    /// The engine lent to backups.
     lent: Lent,
-    /// After there was no room.
+    /// Set after there was no room.
     pause: Option<Pause>,
-    /// There was no room at some time since background work failed last, which it may have done for that.
+    /// There was no room since the last failure of background work, a possible cause of it.
     was_full: bool,
-    /// Bytes that were free at the last commit, where that can be asked.
+    /// Free bytes at the last commit, where the system reports them.
     free: Option<u64>,
-    /// Commits since the engine was opened again after its background work had failed for no known cause, so that this does not
-    /// happen over and over.
+    /// Commits since the engine was reopened after an unexplained failure of its background work, to avoid reopening
+    /// repeatedly.
     since_reopened: Option<u64>,
     #[cfg(test)]
     faults: faults::Faults,
@@ -116,15 +116,14 @@ impl Default for EmbeddedOptions {
 }
 
 impl EmbeddedOptions {
-    /// Bytes of memory for what was read from disk. 32 MiB by default.
+    /// Sets the size in bytes of the read cache, default 32 MiB.
     #[must_use]
     pub const fn cache(mut self, bytes: u64) -> Self {
         self.cache = bytes;
         self
     }
 
-    /// Bytes gathered in memory, for each key space, before a table is written. For tests of what the engine does then; it is set
-    /// when a store is made.
+    /// Sets the size in bytes of a memtable, for each key space, when a store is created. For tests of table writes.
     #[doc(hidden)]
     #[must_use]
     pub const fn memtable(mut self, bytes: u64) -> Self {
@@ -132,16 +131,16 @@ impl EmbeddedOptions {
         self
     }
 
-    /// New timers are refused when fewer bytes than this are free on the disk, other changes when it is fewer than half of
-    /// it: so that there is room to complete what is there. 64 MiB by default. Looked at on Linux; elsewhere a store finds
-    /// out when the disk is full.
+    /// Sets the free disk space in bytes below which new timers are refused, and below half of which other changes are:
+    /// so there is room to complete existing timers. Default 64 MiB. Checked on Linux; elsewhere a store notices only a
+    /// full disk.
     #[must_use]
     pub const fn reserve(mut self, bytes: u64) -> Self {
         self.reserve = bytes;
         self
     }
 
-    /// Opens the store in a directory, or makes one if the directory is empty or not there. Blocks its thread as
+    /// Opens the store in a directory, or creates one if the directory is empty or missing. Blocks its thread as
     /// [`EmbeddedStore::open`] does.
     ///
     /// # Errors
@@ -157,42 +156,42 @@ impl EmbeddedOptions {
     }
 }
 
-/// How much there is in a store, and how large it is on disk.
+/// Sizes of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// In which format it is.
+    /// The format of the store.
     pub format: u32,
-    /// Bytes of all its files.
+    /// The size of all its files in bytes.
     pub disk_bytes: u64,
-    /// The shards in it.
+    /// The statistics of its shards.
     pub shards: Vec<ShardStatistics>,
 }
 
-/// How much there is in a shard.
+/// Sizes of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardStatistics {
-    /// Which.
+    /// The shard.
     pub shard: u16,
-    /// How many timers it has.
+    /// The numbers of its timers.
     pub counts: Counts,
-    /// When the first of the pending ones is due.
+    /// The due time of the first pending timer.
     pub first_due: Option<DueTime>,
-    /// Nothing pending is due before this.
+    /// Lower bound on due times of pending timers.
     pub cursor: DueTime,
-    /// Deliveries that have begun, in how many claims.
+    /// The number of claims of deliveries in progress.
     pub claims: u64,
-    /// Commits since the store was made.
+    /// The number of commits since the store was created.
     pub commits: u64,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, or makes one if the directory is empty or not there, with the default settings.
+    /// Opens the store in a directory, or creates one if the directory is empty or missing, with the default settings.
     ///
-    /// Blocks its thread: for reading, and if this process still has the directory, up to a second while that store is used and
-    /// ten while it is being closed. Closing needs no arbiter, but a [stop](crate::DurableTimers::stop) does: await it
-    /// before you open the store again.
+    /// Blocks its thread: for reading, and if this process still has the directory, up to a second while that store is
+    /// used and ten while it is being closed. Closing needs no arbiter, but a [stop](crate::DurableTimers::stop) does:
+    /// await it before you open the store again.
     ///
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::Foreign`], [`StoreError::Exposed`], [`StoreError::UnfinishedBackup`],
@@ -201,7 +200,7 @@ impl EmbeddedStore {
         EmbeddedOptions::default().open(directory)
     }
 
-    /// Opens a store that exists. Blocks its thread as [`open`](Self::open) does.
+    /// Opens an existing store. Blocks its thread as [`open`](Self::open) does.
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`StoreError::Foreign`] if there is none.
@@ -209,7 +208,7 @@ impl EmbeddedStore {
         Self::in_directory(Directory::open(directory.as_ref())?, EmbeddedOptions::default())
     }
 
-    /// The settings, to be changed.
+    /// Returns the default settings, to be changed.
     pub fn options() -> EmbeddedOptions {
         EmbeddedOptions::default()
     }
@@ -233,7 +232,7 @@ impl EmbeddedStore {
             #[cfg(test)]
             faults: faults::Faults::default(),
         };
-        // Every commit writes the state of its shard. Without any, timers that are in tables outlived the journal.
+        // Every commit writes the state of its shard. Timers in tables without any state have outlived the journal.
         if store.shards()?.is_empty() && store.engine()?.space(Space::Pending).iter().next().is_some() {
             return Err(unreadable(
                 store.path(),
@@ -243,24 +242,24 @@ impl EmbeddedStore {
         Ok(store)
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The shards that something was ever committed to.
+    /// Returns the shards with at least one commit.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The store cannot be read.
     pub fn shards(&self) -> Result<Vec<u16>, StoreError> {
         let states = self.prefixed(Space::State, b"S")?;
         Ok(states.iter().filter_map(|(key, _)| read_key_of_state(key)).collect())
     }
 
-    /// How much there is, and how large it is.
+    /// Returns the sizes of the store.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The store cannot be read.
     pub fn statistics(&mut self) -> Result<Statistics, StoreError> {
         let mut shards = Vec::new();
         for shard in self.shards()? {
@@ -283,13 +282,13 @@ impl EmbeddedStore {
         self.engine.as_ref().ok_or_else(|| unreadable(self.path(), &closed))
     }
 
-    /// Rows of a space whose keys begin so.
+    /// Returns the rows of a space with this key prefix.
     fn prefixed(&self, space: Space, prefix: &[u8]) -> Result<Vec<(fjall::Slice, fjall::Slice)>, StoreError> {
         let rows = self.engine()?.space(space).prefix(prefix);
         rows.map(|row| row.into_inner()).collect::<Result<_, _>>().map_err(|error| self.unreadable(error.into()))
     }
 
-    /// What is known of a shard.
+    /// Returns the state of a shard.
     fn shard(&mut self, shard: u16) -> Result<ShardState, StoreError> {
         if let Some(state) = self.shards.get(&shard) {
             return Ok(*state);
@@ -334,7 +333,7 @@ impl EmbeddedStore {
         if done.is_ok() {
             self.shards.insert(shard, state);
             self.since_reopened = self.since_reopened.map(|commits| commits + 1);
-            // A group that was found to be kept does not mean that the engine could be opened.
+            // The group may be kept although the engine could not be reopened.
             if self.engine.is_some() {
                 self.pause = None;
             }
@@ -351,12 +350,12 @@ impl EmbeddedStore {
         engine.write(rows)
     }
 
-    /// The engine's background work has failed earlier, and this group was not touched: opened again, the engine may go on.
+    /// Reopens the engine after an earlier failure of its background work, and writes the group, which was not touched.
     fn write_again(&mut self, shard: u16, state: ShardState, rows: &engine::Rows) -> Result<(), StoreError> {
-        // As a rule a full disk is the cause.
+        // A full disk is the usual cause.
         self.try_out()?;
         let cause = io::Error::other("background work of the database has failed: check the store when it is closed");
-        // Else not over and over: then the cause is not one that passes.
+        // Without that cause not repeatedly: it is not a passing one.
         if !std::mem::take(&mut self.was_full) {
             if self.since_reopened.is_some_and(|commits| commits < 1000) {
                 return Err(self.fail(cause));
@@ -372,7 +371,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// The disk was full in the middle of a group: the journal shows whether it is there.
+    /// Determines from the journal whether a group on a full disk was kept.
     fn find_out(&mut self, shard: u16, attempted: ShardState, full: io::Error) -> Result<(), StoreError> {
         self.close_engine();
         let entry = [&key_of_state(shard)[..], &attempted.value()].concat();
@@ -383,7 +382,7 @@ impl EmbeddedStore {
         if is_kept {
             self.shards.insert(shard, attempted);
         }
-        // If that is not possible now it is later: what came of the group is known.
+        // If this fails it is retried later: the outcome of the group is known.
         let reopened = self.reopen();
         match reopened {
             Err(StoreError::Failed(error)) => Err(StoreError::Failed(error)),
@@ -398,7 +397,7 @@ impl EmbeddedStore {
         self.engine = None;
     }
 
-    /// Opens the engine once more, which then knows again what is on the disk. If it cannot be opened that is tried again later.
+    /// Reopens the engine, which then has the state on disk. A failure is retried later.
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.close_engine();
         #[cfg(test)]
@@ -428,14 +427,14 @@ impl EmbeddedStore {
         Ok(())
     }
 
-    /// Nothing is tried for a while.
+    /// Begins a pause, and returns the error.
     fn refuse(&mut self, error: io::Error) -> StoreError {
         self.was_full = true;
         self.pause = Some(Pause::after(self.pause.as_ref(), self.time(), self.free_bytes()));
         StoreError::Refused(error)
     }
 
-    /// Refuses if there is no room even for a small file.
+    /// Returns an error if there is no room even for a small file.
     fn try_out(&mut self) -> Result<(), StoreError> {
         #[cfg(test)]
         if self.faults.is_full.get() {
@@ -447,7 +446,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// After there was no room: refuses until there may be again, and opens the engine if that was not possible.
+    /// Refuses during a pause; after it, reopens the engine if necessary.
     fn recover(&mut self) -> Result<(), StoreError> {
         let Some(pause) = self.pause else { return Ok(()) };
         if !pause.is_over(self.time(), self.free_bytes()) {
@@ -492,8 +491,8 @@ impl EmbeddedStore {
         has_room
     }
 
-    /// Refuses new timers alone, before they are in a group with what there is room for. While there is plenty of room the
-    /// system is not asked for each.
+    /// Refuses only new timers, before they share a group with changes for which there is room. While there is plenty
+    /// of room the system is not asked for each.
     fn check_room_for_new(&self) -> Result<(), StoreError> {
         let plenty = self.options.reserve.saturating_mul(2);
         if self.free.is_some_and(|free| free >= plenty) {
@@ -522,19 +521,19 @@ impl EmbeddedStore {
     }
 }
 
-/// Bytes that the files in a directory take on the disk.
+/// Returns the disk usage of a directory's files in bytes.
 fn size_of_files(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => size_of_files(&entry.path()),
         Ok(metadata) => size_on_disk(&metadata),
-        // It was removed in the meantime.
+        // Removed in the meantime.
         Err(_) => 0,
     });
     sizes.sum()
 }
 
-/// Journals are made at their full length, with nothing in them.
+/// Journals are created at their full length, sparse.
 #[cfg(unix)]
 fn size_on_disk(metadata: &std::fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -560,7 +559,7 @@ impl TimerStore for EmbeddedStore {
         let claims = self.prefixed(Space::State, &claims_of(shard))?;
         let engine = self.engine()?.clone();
         let read = |(key, row): (fjall::Slice, fjall::Slice)| {
-            // First, since the keys of pieces are longer than this one, and those of the database are not of any length.
+            // Checked first: the keys of pieces are longer than this one, and the database limits the length of keys.
             let (_, number) = read_key_of_claim(&key).ok_or(ReadError::Damaged)?;
             let value = join((Space::State, &key), row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
             Ok(read_claim(number, &value.bytes)?)
@@ -596,7 +595,7 @@ impl TimerStore for EmbeddedStore {
             ReadError::Damaged => StoreError::Refused(io::Error::from(io::ErrorKind::InvalidData)),
         })?;
         let (state, rows) = (group.state, group.rows);
-        // Else it could not be opened again.
+        // Otherwise it could not be reopened.
         drop(engine);
         self.write(fence.shard, state, &rows)?;
         Ok(outcomes)
@@ -612,7 +611,7 @@ impl TimerStore for EmbeddedStore {
     ) -> Result<Page, StoreError> {
         self.recover_to_read()?;
         let region = Region::new(part, shard);
-        // Where nothing is pending there are the traces of what was.
+        // Before the cursor there are only traces of removed timers.
         let from = if part == Part::Pending { self.shard(shard)?.cursor } else { DueTime::MIN };
         let lower = region.from(from.as_millis());
         let lower = match after {
@@ -630,7 +629,7 @@ impl TimerStore for EmbeddedStore {
     }
 
     fn find_key(&mut self, shard: u16, key: &str) -> Result<Option<DurableId>, StoreError> {
-        // None is kept that is longer, and the database panics over a key that is much longer.
+        // No stored key is longer, and the database panics over a much longer one.
         if key.len() > MAX_KEY_LEN {
             return Ok(None);
         }

@@ -1,20 +1,20 @@
-//! Modes of a store's directory and files: its owner alone may enter, read and write them.
+//! Modes of a store's directory and files: only the owner may enter, read and write them.
 //!
-//! The directory (0700) keeps other users from everything below it. Files are 0600 in addition, in case they are moved or
-//! copied elsewhere. The database makes files of its own at any time, with the modes that the process's umask leaves: they
-//! are tightened when a store is opened and closed, and before a new one or a backup gets its format file. On Linux the
-//! directories have a default ACL besides, where the file system has such: then files are 0600 from the beginning, and even
+//! The directory (0700) keeps other users from everything below it. Files are 0600 in addition, in case they are moved
+//! or copied elsewhere. The database creates files at any time, with modes according to the process's umask: they are
+//! tightened when a store is opened and closed, and before a new one or a backup gets its format file. On Linux the
+//! directories also have a default ACL, if the file system supports it: then files are 0600 from the beginning, even
 //! with a umask that takes rights from the owner.
 //!
-//! Elsewhere than on Unix files have no modes, and all of this does nothing.
+//! On systems other than Unix files have no modes, and all of this does nothing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Opens a file for reading and writing, and makes it if it is not there.
+/// Opens a file for reading and writing, and creates it if missing.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
-    // Its owner may be allowed to read it only, as in a copy from a medium that cannot be written to.
+    // The owner may only be allowed to read it, as in a copy from a read-only medium.
     #[cfg(unix)]
     if let Ok(present) = fs::symlink_metadata(path)
         && present.is_file()
@@ -31,7 +31,7 @@ pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a directory, and those above it, unless it is there.
+/// Creates a directory and its parents, unless it exists.
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => fs::create_dir_all(above)?,
@@ -48,39 +48,39 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The mode of a directory that its group or all may write to: what is in it may be anybody's.
+/// Returns the mode of a directory to which its group or all users may write: its content may be anybody's.
 #[cfg(unix)]
 pub(super) fn writable_by_others(path: &Path) -> io::Result<Option<u32>> {
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path)?.permissions()) & 0o7777;
     Ok((mode & 0o022 != 0).then_some(mode))
 }
 
-/// There are no modes.
+/// Returns none: there are no modes.
 #[cfg(not(unix))]
 pub(super) fn writable_by_others(_: &Path) -> io::Result<Option<u32>> {
     Ok(None)
 }
 
-/// Gives a directory to its owner alone.
+/// Restricts a directory to its owner.
 #[cfg(unix)]
 pub(super) fn tighten(path: &Path) -> io::Result<()> {
     unix::set(&fs::metadata(path)?, unix::DIRECTORY, |modes| fs::set_permissions(path, modes))
 }
 
-/// There are no modes.
+/// Does nothing: there are no modes.
 #[cfg(not(unix))]
 pub(super) fn tighten(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a directory of the database to its owner alone, with everything below it.
+/// Restricts a directory of the database and everything below it to its owner.
 #[cfg(unix)]
 pub(super) fn tighten_all(path: &Path) -> io::Result<()> {
     tighten(path)?;
     unix::let_files_inherit(path);
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        // Of a link neither the link nor its target is touched.
+        // Neither a link nor its target is changed.
         let done = entry.metadata().and_then(|metadata| {
             if metadata.is_dir() {
                 tighten_all(&entry.path())
@@ -99,7 +99,7 @@ pub(super) fn tighten_all(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// There are no modes.
+/// Does nothing: there are no modes.
 #[cfg(not(unix))]
 pub(super) fn tighten_all(_: &Path) -> io::Result<()> {
     Ok(())
@@ -115,7 +115,7 @@ mod unix {
     pub(super) const DIRECTORY: u32 = 0o700;
     pub(super) const FILE: u32 = 0o600;
 
-    /// Sets a mode where it is another one.
+    /// Sets a mode if it differs.
     pub(super) fn set(
         present: &Metadata,
         mode: u32,
@@ -124,14 +124,14 @@ mod unix {
         if present.permissions().mode() & 0o7777 == mode { Ok(()) } else { set(Permissions::from_mode(mode)) }
     }
 
-    /// Files and directories that are made in a directory later belong to its owner alone, whatever the umask is.
+    /// Restricts later files and directories below this one to its owner, regardless of the umask.
     #[cfg(target_os = "linux")]
     pub(super) fn let_files_inherit(path: &Path) {
         // Version 2; then tag, rights and no id of each entry: owner rwx, group and others nothing.
         const ACL: [u8; 28] = [
             2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 0, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
         ];
-        // Not every file system has them.
+        // Not every file system supports ACLs.
         let _ = rustix::fs::setxattr(path, "system.posix_acl_default", &ACL, rustix::fs::XattrFlags::empty());
     }
 

@@ -1,19 +1,19 @@
-//! Names of routes and message types: the same few over and over, so records share them.
+//! Names of routes and message types, shared by records since there are few.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Names that were seen.
+/// The names seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Names(HashSet<Arc<str>>);
 
-/// Routes have no longer names, and message types hardly.
+/// Maximum length of a route's name; longer message types are rare.
 const LONGEST: usize = 255;
-/// An application has some dozens. More than so many, and they are made up by somebody: forget them.
+/// Maximum number of names. An application has some dozens; above this they are generated, and forgotten.
 const MOST: usize = 4096;
 
 impl Names {
-    /// What equals `name`, shared if it was seen before.
+    /// Returns the name, shared if it was seen before.
     pub(super) fn get(&mut self, name: &str) -> Arc<str> {
         if name.len() > LONGEST {
             return name.into();

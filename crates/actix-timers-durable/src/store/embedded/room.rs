@@ -1,4 +1,4 @@
-//! Room on the disk: what is free, and when to try again after there was none.
+//! Room on the disk: free space, and the time of the next attempt after there was none.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -6,27 +6,28 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Room that returns is noticed within this.
+/// Maximum delay until new room is noticed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// If so many bytes more are free than at the last attempt the pause ends.
+/// Additional free bytes that end a pause.
 const NOTICEABLE: u64 = 1 << 20;
-/// Written as a trial, and removed.
+/// A trial file, written and removed.
 const TRIAL_FILE: &str = "room";
 static TRIAL: [u8; 128 << 10] = [1; 128 << 10];
 
-/// A pause after an attempt that found no room. An attempt that fails in the engine means that this has to be opened again, which
-/// takes a third of a second: so the next one waits, longer each time, and then begins with a trial that costs little.
+/// A pause after an attempt that found no room. After an attempt that fails in the engine it must be reopened, which
+/// takes a third of a second: so each pause is longer, and ends with a cheap trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pause {
     length: Duration,
     until: Instant,
-    /// Bytes that were free.
+    /// Free bytes at its beginning.
     free: Option<u64>,
 }
 
 impl Pause {
     pub(super) fn after(before: Option<&Self>, now: Instant, free: Option<u64>) -> Self {
-        // The second attempt comes at once: it may have been a moment, and costs no more than the trial.
+        // The second attempt follows at once: the shortage may have been brief, and the attempt costs no more than the
+        // trial.
         let double = |before: &Self| before.length.saturating_mul(2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let length = before.map_or(Duration::ZERO, double);
         Self { length, until: now + length, free }
@@ -38,7 +39,7 @@ impl Pause {
     }
 }
 
-/// Writes something next to the database, and removes it.
+/// Writes a trial file next to the database, and removes it.
 pub(super) fn try_out(directory: &Path) -> io::Result<()> {
     let path = directory.join(TRIAL_FILE);
     let mut options = OpenOptions::new();

@@ -1,8 +1,8 @@
-//! Pages of records in their order, around what is damaged.
+//! Pages of records in their order, around damage.
 //!
-//! The database tells that a block is damaged when it reads it, and then has lost its place. So what cannot be read is
-//! enclosed: from above by the last key up to which a range can be read whole, from below by the first key from which
-//! one can be read again. That takes some hundred reads for each damaged place, and happens never, in a good year.
+//! The database reports a damaged block when it reads it, and loses its position. So the damage is bisected: from above
+//! by the last key up to which a range can be read completely, from below by the first key from which one can be read
+//! again. That takes some hundred reads for each damaged location, and never happens in a good year.
 
 use std::ops::RangeBounds;
 
@@ -14,8 +14,8 @@ use super::names::Names;
 use crate::DueTime;
 use crate::store::{Found, Page, Part, Position};
 
-/// Rows of a space in the order of their keys, from `lower` up to `upper` (exclusive), at most `limit`. What is damaged is
-/// passed over, and counted.
+/// Returns rows of a space in the order of their keys, from `lower` up to `upper` (exclusive), at most `limit`. Damaged
+/// rows are skipped and counted.
 pub(super) fn rows(
     engine: &Engine,
     space: Space,
@@ -45,7 +45,7 @@ pub(super) fn rows(
     Ok(found)
 }
 
-/// Reads a range, as far as it can be read. Rows before the damage may be missing.
+/// Reads a range, as far as possible. Rows before the damage may be missing.
 fn read_range(
     engine: &Engine,
     space: Space,
@@ -61,7 +61,7 @@ fn read_range(
     Ok(())
 }
 
-/// Takes up what lies between `lower` and the damage, and answers from which key on reading works again.
+/// Reads the rows between `lower` and the damage, and returns the key at which reading works again.
 fn skip(
     engine: &Engine,
     space: Space,
@@ -82,8 +82,8 @@ fn skip(
         Ok(!is_whole)
     })?;
     found.append(&mut tail);
-    // A range that ends with the very last key before the damage looks behind it, too. But then we know that key by now, but
-    // for the zeros at its end.
+    // A range that ends with the very last key before the damage also reads past it. But that key is known by now,
+    // except for the zeros at its end.
     for candidate in [below(&end), end] {
         for length in shortest(&candidate).len()..=WIDTH {
             let key = &candidate[..length];
@@ -98,7 +98,7 @@ fn skip(
     if found.len() >= limit {
         return Ok(end.to_vec());
     }
-    // The first start from which something can be read.
+    // The first start from which a row can be read.
     let start = |middle: &[u8]| middle.to_vec()..upper.to_vec();
     let again =
         bisect(&end, upper, |middle| is_readable(read_range(engine, space, start(middle), 1, &mut Vec::new())))?;
@@ -113,7 +113,7 @@ fn is_readable(result: Result<(), ReadError>) -> Result<bool, ReadError> {
     }
 }
 
-/// The first key in the range for which `holds` holds, which is taken to hold for all that follow.
+/// Returns the first key in the range for which `holds` holds, assuming monotonicity.
 fn bisect(
     lower: &[u8],
     upper: &[u8],
@@ -126,7 +126,7 @@ fn bisect(
     Ok(high)
 }
 
-/// Keys are taken for fractions with so many places, more than the key of any record has.
+/// Width of keys as fractions, in digits: more than the key of any record has.
 const WIDTH: usize = 26;
 
 fn number(key: &[u8]) -> [u8; WIDTH] {
@@ -136,7 +136,7 @@ fn number(key: &[u8]) -> [u8; WIDTH] {
     number
 }
 
-/// Halfway between two numbers, if there is one between them.
+/// Returns the midpoint of two numbers, if there is one between them.
 fn between(low: &[u8; WIDTH], high: &[u8; WIDTH]) -> Option<[u8; WIDTH]> {
     let mut sum = [0; WIDTH];
     let mut carry = 0;
@@ -153,13 +153,13 @@ fn between(low: &[u8; WIDTH], high: &[u8; WIDTH]) -> Option<[u8; WIDTH]> {
     (half > *low && half < *high).then_some(half)
 }
 
-/// The number without the zeros at its end.
+/// Returns the number without trailing zeros.
 fn shortest(number: &[u8; WIDTH]) -> Vec<u8> {
     let length = number.iter().rposition(|digit| *digit != 0).map_or(0, |last| last + 1);
     number[..length].to_vec()
 }
 
-/// One less.
+/// Returns the number minus one.
 fn below(number: &[u8; WIDTH]) -> [u8; WIDTH] {
     let mut below = *number;
     for digit in below.iter_mut().rev() {
@@ -172,12 +172,12 @@ fn below(number: &[u8; WIDTH]) -> [u8; WIDTH] {
     below
 }
 
-/// The key right after this one.
+/// Returns the key right after this one.
 pub(super) fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-/// A page of records of a part, from the key `lower` on, due up to `until`.
+/// Returns a page of records of a part, from the key `lower` on, due up to `until`.
 pub(super) fn page(
     engine: &Engine,
     names: &mut Names,
@@ -189,7 +189,7 @@ pub(super) fn page(
     let region = Region::new(part, shard);
     let upper = region.from(until.as_millis() + 1);
     let mut damaged = 0;
-    // One more than asked for tells whether there is more.
+    // One more than requested shows whether more follow.
     let mut rows = rows(engine, region.space, lower, &upper, limit.saturating_add(1), &mut damaged)?;
     let is_more = rows.len() > limit;
     rows.truncate(limit);
@@ -212,7 +212,7 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// The record of a row.
+/// Decodes the record of a row.
 pub(super) fn record(
     engine: &Engine,
     names: &mut Names,

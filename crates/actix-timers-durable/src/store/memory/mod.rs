@@ -1,4 +1,4 @@
-//! A store in memory: what tests run on, with faults on demand. What changes do to a shard is in `shard`.
+//! A store in memory for tests, with injected faults. `shard`: the effects of changes.
 
 mod shard;
 
@@ -12,8 +12,8 @@ use shard::Shard;
 use super::{Change, ChangeOutcome, Counts, Fence, Found, Lease, Page, Part, Position, StoreError, TimerStore};
 use crate::{DueTime, DurableId, Record};
 
-/// Keeps durable timers as long as its [`MemoryDisk`] lives: for tests, and for whoever wants the interface of durable
-/// timers without files.
+/// A store of durable timers in memory that lasts as long as its [`MemoryDisk`]: for tests, and for durable timers
+/// without files.
 ///
 /// ```
 /// use actix_timers_durable::TimerStore;
@@ -31,15 +31,15 @@ use crate::{DueTime, DurableId, Record};
 #[derive(Debug)]
 pub struct MemoryStore {
     disk: MemoryDisk,
-    /// Which life of the disk it was opened in.
+    /// The life of the disk in which it was opened.
     life: u64,
     /// An fsync failed.
     has_failed: bool,
 }
 
-/// What outlives a [`MemoryStore`], as a disk outlives a process. Clones are the same disk.
+/// The data that outlive a [`MemoryStore`], as a disk outlives a process. Clones are the same disk.
 ///
-/// Open stores on it, let it fail, cut the power, and open another store to see what is left.
+/// Open stores on it, let it fail, cut the power, and open another store to inspect the remaining data.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryDisk(Arc<Inner>);
 
@@ -61,71 +61,70 @@ struct State {
     waiting: usize,
 }
 
-/// What becomes of a group whose fsync fails: nobody can know beforehand.
+/// The effect of a failed fsync on its group, which is unpredictable in reality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FsyncOutcome {
-    /// It reached the disk all the same.
+    /// The group reached the disk.
     All,
-    /// It did not.
+    /// The group did not reach the disk.
     Nothing,
 }
 
-/// As long as this lives, commits on its disk wait.
+/// A gate that holds commits on its disk until it is dropped.
 #[derive(Debug)]
 #[must_use = "commits go on when this is dropped"]
 pub struct CommitGate(MemoryDisk);
 
 impl MemoryDisk {
-    /// An empty one.
+    /// Creates an empty disk.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens a store on what is there. Another one that is still open goes on, but loses each shard that this one acquires.
+    /// Opens a store on the existing data. Another open one continues, but loses each shard that this one acquires.
     pub fn open(&self) -> MemoryStore {
         MemoryStore { disk: self.clone(), life: self.state().life, has_failed: false }
     }
 
-    /// The next `commits` are refused, as if the disk were full: nothing of them is kept, and the store goes on.
+    /// Refuses the next `commits`, as if the disk were full: nothing of them is kept, and the store continues.
     pub fn refuse_commits(&self, commits: u64) {
         self.state().to_refuse = commits;
     }
 
-    /// The fsync of the next commit fails. Its store takes nothing any more.
+    /// Lets the fsync of the next commit fail. Its store accepts nothing more.
     pub fn fail_next_fsync(&self, kept: FsyncOutcome) {
         self.state().fsync_fails = Some(kept);
     }
 
-    /// Cuts the power: whatever stores are open, nothing more reaches the disk from them. What was committed stays for the
-    /// next one.
+    /// Cuts the power: nothing more from open stores reaches the disk. Committed data stay for the next store.
     pub fn power_off(&self) {
         self.state().life += 1;
         self.0.let_go.notify_all();
     }
 
-    /// Somebody else becomes the owner of the shard.
+    /// Gives the shard another owner.
     pub fn fence(&self, shard: u16) {
         self.state().shards.entry(shard).or_default().epoch += 1;
     }
 
-    /// Commits wait until what is returned is dropped, as if the disk were slow. Only for stores on other threads: one on
-    /// this thread would wait for itself.
+    /// Holds commits until the gate is dropped, as if the disk were slow. Only for stores on other threads: one on this
+    /// thread would wait for itself.
     pub fn hold_commits(&self) -> CommitGate {
         self.state().holds += 1;
         CommitGate(self.clone())
     }
 
-    /// Commits that are being held.
+    /// Returns the number of commits being held.
     pub fn held(&self) -> usize {
         self.state().waiting
     }
 
-    /// Commits that were kept since the disk was made.
+    /// Returns the number of commits kept since the disk was created.
     pub fn commits(&self) -> u64 {
         self.state().commits
     }
 
-    /// Changes in those commits.
+    /// Returns the number of changes in those commits.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -149,17 +148,17 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store on a disk of its own.
+    /// Creates a store on a disk of its own.
     pub fn new() -> Self {
         MemoryDisk::new().open()
     }
 
-    /// The disk below it.
+    /// Returns its disk.
     pub fn disk(&self) -> &MemoryDisk {
         &self.disk
     }
 
-    /// The state, if the power was not cut since this store was opened.
+    /// Returns the state, if the power was not cut since this store was opened.
     fn state(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let state = self.disk.state();
         if state.life == self.life {
@@ -255,7 +254,7 @@ impl TimerStore for MemoryStore {
 }
 
 impl State {
-    /// The shard, if it still belongs to who has this fence.
+    /// Returns the shard, if it still belongs to the owner with this fence.
     fn owned(&mut self, fence: Fence) -> Result<&mut Shard, StoreError> {
         match self.shards.get_mut(&fence.shard) {
             Some(shard) if shard.epoch == fence.epoch => Ok(shard),

@@ -1,4 +1,4 @@
-//! One shard in memory, and what changes do to it.
+//! A shard in memory, with the effects of changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -9,34 +9,34 @@ use crate::{DueTime, DurableId, Record, RecordState};
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// Of the present owner.
+    /// The epoch of the present owner.
     pub(super) epoch: u64,
-    /// Nothing pending is due before it.
+    /// Lower bound on due times of pending timers.
     pub(super) cursor: DueTime,
     pending: BTreeMap<Position, Arc<Record>>,
     parked: BTreeMap<Position, Arc<Record>>,
     dead: BTreeMap<Position, (Arc<Record>, Arc<str>, DueTime)>,
-    /// Where pending and parked ones lie.
+    /// Locations of pending and parked timers.
     places: HashMap<DurableId, (Part, DueTime)>,
-    /// Where dead letters lie.
+    /// Due times of dead letters.
     dead_letters: HashMap<DurableId, DueTime>,
-    /// Which timer, pending or parked, has a key.
+    /// Keys of pending and parked timers.
     keys: HashMap<Arc<str>, DurableId>,
     claims: BTreeMap<u64, Claim>,
 }
 
 impl Shard {
-    /// Deliveries that have begun, in the order of their numbers.
+    /// Returns the claims, in the order of their numbers.
     pub(super) fn claims(&self) -> Vec<Claim> {
         self.claims.values().cloned().collect()
     }
 
-    /// Which timer has a key.
+    /// Returns the timer that has a key.
     pub(super) fn find_key(&self, key: &str) -> Option<DurableId> {
         self.keys.get(key).copied()
     }
 
-    /// Makes the changes, all of them.
+    /// Applies all changes.
     pub(super) fn apply(&mut self, changes: &[Change]) -> Vec<ChangeOutcome> {
         let mut lowest = DueTime::MAX;
         let outcomes = changes.iter().map(|change| self.change(change, &mut lowest)).collect();
@@ -44,7 +44,7 @@ impl Shard {
         outcomes
     }
 
-    /// `lowest` becomes the earliest due time of what was made pending.
+    /// Applies a change; `lowest` becomes the earliest due time of timers made pending.
     fn change(&mut self, change: &Change, lowest: &mut DueTime) -> ChangeOutcome {
         match change {
             Change::Put { record, on_key } => {
@@ -110,13 +110,13 @@ impl Shard {
         }
     }
 
-    /// Makes it pending.
+    /// Makes a record pending.
     fn add(&mut self, record: Arc<Record>, lowest: &mut DueTime) {
         *lowest = (*lowest).min(record.progress.due);
         self.insert(Part::Pending, record);
     }
 
-    /// Makes it pending again, with another progress.
+    /// Makes a record pending again, in another state.
     fn go_on(&mut self, record: &Record, progress: RecordState, lowest: &mut DueTime) -> Arc<Record> {
         let record = Arc::new(Record { progress, ..record.clone() });
         self.add(record.clone(), lowest);
@@ -131,7 +131,7 @@ impl Shard {
         self.living(part).insert(position(&record), record);
     }
 
-    /// Takes a timer out of these parts, and its key from it, if it lies where it is said to lie.
+    /// Removes a timer and its key from these parts, if it is in the given location.
     fn take(&mut self, id: DurableId, at: Option<DueTime>, parts: &[Part]) -> Option<Arc<Record>> {
         let (part, due) = *self.places.get(&id)?;
         let is_there = at.is_none_or(|at| at == due && part == Part::Pending);
@@ -162,7 +162,7 @@ impl Shard {
                 .map(|record: &Arc<Record>| Found { record: record.clone(), part, dead_letter: None })
                 .collect::<Vec<_>>()
         };
-        // One more than asked for tells whether there is more.
+        // One more than requested shows whether more follow.
         let one_more = limit.saturating_add(1);
         let mut found = match part {
             Part::Pending => living(&self.pending, one_more),
@@ -203,7 +203,7 @@ fn dead((record, reason, dead_at): &(Arc<Record>, Arc<str>, DueTime)) -> Found {
     Found { record: record.clone(), part: Part::Dead, dead_letter: Some((reason.clone(), *dead_at)) }
 }
 
-/// What lies after a position, due up to `until`.
+/// Returns the records after a position, due up to `until`.
 fn upto<T>(records: &BTreeMap<Position, T>, after: Option<Position>, until: DueTime) -> impl Iterator<Item = &T> {
     let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
     records.range(range).take_while(move |(position, _)| position.due <= until).map(|(_, found)| found)

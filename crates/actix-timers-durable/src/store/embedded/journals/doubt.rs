@@ -1,9 +1,9 @@
 //! The outcome of a group whose commit failed because the disk was full, read from the journals.
 //!
-//! The engine is closed by then: before, it may still write the rest of the group from its buffer. Without its end the group is
-//! dropped at the next opening. A whole group may be in the cache of the system only, because its fsync failed; the system may then
-//! take its pages for clean, and a later fsync would skip them. So its bytes are written again, in place, and synced. If that fails
-//! the group is cut off.
+//! The engine must be closed: otherwise it may still write the rest of the group from its buffer. A group without its
+//! end is dropped at the next opening. A complete group may be in the system's cache only, because its fsync failed;
+//! the system may then consider its pages clean, and a later fsync would skip them. So its bytes are written again, in
+//! place, and synced. If that fails the group is cut off.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::examine::group;
 use super::journals;
 
-/// As [`settle`](super::settle), of journals in a known form.
+/// As [`settle`](super::settle), for journals of a known form.
 pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
     let Some(last) = last_group(data)? else { return Ok(false) };
     if !last.bytes.windows(entry.len()).any(|window| window == entry) {
@@ -36,7 +36,7 @@ struct Last {
     bytes: Vec<u8>,
 }
 
-/// The last whole group of the last journal that has one.
+/// Returns the last complete group of the last journal that has one.
 fn last_group(data: &Path) -> io::Result<Option<Last>> {
     let mut journals = journals(data)?;
     journals.sort_unstable();
@@ -56,7 +56,7 @@ fn last_group(data: &Path) -> io::Result<Option<Last>> {
     Ok(None)
 }
 
-/// Keeps a copy of the bytes that are read.
+/// A reader that keeps a copy of its bytes.
 struct Copying {
     file: BufReader<File>,
     bytes: Vec<u8>,

@@ -1,9 +1,9 @@
-//! Whole groups of a journal, and the bytes behind them.
+//! Complete groups of a journal, and the bytes after them.
 //!
-//! [`examine`] reads a journal in proportion to its length, whatever it holds: once from the front, group after group, and the
-//! rest once from the back. There each position of an entry is looked at once: the entries from it to the end of a group are
-//! one more than from the position after it, which is known by then. So a group is recognized by its beginning and by the
-//! number of entries up to its end, without reading its entries again for each beginning.
+//! [`examine`] reads a journal in linear time, regardless of its content: once from the front, group by group, and the
+//! rest once from the back. There each possible position of an entry is examined once: the number of entries from it to
+//! the end of a group is one more than from the position after it, which is already known. So a group is recognized by
+//! its beginning and its number of entries, without reading its entries again for each beginning.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
@@ -17,40 +17,40 @@ const START_LENGTH: usize = 13;
 const HEAD_LENGTH: usize = 21;
 /// An entry without a key: tag, key space.
 const CLEAR_LENGTH: usize = 9;
-/// Entries of groups are looked for up to this length, many times that of any entry the store writes.
+/// Maximum length of entries in the search, many times that of any entry the store writes.
 pub(super) const LONGEST_ENTRY: usize = (1 << 20) - 1;
 
-/// The form of a journal behind its whole groups.
+/// The state of a journal after its complete groups.
 #[derive(Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is nothing.
+    /// Nothing follows.
     Whole,
-    /// There is something, but no whole group.
+    /// Data follow, but no complete group.
     Torn {
-        /// The first byte behind the whole groups.
+        /// The first byte after the complete groups.
         from: u64,
     },
-    /// There are whole groups again.
+    /// Complete groups follow the damage.
     Damaged {
-        /// The first byte behind the whole groups.
+        /// The first byte after the complete groups.
         from: u64,
     },
 }
 
-/// Reads a journal.
+/// Returns the state of a journal.
 pub fn examine(journal: impl Read + Seek) -> io::Result<State> {
     let mut journal = BufReader::with_capacity(1 << 16, journal);
     let mut from = 0;
     let mut last = None;
     while let Some(sequence) = group(&mut journal)? {
-        // The checksum does not cover it, but it goes up from group to group.
+        // The checksum does not cover it, but it increases from group to group.
         if last.is_some_and(|last| sequence <= last) {
             return Ok(State::Damaged { from });
         }
         last = Some(sequence);
         from = journal.stream_position()?;
     }
-    // The next one may begin where this one stopped being a group.
+    // The next group may begin where this one became invalid.
     let stop = journal.stream_position()?;
     Ok(match search(journal.get_mut(), from, stop)? {
         Rest::Zeros => State::Whole,
@@ -59,7 +59,7 @@ pub fn examine(journal: impl Read + Seek) -> io::Result<State> {
     })
 }
 
-/// Reads one group, and answers its sequence number if a whole one was there.
+/// Reads one group, and returns its sequence number if it is complete.
 pub(super) fn group(input: &mut impl Read) -> io::Result<Option<u64>> {
     match read_group(input) {
         Ok(sequence) => Ok(sequence),
@@ -97,7 +97,7 @@ fn read_group(input: &mut impl Read) -> io::Result<Option<u64>> {
     Ok(is_whole.then_some(sequence))
 }
 
-/// The length of key and value, from what is between the tag of an entry and its key; none if it is no such entry.
+/// Returns the length of key and value, given the bytes between an entry's tag and its key; none if they are invalid.
 fn length_behind(head: &[u8; HEAD_LENGTH - 1]) -> Option<u64> {
     let [kind, compression, _, _, _, _, _, _, _, _, k0, k1, v0, v1, v2, v3, d0, d1, d2, d3] = *head;
     // A value, one of two sorts of tombstones, or an indirection; never compressed.
@@ -105,7 +105,7 @@ fn length_behind(head: &[u8; HEAD_LENGTH - 1]) -> Option<u64> {
     is_known.then(|| u64::from(u16::from_le_bytes([k0, k1])) + u64::from(u32::from_le_bytes([v0, v1, v2, v3])))
 }
 
-/// Reads as many bytes into the checksum. They are never all in memory: nobody has checked their number.
+/// Adds this many bytes to the checksum, in chunks: the unchecked length must not determine an allocation.
 fn pass(input: &mut impl Read, mut length: u64, checksum: &mut Xxh3) -> io::Result<()> {
     let mut chunk = [0; 4096];
     while length > 0 {
@@ -130,12 +130,12 @@ enum Rest {
     Groups,
 }
 
-/// Looks for the form of a whole group from `from` on: at `stop`, and behind each [`END`]. Checksums are not looked at: a group
-/// that is complete, but not what was written, was committed once, too.
+/// Searches for the form of a complete group from `from` on: at `stop`, and after each [`END`]. Checksums are ignored:
+/// a complete group with wrong content was committed once, too.
 fn search(journal: &mut (impl Read + Seek), from: u64, stop: u64) -> io::Result<Rest> {
     const CHUNK: usize = 1 << 18;
     const BLOCK: usize = 1 << 10;
-    // What is known of a position needs no more bytes than these.
+    // The state of a position depends on at most this many bytes.
     const AHEAD: usize = END.len() + START_LENGTH + HEAD_LENGTH;
     static ZEROS: [u8; BLOCK] = [0; BLOCK];
     let mut chains = Chains::new();
@@ -145,7 +145,7 @@ fn search(journal: &mut (impl Read + Seek), from: u64, stop: u64) -> io::Result<
     while end > from {
         let start = end.saturating_sub(CHUNK as u64).max(from);
         let length = (end - start) as usize;
-        // The bytes behind this chunk are the first of the one before.
+        // The bytes after this chunk are the first of the previous one.
         buffer.copy_within(..AHEAD, length);
         journal.seek(SeekFrom::Start(start))?;
         journal.read_exact(&mut buffer[..length])?;
@@ -167,11 +167,11 @@ fn search(journal: &mut (impl Read + Seek), from: u64, stop: u64) -> io::Result<
     Ok(if is_zero { Rest::Zeros } else { Rest::NoGroup })
 }
 
-/// How many entries lead from a position to the end of a group, for the [`LONGEST_ENTRY`] positions that were looked at last.
+/// The number of entries from a position to the end of a group, for the [`LONGEST_ENTRY`] positions examined last.
 struct Chains {
-    /// One more than that number, or 0 where nothing leads to an end.
+    /// One more than that number, or 0 without a path to an end.
     entries: Vec<u32>,
-    /// All are 0.
+    /// Whether all are 0.
     is_empty: bool,
 }
 
@@ -186,7 +186,7 @@ impl Chains {
         (position % Self::SLOTS as u64) as usize
     }
 
-    /// Looks at a position, when all behind it have been looked at; whether a group begins there, or behind it with an end.
+    /// Examines a position, from the back. Returns whether a group begins there, or after it with an end.
     fn look(&mut self, position: u64, ahead: &[u8], stop: u64) -> bool {
         let entries = match ahead {
             [2, rest @ ..] => match rest.first_chunk().and_then(length_behind) {
@@ -207,7 +207,7 @@ impl Chains {
         }
     }
 
-    /// One more than what follows an entry of this length.
+    /// Returns one more than the value after an entry of this length.
     fn one_more(&self, position: u64, length: u64) -> u32 {
         if length > LONGEST_ENTRY as u64 {
             return 0;
@@ -218,7 +218,7 @@ impl Chains {
         }
     }
 
-    /// Looks at zeros: no entry begins with one.
+    /// Examines zeros: no entry begins with one.
     fn pass_zeros(&mut self, start: u64, length: usize) {
         if !self.is_empty {
             let first = Self::slot(start);
@@ -228,7 +228,7 @@ impl Chains {
         }
     }
 
-    /// Whether a group begins at a position. Its entries have been looked at.
+    /// Returns whether a group begins at a position. Its entries have been examined.
     fn is_group(&self, position: u64, ahead: &[u8]) -> bool {
         match ahead {
             [1, n0, n1, n2, n3, ..] => {
@@ -269,7 +269,7 @@ pub(super) mod tests {
         group
     }
 
-    /// Where a group has its sequence number.
+    /// Returns whether this is a byte of the group's sequence number.
     fn is_sequence(at: usize) -> bool {
         (5..13).contains(&at)
     }
@@ -277,13 +277,13 @@ pub(super) mod tests {
     fn state_of(journal: &[u8]) -> State {
         let mut counting = Counting { journal: Cursor::new(journal), bytes: 0 };
         let state = examine(&mut counting).unwrap();
-        // Once forwards and once backwards, and what a buffer holds.
+        // Once forwards and once backwards, plus a buffer.
         let most = 2 * journal.len() as u64 + (1 << 17);
         assert!(counting.bytes <= most, "{} bytes of a journal of {} were read", counting.bytes, journal.len());
         state
     }
 
-    /// Counts the bytes that are read.
+    /// A reader that counts its bytes.
     struct Counting<'a> {
         journal: Cursor<&'a [u8]>,
         bytes: u64,
@@ -334,7 +334,7 @@ pub(super) mod tests {
                 damaged[at] ^= 1 << bit;
                 let state = state_of(&damaged);
                 if is_sequence(at - first.len()) {
-                    // If it is larger than it was, the next is the first that cannot be.
+                    // If the number became larger, the next one is the first impossible one.
                     assert!(matches!(state, State::Damaged { .. }), "bit {bit} of byte {at}: {state:?}");
                 } else {
                     assert_eq!(state, State::Damaged { from: first.len() as u64 }, "bit {bit} of byte {at}");
@@ -343,19 +343,19 @@ pub(super) mod tests {
         }
     }
 
-    /// A journal is searched a chunk of 64 KiB at a time.
+    /// A journal is searched in chunks of 64 KiB.
     #[test]
     fn whole_groups_are_found_wherever_the_damaged_one_ends() {
         for size in (1 << 16) - 80..1 << 16 {
             let [first, second, third] = [group_of(6, &[b"a"]), group_of(7, &[&vec![1; size]]), group_of(8, &[b"c"])];
             let mut journal = [&first[..], &second, &third].concat();
-            // From here on nothing tells how long it is.
+            // From here on its length is unknown.
             journal[first.len() + 13] = 9;
             assert_eq!(state_of(&journal), State::Damaged { from: first.len() as u64 }, "{size} bytes");
         }
     }
 
-    /// Content of a torn group, made to look like the ends of groups with large groups behind them.
+    /// Content of a torn group that looks like ends of groups followed by large groups.
     #[test]
     fn a_torn_end_that_is_full_of_ends_is_read_in_proportion_to_its_length() {
         const LENGTH: usize = 1 << 20;
@@ -371,7 +371,7 @@ pub(super) mod tests {
         let patterns = [
             END.to_vec(),
             start(1),
-            // Each group would reach to the end of the journal.
+            // Each group would reach the end of the journal.
             [start(1), value(LENGTH as u32 - (1 << 17))].concat(),
             [start(u32::MAX), value(0)].concat(),
             // Many short entries, the next group among them.
@@ -393,7 +393,7 @@ pub(super) mod tests {
         }
     }
 
-    /// It was complete and acknowledged once: nobody tears a group in front of another.
+    /// It was complete and acknowledged once: only the last group can be torn.
     #[test]
     fn a_group_whose_checksum_does_not_fit_is_not_taken_for_a_torn_end_behind_something_unreadable() {
         let [first, second, mut third] = [group_of(6, &[b"a"]), group_of(7, &[b"b"]), group_of(8, &[b"c", b"d"])];

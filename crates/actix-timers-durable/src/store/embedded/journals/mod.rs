@@ -1,20 +1,20 @@
 //! A fence around the private files of the database: its journals, examined and cut before it opens them.
 //!
 //! Nothing else of this crate reads or writes them, and only two calls lead in here: [`prepare`] before the database is
-//! opened, and [`settle`] after it was closed because of a full disk. Both refuse files of another [`version`], and a test
-//! fails when the locked version of the database changes: the form below is no promise of fjall's.
+//! opened, and [`settle`] after it was closed because of a full disk. Both reject files of another [`version`], and a
+//! test fails when the locked version of the database changes: fjall does not guarantee the form below.
 //!
-//! The group that was written last may be torn: it was not answered, and may go. But the database cuts a journal off at
-//! the first byte that it cannot read, with all that comes after, and without a word; and where a checksum does not fit it
-//! refuses to open, even if that is the torn end. So the journals are examined first. If whole groups follow something
-//! unreadable, the damage is in the middle, and acknowledged timers would be lost: the store is refused. Else the torn end
-//! is cut off here.
+//! The last group written may be torn: it was not acknowledged, and may be dropped. But the database silently cuts a
+//! journal at the first unreadable byte, with all that follows, and refuses to open on a wrong checksum, even of a torn
+//! end. So the journals are examined first. If complete groups follow unreadable bytes, the damage is in the middle,
+//! and acknowledged timers would be lost: the store is rejected. Otherwise the torn end is cut off here.
 //!
-//! A journal is a row of groups, and then zeros. A group: `1`, number of entries (4 bytes), sequence number (8); the entries:
-//! `2`, kind, compression, key space (8), length of the key (2), length of the value (4), length on disk (4), key, value, or
-//! `4`, key space (8); and then `3`, the checksum of all entries (XXH3, 8 bytes), `FJL` and `3`. Integers are little-endian.
+//! A journal is a sequence of groups, and then zeros. A group: `1`, number of entries (4 bytes), sequence number (8);
+//! the entries: `2`, kind, compression, key space (8), length of the key (2), length of the value (4), length on disk
+//! (4), key, value, or `4`, key space (8); and then `3`, the checksum of all entries (XXH3, 8 bytes), `FJL` and `3`.
+//! Integers are little-endian.
 //!
-//! `version`: the form that is known here; `examine`: one journal; `doubt`: the outcome of the last group.
+//! `version`: the supported version; `examine`: one journal; `doubt`: the outcome of the last group.
 
 mod doubt;
 #[allow(unreachable_pub, reason = "public for the fuzz target alone")]
@@ -30,16 +30,16 @@ use super::layout::PIECE;
 use crate::shown::shown;
 use crate::store::MAX_KEY_LEN;
 
-/// For the fuzz target.
+/// Access for the fuzz target.
 #[cfg(fuzzing)]
 pub mod fuzzing {
     pub use super::examine::{State, examine};
 }
 
-// With room for what stands in front of keys and values.
+// With room for the fields before keys and values.
 const _: () = assert!(PIECE + MAX_KEY_LEN + 1024 < LONGEST_ENTRY);
 
-/// Whether the group with this entry, the last one, is kept. If it is, it is on disk.
+/// Returns whether the last group, which has this entry, is kept. If it is, it is on disk.
 ///
 /// # Errors
 /// The outcome is unknown.
@@ -48,12 +48,12 @@ pub(super) fn settle(data: &Path, entry: &[u8]) -> io::Result<bool> {
     doubt::settle(data, entry)
 }
 
-/// Refuses journals of which a part would be lost, and says why. Cuts off what is torn.
+/// Cuts off torn ends, and rejects journals that would lose acknowledged groups.
 pub(super) fn prepare(data: &Path) -> Result<(), String> {
     version::check(data)?;
     let mut journals = journals(data).map_err(|error| format!("{}: {error}", shown(data)))?;
     journals.sort_unstable();
-    // One may be empty, but there always is one.
+    // It may be empty, but one always exists.
     if journals.is_empty() {
         return Err(format!("there is no journal in {}", shown(data)));
     }
@@ -110,7 +110,7 @@ mod tests {
         fs::write(data.path().join("version"), version::MARKER).unwrap();
         let [whole, torn] = [group_of(7, &[b"one"]), group_of(8, &[b"two"])[..20].to_vec()];
         let write = |number: u64, groups: &[&[u8]]| {
-            // Numbers, not names, say which is the last.
+            // Numbers, not names, determine the last one.
             fs::write(data.path().join(format!("{number}.jnl")), groups.concat()).unwrap();
         };
         write(9, &[&whole]);

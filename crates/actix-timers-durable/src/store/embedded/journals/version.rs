@@ -1,4 +1,4 @@
-//! The version of the database's files whose form is known here.
+//! The supported version of the database's files.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::shown::shown;
 /// The content of the file `version`.
 pub(super) const MARKER: [u8; 4] = *b"FJL\x03";
 
-/// Refuses files of another version.
+/// Rejects files of another version.
 pub(super) fn check(data: &Path) -> Result<(), String> {
     let path = data.join("version");
     let marker = fs::read(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
@@ -28,7 +28,7 @@ pub(super) fn check(data: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// The version of fjall for which the list below was gone through last.
+    /// The version of fjall against which the list below was last verified.
     const VERIFIED: &str = "3.1.13";
 
     fn locked(lock: &str) -> Option<&str> {
