@@ -1,12 +1,12 @@
-//! Reminders that survive a crash: a process is killed in the middle of its work, and the next one carries on.
+//! Reminders that survive a crash: a process is killed in the middle of its work, and the next one continues.
 //!
-//! The program runs itself a second time, as the service that will die. That schedules reminders for invoices, waits until they
-//! are on disk, and sends those that fall due. After some of them it is killed with SIGKILL, as if the power had gone. Then the
-//! program opens the same store itself and goes on. At the end it checks that every reminder was sent exactly once, and none
-//! before its time.
+//! The program runs itself a second time, as the service that will be killed. The service schedules reminders for
+//! invoices, waits until they are on disk, and sends due ones. After some of them it is killed with SIGKILL, as in a
+//! power cut. Then the program opens the same store itself and continues. At the end it checks that every reminder was
+//! sent exactly once, and none before its time.
 //!
-//! A message may come twice when a process died between its handler and the note that it has ended. It comes with the same id and
-//! a higher attempt number then, and the handler sees that it has done the work already.
+//! A message can be delivered twice if a process died between its handler and the note of its end. The second delivery
+//! has the same id and a higher attempt number, by which the handler recognizes work already done.
 //!
 //! ```sh
 //! cargo run --example durable_reminders
@@ -27,9 +27,9 @@ use actix_timers_durable::{
 use serde::{Deserialize, Serialize};
 
 const REMINDERS: u32 = 60;
-/// The service is killed when it has sent so many.
+/// The number of reminders sent before the service is killed.
 const SENT_BEFORE_CRASH: usize = 15;
-/// From one reminder to the next.
+/// The interval between reminders.
 const STEP: Duration = Duration::from_millis(20);
 
 #[derive(Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl DurableMessage for Remind {
     const NAME: &'static str = "remind";
 }
 
-/// Sends reminders, and keeps a list of those that were sent. In a service of your own: a table with the id as its key.
+/// Sends reminders, and keeps a list of sent ones. In a real service: a table with the id as its key.
 struct Office {
     list: PathBuf,
 }
@@ -64,20 +64,20 @@ impl Handler<Durable<Remind>> for Office {
             println!("invoice {}: was sent, by an attempt whose end is not known", reminder.invoice);
             return Ok(());
         }
-        // The first attempt for every tenth invoice fails, as networks do.
+        // The first attempt for every tenth invoice fails, like a network.
         if reminder.attempt == 1 && reminder.invoice % 10 == 5 {
             return Err(HandlerError::new("no connection"));
         }
         let early = SystemTime::now() < reminder.due.to_system_time();
         let mut list = OpenOptions::new().append(true).create(true).open(&self.list)?;
-        // One write, which is all there or not at all when the process is killed.
+        // One write, which is complete or absent when the process is killed.
         list.write_all(format!("{} {} {early}\n", reminder.invoice, reminder.id).as_bytes())?;
         println!("invoice {}: sent, attempt {}", reminder.invoice, reminder.attempt);
         Ok(())
     }
 }
 
-/// One line of the list.
+/// A line of the list.
 struct Sent {
     invoice: u32,
     id: String,
@@ -96,7 +96,7 @@ fn sent(list: &Path) -> std::io::Result<Vec<Sent>> {
     Ok(sent)
 }
 
-/// The same in each life of the service.
+/// Starts the durable timers, in each run of the service.
 fn start(directory: &Path) -> Result<DurableTimers, Box<dyn Error>> {
     let office = Office { list: directory.join("sent") }.start();
     let options = RouteOptions::new().retry(RetryPolicy::default().initial_delay(Duration::from_millis(50)));
@@ -104,19 +104,19 @@ fn start(directory: &Path) -> Result<DurableTimers, Box<dyn Error>> {
     Ok(DurableTimers::builder(store).name("reminders").route_with::<Remind>("office", office, options).start()?)
 }
 
-/// The life that ends by SIGKILL.
+/// The run that ends by SIGKILL.
 async fn schedule_and_send(directory: &Path) -> Result<(), Box<dyn Error>> {
     let timers = start(directory)?;
     let soon = SystemTime::now() + Duration::from_millis(200);
     for invoice in 0..REMINDERS {
-        // Answered when it is on disk.
+        // Returns when it is on disk.
         let _ = timers.schedule_at("office", soon + STEP * invoice, Remind { invoice }).await?;
     }
     println!("all scheduled");
     std::future::pending().await
 }
 
-/// The life after that.
+/// The run after that.
 async fn carry_on(directory: &Path) -> Result<(), Box<dyn Error>> {
     let timers = start(directory)?;
     println!("{} reminders are left", timers.counts().await?.pending);

@@ -1,4 +1,4 @@
-//! What is answered to a request that cannot be served.
+//! Responses to rejected requests.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, RETRY_AFTER};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::routes::{CANCEL_HEADER, CANCEL_VALUE};
 
-/// Why a request is refused. All are answered as JSON with `error`, one word for programs, and `message`, a sentence.
+/// The reason for a rejection. All are sent as JSON with `error`, one word for programs, and `message`, a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("{0}")]

@@ -1,11 +1,11 @@
-//! The hosts under which the inspector answers, and the origins that may change something.
+//! The hosts under which the inspector answers, and the origins that may change timers.
 //!
-//! A page of another site can have its own name resolve to this server (DNS rebinding). The browser then takes both for one
-//! origin, and only the `Host` header gives the page away: it still carries the foreign name. So a request is served only if
-//! it names an allowed host, and a request that may change something has to come from the inspector's own page.
+//! A page of another site can have its own name resolve to this server (DNS rebinding). The browser then takes both for
+//! one origin, and only the `Host` header reveals the page: it still carries the foreign name. So a request is served
+//! only if it names an allowed host, and a request that may change a timer must come from the inspector's own page.
 //!
-//! Only the authority of the request target and `Host` count. `Forwarded`, `X-Forwarded-Host` and the like are never read:
-//! a page can send them.
+//! Only the authority of the request target and `Host` count. `Forwarded`, `X-Forwarded-Host` and the like are never
+//! read: a page can send them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -15,38 +15,38 @@ use actix_web::http::{Method, header};
 
 use super::error::Refusal;
 
-/// A text given to [`Inspector::allow_host`](super::Inspector::allow_host) is not a host.
+/// The error of a text given to [`Inspector::allow_host`](super::Inspector::allow_host) that is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a host: write a name or an address, `timers.example.org` or `[2001:db8::1]`, and a port if need be"
 )]
 pub struct InvalidHost(String);
 
-/// The longest name of a host.
+/// Maximum length of a host name.
 const MAX_NAME_LEN: usize = 253;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Host {
     Address(IpAddr),
-    /// In lower case, without the dot of the root.
+    /// In lower case, without the trailing dot.
     Name(String),
 }
 
-/// A host and perhaps a port; equal for all spellings of the same.
+/// A host with an optional port; all spellings of one are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Authority {
     host: Host,
     port: Option<u16>,
 }
 
-/// The text is not a host with or without a port.
+/// The error of a text that is not a host with an optional port.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NotAnAuthority;
 
 impl FromStr for Authority {
     type Err = NotAnAuthority;
 
-    /// Takes `uri-host [ ":" port ]` of RFC 9110 without percent-encoding; nothing before an `@`.
+    /// Parses `uri-host [ ":" port ]` of RFC 9110 without percent-encoding and user information.
     fn from_str(text: &str) -> Result<Self, NotAnAuthority> {
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
@@ -99,7 +99,7 @@ impl Host {
     }
 }
 
-/// The hosts that are allowed beside loopback.
+/// The allowed hosts beside loopback.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AllowedHosts(Vec<Authority>);
 
@@ -109,7 +109,7 @@ impl AllowedHosts {
         Ok(())
     }
 
-    /// Checks the host that a request names and, if the request may change something, the origin it comes from.
+    /// Checks the host of a request and, if the request may change a timer, its origin.
     pub(super) fn check(&self, request: &HttpRequest) -> Result<(), Refusal> {
         let authority = self.check_host(request)?;
         if matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -118,8 +118,8 @@ impl AllowedHosts {
         self.check_origin(request, &authority)
     }
 
-    /// The authority that a request names: in its target (HTTP/2, or an absolute URL), else in `Host`. If it names several,
-    /// all of them have to be allowed.
+    /// Checks the authority of a request: in its target (HTTP/2, or an absolute URL), else in `Host`. If there are
+    /// several, all must be allowed.
     fn check_host(&self, request: &HttpRequest) -> Result<Authority, Refusal> {
         let listening = request.app_config().local_addr().ip().to_canonical();
         let target = request.uri().authority().map(|authority| authority.as_str().as_bytes());
@@ -136,8 +136,8 @@ impl AllowedHosts {
         first.ok_or(Refusal::NoHost)
     }
 
-    /// Loopback, the address that the server listens on, and what the application allows. No name can be rebound to an
-    /// address in `Host`, since the browser has connected to that address.
+    /// Returns whether it is loopback, the address that the server listens on, or allowed by the application. No name
+    /// can be rebound to an address in `Host`, since the browser has connected to that address.
     fn allows(&self, wanted: &Authority, listening: IpAddr) -> bool {
         wanted.host.is_loopback()
             || (!listening.is_unspecified() && wanted.host == Host::Address(listening))
@@ -147,7 +147,7 @@ impl AllowedHosts {
             })
     }
 
-    /// A browser names the origin of each request that is not a `GET` or a `HEAD`; programs need not.
+    /// Checks the origin, which a browser sends with each request that is not a `GET` or a `HEAD`; programs need not.
     fn check_origin(&self, request: &HttpRequest, authority: &Authority) -> Result<(), Refusal> {
         let mut is_configured = false;
         for origin in request.headers().get_all(header::ORIGIN) {
@@ -172,7 +172,7 @@ impl AllowedHosts {
     }
 }
 
-/// The authority of an origin, and the port of its scheme.
+/// Returns the authority of an origin, and the default port of its scheme.
 fn origin_of(text: &str) -> Option<(Authority, u16)> {
     let (scheme, authority) = text.split_once("://")?;
     let default_port = match scheme {

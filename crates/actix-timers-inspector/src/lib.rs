@@ -4,15 +4,15 @@
 //!
 //! In reading order:
 //!
-//! 1. This page: [`Inspector`], what an application mounts.
-//! 2. `routes`: which path does what; `page`: the page itself, in one document.
-//! 3. `hosts`: which requests are served at all, so that pages of other sites get nothing.
-//! 4. `query`: what a request may say; `error`: the answer to what it may not.
-//! 5. `wheel` and `timers`: what is answered, as it stands in the JSON.
-//! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors are no more load than one.
+//! 1. This page: [`Inspector`], which an application mounts.
+//! 2. `routes`: the paths; `page`: the page itself, in one document.
+//! 3. `hosts`: checks of host and origin, so that pages of other sites get nothing.
+//! 4. `query`: the parameters of a request; `error`: responses to rejected ones.
+//! 5. `wheel` and `timers`: the JSON.
+//! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
 //!
-//! All it knows comes from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets or
-//! timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
+//! All its data come from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets
+//! or timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
 
 mod error;
 mod hosts;
@@ -33,20 +33,20 @@ use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
 use self::turns::Turns;
 
-/// A live page of one or several timer actors, to be served by an actix-web application under a path of its choice.
+/// A live page of one or several timer actors, served by an actix-web application under a path of its choice.
 ///
-/// It shows the wheel as rings, what is due next and the counters, and finds timers by id, key, group, actor, message type,
-/// state or deadline, with the answer to the question why one has not fired yet. Beneath the page is a JSON interface:
-/// `docs/guide/inspector.md` in the repository describes it.
+/// It shows the wheel as rings, the next due timers and the counters, and finds timers by id, key, group, actor,
+/// message type, state or deadline, with an explanation why a timer has not fired yet. The page uses a JSON interface,
+/// described in `docs/guide/inspector.md` in the repository.
 ///
-/// It is bound to what the application binds it to, and has no authentication of its own. It takes the middleware of the
-/// application, as any [`Scope`] does. It only shows things, unless [`allow_cancel`](Self::allow_cancel) says otherwise; but
-/// what it shows are keys, groups and types of messages. Do not put it where everybody can see it.
+/// It is reachable at the application's addresses, and has no authentication of its own. It accepts the middleware of
+/// the application, as any [`Scope`] does. It is read-only unless [`allow_cancel`](Self::allow_cancel) is set; but it
+/// shows keys, groups and types of messages. Do not expose it to the public.
 ///
 /// It answers requests for loopback hosts and for the address that the server listens on; other names are allowed with
 /// [`allow_host`](Self::allow_host). So no page of another site can reach it through a visitor's browser.
 ///
-/// As every [`Timers`], it keeps its timer actors alive.
+/// Like every [`Timers`], it keeps its timer actors alive.
 ///
 /// ```no_run
 /// use actix_timers::TimerActor;
@@ -78,7 +78,7 @@ pub struct Inspector {
     turns: Arc<Turns>,
 }
 
-/// One timer actor, under a name that no other has.
+/// A timer actor with a unique name.
 #[derive(Debug, Clone)]
 struct Inspected {
     name: String,
@@ -86,13 +86,13 @@ struct Inspected {
 }
 
 impl Inspector {
-    /// An inspector for one timer actor, which only shows things.
+    /// Creates a read-only inspector of one timer actor.
     pub fn new(timers: &Timers) -> Self {
         Self { inspected: Vec::new(), allow_cancel: false, hosts: AllowedHosts::default(), turns: Arc::default() }
             .add_timers(timers)
     }
 
-    /// One more timer actor, to be chosen on the page. If it has the name of an earlier one, a number is added to it here.
+    /// Adds a timer actor, to be chosen on the page. If its name is taken, a number is appended to it here.
     pub fn add_timers(mut self, timers: &Timers) -> Self {
         let is_taken = |name: &str| self.inspected.iter().any(|other| other.name == name);
         let numbered = (2..).map(|number| format!("{} ({number})", timers.name()));
@@ -101,15 +101,16 @@ impl Inspector {
         self
     }
 
-    /// Allows one more host, under which people reach the inspector: a name or an address, with any port unless one is given.
+    /// Allows a host under which visitors reach the inspector: a name or an address, with any port unless one is given.
     /// Subdomains are hosts of their own.
     ///
-    /// Always allowed are `localhost`, `127.0.0.0/8`, `[::1]` and the address that the server listens on, unless that is a
-    /// wildcard, with any port. A request that names another host in its target or its `Host` header is refused with 403.
-    /// Headers that forward a host are not looked at. Behind a reverse proxy, allow the name in the visitors' address bar.
+    /// Always allowed are `localhost`, `127.0.0.0/8`, `[::1]` and the address that the server listens on, unless that
+    /// is a wildcard, with any port. A request with another host in its target or its `Host` header is rejected with
+    /// 403. Headers that forward a host are ignored. Behind a reverse proxy, allow the name in the visitors' address
+    /// bar.
     ///
-    /// A cancel has to come from the page itself: its `Origin`, if there is one, must be the host of the request or one
-    /// that was allowed here, on the port given here or else the usual one of its scheme.
+    /// A cancel must come from the page itself: its `Origin`, if any, must be the host of the request or one allowed
+    /// here, on the port given here or else the default one of its scheme.
     ///
     /// ```
     /// use actix_timers_inspector::{Inspector, InvalidHost};
@@ -119,22 +120,22 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// [`InvalidHost`] if `host` is neither a name nor an address, or has more to it than a port.
+    /// [`InvalidHost`] if `host` is neither a name nor an address, or contains more than a port in addition.
     pub fn allow_host(mut self, host: impl AsRef<str>) -> Result<Self, InvalidHost> {
         self.hosts.add(host.as_ref())?;
         Ok(self)
     }
 
-    /// Whether timers can be cancelled by everybody who can see the page; at first not. Ids are shown in full only then.
+    /// Allows every visitor of the page to cancel timers, default false. Only then are ids shown in full.
     pub const fn allow_cancel(mut self, allow: bool) -> Self {
         self.allow_cancel = allow;
         self
     }
 
-    /// What an application mounts: `App::new().service(inspector.scope("/timers"))`, in another scope if need be, with
-    /// middleware and guards of the application's.
+    /// Returns the scope to mount: `App::new().service(inspector.scope("/timers"))`, in another scope if need be, with
+    /// middleware and guards of the application.
     ///
-    /// An inspector is made once, and a scope for each worker.
+    /// An inspector is created once, and a scope for each worker.
     pub fn scope(&self, path: &str) -> Scope {
         routes::under(path, self.clone())
     }

@@ -1,14 +1,14 @@
-//! The page: one document, with style and script in it, that asks for nothing from elsewhere.
+//! The page: one document, including style and script, that loads nothing from elsewhere.
 
 use std::sync::LazyLock;
 
 use actix_timers::integration::unguessable;
 use actix_web::HttpResponse;
 
-/// Style and script are allowed by this word, which is another one in each answer.
+/// A per-response CSP nonce allows exactly this style and script.
 const NONCE: &str = "{{nonce}}";
 
-/// In the order in which they stand in the page.
+/// The scripts, in the order in which they appear in the page.
 const SCRIPTS: [&str; 5] = [
     include_str!("page/basics.js"),
     include_str!("page/rings.js"),

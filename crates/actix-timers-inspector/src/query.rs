@@ -1,4 +1,4 @@
-//! What a request says in its query string. Whatever is not understood is refused, not passed over.
+//! The parameters in the query string of a request. Unknown ones are rejected, not ignored.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use percent_encoding::percent_decode_str;
 
 use super::error::Refusal;
 
-/// Timers in one answer, at most and if nothing is said.
+/// Maximum and default number of timers in one answer.
 pub(super) const MOST: usize = 500;
 const USUALLY: usize = 50;
 
-/// The longest text that is searched for, in bytes.
+/// Maximum length of a text to search for, in bytes.
 const LONGEST: usize = 1024;
 
-/// The parameters of a query string, each taken out once.
+/// The parameters of a query string, each at most once.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Takes a query string apart, of which only these parameters are known.
+    /// Parses a query string with these known parameters.
     pub(super) fn parse(query: &str, known: &[&str]) -> Result<Self, Refusal> {
         let mut parameters: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -39,25 +39,25 @@ impl Query {
         Ok(Self(parameters))
     }
 
-    /// The value of a parameter; an empty one is none.
+    /// Returns the value of a parameter; none if empty.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str());
         value.filter(|value| !value.is_empty())
     }
 
-    /// A whole number.
+    /// Parses a whole number.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let parse =
             |text: &str| text.parse().map_err(|_| bad(format!("`{name}` is a whole number from 0 to {}", u64::MAX)));
         self.text(name).map(parse).transpose()
     }
 
-    /// A number that has to be there.
+    /// Parses a required number.
     pub(super) fn needed(&self, name: &str) -> Result<u64, Refusal> {
         self.number(name)?.ok_or_else(|| bad(format!("`{name}` is missing")))
     }
 
-    /// How many timers are wanted.
+    /// Parses the number of requested timers.
     pub(super) fn limit(&self, most: usize) -> Result<usize, Refusal> {
         let limit = self.number("limit")?.map_or(Some(USUALLY), |limit| usize::try_from(limit).ok());
         match limit {
@@ -66,7 +66,7 @@ impl Query {
         }
     }
 
-    /// Seconds, with a fraction if need be.
+    /// Parses seconds, with an optional fraction.
     fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
         let parse = |text: &str| {
             let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -75,7 +75,7 @@ impl Query {
         self.text(name).map(parse).transpose()
     }
 
-    /// Which timers are wanted.
+    /// Parses the filter of timers.
     pub(super) fn filter(&self) -> Result<TimerFilter, Refusal> {
         let mut filter = TimerFilter::new();
         if let Some(key) = self.text("key") {

@@ -1,4 +1,4 @@
-//! Which path does what. What is documented of them: `docs/guide/inspector.md`.
+//! The paths, documented in `docs/guide/inspector.md`.
 
 use std::sync::Arc;
 
@@ -22,21 +22,22 @@ use super::timers::{Ids, MOST_OF_A_BUCKET};
 use super::turns::Kind;
 use super::{Inspected, Inspector};
 
-/// What a cancel has to bring along. A form cannot, and a script of another site has to ask first.
+/// The header that a cancel must have. A form cannot set it, and for a script of another site the browser first asks
+/// the server.
 pub(super) const CANCEL_HEADER: &str = "X-Actix-Timers";
 pub(super) const CANCEL_VALUE: &str = "cancel";
 
 const READ: &str = "GET, HEAD";
 const READ_OR_CANCEL: &str = "GET, HEAD, DELETE";
 
-/// What a list can be asked for.
+/// The parameters of a list.
 const LIST_PARAMETERS: [&str; 11] =
     ["timer", "key", "group", "actor", "message_type", "state", "level", "due_within", "due_after", "cursor", "limit"];
 
 type Answer = Result<HttpResponse, Refusal>;
 
-/// What every answer says to browsers, unless it says something else itself. Data must not be kept, framed, taken for
-/// anything else, or loaded by a page of another origin.
+/// The default headers of every response. Data must not be cached, framed, interpreted as another type, or loaded by a
+/// page of another origin.
 const HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
@@ -47,7 +48,7 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
-    // The check is in a scope within, so that the type of the outer one is a plain `Scope`.
+    // The check is in an inner scope, so that the type of the outer one is a plain `Scope`.
     let hosts = Arc::new(inspector.hosts.clone());
     let inner = web::scope("")
         .app_data(Data::new(inspector))
@@ -64,7 +65,7 @@ pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
     web::scope(path).service(inner)
 }
 
-/// Refuses requests of other sites before anything looks at them.
+/// Rejects requests of other sites before any handler sees them.
 async fn guarded(
     hosts: Arc<AllowedHosts>,
     request: ServiceRequest,
@@ -83,7 +84,7 @@ async fn guarded(
     Ok(response)
 }
 
-/// A resource that can be read.
+/// Creates a resource that can be read.
 fn readable<F, Args>(path: &str, handler: F) -> Resource
 where
     F: Handler<Args, Output: Responder + 'static>,
@@ -92,7 +93,7 @@ where
     web::resource(path).route(web::get().to(handler.clone())).route(web::head().to(handler))
 }
 
-/// A resource that takes these methods, and says so to others.
+/// Creates a resource that accepts these methods, and names them when it rejects others.
 fn only(methods: &'static str, resource: Resource) -> Resource {
     resource.default_service(web::to(move || async move { Answer::Err(Refusal::WrongMethod(methods)) }))
 }
@@ -106,12 +107,12 @@ fn ok(body: &impl Serialize) -> Answer {
 }
 
 impl Inspector {
-    /// In full where they can be used.
+    /// Returns the form of ids: in full if they can be used to cancel.
     const fn ids(&self) -> Ids {
         if self.allow_cancel { Ids::Full } else { Ids::Short }
     }
 
-    /// The timer actor that is asked for; the first if none is.
+    /// Returns the requested timer actor; the first by default.
     fn chosen(&self, query: &Query) -> Result<&Inspected, Refusal> {
         let wanted = query.text("timer");
         let chosen = self.inspected.iter().find(|inspected| wanted.is_none_or(|name| name == inspected.name));
@@ -119,7 +120,7 @@ impl Inspector {
     }
 }
 
-/// The id in the path.
+/// Returns the id in the path.
 fn id_in(request: &HttpRequest) -> &str {
     request.match_info().get("id").unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Timers, as they stand in the JSON.
+//! Timers in the JSON.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use super::query::name_of;
 use super::turns::Look;
 use super::wheel::unix_seconds;
 
-/// Timers of a bucket in one answer, at most.
+/// Maximum number of a bucket's timers in one answer.
 pub(super) const MOST_OF_A_BUCKET: usize = TIMERS_OF_A_BUCKET;
 
-/// How ids are shown. In full an id is all that is needed to cancel its timer.
+/// The form of ids. A full id is sufficient to cancel its timer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ids {
     Full,
     Short,
 }
 
-/// One pending timer.
+/// A pending timer.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     id: String,
@@ -42,7 +42,7 @@ pub(super) struct Row {
     actor_type: Option<String>,
 }
 
-/// Where it is: what does not belong to the kind of place is left out.
+/// The location of a timer. Fields that do not apply to its kind are omitted.
 #[derive(Debug, Default, Serialize)]
 struct Place {
     kind: &'static str,
@@ -94,7 +94,7 @@ impl From<&TimerLocation> for Place {
                 ..Self::default()
             },
             TimerLocation::Mailbox { under_way } => Self { kind, under_way: Some(under_way), ..Self::default() },
-            // The source, a flight, the handler: nothing belongs to them.
+            // Source, flight and handler have no further fields.
             _ => Self { kind, ..Self::default() },
         }
     }
@@ -128,7 +128,7 @@ impl Row {
 #[derive(Debug, Serialize)]
 pub(super) struct Part {
     timers: Vec<Row>,
-    /// Where the next part begins; none after the last.
+    /// The cursor of the next part; none after the last.
     next: Option<String>,
     looked_at: u64,
     of: u64,
@@ -141,7 +141,7 @@ pub(super) struct Sample {
     sampled: bool,
 }
 
-/// One timer, and where it was found.
+/// A timer with the name of its timer actor.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
     timer: String,
@@ -150,7 +150,7 @@ pub(super) struct Found {
 }
 
 impl Inspected {
-    /// The next part of what a filter lets through.
+    /// Returns the next part of the timers that match a filter.
     pub(super) async fn list(
         &self,
         look: &Look,
@@ -173,12 +173,12 @@ impl Inspected {
         Ok(Part { timers: rows(listing.finish(), ids), next: next_part, looked_at: next.min(of), of })
     }
 
-    /// Those that are due next.
+    /// Returns the timers due next.
     pub(super) async fn next(&self, look: &Look, limit: usize, ids: Ids) -> Result<Sample, Refusal> {
         self.walk(look, TimerWalk::to_the_next(limit), ids).await
     }
 
-    /// Those in a bucket.
+    /// Returns the timers in a bucket.
     pub(super) async fn bucket(
         &self,
         look: &Look,

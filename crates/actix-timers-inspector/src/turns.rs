@@ -1,13 +1,13 @@
 //! Turns: one step of one look at a time, shared fairly among all looks.
 //!
-//! A *look* is a request that walks through timers or buckets. It does so in *steps*, each with the lock of the timer actor
-//! held for some microseconds, and takes a turn for each step. Two steps at a time would be as much load on that lock as
-//! they are many.
+//! A *look* is a request that walks through timers or buckets. It does so in *steps*, each with the lock of the timer
+//! actor held for some microseconds, and takes a turn for each step. Concurrent steps would multiply the load on that
+//! lock.
 //!
 //! Short looks (the wheel, a bucket, the next timers) go before searches, but not more than [`SHORT_IN_A_ROW`] of their
-//! steps while a search waits. Within each kind the turns go round: a look that has taken a step queues up behind the
-//! others. So a look waits for its next step for at most one step of each look under way, and these are bounded: further
-//! ones are refused. Nothing here depends on the sender of a request, which behind a proxy nobody knows.
+//! steps while a search waits. Within each kind the order is round robin: a look that has taken a step queues up behind
+//! the others. So a look waits for its next step for at most one step of each look in progress, and these are bounded:
+//! further ones are rejected. Nothing here depends on the sender of a request, which is unknown behind a proxy.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,23 +17,24 @@ use tokio::sync::oneshot;
 
 use super::error::Refusal;
 
-/// Looks of one kind that may be under way.
+/// Maximum number of looks of one kind in progress.
 const MAX_LOOKS: usize = 256;
 
-/// Steps of short looks while a search waits.
+/// Maximum number of steps of short looks while a search waits.
 const SHORT_IN_A_ROW: usize = 3;
 
-/// Steps of a search in one answer, if no other search is under way: a part of ten million timers, and a few milliseconds.
+/// Steps of a search in one answer, if no other search is in progress: a part of ten million timers, and a few
+/// milliseconds.
 const STEPS_ALONE: usize = 1024;
 
-/// Steps of a search in one answer, however many are under way.
+/// Minimum number of steps of a search in one answer, regardless of other searches.
 const MIN_STEPS: usize = 16;
 
-/// Steps of searches after which they leave the timers alone, and for how long.
+/// Number of steps of searches before they pause, and the length of the pause.
 const STEPS_BEFORE_A_REST: usize = 32;
 const REST: Duration = Duration::from_millis(1);
 
-/// How much a look has to do.
+/// The kind of a look, by its amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Short,
@@ -49,7 +50,7 @@ struct State {
     is_taken: bool,
     short: Queue,
     searches: Queue,
-    /// Steps of short looks since a search that is waiting had its last.
+    /// Steps of short looks since the last step of a search, while one waits.
     short_in_a_row: usize,
     steps_since_rest: usize,
     is_resting: bool,
@@ -69,7 +70,7 @@ impl State {
         }
     }
 
-    /// The look that comes next, if one waits that may take a step now.
+    /// Returns the waiting look that takes the next step, if one may.
     fn next(&mut self) -> Option<(Kind, oneshot::Sender<Turn>)> {
         let search_waits = !self.is_resting && !self.searches.waiting.is_empty();
         let is_searches_turn = search_waits && self.short_in_a_row >= SHORT_IN_A_ROW;
@@ -89,7 +90,7 @@ impl Turns {
     /// Begins a look.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if so many are under way that this one would have to wait for long.
+    /// [`Refusal::Busy`] if [`MAX_LOOKS`] of its kind are in progress.
     pub(super) fn look(self: &Arc<Self>, kind: Kind) -> Result<Look, Refusal> {
         let mut state = self.state();
         let queue = state.queue(kind);
@@ -104,7 +105,7 @@ impl Turns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the turn to the next look, if nobody has it.
+    /// Gives the turn to the next look, unless it is taken.
     fn give(self: &Arc<Self>) {
         loop {
             let mut state = self.state();
@@ -113,11 +114,11 @@ impl Turns {
             }
             let Some((kind, next)) = state.next() else { return };
             state.is_taken = true;
-            // A waker may be called, which is foreign code.
+            // Sending may call a waker, which is foreign code.
             drop(state);
             match next.send(Turn { turns: Some(Arc::clone(self)), kind }) {
                 Ok(()) => return,
-                // The request was given up while it waited.
+                // The request was dropped while it waited.
                 Err(mut turn) => {
                     turn.turns = None;
                     self.state().is_taken = false;
@@ -141,7 +142,7 @@ impl Drop for Look {
 }
 
 impl Look {
-    /// Takes a step once it has the turn, and lets others have theirs.
+    /// Takes a step once it has the turn, and passes the turn on.
     ///
     /// # Errors
     /// [`Refusal::Busy`] if the turn never comes, which does not happen.
@@ -162,8 +163,8 @@ impl Look {
         turn.await.map_err(|_| Refusal::Busy)
     }
 
-    /// Steps that a search may take for one answer: the fewer, the more searches are under way, so that each answer comes
-    /// soon.
+    /// Returns the maximum number of steps of a search for one answer: fewer if more searches are in progress, so that
+    /// each answer comes soon.
     pub(super) fn max_steps(&self) -> usize {
         (STEPS_ALONE / self.turns.state().searches.looks.max(1)).max(MIN_STEPS)
     }
@@ -187,7 +188,7 @@ impl Drop for Turn {
 }
 
 impl Turn {
-    /// Ends the step. After some steps of searches these have to rest.
+    /// Ends the step. Returns the pause of searches if it is due.
     fn end(self) -> Option<Rest> {
         let turns = self.turns.as_ref().filter(|_| self.kind == Kind::Search)?;
         let mut state = turns.state();
@@ -202,8 +203,8 @@ impl Turn {
     }
 }
 
-/// A time in which no search takes a step. Whoever has waited for the lock of the timer actor is not woken as fast as a
-/// search would take it again.
+/// A pause in which no search takes a step. A thread that waits for the lock of the timer actor does not wake as fast
+/// as a search would take the lock again.
 #[derive(Debug)]
 struct Rest(Arc<Turns>);
 
@@ -215,9 +216,10 @@ impl Drop for Rest {
 }
 
 impl Rest {
-    /// Ends in a while. The search that took the last step queues up meanwhile, so that it does not lose its place.
+    /// Ends the pause after [`REST`]. The search that took the last step queues up meanwhile, so that it does not lose
+    /// its position.
     fn pass(self) {
-        // By the clock of the machine: that of the runtime may be virtual, and must not move because somebody looks.
+        // By the machine's clock: the runtime's may be virtual, and must not move because of a look.
         tokio::task::spawn_blocking(move || {
             std::thread::sleep(REST);
             drop(self);
@@ -235,7 +237,7 @@ mod tests {
 
     type Waiting = Pin<Box<dyn Future<Output = Turn>>>;
 
-    /// Looks whose turns are taken by hand.
+    /// Looks whose turns are taken manually.
     struct Looks(Arc<Turns>);
 
     impl Looks {
@@ -250,7 +252,7 @@ mod tests {
             waiting
         }
 
-        /// Has the turn at once.
+        /// Takes the turn, which is free.
         fn first(&self, kind: Kind) -> Turn {
             let look = self.0.look(kind).unwrap();
             poll(&mut (Box::pin(async move { look.turn().await.unwrap() }) as Waiting)).unwrap()
@@ -264,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Which of them has the turn; it is taken out.
+    /// Returns the one that has the turn, and removes it.
     fn served(waiting: &mut Vec<(usize, Waiting)>) -> Option<(usize, Turn)> {
         let at = waiting.iter_mut().enumerate().find_map(|(at, (_, one))| Some((at, poll(one)?)));
         at.map(|(at, turn)| (waiting.remove(at).0, turn))

@@ -1,4 +1,4 @@
-//! The wheel and the counters, as they stand in the JSON.
+//! The wheel and the counters in the JSON.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -11,13 +11,13 @@ use super::Inspected;
 use super::error::Refusal;
 use super::turns::Look;
 
-/// Segments of a ring, at most: finer ones could not be told apart.
+/// Maximum number of segments of a ring: finer ones could not be distinguished.
 const SEGMENTS: usize = 512;
 
-/// Buckets at the head of the delay queue that are listed.
+/// Number of listed buckets at the head of the delay queue.
 const HEAD: usize = 12;
 
-/// A timer actor at one moment, or nearly so: levels and buckets are looked at one after the other.
+/// A nearly consistent snapshot of a timer actor: levels and buckets are read one after the other.
 #[derive(Debug, Serialize)]
 pub(super) struct Wheel {
     timer: String,
@@ -73,7 +73,7 @@ struct Level {
     segments: Vec<Segment>,
 }
 
-/// Neighbouring buckets of a level, of which at least one is not empty.
+/// Adjacent buckets of a level, of which at least one is not empty.
 #[derive(Debug, Serialize)]
 struct Segment {
     at: usize,
@@ -85,12 +85,12 @@ struct Segment {
     fullest: usize,
 }
 
-/// Ticks go up to 2⁶⁴, and numbers in JavaScript only to 2⁵³.
+/// Serializes as text: ticks go up to 2⁶⁴, and numbers in JavaScript only to 2⁵³.
 fn as_text<S: Serializer>(tick: &Tick, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(tick)
 }
 
-/// A timer actor in a list of them.
+/// A timer actor in a list.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     timer: String,
@@ -115,7 +115,7 @@ impl Inspected {
         Summary { timer: self.name.clone(), state, pending }
     }
 
-    /// Looks at the wheel, a few hundred buckets at a time.
+    /// Reads the wheel, a few hundred buckets at a time.
     pub(super) async fn wheel(&self, look: &Look) -> Result<Wheel, Refusal> {
         let survey = &self.survey;
         let outline = look.step(|| survey.outline()).await?;
@@ -172,7 +172,7 @@ impl Inspected {
     }
 }
 
-/// Seconds since the Unix epoch; negative before it.
+/// Returns the seconds since the Unix epoch; negative before it.
 pub(super) fn unix_seconds(time: SystemTime) -> f64 {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => since.as_secs_f64(),
@@ -180,7 +180,7 @@ pub(super) fn unix_seconds(time: SystemTime) -> f64 {
     }
 }
 
-/// The buckets of a level, put together to segments.
+/// The buckets of a level, combined into segments.
 struct Ring {
     bucket_ticks: u64,
     buckets: usize,
@@ -194,7 +194,7 @@ impl Ring {
         Self { bucket_ticks: stats.bucket_ticks, buckets: stats.buckets, per_segment, segments: BTreeMap::new() }
     }
 
-    /// Buckets of the next turn lie on those of this one.
+    /// Adds a bucket. Buckets of the next turn share the positions of this one's.
     fn add(&mut self, bucket: BucketSnapshot, expires_in: Duration) {
         let place = (bucket.start / self.bucket_ticks) % self.buckets as u64;
         let at = place as usize / self.per_segment;

@@ -1,4 +1,4 @@
-//! Looks into a store of durable timers that no process has open.
+//! Inspects a store of durable timers that no process has open.
 //!
 //! ```text
 //! cargo run --example store -- check DIR                        is everything readable and consistent?
@@ -6,8 +6,8 @@
 //! cargo run --example store -- stats DIR                        how much is there, how large is it?
 //! ```
 //!
-//! The exit code is 0 if all is well, 1 if something is wrong with the store, 2 if the question was not understood. Without
-//! arguments it makes a store in a temporary directory and looks into that.
+//! The exit code is 0 on success, 1 for a problem of the store, 2 for invalid arguments. Without arguments it creates a
+//! store in a temporary directory and inspects that.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     run(&arguments, &mut io::stdout().lock(), &mut io::stderr().lock())
 }
 
-/// What was asked for.
+/// A parsed command line.
 enum Question<'a> {
     Check(&'a Path),
     List { directory: &'a Path, part: Part, limit: usize },
@@ -48,7 +48,7 @@ enum Question<'a> {
     Demonstration,
 }
 
-/// Why there is no answer, or not a good one.
+/// The reason for an exit code other than 0.
 enum Problem {
     Store(StoreError),
     Output(io::Error),
@@ -67,7 +67,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Answers a question on `out`, and says on `wrong` what is wrong.
+/// Writes the answer to a question to `out`, and problems to `wrong`.
 pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> ExitCode {
     let question = match Question::read(arguments) {
         Ok(question) => question,
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write
     };
     match question.answer(out) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read it has seen enough.
+        // The reader has closed the pipe.
         Err(Problem::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(problem) => {
             let _ = match problem {
@@ -189,7 +189,7 @@ fn statistics(store: &mut EmbeddedStore, out: &mut dyn Write) -> Result<(), Prob
     Ok(())
 }
 
-/// Text that others wrote, as a terminal may get it: with an escape in place of each character that is not printed.
+/// Foreign text for a terminal: with an escape in place of each non-printable character.
 struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {
@@ -207,7 +207,7 @@ fn time(due: DueTime) -> String {
     time.map_or_else(|| due.to_string(), |time| time.to_string())
 }
 
-/// A store with a few timers, and all questions about it.
+/// Creates a store with a few timers, and asks all questions about it.
 fn demonstrate(out: &mut dyn Write) -> Result<(), Problem> {
     let directory = tempfile::tempdir()?;
     writeln!(
@@ -254,7 +254,7 @@ pub(crate) fn fill_with(store: &mut EmbeddedStore, key: &str, reason: &str) -> R
     Ok(())
 }
 
-/// On the morning of a day in 2033.
+/// Returns a time on the morning of a day in 2033.
 fn nine_o_clock(days_later: u64) -> DueTime {
     const DAY: u64 = 24 * 3600 * 1000;
     DueTime::from_millis(2_000_019_600_000 + days_later * DAY).unwrap_or(DueTime::MAX)

@@ -1,4 +1,4 @@
-//! The example `store`: what it answers, and its exit codes.
+//! Tests of the example `store`: its answers and exit codes.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -9,7 +9,7 @@ use actix_timers_durable::store::EmbeddedStore;
 
 use crate as store;
 
-/// Exit code, answer, and what is wrong.
+/// Returns exit code, answer and problems.
 fn ask(arguments: &[&str]) -> (ExitCode, String, String) {
     let (mut out, mut wrong) = (Vec::new(), Vec::new());
     let code = store::run(arguments, &mut out, &mut wrong);
@@ -92,7 +92,7 @@ fn findings_are_listed_and_the_exit_code_tells() {
     assert!(wrong.contains("findings"), "{wrong}");
 }
 
-/// The file of the pending timers.
+/// Returns the table of pending timers that contains a text.
 fn table_with(path: &Path, text: &[u8]) -> std::path::PathBuf {
     let pending = path.join("data/keyspaces/1");
     let mut folders = vec![pending];
@@ -109,7 +109,7 @@ fn table_with(path: &Path, text: &[u8]) -> std::path::PathBuf {
     panic!("no file has the records");
 }
 
-/// A key and a reason are of whoever schedules and of handlers; a path may be anybody's.
+/// Keys and reasons come from callers and handlers; a path may be anybody's.
 #[test]
 fn nothing_that_is_listed_reaches_the_terminal_as_a_control_character() {
     let directory = tempfile::tempdir().unwrap();

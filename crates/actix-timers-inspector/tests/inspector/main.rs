@@ -1,4 +1,4 @@
-//! The inspector: its routes, and its page in a browser.
+//! Tests of the inspector: its routes, and its page in a browser.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod browser;

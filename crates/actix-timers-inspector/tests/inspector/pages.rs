@@ -1,4 +1,4 @@
-//! The inspector over HTTP: what it answers, and what it refuses. Its page in a browser: `inspector_browser`.
+//! The inspector over HTTP: its responses and rejections. `browser` tests its page in a browser.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,11 +22,11 @@ use tokio::sync::oneshot;
 
 type Answering = Pin<Box<dyn Future<Output = ServiceResponse>>>;
 
-/// An application that answers.
+/// An application under test.
 struct Served(Box<dyn Fn(TestRequest) -> Answering>);
 
 impl Served {
-    /// Asks as a browser on the same machine does.
+    /// Sends a request like a browser on the same machine.
     async fn call(&self, request: TestRequest) -> ServiceResponse {
         self.call_as_it_is(request.insert_header((header::HOST, "localhost:8080"))).await
     }
@@ -46,7 +46,7 @@ macro_rules! served {
     }};
 }
 
-/// An application with an inspector at `/ops/timers`.
+/// Starts an application with an inspector at `/ops/timers`.
 async fn serve(inspector: &Inspector) -> Served {
     served!(App::new().service(inspector.scope("/ops/timers")))
 }
@@ -63,7 +63,7 @@ async fn content(response: ServiceResponse) -> (StatusCode, Value) {
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
-/// What is answered below `/ops/timers/api/`.
+/// Returns the response of a path below `/ops/timers/api/`.
 async fn get(app: &Served, path: &str) -> Value {
     let (status, body) = answer(app, TestRequest::get().uri(&format!("/ops/timers/api/{path}"))).await;
     assert_eq!(status, StatusCode::OK, "{path}: {body}");
@@ -76,7 +76,7 @@ async fn refusal(app: &Served, path: &str) -> (u16, String, String) {
     (status.as_u16(), text("error"), text("message"))
 }
 
-/// Ids as a page shows them that only shows things: without their last group.
+/// Returns ids as a read-only page shows them: without their last group.
 fn ids(list: &Value) -> Vec<String> {
     let timers = list["timers"].as_array().unwrap();
     timers.iter().map(|timer| timer["id"].as_str().unwrap().to_owned()).collect()
@@ -140,7 +140,7 @@ fn the_wheel_is_shown_as_it_is_at_that_moment() {
     );
 }
 
-/// Nobody could tell 65 536 buckets apart, and nobody wants to send them every second.
+/// 65 536 buckets could not be distinguished, and would be too many to send every second.
 #[test]
 fn buckets_of_a_large_wheel_are_put_together() {
     paused(async {
@@ -222,7 +222,7 @@ fn timers_are_found_by_what_was_said_of_them_and_paged() {
     });
 }
 
-/// In the order of deadlines, and not more than some hundred of them are looked at.
+/// They are in the order of deadlines, and at most some hundred are examined.
 #[test]
 fn the_next_of_a_crowd_are_a_sample() {
     paused(async {
@@ -369,7 +369,7 @@ fn nothing_is_cancelled_unless_that_is_switched_on_and_really_asked_for() {
     });
 }
 
-/// The scope of the application decides who gets in.
+/// The scope of the application decides about access.
 #[test]
 fn it_takes_the_middleware_of_the_application_and_any_path() {
     paused(async {
@@ -480,7 +480,7 @@ fn the_page_is_one_document_that_asks_for_nothing_from_elsewhere() {
     });
 }
 
-/// Names that want to be HTML come out as JSON, which a browser is told not to take for anything else.
+/// Names that contain HTML are sent as JSON, which a browser is told not to interpret as another type.
 #[test]
 fn hostile_names_stay_texts() {
     paused(async {
@@ -498,7 +498,7 @@ fn hostile_names_stay_texts() {
     });
 }
 
-/// What is answered to a request with these headers and no others.
+/// Returns the response to a request with these headers only.
 async fn asked(app: &Served, method: &Method, path: &str, headers: &[(&str, &str)]) -> (u16, Value) {
     let request = TestRequest::default().method(method.clone()).uri(path);
     let request = headers.iter().fold(request, |request, header| request.append_header(*header));
@@ -506,7 +506,7 @@ async fn asked(app: &Served, method: &Method, path: &str, headers: &[(&str, &str
     (status.as_u16(), body)
 }
 
-/// A page of another site whose name was made to resolve to this server: the browser sends its name as `Host`.
+/// A page of another site whose name resolves to this server: the browser sends its name as `Host`.
 #[test]
 fn a_request_for_a_foreign_host_is_refused_whatever_it_asks_for() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -557,7 +557,7 @@ fn a_request_names_one_host_that_is_one() {
         assert_eq!(asked(&app, &Method::GET, path, &both("localhost", "evil.example")).await.0, 403);
         assert_eq!(asked(&app, &Method::GET, path, &both("evil.example", "localhost")).await.0, 403);
 
-        // As HTTP/2 says it, and an absolute URL.
+        // As in HTTP/2, and as an absolute URL.
         let absolute = |host: &str| format!("http://{host}{path}");
         assert_eq!(asked(&app, &Method::GET, &absolute("localhost:8080"), &[]).await.0, 200);
         for (target, headers) in [
@@ -636,7 +636,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
             ("localhost:8080", &[("Sec-Fetch-Site", "none")]),
             ("localhost", &[("Origin", "http://localhost")]),
             ("timers.example.org", &[("Origin", "https://timers.example.org")]),
-            // Behind a proxy that passes another host on.
+            // Behind a proxy that passes on another host.
             ("127.0.0.1:8080", &[("Origin", "https://timers.example.org"), ("Sec-Fetch-Site", "same-origin")]),
             ("127.0.0.1:8080", &[("Origin", "https://timers.example.org:443")]),
         ];
@@ -649,7 +649,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
     });
 }
 
-/// Answers, refusals and the page: none may be kept, framed by another site, or taken for anything else.
+/// Responses, rejections and the page: none may be cached, framed by another site, or interpreted as another type.
 #[test]
 fn every_answer_tells_browsers_what_they_may_do_with_it() {
     paused(async {
@@ -678,14 +678,14 @@ fn every_answer_tells_browsers_what_they_may_do_with_it() {
     });
 }
 
-/// Whoever has the whole id of a timer can cancel it, elsewhere or by way of the application.
+/// The whole id of a timer allows to cancel it, elsewhere or through the application.
 #[test]
 fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_forms() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         let plain = world.after(&addr, 10, 1);
         let own = run(&addr, |_, ctx| ctx.schedule_after(ms(20), Note(1)).unwrap()).await;
-        // Made before a timer actor was known.
+        // Created before the timer actor was known.
         let request = ScheduleAfter::new(&addr, ms(30), Note(1));
         let named = request.id();
         world.timers.addr().send(request).await.unwrap().unwrap();
@@ -720,14 +720,14 @@ fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_for
         assert_eq!(get(&app, &format!("timers/{}", short(named))).await["id"], named.to_string());
         assert_eq!(cancel(&app, &short(plain), Some("cancel")).await.0, 400);
         assert_eq!(cancel(&app, &plain.to_string(), Some("cancel")).await.0, 200);
-        // Its slot is used again, by another timer.
+        // Its slot is reused by another timer.
         let next = world.after(&addr, 10, 1);
         assert_eq!(refusal(&app, &format!("api/timers/{}", short(plain))).await.0, 404);
         assert_eq!(get(&app, &format!("timers/{}", short(next))).await["id"], next.to_string());
     });
 }
 
-/// Two hundred searches through everything, and somebody who opens the page.
+/// Two hundred searches of all timers, and a viewer who opens the page.
 #[test]
 fn a_viewer_does_not_wait_for_the_searches_of_others() {
     paused(async {
@@ -756,13 +756,13 @@ fn a_viewer_does_not_wait_for_the_searches_of_others() {
         for search in searches {
             parts.push(search.await.unwrap());
         }
-        // The searches that are left have longer parts.
+        // The remaining searches have longer parts.
         let looked_at: Vec<u64> = parts.iter().map(|part| part["looked_at"].as_u64().unwrap()).collect();
         assert_eq!(looked_at.iter().min(), Some(&4096), "{looked_at:?}");
     });
 }
 
-/// Such as those of durable timers.
+/// For example those of durable timers.
 #[test]
 fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
     #[derive(Message)]

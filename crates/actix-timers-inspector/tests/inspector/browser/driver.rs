@@ -1,4 +1,4 @@
-//! A browser, driven over the wire protocol of WebDriver: plain HTTP to a chromedriver.
+//! A browser, controlled by the WebDriver protocol: plain HTTP to a chromedriver.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// How long is waited for what has to happen on a page, however slow the machine is.
+/// Maximum wait for an expected state of a page, for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where WebDriver keeps the id of an element.
+/// The field with the id of an element in WebDriver.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 pub(crate) struct Browser {
@@ -52,12 +52,12 @@ impl Browser {
         self.post("/url", json!({ "url": address }));
     }
 
-    /// What a script returns.
+    /// Runs a script and returns its result.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
 
-    /// The value of an expression.
+    /// Returns the value of an expression.
     pub(crate) fn value(&self, expression: &str) -> Value {
         self.run(&format!("return {expression};"))
     }
@@ -72,12 +72,12 @@ impl Browser {
         let start = Instant::now();
         while self.value(&format!("Boolean({expression})")) != json!(true) {
             assert!(start.elapsed() < PATIENCE, "{what}: not within a minute; the page says: {}", self.text("body"));
-            // The page changes by itself, and cannot be told to hurry.
+            // The page updates by its own timer.
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Types into whatever has the focus.
+    /// Types into the focused element.
     pub(crate) fn keys(&self, keys: &str) {
         let strokes: Vec<Value> = keys
             .chars()
@@ -92,20 +92,20 @@ impl Browser {
         self.post(&format!("/element/{element}/click"), json!({}));
     }
 
-    /// Tells the page which colours the user prefers.
+    /// Sets the colour scheme that the user prefers.
     pub(crate) fn prefer(&self, scheme: &str) {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.post("/goog/cdp/execute", json!({ "cmd": "Emulation.setEmulatedMedia", "params": media }));
     }
 
-    /// Errors that scripts and the network have left in the console.
+    /// Returns the errors of scripts and network in the console.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.post("/se/log", json!({ "type": "browser" }));
         let severe = log.as_array().expect("a log").iter().filter(|entry| entry["level"] == "SEVERE");
         severe.map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// Keeps a picture of the page, if the environment says where.
+    /// Saves a screenshot of the page, if the environment names a folder.
     pub(crate) fn picture(&self, name: &str) {
         let Ok(folder) = std::env::var("ACTIX_TIMERS_PICTURES") else { return };
         let coded = self.command("GET", "/screenshot", None);
@@ -138,7 +138,7 @@ fn call(driver: &str, method: &str, path: &str, body: Option<&Value>) -> Value {
     answer["value"].clone()
 }
 
-/// Head and body. chromedriver says how long the body is, and does not always close.
+/// Reads head and body. chromedriver sends the length of the body, and does not always close.
 fn read_answer(stream: &mut TcpStream) -> (String, String) {
     let mut bytes = Vec::new();
     let mut part = [0; 65_536];
@@ -159,7 +159,7 @@ fn read_answer(stream: &mut TcpStream) -> (String, String) {
     }
 }
 
-/// Base64.
+/// Decodes base64.
 fn decoded(text: &str) -> Vec<u8> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => Some(byte - b'A'),

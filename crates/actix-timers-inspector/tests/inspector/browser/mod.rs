@@ -1,6 +1,6 @@
 //! The page of the inspector in a real browser.
 //!
-//! Run by `.ci/inspector`, which starts a chromedriver and the example `observe`, and says where they are.
+//! Run by `.ci/inspector`, which starts a chromedriver and the example `observe`, and passes their addresses.
 
 mod driver;
 
@@ -18,14 +18,14 @@ use serde_json::json;
 const DESKTOP: (u32, u32) = (1440, 1400);
 const PHONE: (u32, u32) = (500, 1000);
 
-/// Keys as WebDriver writes them.
+/// Key codes of WebDriver.
 const ENTER: &str = "\u{E007}";
 const ESCAPE: &str = "\u{E00C}";
 const RIGHT: &str = "\u{E014}";
 const UP: &str = "\u{E013}";
 const DOWN: &str = "\u{E015}";
 
-/// Tries to be HTML, a script and a path.
+/// An attempt at HTML, a script and a path.
 const HOSTILE: &str =
     "<img src=x onerror=\"document.title='taken'\">&amp;\"'/../%2F<script>document.title='taken'</script>";
 
@@ -49,13 +49,12 @@ impl Handler<Remind> for Customer {
 const ID_SHOWN: &str =
     "[...document.querySelectorAll('#facts dt')].find(name => name.textContent === 'id').nextSibling.textContent";
 
-/// What `.ci/inspector` has started.
+/// Returns the address of a server that `.ci/inspector` has started.
 fn started(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run .ci/inspector"))
 }
 
-/// A server of its own, with timers that stay, and one way to look at them and another to cancel them, too. It ends with
-/// the process.
+/// Starts a server with timers that stay, one read-only path and one that can cancel. It ends with the process.
 fn serve() -> (SocketAddr, Timers) {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -131,7 +130,7 @@ fn a_narrow_page_needs_no_scrolling_to_the_side() {
     page.picture("narrow");
 }
 
-/// All without a mouse.
+/// Everything without a mouse.
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
 fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
@@ -196,7 +195,7 @@ fn a_timer_is_found_by_both_forms_of_its_id_and_shown_by_the_short_one() {
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
-/// Its name resolves to this machine, as that of another site could. Chromium knows `*.localhost` without a resolver.
+/// Its name resolves to this machine, as another site's name could. Chromium knows `*.localhost` without a resolver.
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
 fn a_page_under_a_foreign_name_gets_nothing() {
