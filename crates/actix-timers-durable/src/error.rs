@@ -66,7 +66,7 @@ pub enum DurableError {
     Store(Arc<StoreError>),
     /// The durable timers or their system have been stopped. All accepted timers are in the store.
     #[error(
-        "the durable timers have been stopped: what was accepted is kept, and goes on when the store is opened again"
+        "the durable timers have been stopped: accepted timers are kept, and continue when the store is opened again"
     )]
     Closed,
 }

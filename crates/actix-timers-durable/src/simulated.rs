@@ -393,7 +393,7 @@ fn live(simulation: &Simulation, faults: &Faults, records: &Records, clients: u6
         if is_whole {
             let counts = block_on(durable.counts());
             let is_right = counts.as_ref().is_ok_and(|counts| counts.pending == 0);
-            stopper.note(u64::MAX, "counted", |_| (!is_right).then_some("the store keeps what was handled"));
+            stopper.note(u64::MAX, "counted", |_| (!is_right).then_some("the store keeps handled timers"));
         }
         let _ = block_on(durable.stop());
     });

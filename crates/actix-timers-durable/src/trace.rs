@@ -21,7 +21,7 @@ pub(super) fn undecodable(record: &Record, error: &DecodeError) {
 
 #[cfg(feature = "tracing")]
 pub(super) fn route_without_recipient(route: &str) {
-    tracing::warn!(target: "actix_timers", route, "nobody is there to get the messages of a route: they wait");
+    tracing::warn!(target: "actix_timers", route, "a route has no recipient: its messages wait");
 }
 
 #[cfg(not(feature = "tracing"))]

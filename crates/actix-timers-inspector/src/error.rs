@@ -37,7 +37,7 @@ pub(super) enum Refusal {
     )]
     OriginNotAllowed(String),
     #[error(
-        "another site sent this request, says the browser (`Sec-Fetch-Site`): behind a proxy the application allows the host \
+        "another site sent this request, the browser reports (`Sec-Fetch-Site`): behind a proxy the application allows the host \
          of its page with `Inspector::allow_host`"
     )]
     OtherSite,

@@ -58,7 +58,7 @@ use self::turns::Turns;
 ///         let timers = TimerActor::builder().name("shop").install()?;
 ///         let inspector = Inspector::new(&timers);
 ///         HttpServer::new(move || {
-///             // Whatever guards the rest of the application guards this, too.
+///             // The same guards as for the rest of the application.
 ///             let guarded = inspector.scope("/timers").wrap(DefaultHeaders::new());
 ///             App::new().service(guarded)
 ///         })

@@ -248,7 +248,7 @@ mod tests {
         fn queue_up(&self, kind: Kind) -> Waiting {
             let look = self.0.look(kind).unwrap();
             let mut waiting: Waiting = Box::pin(async move { look.turn().await.unwrap() });
-            assert!(poll(&mut waiting).is_none(), "somebody has the turn");
+            assert!(poll(&mut waiting).is_none(), "the turn is taken");
             waiting
         }
 

@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write
                 Problem::Store(error) => writeln!(wrong, "{error}"),
                 Problem::Output(error) => writeln!(wrong, "the answer cannot be written: {error}"),
                 Problem::Findings(count) => {
-                    writeln!(wrong, "{count} findings: restore a backup, or keep what can still be read")
+                    writeln!(wrong, "{count} findings: restore a backup, or keep the readable timers")
                 }
             };
             ExitCode::FAILURE

@@ -135,7 +135,7 @@ impl<H: Horizon> Ledger<H> {
         replies.wrote(requests, clock().time.saturating_sub(before));
         let written = written.and_then(|outcomes| {
             let is_whole = outcomes.len() == group.changes.len();
-            let broken = || StoreError::Failed(io::Error::other("it did not say what came of each change"));
+            let broken = || StoreError::Failed(io::Error::other("the store did not return one outcome per change"));
             if is_whole { Ok(outcomes) } else { Err(broken()) }
         });
         match written {

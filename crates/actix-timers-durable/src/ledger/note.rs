@@ -68,7 +68,7 @@ impl Note {
                 info!(target: TARGET, pending, interrupted, "recovering durable timers");
             }
             Self::RecoveringStill { overdue } => {
-                info!(target: TARGET, overdue, "recovering durable timers: loading what is overdue");
+                info!(target: TARGET, overdue, "recovering durable timers: loading overdue timers");
             }
             Self::Recovered { overdue } => info!(target: TARGET, overdue, "durable timers have recovered"),
             Self::Refused(error) => warn!(target: TARGET, %error, "the store of durable timers refuses to write"),

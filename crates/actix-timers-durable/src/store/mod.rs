@@ -272,7 +272,7 @@ pub enum StoreError {
     InUse(PathBuf),
     /// Other users of the machine may have written to the directory.
     #[error(
-        "other users can write to the directory of the store {path} (mode {mode:o}), so what is in it may be theirs: if you \
+        "other users can write to the directory of the store {path} (mode {mode:o}), so its content may be theirs: if you \
          trust it, run `chmod 700` on it; else choose another directory",
         path = shown(path)
     )]

@@ -1,9 +1,9 @@
-// Small things that all parts of the page use. What comes from the timers is only ever set as text, never as HTML.
+// Helpers for all parts of the page. Data of timers are only ever set as text, never as HTML.
 "use strict";
 
 const byId = id => document.getElementById(id);
 
-// The path of the page, whatever a proxy has put in front of it.
+// The path of the page, including a prefix added by a proxy.
 const base = location.pathname.replace(/\/+$/, "");
 
 async function ask(path, parameters = {}, options = {}) {
@@ -31,7 +31,7 @@ function draw(tag, attributes) {
   return element;
 }
 
-// Sets a text, unless it stands there already: screen readers would read it again.
+// Sets a text unless it is unchanged: screen readers would read it again.
 function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -40,10 +40,10 @@ const count = number => number.toLocaleString("en");
 
 const FOREVER = 1e11;
 
-// A time to two units, as people say it.
+// Formats a duration with up to two units.
 function span(seconds) {
   const time = Math.abs(seconds), sign = seconds < 0 ? "−" : "";
-  if (time > FOREVER) return sign + "for ever";
+  if (time > FOREVER) return sign + "forever";
   if (time === 0) return "0 s";
   if (time < 0.001) return `${sign}${Math.round(time * 1e6)} µs`;
   if (time < 1) return `${sign}${Math.round(time * 1e3)} ms`;
@@ -56,7 +56,7 @@ function span(seconds) {
   return `${sign}${count(Math.floor(days / 365.25))} years`;
 }
 
-// Seconds from what somebody typed: 90, 1.5h, 1h 30m.
+// Parses typed durations as seconds: 90, 1.5h, 1h 30m.
 function typedSeconds(text) {
   const units = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 };
   const trimmed = text.trim().toLowerCase();
@@ -67,10 +67,10 @@ function typedSeconds(text) {
   return String(parts.reduce((sum, [, number, unit]) => sum + number * units[unit], 0));
 }
 
-// Types without their paths.
+// Removes the paths from a type name.
 const shortType = name => name.replace(/(?:\w+::)+/g, "");
 
-// The clock of the timer actor, between two answers. It may be virtual, and stand still or run.
+// Extrapolates the clock of the timer actor between responses. It may be virtual, and stand still or run.
 const clock = {
   seconds: 0, taken: 0, rate: 1,
   set(seconds) {

@@ -1,7 +1,7 @@
-// What stands beside the rings: figures, levels, delay queue, accounts and settings.
+// The panels beside the rings: figures, levels, delay queue, counters and settings.
 "use strict";
 
-// Fills a list of names and values. What has not changed stays, so that it can be selected and is not read out again.
+// Fills a list of names and values. Unchanged values stay, so that they can be selected and are not read out again.
 function pairs(list, entries) {
   const names = [...list.querySelectorAll("dt")].map(name => name.textContent).join("\n");
   if (names !== entries.map(([name]) => name).join("\n")) {

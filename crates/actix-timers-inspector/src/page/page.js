@@ -1,11 +1,11 @@
-// What happens when: the first look, the next ones, and keys that work everywhere.
+// Start, periodic updates, and global keys.
 "use strict";
 
 const EVERY = 1000, TICKS = 250;
 let paused = false, looking = false;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
-// Runs something that asks the server, and says what went wrong.
+// Runs a task that calls the server, and shows its error.
 async function guarded(task) {
   try {
     await task();
@@ -16,7 +16,7 @@ async function guarded(task) {
   }
 }
 
-// Asks for all that the page shows.
+// Updates the whole page.
 async function look() {
   if (looking) return;
   looking = true;

@@ -29,7 +29,7 @@ const rings = {
     byId("centre-count").textContent = count(wheel.pending);
   },
 
-  // Inner and outer radius of a level.
+  // Returns the inner and outer radius of a level.
   radii(level) {
     const depth = this.wheel.depth, gap = depth > 12 ? 1 : 7;
     const thick = Math.min(THICKEST, (OUTER - HOLE - gap * (depth - 1)) / depth);
@@ -73,7 +73,7 @@ const rings = {
     return path;
   },
 
-  // Sets the hands to now.
+  // Turns the hands to the current time.
   turn() {
     if (!this.wheel) return;
     for (const hand of this.hands) {
@@ -108,12 +108,12 @@ const rings = {
     byId("pointed").textContent = this.describe(name);
   },
 
-  // The names of the buckets of a level, clockwise.
+  // Returns the names of the buckets of a level, clockwise.
   names(level) {
     return level ? level.segments.map(segment => `${level.level}:${segment.at}`) : [];
   },
 
-  // Goes to the next bucket that is not empty, `round` the ring or `across` the levels.
+  // Chooses the next non-empty bucket, `round` the ring or `across` the levels.
   step(round, across) {
     const levels = this.wheel ? this.wheel.levels.filter(level => level.segments.length) : [];
     if (!levels.length) return;
@@ -163,7 +163,7 @@ const rings = {
   },
 };
 
-// Shades grow with the logarithm: a few timers are to be seen beside many.
+// The scale is logarithmic, so that a few timers remain visible beside many.
 function shade(entries, fullest) {
   if (fullest <= 1) return 2;
   return Math.min(SHADES - 1, Math.floor(Math.log(entries) / Math.log(fullest + 1) * SHADES));

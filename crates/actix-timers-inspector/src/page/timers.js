@@ -1,4 +1,4 @@
-// Timers: those that come next, those in a bucket, those that were searched for; and one in full.
+// Lists of timers (next due, of a bucket, found by a search), and the details of one.
 "use strict";
 
 const ENOUGH = 200;
@@ -13,7 +13,7 @@ const timers = {
 
   say(text) { say(byId("found"), text); },
 
-  // What the view shows changes by itself, except for the results of a search.
+  // Updates the view, except for the results of a search.
   async refresh() {
     if (this.view.kind !== "search") await this.load();
     if (this.open) await this.loadDetail();
@@ -31,7 +31,7 @@ const timers = {
     this.say(answer.sampled ? some : "");
   },
 
-  // Deadlines instead of times left.
+  // Adds deadlines, computed from the remaining times.
   dated(rows) {
     const now = clock.now();
     return rows.map(row => ({ ...row, dueAt: now + row.due_in_seconds }));
@@ -71,7 +71,7 @@ const timers = {
     await this.lookFurther(ENOUGH);
   },
 
-  // Part after part, until there is enough or nothing left. Each part is a few milliseconds for the timer actor.
+  // Loads parts until enough are found or none is left. Each part takes the timer actor a few milliseconds.
   async lookFurther(most) {
     const run = this.run;
     byId("more").hidden = true;
@@ -125,13 +125,13 @@ const timers = {
     return row;
   },
 
-  // Counts down.
+  // Updates the remaining times.
   count() {
     const now = clock.now();
     for (const row of byId("rows").rows) {
       if (row.due === undefined) continue;
       const left = row.due - now;
-      // One that was not late when last looked at has been delivered since, as a rule.
+      // A timer that was not late at the last update has usually been delivered since.
       row.cells[0].textContent = left >= 0 ? span(left) : row.late ? `late by ${span(-left)}` : "now";
       row.cells[0].classList.toggle("late", row.late);
     }
@@ -145,7 +145,7 @@ const timers = {
     byId("announce").textContent = byId("why").textContent;
   },
 
-  // Where nothing can be cancelled, a timer that was searched for by its whole id is shown by the short form of it.
+  // A read-only page shows the short form of an id, even if the whole id was searched for.
   mark(id) {
     this.open = id;
     history.replaceState(null, "", `#id=${id}`);

@@ -476,7 +476,7 @@ fn the_page_is_one_document_that_asks_for_nothing_from_elsewhere() {
             assert!(!page.contains("innerHTML") && !page.contains("insertAdjacentHTML") && !page.contains("eval("));
             nonces.insert(nonce);
         }
-        assert_eq!(nonces.len(), 2, "another one each time");
+        assert_eq!(nonces.len(), 2, "a new one for each response");
     });
 }
 
@@ -535,7 +535,7 @@ fn a_request_for_a_foreign_host_is_refused_whatever_it_asks_for() {
         }
         assert_eq!(world.pending(), 1);
         let headers = [("Host", "[::1]:8080"), ("X-Actix-Timers", "cancel"), ("X-Forwarded-Host", "evil.example")];
-        assert_eq!(asked(&app, &Method::DELETE, &timer, &headers).await.0, 200, "nobody reads what is forwarded");
+        assert_eq!(asked(&app, &Method::DELETE, &timer, &headers).await.0, 200, "forwarded headers are ignored");
     });
 }
 

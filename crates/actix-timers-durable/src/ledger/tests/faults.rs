@@ -45,7 +45,7 @@ fn with_a_full_disk_what_is_due_is_delivered_and_its_end_is_written_later() {
     assert_eq!(delivered, ids);
     assert_eq!(world.counts().pending, 20);
     let error = world.cancel(ids[0]).unwrap_err();
-    assert!(matches!(*error, StoreError::Refused(_)), "its end is not written, and it may come again");
+    assert!(matches!(*error, StoreError::Refused(_)), "its end is not written, and it may be repeated");
     let record = world.record(50);
     assert!(matches!(*world.schedule_record(record, OnKey::Replace).unwrap_err(), StoreError::Refused(_)));
     let pause = world.bell.get().look_after.unwrap();
@@ -55,7 +55,7 @@ fn with_a_full_disk_what_is_due_is_delivered_and_its_end_is_written_later() {
     world.look();
     assert_eq!(world.counts().pending, 0);
     world.crash();
-    assert_eq!(world.run_to(100_000), [], "nothing comes twice");
+    assert_eq!(world.run_to(100_000), [], "no timer is delivered twice");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_retry_that_could_not_be_written_comes_when_it_could() {
     let cleared = world.claim(&[id]);
     world.disk.refuse_commits(3);
     world.end(&cleared[0], Verdict::Retry { due: super::world::at(50) });
-    assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)), "that nothing follows cannot be kept");
+    assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)), "the cancel cannot be written");
     world.pass(10_000);
     for _ in 0..3 {
         world.look();

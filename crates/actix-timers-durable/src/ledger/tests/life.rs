@@ -39,7 +39,7 @@ fn a_group_shares_one_commit_and_each_request_gets_its_own_answer() {
     assert_eq!(cancelled.get().unwrap(), Cancellation::Cancelled);
     assert_eq!(too_late.get().unwrap(), Cancellation::NotFound);
     assert_eq!(moved.get().unwrap(), Rescheduling::Rescheduled);
-    assert_eq!(got.get().unwrap().unwrap().found.record.progress.due, at(70), "a query sees what was asked before it");
+    assert_eq!(got.get().unwrap().unwrap().found.record.progress.due, at(70), "a query sees earlier requests");
     assert_eq!(world.run_to(1000), [(70, id, 1)]);
 }
 
@@ -322,7 +322,7 @@ fn after_it_was_closed_everything_is_refused() {
     assert!(closed(world.ask(|answer| Request::Claim { ids: vec![id], answer }).unwrap_err()));
     assert!(closed(world.ask(|answer| Request::Close { answer }).unwrap_err()));
     world.pass(100);
-    assert!(world.rung().is_empty(), "nothing rings any more");
+    assert!(world.rung().is_empty(), "no timer is reported any more");
     world.reopen();
     assert_eq!(world.run_to(100), [(100, id, 1)]);
 }

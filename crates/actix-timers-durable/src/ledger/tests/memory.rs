@@ -184,7 +184,7 @@ fn a_route_that_nobody_listens_to_does_not_keep_others_out_of_memory() {
     let deaf: Vec<_> = (0..200).map(|due| of_route(&mut world, "deaf", due)).collect();
     let other = of_route(&mut world, "other", 150);
     world.pass(1000);
-    assert!(world.rung().iter().all(|record| &*record.route == "deaf"), "it has all the memory");
+    assert!(world.rung().iter().all(|record| &*record.route == "deaf"), "it fills the memory");
     world.turn(vec![pause("deaf"), pause("deaf")]);
     assert_eq!(world.run_to(1000), [(1000, other, 1)]);
     assert_eq!(world.loaded(), 0);
@@ -225,7 +225,7 @@ fn one_whose_change_was_refused_while_its_route_stood_still_comes_when_that_goes
     world.turn(vec![cancel, mov, pause("deaf")]);
     assert!(cancelled.get().is_err() && moved.get().is_err());
     world.pass(20);
-    assert_eq!(world.rung(), [], "nobody would get it");
+    assert_eq!(world.rung(), [], "its route has no recipient");
     world.turn(vec![resume("deaf")]);
     assert_eq!(world.run_to(20), ids.map(|id| (20, id, 1)));
 }
@@ -289,7 +289,7 @@ fn what_is_overdue_when_its_route_goes_on_does_not_wait_for_what_is_due_later() 
     world.pass(100);
     world.turn(vec![pause("deaf")]);
     let later: Vec<_> = (0..40).map(|nth| of_route(&mut world, "other", 20_000 + nth)).collect();
-    assert_eq!(world.loaded(), 20, "they have all the memory");
+    assert_eq!(world.loaded(), 20, "they fill the memory");
     world.turn(vec![resume("deaf")]);
     assert_eq!(world.run_to(100), overdue.iter().map(|id| (100, *id, 1)).collect::<Vec<_>>());
     let delivered = world.run_to(30_000);

@@ -125,7 +125,7 @@ fn under_one_key_there_is_one_timer_and_the_key_is_free_after_its_delivery() {
     let (again, answer) = ask(&mut world, 3000, OnKey::KeepExisting);
     assert_eq!(answer, Scheduled::Created);
     assert_eq!(world.run_to(3000), [(3000, again, 1)]);
-    assert_eq!(world.counters().duplicates, 1, "of this life");
+    assert_eq!(world.counters().duplicates, 1, "in this process");
 }
 
 /// Scenario O-65.

@@ -39,7 +39,7 @@ fn attempts(world: &mut World) -> Vec<(DurableId, u32)> {
 #[test]
 fn a_suspect_that_was_alone_when_the_process_died_becomes_a_dead_letter_with_that_reason() {
     let (mut world, id) = with_a_suspect();
-    assert_eq!(reasons(&mut world), [], "it has its chance alone");
+    assert_eq!(reasons(&mut world), [], "it is delivered alone");
     claim(&mut world, &[id]);
     world.crash();
     assert_eq!(attempts(&mut world), []);
@@ -142,7 +142,7 @@ fn a_crash_in_the_commit_that_buries_leaves_it_to_the_next_start() {
         world.reopen_quietly();
         world.disk.fail_next_fsync(kept);
         world.look();
-        assert_eq!(attempts(&mut world), [], "it is not delivered before it is buried: {kept:?}");
+        assert_eq!(attempts(&mut world), [], "no delivery before it is a dead letter: {kept:?}");
         world.crash();
         assert_eq!(reasons(&mut world).len(), 1, "{kept:?}");
         assert_eq!(attempts(&mut world), []);

@@ -93,7 +93,7 @@ pub(crate) struct Coming<T>(tokio::sync::oneshot::Receiver<Answered<T>>);
 
 impl<T> Coming<T> {
     pub(crate) fn get(mut self) -> Answered<T> {
-        self.0.try_recv().expect("it is answered in the turn")
+        self.0.try_recv().expect("a reply in the turn")
     }
 }
 

@@ -166,7 +166,7 @@ fn what_is_there_can_be_completed_when_new_timers_are_refused_already() {
         |error: StoreError| matches!(&error, StoreError::Refused(cause) if cause.kind() == io::ErrorKind::StorageFull);
     assert!(refused(store.commit(fence, &[put(3)]).unwrap_err()));
     let Change::Put { record, .. } = put(3) else { unreachable!() };
-    assert!(refused(store.admits(&record).unwrap_err()), "it is known before it is in a group with others");
+    assert!(refused(store.admits(&record).unwrap_err()), "it is rejected before it shares a group");
     assert_eq!(store.commit(fence, std::slice::from_ref(&remove)).unwrap(), [ChangeOutcome::Removed]);
     store.faults.free_bytes.set(Some(499));
     assert!(refused(store.commit(fence, std::slice::from_ref(&remove)).unwrap_err()));

@@ -99,7 +99,7 @@ fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
     let levels = page.value("document.querySelectorAll('.track').length").as_u64().unwrap();
     assert!(levels >= 2, "{levels} rings");
     assert_eq!(page.value("document.querySelectorAll('.hand').length"), levels);
-    assert_eq!(page.value("document.querySelectorAll('#levels tr').length"), levels, "the table says the same");
+    assert_eq!(page.value("document.querySelectorAll('#levels tr').length"), levels, "the table agrees");
     assert!(
         page.value("new Set([...document.querySelectorAll('.bucket')].map(b => b.className.baseVal)).size").as_u64()
             > Some(1)
@@ -109,7 +109,7 @@ fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
     page.wait_for("the hand moves", &format!("{hand} !== {first}"));
     let accepted = "Number(document.querySelector('#accounts dd').textContent.replaceAll(',', ''))";
     let before = page.value(accepted);
-    page.wait_for("the accounts go on", &format!("{accepted} > {before}"));
+    page.wait_for("the counters go on", &format!("{accepted} > {before}"));
     assert_eq!(page.text("#balance"), "All timers are accounted for.");
     assert_eq!(page.text("#state"), "running");
     page.picture("desktop-light");
@@ -147,7 +147,7 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     page.wait_for("the reason", "document.querySelector('#why').textContent");
     let why = page.text("#why");
     assert!(why.starts_with("Not due yet: 1h 33m left. It waits on level 2, and goes down a level"), "{why}");
-    assert_eq!(page.text("#announce"), why, "it is read to those who do not see it");
+    assert_eq!(page.text("#announce"), why, "a screen reader announces it");
     assert_eq!(page.value("document.querySelector('#cancel')"), json!(null), "nothing can be cancelled here");
     let shown = page.value(ID_SHOWN).as_str().unwrap().to_owned();
     assert_eq!((shown.chars().count(), shown.ends_with('…')), (24, true), "the id is short: {shown}");

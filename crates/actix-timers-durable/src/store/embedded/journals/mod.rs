@@ -69,7 +69,7 @@ pub(super) fn prepare(data: &Path) -> Result<(), String> {
             Ok(None) => {}
             Ok(Some(from)) => {
                 return Err(format!(
-                    "the journal {} is damaged at byte {from}, and what was committed after that would be lost",
+                    "the journal {} is damaged at byte {from}, and later commits would be lost",
                     shown(path)
                 ));
             }
