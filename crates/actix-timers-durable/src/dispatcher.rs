@@ -165,7 +165,7 @@ pub struct DurableTimerActor {
     timeouts: BTreeSet<(Duration, DurableId)>,
     next_check: Option<Duration>,
     looks_for_recipients: bool,
-    /// A `Flush` is in the mailbox.
+    /// A `Flush` is pending; it is handled when the mailbox is empty.
     is_pumping: bool,
     stopping: Option<Stopping>,
 }

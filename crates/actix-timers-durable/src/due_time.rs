@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 ///
 /// let time = SystemTime::UNIX_EPOCH + Duration::from_micros(1_500);
 /// let due = DueTime::at_or_after(time)?;
-/// assert_eq!(due.as_millis(), 2, "never early: what lies between two milliseconds is due at the later");
+/// assert_eq!(due.as_millis(), 2, "never early: rounded up to a millisecond");
 /// assert_eq!(DueTime::at_or_after(SystemTime::UNIX_EPOCH - Duration::from_secs(1))?, DueTime::MIN);
 /// # Ok::<(), actix_timers_durable::OutOfRange>(())
 /// ```

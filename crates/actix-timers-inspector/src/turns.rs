@@ -20,7 +20,7 @@ use super::error::Refusal;
 /// Maximum number of looks of one kind in progress.
 const MAX_LOOKS: usize = 256;
 
-/// Maximum number of steps of short looks while a search waits.
+/// Maximum number of consecutive steps of short looks while a search waits.
 const SHORT_IN_A_ROW: usize = 3;
 
 /// Steps of a search in one answer, if no other search is in progress: a part of ten million timers, and a few

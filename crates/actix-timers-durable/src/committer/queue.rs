@@ -36,7 +36,7 @@ struct Work {
     is_idle: bool,
     /// Earliest possible time of the requests in progress.
     under_way: Option<Duration>,
-    /// Last time requests were taken; those in the queue are later.
+    /// When requests were last taken; queued ones are later.
     taken: Duration,
 }
 

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 pub(super) enum Health {
     /// Changes are accepted.
     Well,
-    /// The last changes were refused. The ledger retries its own, and each caller's request.
+    /// The last changes were refused. The ledger retries its own changes; a caller's is tried when requested.
     Refusing(Trouble),
     /// The store has failed for good. Loaded records are delivered nevertheless.
     Failed(Arc<StoreError>),

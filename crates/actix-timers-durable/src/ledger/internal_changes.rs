@@ -21,7 +21,7 @@ pub(super) enum InternalChange {
     },
     /// No follow-up.
     Bookkeeping,
-    /// The outcome of the delivery of a record in the table.
+    /// The change after the delivery of a record in the table.
     Ended(DurableId),
     /// A record outside the table is parked, or a dead letter.
     Left(DurableId),

@@ -85,7 +85,7 @@ impl<H: Horizon> Ledger<H> {
         claims.into_iter().for_each(|claim| self.renumber(now, claim, is_of_one));
     }
 
-    /// Renumbers a claim: each of its pending members has perhaps been tried once. A suspect that was alone becomes a
+    /// Renumbers a claim: each of its pending members may have been tried once. A suspect that was alone becomes a
     /// dead letter.
     fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool) {
         let mut is_whole = true;

@@ -294,7 +294,7 @@ fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Checks for files over which the database panics, or which it would take for an empty database.
+/// Rejects files over which the database panics, or which it would take for an empty database.
 fn check_database(data: &Path) -> Result<(), String> {
     let entries = |path: &Path| fs::read_dir(path).map_err(|error| format!("{}: {error}", shown(path)));
     for needed in ["version", "lock"] {

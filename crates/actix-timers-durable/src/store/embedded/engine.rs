@@ -69,7 +69,8 @@ const MEMTABLES: usize = 3;
 const TABLES: usize = 28;
 /// After this pause the write is tried nevertheless, and reports the failure.
 const LONGEST_PAUSE_MS: u32 = 10_000;
-/// Maximum size of journals. They are kept until their content is in tables, and read when a store is opened.
+/// Size of journals at which the engine writes their content to tables. Until then they are kept, and read when a store
+/// is opened.
 const JOURNALS: u64 = 128 << 20;
 /// One writes tables, and one merges them.
 const WORKERS: usize = 2;

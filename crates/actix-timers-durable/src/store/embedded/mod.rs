@@ -355,7 +355,7 @@ impl EmbeddedStore {
         // A full disk is the usual cause.
         self.try_out()?;
         let cause = io::Error::other("background work of the database has failed: check the store when it is closed");
-        // Without that cause not repeatedly: it is not a passing one.
+        // Any other cause is not a passing one: do not reopen repeatedly.
         if !std::mem::take(&mut self.was_full) {
             if self.since_reopened.is_some_and(|commits| commits < 1000) {
                 return Err(self.fail(cause));
