@@ -37,8 +37,8 @@ pub(super) enum Refusal {
     )]
     OriginNotAllowed(String),
     #[error(
-        "another site sent this request, the browser reports (`Sec-Fetch-Site`): behind a proxy the application allows the host \
-         of its page with `Inspector::allow_host`"
+        "another site sent this request, the browser reports (`Sec-Fetch-Site`): behind a proxy the application allows \
+         the host of its page with `Inspector::allow_host`"
     )]
     OtherSite,
     #[error("too many requests are being served: try again in a moment")]

@@ -108,7 +108,7 @@ impl Note {
     pub(crate) const fn say(&self, _: &str) {}
 }
 
-/// Limits warnings about dead letters, by route and message type. Only known routes have dead letters, so it is bounded.
+/// Limits warnings about dead letters, by route and message type; bounded, since only known routes have dead letters.
 #[derive(Debug, Default)]
 pub(super) struct DeadLetterLimits(#[cfg(feature = "tracing")] FxHashMap<(Arc<str>, Arc<str>), LogLimit>);
 

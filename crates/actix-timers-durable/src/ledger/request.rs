@@ -40,10 +40,10 @@ pub(crate) enum Request {
         /// None if there is no such timer (any more).
         answer: Answer<Option<Seen>>,
     },
-    /// Find the pending timer with this key.
+    /// Find the pending or parked timer with this key.
     FindKey {
         key: Arc<str>,
-        /// None if no pending timer has it.
+        /// None if no such timer has it.
         answer: Answer<Option<DurableId>>,
     },
     /// List timers by due time.
@@ -60,8 +60,8 @@ pub(crate) enum Request {
         /// Sent when the copy is made.
         answer: Answer<()>,
     },
-    /// Claim due timers for delivery. Replies with those that are cleared, in this order; the others need no action:
-    /// they were cancelled or moved, or are not due yet, or will be reported again.
+    /// Claim due timers for delivery. Replies with the cleared ones, in this order; the others need no action: they
+    /// were cancelled or moved, or are not due yet, or will be reported again.
     ///
     /// Each cleared timer must be [ended](Self::Ended).
     Claim {
