@@ -1,14 +1,14 @@
 //! A marketing campaign: an offer to every customer at nine o'clock, spread over ten minutes.
 //!
-//! All offers go to the timer actor in one batch, with one group and one jitter. Nine is a time of day, so they follow the
-//! wall clock. A second campaign, for ten o'clock, is called off at a quarter past nine: one request ends all of it.
-//! Customers who have unsubscribed meanwhile have stopped, and their offers become dead letters.
+//! All offers go to the timer actor in one batch, with one group and one jitter. Nine o'clock is a wall-clock time, so
+//! they follow the wall clock. A second campaign, for ten o'clock, is cancelled at a quarter past nine by one request.
+//! Customers that unsubscribed meanwhile have stopped; their offers become dead letters.
 //!
 //! ```sh
 //! cargo run --release --example campaign
 //! ```
 //!
-//! Runs in virtual time, and fails if somebody got a wrong offer, at a wrong time or twice, or if the offers came in a crowd.
+//! Runs in virtual time, and fails on a wrong, doubled or badly timed offer, or if the offers came in a crowd.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ struct Offer {
     campaign: &'static str,
 }
 
-/// Who got which offer, and when.
+/// The received offers: customer, campaign and time.
 type Received = Arc<Mutex<Vec<(usize, &'static str, SystemTime)>>>;
 
 struct Customer {
@@ -52,7 +52,7 @@ impl Handler<Offer> for Customer {
     }
 }
 
-/// One offer to each, at the same time, give or take the spread.
+/// Returns a batch with one offer per customer, all for the same time with jitter.
 fn campaign(name: &'static str, at: SystemTime, customers: &[Addr<Customer>]) -> ScheduleBatch<Offer> {
     let mut batch = ScheduleBatch::with_capacity(customers.len());
     batch.options(TimerOptions::new().group(name).jitter(SPREAD));
@@ -98,7 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let counters = timers.snapshot().counters;
         check(counters.balance() && counters.pending == 0, "every offer is accounted for")?;
         check(called_off == CUSTOMERS, "the second campaign was called off as a whole")?;
-        check(counters.recipient_stopped == UNSUBSCRIBED as u64, "who has unsubscribed gets nothing")?;
+        check(counters.recipient_stopped == UNSUBSCRIBED as u64, "unsubscribed customers get nothing")?;
         check(received.iter().all(|(_, campaign, _)| *campaign == "autumn sale"), "nobody got the other offer")?;
         let in_time = |at: &SystemTime| (nine..=nine + SPREAD).contains(at);
         check(received.iter().all(|(_, _, at)| in_time(at)), "all came between nine and ten past nine")?;

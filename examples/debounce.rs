@@ -1,14 +1,13 @@
 //! Notes that are saved two seconds after the last keystroke: debounce by key.
 //!
-//! One editor holds many notes. Each keystroke starts the timer of its note again, which replaces the one before, since
-//! both have the note's name for a key. So a note is saved once for each burst of typing, with all that was typed, and
-//! typing in one note does not hold up another.
+//! One editor holds many notes. The timer of a note has the note's name as its key, so each keystroke replaces the
+//! timer before. A note is saved once per burst of typing, complete, and typing in one note does not delay another.
 //!
 //! ```sh
 //! cargo run --example debounce
 //! ```
 //!
-//! Runs in virtual time, and fails if a note was saved too early, too late, too often or incompletely.
+//! Runs in virtual time, and fails if a save is early, late, repeated or incomplete.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -27,12 +26,12 @@ struct Typed {
     character: char,
 }
 
-/// Nobody has typed in the note for some time.
+/// A pause of two seconds in the typing.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Save(&'static str);
 
-/// What was saved so far: second, note and text.
+/// Requests all saves: second, note and text.
 #[derive(Message)]
 #[rtype(result = "Vec<(u64, &'static str, String)>")]
 struct Saved;
@@ -54,7 +53,7 @@ impl Handler<Typed> for Editor {
         self.notes.entry(note).or_default().push(character);
         let by_note = TimerOptions::new().key(note);
         if let Err(refused) = ctx.timer(by_note).after(QUIET, Save(note)) {
-            // No timer to be had: better save now than never.
+            // No timer available: save now rather than never.
             self.handle(refused.into_message(), ctx);
         }
     }

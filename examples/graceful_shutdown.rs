@@ -1,8 +1,8 @@
-//! A service that is stopped and started again, and loses no reminder.
+//! A service that stops and starts again without losing a reminder.
 //!
-//! On a stop it takes nothing new, lets what falls due within its time of grace be delivered, and writes down the rest,
-//! with the time of day at which each was due. The next run schedules that again. Here both runs happen in one process,
-//! one after the other, and the program checks at the end that every reminder was sent exactly once and none early.
+//! A stop accepts no new reminders, delivers due ones within the grace period, and saves the rest with their
+//! wall-clock times. The next run schedules them again. Both runs happen in one process, one after the other; the
+//! program verifies that every reminder was sent exactly once and none early.
 //!
 //! ```sh
 //! cargo run --example graceful_shutdown
@@ -25,7 +25,7 @@ struct Remind {
     due: SystemTime,
 }
 
-/// How many reminders were sent so far, and how many of them before their time.
+/// Returns the number of sends of each reminder, and the number of early ones.
 #[derive(Message)]
 #[rtype(result = "(Vec<u32>, usize)")]
 struct Sent;
@@ -57,7 +57,7 @@ impl Handler<Sent> for Reminders {
     }
 }
 
-/// One run of the service: takes over what the run before has left, and stops after `life`.
+/// Runs the service for `life`: schedules the reminders left by the previous run and the new ones, then stops.
 async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> Result<Vec<u32>, Box<dyn Error>> {
     let timers = TimerActor::builder().name("reminders").start()?;
     let reminders = Reminders::default().start();
@@ -65,7 +65,7 @@ async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> 
         timers.schedule_at(&reminders, remind.due, remind)?;
     }
 
-    // In a service of your own: `tokio::signal::ctrl_c().await`.
+    // A real service awaits `tokio::signal::ctrl_c()` here.
     tokio::time::sleep(life).await;
 
     let left_over = stop(&timers).await?;
@@ -78,7 +78,7 @@ async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> 
     Ok(sent)
 }
 
-/// Closes the timer actor, and returns what it did not come to.
+/// Closes the timer actor, and returns the undelivered reminders.
 async fn stop(timers: &Timers) -> Result<Vec<Remind>, Box<dyn Error>> {
     let returned = timers.addr().send(Drain::within(GRACE)).await?;
     let mut left_over = Vec::new();
@@ -116,7 +116,7 @@ fn load(path: &Path) -> Result<Vec<Remind>, Box<dyn Error>> {
 fn main() -> Result<(), Box<dyn Error>> {
     let left: PathBuf = std::env::temp_dir().join(format!("graceful-shutdown-{}", std::process::id()));
     let start = SystemTime::now();
-    // One every 20 ms: some fall due in the first run, some in its time of grace, the rest in the second run.
+    // One every 20 ms: some are due in the first run, some in its grace period, the rest in the second run.
     let all = (0..REMINDERS).map(|invoice| Remind { invoice, due: start + Duration::from_millis(20) * invoice });
 
     let mut sent = System::new().block_on(run(Duration::from_millis(300), all, &left))?;

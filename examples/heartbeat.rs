@@ -1,10 +1,11 @@
-//! Heartbeats at a fixed rate, and somebody who notices when they are missing.
+//! Heartbeats at a fixed rate, and a monitor that detects missing ones.
 //!
-//! Three nodes beat every ten seconds. A monitor gives each of them 25 seconds: a heartbeat moves the node's deadline, and if
-//! it passes the node is reported as missing. One node is cut off for a while and comes back, one stops for good.
+//! Three nodes beat every ten seconds. The monitor gives each node 25 seconds: a heartbeat moves the node's deadline,
+//! and a node whose deadline passes is reported as missing. One node is cut off for a while and returns, one stops for
+//! good.
 //!
-//! Time is virtual, so that five minutes pass at once: `cargo run --example heartbeat`. What was reported is compared with what
-//! must be, and the exit code says whether it is the same.
+//! Virtual time makes five minutes pass at once: `cargo run --example heartbeat`. The exit code is 0 if the reports are
+//! the expected ones.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(25);
 
 type Name = &'static str;
 
-/// A node tells itself to beat.
+/// The message by which a node schedules its own beats.
 #[derive(Clone, Message)]
 #[rtype(result = "()")]
 struct Beat;
@@ -28,7 +29,7 @@ struct Beat;
 #[rtype(result = "()")]
 struct Heartbeat(Name);
 
-/// No heartbeat came in time.
+/// The time-out of a node's heartbeat.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Missing(Name);
@@ -52,7 +53,7 @@ impl Actor for Node {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        // It ends with the node. Nothing has to be done for that.
+        // The repetition ends with the node, without any code here.
         if ctx.schedule_at_fixed_rate(PERIOD, Beat).is_err() {
             ctx.stop();
         }
@@ -84,7 +85,7 @@ enum What {
     Back,
 }
 
-/// What happened to whom, and after how many seconds.
+/// A report: the event, the node and the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Event {
     at: u64,
@@ -94,7 +95,7 @@ struct Event {
 
 struct Monitor {
     began: Instant,
-    /// The deadline of each node that is alive; none of one that is missing.
+    /// The deadline of each node; `None` for a missing one.
     deadlines: BTreeMap<Name, Option<TimerId>>,
     events: Vec<Event>,
 }
@@ -143,7 +144,7 @@ impl Handler<Report> for Monitor {
     }
 }
 
-/// What must be reported. A beat is due at every full ten seconds; 25 seconds after the last one the node is missing.
+/// The expected reports. Beats are due at every full ten seconds; 25 seconds after the last one a node is missing.
 const EXPECTED: [Event; 6] = [
     Event { at: 10, node: "amsterdam", what: What::Joined },
     Event { at: 10, node: "berlin", what: What::Joined },

@@ -1,15 +1,15 @@
 //! Orders that are cancelled if they are not paid in time.
 //!
-//! The warehouse reserves goods for an order and releases them again when the time to pay is over. Payments come in on
-//! another thread, many of them just then. An order must never be both paid and released, nor neither. That takes an exact
-//! cancel, for a message that goes to another actor: tracked delivery. The answer to the cancel decides what becomes of the
-//! payment.
+//! The warehouse reserves goods for an order and releases them when the time to pay is over. Payments come in on
+//! another thread, many of them at that very moment. An order must be either paid or released, never both and never
+//! neither. This takes an exact cancel of a message to another actor: tracked delivery. The outcome of the cancel
+//! decides about the payment.
 //!
 //! ```sh
 //! cargo run --example order_timeout
 //! ```
 //!
-//! Takes about a second, counts what became of each order, and fails if one was treated wrongly.
+//! Takes about a second, counts the outcomes of all orders, and fails if one was treated wrongly.
 
 use std::process::ExitCode;
 use std::sync::mpsc;
@@ -27,17 +27,17 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The time to pay is over.
+/// The time-out of an order's payment.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Release(u32);
 
-/// What has been released so far.
+/// Returns the released orders.
 #[derive(Message)]
 #[rtype(result = "Vec<u32>")]
 struct Released;
 
-/// Holds the goods of orders.
+/// The actor that holds the goods of orders.
 #[derive(Default)]
 struct Warehouse {
     released: Vec<u32>,
@@ -55,7 +55,7 @@ impl Handler<Release> for Warehouse {
     }
 }
 
-// The one line that makes cancels exact: messages stay in the timer actor until they are handled here.
+// This line makes cancels exact: messages stay in the timer actor until they are handled.
 impl_tracked!(Warehouse: Release);
 
 impl Handler<Released> for Warehouse {
@@ -66,34 +66,34 @@ impl Handler<Released> for Warehouse {
     }
 }
 
-/// What became of payments.
+/// The payments by their outcome.
 #[derive(Debug, Default)]
 struct Payments {
     accepted: Vec<u32>,
     refunded: Vec<u32>,
 }
 
-/// An order as the cashier sees it.
+/// An order as the cashier knows it.
 struct Order {
     number: u32,
     placed: Instant,
     timer: TimerId,
 }
 
-/// Takes payments for orders as they come in: four of five orders are paid, at any time around the last moment.
+/// Takes payments for orders as they come in: four of five orders are paid, at times spread around the deadline.
 fn cashier(timers: &Timers, orders: &mpsc::Receiver<Order>) -> Payments {
     let mut payments = Payments::default();
     for Order { number: order, placed, timer } in orders {
         if order % 5 == 0 {
             continue;
         }
-        // From 2 ms before the last moment to 2 ms after it.
+        // From 2 ms before the deadline to 2 ms after it.
         let pays_at = placed + TIME_TO_PAY - ms(2) + ms(4) * (order % GROUP) / GROUP;
         std::thread::sleep(pays_at.saturating_duration_since(Instant::now()));
         match timers.cancel(timer) {
-            // The goods will not be released: that is what the outcome promises.
+            // The outcome promises that the goods will not be released.
             CancelOutcome::Cancelled => payments.accepted.push(order),
-            // They have been, or just are.
+            // The goods have been released, or are being released.
             CancelOutcome::AlreadyDelivered | CancelOutcome::InProgress | CancelOutcome::NotFound => {
                 payments.refunded.push(order);
             }
@@ -102,7 +102,7 @@ fn cashier(timers: &Timers, orders: &mpsc::Receiver<Order>) -> Payments {
     payments
 }
 
-/// What is wrong, if anything is.
+/// Returns an error for the first order that is paid and released, or neither.
 fn check(released: &[u32], payments: &Payments) -> Result<(), String> {
     for order in 0..ORDERS {
         let is_released = released.iter().filter(|known| **known == order).count();
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
         let timers = TimerActor::builder().name("orders").start().map_err(|error| error.to_string())?;
         let arbiter = Arbiter::new();
         let warehouse = Warehouse::start_in_arbiter(&arbiter.handle(), |_| Warehouse::default());
-        // Made once and used for all orders; no more than 16 releases at a time, whatever comes due at once.
+        // One target for all orders; at most 16 releases at a time, however many are due.
         let target = Target::tracked(&warehouse).window(16);
 
         let (place, orders) = mpsc::channel();

@@ -1,9 +1,9 @@
-//! Deliveries that are tried again, later each time, and what is left when the courier goes home.
+//! Retries with exponential backoff, and the undelivered messages of a stopped actor.
 //!
-//! A courier delivers parcels to houses where not always somebody is at home. What cannot be delivered is tried again after
-//! 10 ms, 20 ms, 40 ms and so on, with jitter, so that not all parcels of a street come back at once. After five attempts a
-//! parcel is given up. When the courier stops, the timers of parcels still on the way find nobody: they become dead
-//! letters, and the depot, which listens to those, gets the parcels back.
+//! A courier delivers parcels to houses where sometimes nobody is at home. A failed delivery is retried after 10 ms, 20
+//! ms, 40 ms and so on, with jitter, so that the parcels of a street do not all come back at once. After five attempts
+//! a parcel is given up. When the courier stops, the timers of its parcels become dead letters; the depot subscribes to
+//! them and gets the parcels back.
 //!
 //! ```sh
 //! cargo run --example retry_with_backoff
@@ -23,7 +23,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const ATTEMPTS: u32 = 5;
 const HALF_A_DAY: Duration = Duration::from_millis(120);
 
-/// A parcel, and how often somebody has rung the bell for it.
+/// A parcel, with its number of delivery attempts.
 #[derive(Debug, Clone, Message)]
 #[rtype(result = "()")]
 struct Parcel {
@@ -31,7 +31,7 @@ struct Parcel {
     attempts: u32,
 }
 
-/// Where a parcel ended.
+/// The end of a parcel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Delivered,
@@ -49,7 +49,7 @@ impl Actor for Courier {
 }
 
 impl Courier {
-    /// Who is at home at which attempt: nobody at all in every tenth house.
+    /// Returns whether the attempt succeeds: never in every tenth house.
     const fn is_at_home(parcel: &Parcel) -> bool {
         !parcel.number.is_multiple_of(10) && parcel.attempts > parcel.number % 7
     }
@@ -67,7 +67,7 @@ impl Handler<Parcel> for Courier {
         } else {
             let pause = FIRST_PAUSE * 2u32.pow(parcel.attempts - 1);
             let options = TimerOptions::new().jitter(pause / 2);
-            // Not a timer of its own: those end with the actor. This one finds out what became of it.
+            // A timer of the courier itself would end with it; this one becomes a dead letter.
             let again = Target::from(ctx.address());
             if let Err(refused) = self.timers.timer(again, options).after(pause, parcel) {
                 self.depot.do_send(Ended(refused.into_message(), End::BackInTheDepot));
@@ -92,14 +92,14 @@ impl Handler<Stop> for Courier {
 #[rtype(result = "()")]
 struct Ended(Parcel, End);
 
-/// How many parcels ended in which way, and how many of those twice.
+/// Returns the number of parcels per end, and the number of parcels that ended twice.
 #[derive(Message)]
 #[rtype(result = "CounterHandles")]
 struct Count;
 
 type CounterHandles = (BTreeMap<End, usize>, usize);
 
-/// Keeps the counters, and takes back what nobody could deliver.
+/// The actor that counts the ends and takes back undeliverable parcels.
 #[derive(Default)]
 struct Depot {
     ends: BTreeMap<u32, End>,
@@ -149,7 +149,7 @@ fn main() -> ExitCode {
             actix::clock::sleep(HALF_A_DAY).await;
         }
         courier.send(Stop).await.map_err(|error| error.to_string())?;
-        // The last letters may still be on their way when the last timer has ended.
+        // The last dead letters may arrive after the last timer has ended.
         let mut looks_left = 1000;
         let (counts, twice) = loop {
             let (counts, twice) = depot.send(Count).await.map_err(|error| error.to_string())?;

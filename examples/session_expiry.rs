@@ -1,14 +1,13 @@
 //! Sessions that expire half an hour after the last request.
 //!
-//! One actor holds all sessions. Each request of a user starts the user's timer again: it has the user's number for a
-//! key, and replaces the one before. A logout cancels by that key. Nobody keeps timer ids, and no session is looked at
-//! before its time has come.
+//! One actor holds all sessions. The timer of a session has the user's number as its key: each request replaces it, a
+//! logout cancels it. No timer ids are kept, and no session is visited before its deadline.
 //!
 //! ```sh
 //! cargo run --example session_expiry
 //! ```
 //!
-//! Runs an afternoon in virtual time, and fails if a session ended at any other moment than it should.
+//! Runs an afternoon in virtual time, and fails if a session ended at a wrong time.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -27,7 +26,7 @@ struct Request {
     user: u64,
 }
 
-/// Answers whether the user was logged in.
+/// Ends a session; returns whether the user was logged in.
 #[derive(Message)]
 #[rtype(result = "bool")]
 struct Logout {
@@ -40,14 +39,14 @@ struct Expire {
     user: u64,
 }
 
-/// When each session expired: the time, and the user.
+/// Returns the expired sessions: time and user.
 #[derive(Message)]
 #[rtype(result = "Vec<(Duration, u64)>")]
 struct Expired;
 
 struct Sessions {
     clock: ManualClock,
-    /// Requests in the present session of each user.
+    /// Each user's number of requests in the current session.
     open: BTreeMap<u64, u32>,
     expired: Vec<(Duration, u64)>,
 }
@@ -73,7 +72,7 @@ impl Handler<Logout> for Sessions {
     type Result = bool;
 
     fn handle(&mut self, Logout { user }: Logout, ctx: &mut Self::Context) -> bool {
-        // The answer is exact: after `Cancelled` this session never expires, even if it was due already.
+        // The outcome is exact: after `Cancelled` this session never expires, even if it was due already.
         ctx.cancel_key(user).is_cancelled() && self.open.remove(&user).is_some()
     }
 }
@@ -95,7 +94,7 @@ impl Handler<Expired> for Sessions {
     }
 }
 
-/// Numbers that look random and are the same in every run.
+/// A pseudo-random generator with the same numbers in every run.
 struct Random(u64);
 
 impl Random {
@@ -111,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let timers = TimerActor::builder().clock(clock.clone()).install()?;
         let sessions = Sessions { clock: clock.clone(), open: BTreeMap::new(), expired: Vec::new() }.start();
 
-        // What should happen, kept by hand: when the session of each user ends.
+        // The expected end of each user's session.
         let mut ends: BTreeMap<u64, Duration> = BTreeMap::new();
         let mut expected = Vec::new();
         let (mut requests, mut logouts) = (0, 0);

@@ -2,14 +2,14 @@
 //!
 //! | request | does |
 //! |---|---|
-//! | `POST /reminders` with `{"about": "tax", "in_ms": 60000}` | schedules; a reminder about the same replaces the earlier one |
-//! | `GET /reminders` | lists what is pending, by deadline |
-//! | `GET /reminders/ID` | says how long it is until then |
-//! | `DELETE /reminders/ID` | cancels, and says what became of it |
-//! | `GET /sent` | what was sent already |
-//! | `GET /metrics` | for Prometheus |
+//! | `POST /reminders` with `{"about": "tax", "in_ms": 60000}` | schedules; replaces a reminder about the same |
+//! | `GET /reminders` | lists pending reminders, by deadline |
+//! | `GET /reminders/ID` | returns the remaining time |
+//! | `DELETE /reminders/ID` | cancels, and returns the outcome |
+//! | `GET /sent` | the sent reminders |
+//! | `GET /metrics` | metrics for Prometheus |
 //!
-//! Without arguments it starts on a free port, goes through all of that as its own client, checks the answers and ends:
+//! Without arguments it starts on a free port, sends all these requests as its own client, checks the replies and ends:
 //!
 //! ```sh
 //! cargo run --features web --example web_service
@@ -30,7 +30,7 @@ use actix_web::{App, HttpResponse, HttpServer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use serde_json::{Value, json};
 
-/// What the client answers, from a thread of its own.
+/// The result of the client, which runs on its own thread.
 type Checked<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[derive(Message)]
@@ -41,7 +41,7 @@ struct Remind(String);
 #[rtype(result = "Vec<String>")]
 struct Sent;
 
-/// Whoever sends the reminders: here it only remembers them.
+/// The actor that sends reminders; here it only remembers them.
 #[derive(Default)]
 struct Postman(Vec<String>);
 
@@ -65,7 +65,7 @@ impl Handler<Sent> for Postman {
     }
 }
 
-/// What all workers share: a handle to the timer actor, good on any thread.
+/// The data shared by all workers: a handle to the timer actor, usable on any thread.
 struct Service {
     timers: Timers,
     postman: Addr<Postman>,
@@ -132,13 +132,13 @@ fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
     Ok(builder.install_recorder()?)
 }
 
-/// Starts the service and runs `client` beside it, if there is one; without, it serves until it is interrupted.
+/// Starts the service and runs `client` beside it; without a client it serves until interrupted.
 async fn serve(address: &str, client: Option<fn(SocketAddr) -> Checked<()>>) -> Result<(), Box<dyn Error>> {
     let metrics = recorder()?;
     let upkeep = metrics.clone();
     actix::spawn(async move {
         loop {
-            // Without it the recorder keeps every sample of its histograms.
+            // Without this upkeep the recorder keeps every sample of its histograms.
             tokio::time::sleep(Duration::from_secs(5)).await;
             upkeep.run_upkeep();
         }
@@ -170,7 +170,7 @@ async fn serve(address: &str, client: Option<fn(SocketAddr) -> Checked<()>>) -> 
     checked.map_err(|error| error as Box<dyn Error>)
 }
 
-/// One request of the client, and the answer to it.
+/// Sends one request, and returns status and body of the reply.
 fn request(to: SocketAddr, method: &str, path: &str, body: &str) -> Checked<(u16, String)> {
     let mut stream = TcpStream::connect(to)?;
     write!(
@@ -190,7 +190,7 @@ fn check(holds: bool, what: &str) -> Checked<()> {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
-/// Goes through everything the service can do.
+/// Sends every kind of request and checks the replies.
 fn walk_through(to: SocketAddr) -> Checked<()> {
     let schedule = |about: &str, in_ms: u64| -> Checked<String> {
         let (status, body) = request(to, "POST", "/reminders", &json!({"about": about, "in_ms": in_ms}).to_string())?;
@@ -216,10 +216,10 @@ fn walk_through(to: SocketAddr) -> Checked<()> {
     let (status, body) = request(to, "DELETE", &format!("/reminders/{tax}"), "")?;
     check(status == 200 && body.contains("Cancelled"), "a cancel says that it cancelled")?;
     check(request(to, "DELETE", &format!("/reminders/{tax}"), "")?.0 == 409, "and a second one that it did not")?;
-    check(request(to, "DELETE", "/reminders/nonsense", "")?.0 == 400, "what is no id is refused")?;
-    check(request(to, "POST", "/reminders", "{}")?.0 == 400, "and so is what is no reminder")?;
+    check(request(to, "DELETE", "/reminders/nonsense", "")?.0 == 400, "a malformed id is refused")?;
+    check(request(to, "POST", "/reminders", "{}")?.0 == 400, "and so is a malformed reminder")?;
 
-    // It is due in 50 ms; how long a busy machine takes is not what is checked.
+    // The reminder is due in 50 ms; a busy machine may take longer.
     let mut tries = 0;
     while !request(to, "GET", "/sent", "")?.1.contains("tea") && tries < 1000 {
         std::thread::sleep(Duration::from_millis(10));

@@ -6,7 +6,7 @@ use crate::incident::Incident;
 
 const ADDRESS: &str = "127.0.0.1:9464";
 
-/// What the user wants.
+/// The parsed command line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Request {
     Help,
@@ -15,10 +15,10 @@ pub(crate) enum Request {
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
-    /// Where to listen: host and port.
+    /// The address to listen on: host and port.
     pub(crate) address: String,
     pub(crate) incident: Option<Incident>,
-    /// Where durable timers are kept, if there are to be some.
+    /// The directory of the durable timers, if there are any.
     pub(crate) store: Option<PathBuf>,
 }
 
@@ -43,10 +43,10 @@ Incidents:
     )
 }
 
-/// Reads the arguments that follow the program's name.
+/// Parses the arguments after the program's name.
 ///
 /// # Errors
-/// Says which argument is wrong and why.
+/// Names the wrong argument and the reason.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Request, String> {
     let (mut address, mut incident, mut store) = (None, None, None);
     let mut arguments = arguments.into_iter();

@@ -1,20 +1,20 @@
-//! Those who work for the shop: what they are to do comes to them through timers.
+//! The shop's workers, which get their work through timers.
 
 use std::time::Duration;
 
 use actix::prelude::*;
 
-/// Goods are to be sent.
+/// An order to send goods.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Ship;
 
-/// The board is to show another price. Only the last one counts.
+/// A new price for the board. Only the last one counts.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Show;
 
-/// Takes nothing for so long.
+/// A pause: the clerk takes no messages for this time.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Pause(pub(crate) Duration);

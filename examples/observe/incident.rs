@@ -1,4 +1,4 @@
-//! What can go wrong, done on purpose: to see what it looks like on the dashboards, and which alerts fire.
+//! Incidents on purpose, to show their effect on dashboards and alerts.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::post;
 use crate::shop::{Block, Remind, Shop, Strike};
 
 const CALM: Duration = Duration::from_secs(60);
-/// Long enough for alerts that wait for five minutes.
+/// The duration of an incident, long enough for alerts that wait for five minutes.
 const LASTS: Duration = Duration::from_secs(6 * 60);
 const STEP: Duration = Duration::from_millis(500);
 
@@ -30,11 +30,11 @@ pub(crate) enum Incident {
     WrongAddress,
 }
 
-/// Where it happens.
+/// The actors and timers that an incident acts on.
 pub(crate) struct Scene {
     pub(crate) timers: Timers,
     pub(crate) shop: Addr<Shop>,
-    /// There are letters if there is a store.
+    /// The durable timers, if there is a store.
     #[cfg(feature = "durable")]
     pub(crate) letters: Option<DurableTimers>,
 }
@@ -104,7 +104,7 @@ impl Incident {
         }
     }
 
-    /// What is done once.
+    /// Takes the incident's action at its beginning.
     fn begin(self, scene: &Scene) {
         match self {
             Self::StuckRecipient => scene.shop.do_send(Strike(LASTS)),
@@ -113,7 +113,7 @@ impl Incident {
         }
     }
 
-    /// What is done at every step.
+    /// Takes the incident's action of each step.
     fn go_on(self, scene: &Scene) {
         match self {
             Self::StoppedRecipient => {
@@ -129,7 +129,7 @@ impl Incident {
     }
 }
 
-/// Reminders for the same moment. What is refused shows in the metrics.
+/// Schedules reminders for one moment. The metrics show refusals.
 fn remind(number: u32, ahead: Duration, scene: &Scene) {
     let customer: Target<Remind> = (&scene.shop).into();
     for _ in 0..number {

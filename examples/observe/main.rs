@@ -1,19 +1,19 @@
-//! Something to look at: an endless load, and its metrics for Prometheus.
+//! An endless load with metrics for Prometheus.
 //!
 //! ```sh
 //! cargo run --release --features web --example observe
 //! ```
 //!
-//! A shop asks another service for each order, with a timeout that mostly is cancelled by the answer; what was not answered
-//! is tried again later, and reminders are set for minutes, hours and days ahead. With `--incident` something goes wrong
-//! after each minute of calm, to see what that looks like. `dashboards/README.md` tells how to point a Prometheus at it. Built
-//! with `--features inspector` it also serves the inspector, at `/timers`. Ctrl-C ends it.
+//! A shop sends a request per order to another service, with a timeout that the reply mostly cancels; unanswered
+//! requests are retried later, and reminders are set for minutes, hours and days ahead. With `--incident` an incident
+//! follows each minute of normal load. `dashboards/README.md` describes the connection to a Prometheus. Built with
+//! `--features inspector` it also serves the inspector, at `/timers`. Ctrl-C ends it.
 //!
-//! With `--features web,durable` and `--store DIR` there are durable timers, too. Killed and started again with the same directory
-//! it goes on with them.
+//! With `--features web,durable` and `--store DIR` it also has durable timers. Killed and started again with the same
+//! directory, it continues with them.
 //!
-//! In the order of reading: `shop` and `clerk`, the actors; `post`, the durable timers; `incident`, what goes wrong; `page` and
-//! `snapshot`, what is served; `args`, what the user says.
+//! Reading order: `shop` and `clerk`, the actors; `post`, the durable timers; `incident`; `page` and `snapshot`, the
+//! HTTP endpoints; `args`, the command line.
 
 mod args;
 mod clerk;
@@ -39,9 +39,9 @@ use crate::incident::Scene;
 use crate::page::Pages;
 use crate::shop::Shop;
 
-/// Some hours of the load would fit in, a minute of the incident `overload` does not.
+/// The capacity: room for some hours of the load, but not for a minute of the incident `overload`.
 const CAPACITY: usize = 250_000;
-/// A request that is under way at the end may take so many seconds more.
+/// The seconds that a request in flight at the end may still take.
 const GRACE: u64 = 1;
 
 fn main() -> ExitCode {
@@ -62,7 +62,7 @@ fn give_up(why: &str) -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<(), Box<dyn Error>> {
-    // The recorder has to be there before the timer actor, which takes the one that it finds.
+    // The timer actor takes the recorder that it finds, so the recorder comes first.
     let recorder = page::install_recorder()?;
     let timers = TimerActor::builder().name("shop").capacity(CAPACITY).start()?;
     #[cfg(feature = "durable")]
@@ -101,7 +101,6 @@ async fn run(options: Options) -> Result<(), Box<dyn Error>> {
         actix_web::rt::spawn(incident.again_and_again(scene));
     }
 
-    // Until Ctrl-C.
     server.run().await?;
     drop(shop);
     #[cfg(feature = "durable")]

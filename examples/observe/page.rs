@@ -1,4 +1,4 @@
-//! What is served: the metrics for Prometheus, and beside them what the timer actor itself counts.
+//! The HTTP endpoints: the metrics for Prometheus, and the counters of the timer actor itself.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::snapshot;
 pub(crate) struct Pages {
     pub(crate) recorder: PrometheusHandle,
     pub(crate) timers: Timers,
-    /// What the timer actor counted at the last scrape.
+    /// The counters of the timer actor at the last scrape.
     pub(crate) counted: Mutex<String>,
 }
 
@@ -27,21 +27,21 @@ pub(crate) fn install_recorder() -> Result<PrometheusHandle, BuildError> {
     builder.install_recorder()
 }
 
-/// Counters that add up, and gauges of now.
+/// Serves a consistent page: counters that add up, and current gauges.
 pub(crate) async fn metrics(pages: web::Data<Pages>) -> impl Responder {
     let (seen, page) = actix_timers::scrape(|| (pages.timers.snapshot(), pages.recorder.render()));
     *pages.counted.lock().unwrap_or_else(PoisonError::into_inner) = snapshot::lines(&seen);
     HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page)
 }
 
-/// The same as the timer actor counts it, at the last scrape. The load does not stand still for that: now and then
-/// something has happened between the two.
+/// Serves the same series as counted by the timer actor at the last scrape. The load continues meanwhile, so the two
+/// differ now and then.
 pub(crate) async fn counted(pages: web::Data<Pages>) -> impl Responder {
     let counted = pages.counted.lock().unwrap_or_else(PoisonError::into_inner).clone();
     HttpResponse::Ok().content_type("text/plain").body(counted)
 }
 
-/// A histogram keeps every sample until this.
+/// Drains the histograms, which keep every sample until then.
 pub(crate) async fn keep_up(recorder: PrometheusHandle) {
     loop {
         actix_web::rt::time::sleep(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! Letters that outlast the process: durable timers, kept in a store until their handler has done with them.
+//! Letters that outlive the process: durable timers, stored until their handler has completed.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,7 +15,7 @@ use actix_web::rt::time::{interval, sleep};
 use serde::{Deserialize, Serialize};
 
 const ROUTE: &str = "letters";
-/// Letters come in small lots.
+/// The pause between lots of letters.
 const LOT_EVERY: Duration = Duration::from_millis(100);
 const LETTERS_IN_A_LOT: u64 = 10;
 const AHEAD: [Duration; 5] = [
@@ -25,23 +25,23 @@ const AHEAD: [Duration; 5] = [
     Duration::from_secs(6 * 3600),
     Duration::from_secs(7 * 24 * 3600),
 ];
-/// One letter in so many is handed in twice, and one is to come at another time.
+/// One letter in this many is scheduled twice; one in this many is rescheduled.
 const TWICE: u64 = 10;
 const MOVED: u64 = 15;
-/// So many may wait for hours or days; when there are more, the first are taken back.
+/// The maximum number of letters that wait for hours or days; the oldest beyond it are cancelled.
 const WAITING: usize = 4_000;
-/// On the way to the door.
+/// The time of a handler: the walk to the house.
 const WALK: Duration = Duration::from_millis(500);
-/// One letter in so many finds nobody at home at first.
+/// One letter in this many fails its first attempt: nobody is at home.
 const NOBODY_AT_HOME: u64 = 201;
-/// So many dead letters are kept; somebody looks after them now and then.
+/// The number of dead letters kept; older ones are discarded now and then.
 const DEAD_LETTERS: usize = 20;
 const LOTS_BETWEEN_LOOKS: u64 = 100;
 
 #[derive(Serialize, Deserialize)]
 struct Letter {
     number: u64,
-    /// Nobody will ever be found there.
+    /// Whether delivery always fails.
     #[serde(default)]
     address_is_wrong: bool,
 }
@@ -73,14 +73,14 @@ impl Handler<Durable<Letter>> for Postman {
     }
 }
 
-/// The post, if there is one.
+/// The durable timers of the example and the task that writes letters, if there is a store.
 pub(crate) struct Post(Option<(DurableTimers, JoinHandle<()>)>);
 
 impl Post {
-    /// Opens the post in this directory, and delivers what was left there.
+    /// Opens the store in this directory, and delivers its pending letters.
     ///
     /// # Errors
-    /// The directory is somebody else's, or cannot be read.
+    /// The directory is another program's, or cannot be read.
     pub(crate) fn open(directory: Option<&Path>) -> Result<Self, DurableBuildError> {
         let Some(directory) = directory else { return Ok(Self(None)) };
         let timers = start(EmbeddedStore::open(directory).map_err(Arc::new).map_err(DurableBuildError::Store)?)?;
@@ -88,15 +88,15 @@ impl Post {
         Ok(Self(Some((timers, letters))))
     }
 
-    /// To hand in more letters.
+    /// Returns the timers, for scheduling more letters.
     pub(crate) fn timers(&self) -> Option<DurableTimers> {
         self.0.as_ref().map(|(timers, _)| timers.clone())
     }
 
-    /// Waits for what is being delivered. The rest stays in the store.
+    /// Waits for the deliveries in progress. The rest stays in the store.
     ///
     /// # Errors
-    /// What came of the last deliveries could not be written.
+    /// The outcomes of the last deliveries could not be written.
     pub(crate) async fn close(self) -> Result<(), DurableError> {
         let Some((timers, letters)) = self.0 else { return Ok(()) };
         letters.abort();
@@ -109,9 +109,9 @@ pub(crate) fn start(store: impl TimerStore) -> Result<DurableTimers, DurableBuil
     DurableTimers::builder(store).name("post").route_with::<Letter>(ROUTE, Postman.start(), patient).start()
 }
 
-/// Hands in letters, for ever. What is refused shows in the metrics.
+/// Schedules letters forever. The metrics show refusals.
 pub(crate) async fn write(timers: DurableTimers) {
-    // No two lives use a number twice, as long as a second has fewer letters than milliseconds.
+    // Numbers start at the time in milliseconds: no two runs share one while there are fewer letters than milliseconds.
     let mut number = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_millis() as u64);
     let mut waiting = VecDeque::new();
     let mut lots = interval(LOT_EVERY);
@@ -131,7 +131,7 @@ pub(crate) async fn write(timers: DurableTimers) {
     }
 }
 
-/// Answers the letter's id if it has to wait long. Requests are not waited for here, so that they share a commit.
+/// Returns the letter's id if it is due in hours or days. Requests are not awaited here, so they share a commit.
 fn hand_in(timers: &DurableTimers, number: u64) -> Option<DurableId> {
     let kind = number as usize % AHEAD.len();
     let ahead = AHEAD[kind];
@@ -154,7 +154,7 @@ fn hand_in(timers: &DurableTimers, number: u64) -> Option<DurableId> {
     (kind >= AHEAD.len() - 2).then_some(id)
 }
 
-/// A letter that can only become a dead one.
+/// Schedules a letter that becomes a dead letter.
 pub(crate) fn hand_in_with_a_wrong_address(timers: &DurableTimers) {
     let letter = timers.schedule_after(ROUTE, AHEAD[0], Letter { number: 0, address_is_wrong: true });
     actix_web::rt::spawn(async move {
@@ -168,7 +168,7 @@ async fn take_back(timers: DurableTimers, letters: Vec<DurableId>) {
     }
 }
 
-/// The oldest are thrown away.
+/// Discards the oldest dead letters.
 async fn look_after_dead_letters(timers: DurableTimers) -> Result<(), DurableError> {
     let dead = timers.list(DurableFilter::dead().limit(1000)).await?.timers;
     for letter in &dead[..dead.len().saturating_sub(DEAD_LETTERS)] {

@@ -1,4 +1,4 @@
-//! The load: timeouts that mostly are cancelled, retries, work for others, reminders near and far.
+//! The load: timeouts that the reply mostly cancels, retries, work for others, reminders near and far.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use actix_timers::{MailboxPolicy, Target, TimerId, TimerOptions, Timers};
 
 use crate::clerk::{Clerk, Pause, Ship, Show};
 
-/// The shop opens orders in small lots.
+/// The pause between lots of orders.
 const LOT_EVERY: Duration = Duration::from_millis(20);
 const ORDERS_IN_A_LOT: u64 = 40;
-/// One order in so many is not answered in time.
+/// One order in this many is not answered in time.
 const UNANSWERED: u64 = 50;
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// One answer in so many is followed by work for the warehouse, and one by another price on the board.
+/// One answer in this many is followed by work for the warehouse, and one by a new price on the board.
 const SHIPPED: u64 = 8;
 const SHOWN: u64 = 10;
-/// One order in so many brings a reminder.
+/// One order in this many schedules a reminder.
 const REMINDED: u64 = 10;
 const REMINDERS: [Duration; 4] = [
     Duration::from_secs(20),
@@ -25,10 +25,10 @@ const REMINDERS: [Duration; 4] = [
     Duration::from_secs(6 * 3600),
     Duration::from_secs(7 * 24 * 3600),
 ];
-/// So many customers are to be reminded in hours or days; when there are more, the first have paid.
+/// The maximum number of customers with a reminder in hours or days; beyond it the first have paid.
 const DEBTORS: usize = 20_000;
 
-/// Some answer has come for the order whose timeout this is.
+/// An answer to an order; it cancels the order's timeout.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Answer {
@@ -51,12 +51,12 @@ struct TryAgain {
 #[rtype(result = "()")]
 pub(crate) struct Remind;
 
-/// Something that blocks the thread, as no handler should.
+/// A message whose handler blocks the thread, as no handler should.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Block(pub(crate) Duration);
 
-/// Those who work for the shop are to take a pause.
+/// A pause for the shop's workers.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Strike(pub(crate) Duration);
@@ -64,10 +64,10 @@ pub(crate) struct Strike(pub(crate) Duration);
 pub(crate) struct Shop {
     timers: Timers,
     warehouse: Addr<Clerk>,
-    /// What the warehouse cannot take yet waits, in order.
+    /// Shipments wait in order until the warehouse can take them.
     shipments: Target<Ship>,
     board: Addr<Clerk>,
-    /// What the board cannot take is not worth waiting for.
+    /// Prices that the board cannot take are dropped.
     prices: Target<Show>,
     debtors: VecDeque<TimerId>,
     orders: u64,
@@ -92,7 +92,7 @@ impl Shop {
         shop.start()
     }
 
-    /// Asks for an answer, and sets a timeout in case that none comes. A refusal shows in the metrics.
+    /// Requests an answer, with a timeout. The metrics show refusals.
     fn ask(&mut self, attempt: u32, ctx: &mut Context<Self>) {
         let me = ctx.address();
         let timeout = self.timers.schedule_after(&me, TIMEOUT, NotAnswered { attempt }).ok();
@@ -115,7 +115,7 @@ impl Shop {
         }
     }
 
-    /// The last customer is given another day, and some have paid.
+    /// Postpones the last customer's reminder, and cancels the oldest beyond the limit.
     fn settle(&mut self) {
         if let Some(lucky) = self.debtors.back() {
             let _ = self.timers.reschedule_after(*lucky, Duration::from_secs(24 * 3600));
@@ -153,7 +153,7 @@ impl Handler<Answer> for Shop {
 
     fn handle(&mut self, answer: Answer, _: &mut Context<Self>) {
         if let Some(timeout) = answer.timeout {
-            // Too late if it was due already.
+            // Too late if the timeout was due already.
             let _ = self.timers.cancel(timeout);
         }
         self.answered();

@@ -1,14 +1,14 @@
-//! What the timer actor itself counts, in the words of its metrics: to be compared with those.
+//! The counters of the timer actor itself, formatted like its metrics for comparison.
 
 use std::fmt::Write;
 
 use actix_timers::Snapshot;
 
-/// One line a series, as on the page of the metrics.
+/// Formats the snapshot with one line per series, as on the metrics page.
 pub(crate) fn lines(seen: &Snapshot) -> String {
     let mut lines = String::new();
     let mut line = |name: &str, label: &str, value: u64| {
-        // Nothing can go wrong when text is added to a text.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(lines, "actix_timers_{name}{{timer=\"{}\"{label}}} {value}", seen.name);
     };
     let counters = &seen.counters;

@@ -1,4 +1,4 @@
-//! The metrics say what the timer actor itself counts.
+//! The metrics agree with the counters of the timer actor.
 
 use std::time::Duration;
 
@@ -26,13 +26,12 @@ impl Handler<Ring> for Bell {
     fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
 }
 
-/// The value of the series that a line of a page begins with.
+/// Returns the value of the series that a line of the page begins with.
 fn value<'a>(page: &'a str, series: &str) -> Option<&'a str> {
     page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
 }
 
-/// A mixed load on all levels, step by step; at each step the page says what the timer actor itself counts. The recorder is
-/// that of the whole process.
+/// Compares page and snapshot at each step of a mixed load on all levels. The recorder is that of the whole process.
 #[test]
 fn the_page_agrees_with_the_snapshot_of_the_wheel() {
     support::in_own_process!(the_page_agrees_with_the_snapshot_of_the_wheel, compare);

@@ -1,4 +1,4 @@
-//! The example `observe`: what is said to it, and that its incidents are what they are called.
+//! The example `observe`: its arguments, and the effect of each incident.
 #![allow(clippy::unwrap_used)]
 
 mod agree;
@@ -55,7 +55,7 @@ fn every_incident_is_offered_and_explained() {
 
 const WHILE: Duration = Duration::from_secs(5);
 
-/// Calls `check` when the incident has been going on for five seconds, in virtual time.
+/// Calls `check` when the incident has lasted five seconds, in virtual time.
 fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
@@ -63,7 +63,7 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
         let shop = Shop::open(&timers);
         tokio::time::sleep(WHILE).await;
         let calm = timers.snapshot().counters;
-        assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: before it, all is well");
+        assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: no failures before it");
         let scene = Scene {
             timers: timers.clone(),
             shop,
@@ -103,7 +103,7 @@ fn an_overload_is_refused() {
     during(Incident::Overload, 20_000, |timers| assert!(timers.snapshot().counters.refused_capacity > 0));
 }
 
-/// A minute of letters, in virtual time, and then the incident.
+/// Runs a minute of letters in virtual time, and then the incident.
 #[cfg(feature = "durable")]
 #[test]
 fn letters_are_delivered_and_only_those_with_a_wrong_address_become_dead_letters() {
@@ -114,8 +114,8 @@ fn letters_are_delivered_and_only_those_with_a_wrong_address_become_dead_letters
         tokio::time::sleep(Duration::from_secs(60)).await;
         writing.abort();
         let counts = letters.counts().await.unwrap();
-        assert!(counts.pending > 2_000 && counts.pending < 4_500, "those for later: {counts:?}");
-        assert_eq!((counts.dead, counts.parked), (0, 0), "before it, all is well");
+        assert!(counts.pending > 2_000 && counts.pending < 4_500, "waiting letters: {counts:?}");
+        assert_eq!((counts.dead, counts.parked), (0, 0), "no failures before it");
 
         let timers = TimerActor::builder().start().unwrap();
         let scene = Scene { shop: Shop::open(&timers), timers, letters: Some(letters.clone()) };
