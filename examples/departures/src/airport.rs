@@ -1,4 +1,4 @@
-//! An airport: schedules what it has to do for its flights, and does it when the messages come.
+//! An airport: schedules the messages of its flights, and handles them.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
 use crate::log::{Entry, Event, Log};
 use crate::progress::Progress;
 
-/// Schedule everything for the month. Answers why not, if a message was refused.
+/// Schedules the messages of the month. Returns the reason if one was refused.
 #[derive(Message)]
 #[rtype(result = "Result<(), String>")]
 pub(crate) struct Open;
 
-/// The month is over: hand in the log.
+/// Ends the month and returns the log.
 #[derive(Message)]
 #[rtype(result = "Log")]
 pub(crate) struct Close;
 
-/// Passengers may board.
+/// The call for passengers to board.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct BoardingCall {
     flight: usize,
 }
 
-/// A flight will not depart.
+/// The news that a flight will not depart.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Cancellation {
     flight: usize,
 }
 
-/// A flight will depart later than scheduled.
+/// The news that a flight will depart later than scheduled.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Delay {
@@ -46,7 +46,7 @@ struct Delay {
 
 pub(crate) struct Airport {
     flights: Arc<[Flight]>,
-    /// The boarding call of each flight.
+    /// The timer of each flight's boarding call.
     calls: Vec<TimerId>,
     log: Log,
     clock: ReplayClock,
@@ -58,7 +58,7 @@ impl Airport {
         Self { flights, calls: Vec::new(), log: Log::new(), clock, progress }
     }
 
-    /// Schedules the boarding call of a flight, and the news that there will be of it.
+    /// Schedules the boarding call of a flight, and the news of its delay or cancellation.
     fn plan(&mut self, flight: usize, facts: &Flight, ctx: &mut Context<Self>) -> Result<(), Box<dyn Error>> {
         let scheduled = facts.scheduled;
         self.calls.push(ctx.schedule_at(scheduled - BOARDING, BoardingCall { flight })?);
@@ -113,7 +113,7 @@ impl Handler<Delay> for Airport {
     type Result = ();
 
     fn handle(&mut self, Delay { flight, departs }: Delay, ctx: &mut Self::Context) {
-        // At a high speed the news may come so late that the new time is past, too.
+        // At a high speed the news may come after the new time.
         let call = (departs - BOARDING).max(self.clock.date());
         let outcome = ctx.reschedule_timer_at(self.calls[flight], call);
         self.note(flight, Event::Rescheduled(outcome));

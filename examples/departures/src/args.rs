@@ -24,7 +24,7 @@ Exit code: 0 if every message arrived once and on time, 1 if not, 2 if the optio
 
 const JULY_2013: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/nyc-departures-2013-07.csv");
 
-/// What the user wants.
+/// The parsed command line.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Request {
     Help,
@@ -34,15 +34,15 @@ pub(crate) enum Request {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
     pub(crate) input: PathBuf,
-    /// In virtual time if none is given.
+    /// The speed; virtual time if `None`.
     pub(crate) speed: Option<Speed>,
-    /// Where durable timers are kept. Volatile ones if there is no such place.
+    /// The directory of the durable timers; volatile timers if `None`.
     pub(crate) store: Option<PathBuf>,
-    /// Where to serve metrics: host and port.
+    /// The address to serve metrics on: host and port.
     pub(crate) metrics: Option<String>,
 }
 
-/// Options as far as they have been seen.
+/// The options parsed so far.
 #[derive(Default)]
 struct Seen {
     input: Option<PathBuf>,
@@ -51,10 +51,10 @@ struct Seen {
     metrics: Option<String>,
 }
 
-/// Reads the arguments that follow the program's name.
+/// Parses the arguments after the program's name.
 ///
 /// # Errors
-/// Says which argument is wrong and why.
+/// Names the wrong argument and the reason.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, String> {
     let mut arguments = arguments.into_iter();
     let mut seen = Seen::default();
@@ -77,7 +77,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Req
     }))
 }
 
-/// Separates `--name=value`.
+/// Splits `--name=value`.
 fn split(argument: &OsStr) -> (String, Option<OsString>) {
     match argument.to_str().and_then(|text| text.split_once('=')) {
         Some((name, value)) if name.starts_with("--") => (name.to_owned(), Some(value.into())),

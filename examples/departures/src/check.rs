@@ -1,7 +1,7 @@
-//! Compares what happened with what must happen by the file: each message once, and none early.
+//! Compares the log with the messages expected from the file: each message once, and none early.
 //!
-//! The file alone says what is expected; nothing is taken from the airports but their logs. A message of a durable timer may
-//! come again, as a later attempt, when a crash has fallen between its handler and the note of its end.
+//! The expectation comes from the file alone, and only the logs come from the airports. After a crash between a handler
+//! and the commit of its completion, a durable timer delivers its message again, as a later attempt.
 
 use actix_timers::engine::Counters;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
@@ -10,16 +10,16 @@ use jiff::{SignedDuration, Timestamp};
 use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
 use crate::log::{Entry, Event, Log};
 
-/// What happened at one airport, or at all.
+/// The deliveries at one airport, or at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) flights: u64,
     pub(crate) calls: u64,
     pub(crate) cancelled: u64,
     pub(crate) rescheduled: u64,
-    /// Deliveries of a message that was handled before.
+    /// Repeated deliveries of handled messages.
     pub(crate) repeated: u64,
-    /// The most that any message came after its time.
+    /// The largest delay of a message behind its deadline.
     pub(crate) latest_lag: SignedDuration,
 }
 
@@ -34,7 +34,7 @@ impl Tally {
     }
 }
 
-/// When the messages for one flight are due; `None` where there must not be one.
+/// The deadlines of one flight's messages; `None` where no message may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Expected {
     call: Option<Timestamp>,
@@ -62,7 +62,7 @@ struct Came {
     attempt: u32,
 }
 
-/// One kind of message for one flight: when it was due and when it came.
+/// One kind of message for one flight, with its deadline and deliveries.
 struct Message<'a> {
     kind: &'static str,
     flight: &'a Flight,
@@ -71,7 +71,7 @@ struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// What is wrong with it, if anything.
+    /// Returns the deviation from the expectation, if any.
     fn problem(&self) -> Option<String> {
         let Self { kind, flight, due, came } = self;
         let problem = match (due, *came) {
@@ -87,7 +87,7 @@ impl Message<'_> {
         Some(format!("{flight}: the {kind}, {problem}"))
     }
 
-    /// What it was handled as, if more than once.
+    /// Returns the attempts, if there was more than one.
     fn repetition(&self) -> Option<String> {
         let Self { kind, flight, came, .. } = self;
         (came.len() > 1).then(|| format!("{flight}: the {kind}, as attempts {}", self.attempts()))
@@ -97,14 +97,14 @@ impl Message<'_> {
         self.came.iter().map(|came| came.attempt.to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// When it came first, after its time.
+    /// Returns the delay of the first delivery behind the deadline.
     fn lag(&self) -> SignedDuration {
         let lags = self.came.iter().filter_map(|came| Some(came.at.duration_since(self.due?)));
         lags.min().unwrap_or_default()
     }
 }
 
-/// What happened for one flight.
+/// The deliveries for one flight.
 #[derive(Debug, Clone, Default)]
 struct Happened {
     called: Vec<Came>,
@@ -112,16 +112,16 @@ struct Happened {
     rescheduled: Vec<Came>,
 }
 
-/// What came out for an airport, or for all.
+/// The findings for an airport, or for all.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What is wrong.
+    /// Deviations from the expectation.
     pub(crate) problems: Vec<String>,
-    /// Messages that were handled more than once, and as which attempts.
+    /// Messages that were handled more than once, with their attempts.
     pub(crate) repetitions: Vec<String>,
 }
 
-/// Checks the log of an airport against its flights. Adds what it finds to `findings`.
+/// Checks the log of an airport against its flights. Adds its findings to `findings`.
 pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) -> Tally {
     let Findings { problems, repetitions } = findings;
     let mut happened = vec![Happened::default(); flights.len()];
@@ -157,10 +157,10 @@ pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) ->
     tally
 }
 
-/// How the timers answered, if they did not do what was asked for.
+/// Returns the outcome of the cancel or reschedule if it is not the expected one.
 fn refusal(entry: &Entry) -> Option<String> {
     match entry.event {
-        // An earlier attempt has cancelled it, and died before it could say so.
+        // An earlier attempt cancelled it and died before it could write that down.
         Event::Cancelled(CancelOutcome::NotFound) if entry.attempt > 1 => None,
         Event::Called | Event::Cancelled(CancelOutcome::Cancelled) => None,
         Event::Rescheduled(RescheduleOutcome::Rescheduled) => None,
@@ -169,7 +169,7 @@ fn refusal(entry: &Entry) -> Option<String> {
     }
 }
 
-/// The totals by the file alone.
+/// Returns the totals expected from the file.
 pub(crate) fn expected_totals(flights: &[Flight]) -> Tally {
     let mut tally = Tally::default();
     for expected in flights.iter().map(Expected::of) {
@@ -181,7 +181,7 @@ pub(crate) fn expected_totals(flights: &[Flight]) -> Tally {
     tally
 }
 
-/// Checks the totals against those by the file.
+/// Checks the totals against the expected ones.
 pub(crate) fn totals(found: &Tally, expected: &Tally, problems: &mut Vec<String>) {
     for (name, found, wanted) in [
         ("flights", found.flights, expected.flights),
@@ -195,7 +195,7 @@ pub(crate) fn totals(found: &Tally, expected: &Tally, problems: &mut Vec<String>
     }
 }
 
-/// Checks the counters of the timer actor at the end against the totals by the file.
+/// Checks the final counters of the timer actor against the totals expected from the file.
 pub(crate) fn counters(counters: &Counters, expected: &Tally, problems: &mut Vec<String>) {
     let news = expected.cancelled + expected.rescheduled;
     for (name, found, wanted) in [

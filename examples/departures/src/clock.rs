@@ -1,4 +1,4 @@
-//! The clock of the replay: it shows the dates of the input, and runs as fast as asked for.
+//! The clock of the replay: it shows the dates of the input, and runs at the speed asked for.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How many times as fast as tokio's clock, exactly, in millionths.
+/// A speed in millionths of that of tokio's clock, exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Speed(u64);
 
@@ -21,12 +21,12 @@ impl Speed {
     const SLOWEST: f64 = 0.001;
     const FASTEST: f64 = 1e9;
 
-    /// The replayed time that passes in a span of real time.
+    /// Returns the replayed time that passes in a span of real time.
     pub(crate) fn replayed(self, real: Duration) -> Duration {
         from_nanos(real.as_nanos().saturating_mul(self.0.into()) / u128::from(MILLION))
     }
 
-    /// The least span of real time in which so much replayed time passes.
+    /// Returns the shortest span of real time in which `replayed` passes.
     pub(crate) fn real(self, replayed: Duration) -> Duration {
         from_nanos(replayed.as_nanos().saturating_mul(MILLION.into()).div_ceil(self.0.into()))
     }
@@ -56,10 +56,10 @@ impl fmt::Display for Speed {
     }
 }
 
-/// A clock that stands at a date of the past until it is started, and then runs at a [`Speed`].
+/// A clock that stands at a past date until it is started, and then runs at a [`Speed`].
 ///
-/// While it stands all timers can be set without any of them falling due meanwhile. On a paused tokio runtime the same
-/// clock shows virtual time.
+/// While it stands, all timers can be scheduled before any becomes due. On a paused tokio runtime the same clock shows
+/// virtual time.
 #[derive(Clone)]
 pub(crate) struct ReplayClock(Arc<Works>);
 
@@ -78,7 +78,7 @@ impl ReplayClock {
         self.0.started.send_replace(Some(Instant::now()));
     }
 
-    /// The date that the clock shows.
+    /// Returns the date that the clock shows.
     pub(crate) fn date(&self) -> Timestamp {
         Timestamp::try_from(self.wall()).unwrap_or(Timestamp::MAX)
     }

@@ -1,14 +1,14 @@
-//! A flight, and how long before its departure what happens.
+//! A flight, and the times of its events before departure.
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The boarding call is made this long before departure.
+/// The time from the boarding call to the departure.
 pub(crate) const BOARDING: SignedDuration = SignedDuration::from_mins(30);
-/// A delay becomes known this long before the scheduled departure.
+/// The time from the news of a delay to the scheduled departure.
 pub(crate) const DELAY_KNOWN: SignedDuration = SignedDuration::from_mins(45);
-/// A cancellation becomes known this long before the scheduled departure.
+/// The time from the news of a cancellation to the scheduled departure.
 pub(crate) const CANCELLATION_KNOWN: SignedDuration = SignedDuration::from_mins(60);
 
 /// One line of the input.
@@ -24,7 +24,7 @@ pub(crate) struct Flight {
     pub(crate) destination: String,
 }
 
-/// What became of a flight.
+/// The outcome of a flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Cancelled,
@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
 }
 
 impl Flight {
-    /// When it departs, if that is later than scheduled.
+    /// Returns the departure if it is later than scheduled.
     pub(crate) fn late_departure(&self) -> Option<Timestamp> {
         match self.outcome {
             Outcome::Departed(at) if at > self.scheduled => Some(at),
@@ -40,7 +40,7 @@ impl Flight {
         }
     }
 
-    /// The first moment at which something has to happen because of it.
+    /// Returns the time of the flight's first message.
     pub(crate) fn first_event(&self) -> Timestamp {
         match self.outcome {
             Outcome::Cancelled => self.scheduled - CANCELLATION_KNOWN,
@@ -49,7 +49,7 @@ impl Flight {
         }
     }
 
-    /// The last moment at which something has to happen because of it.
+    /// Returns the time of the flight's last message.
     pub(crate) fn last_event(&self) -> Timestamp {
         match self.outcome {
             Outcome::Cancelled => self.first_event(),

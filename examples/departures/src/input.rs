@@ -1,4 +1,4 @@
-//! Reads flights from a file, and says exactly where it is malformed.
+//! Reads flights from a file, and reports the exact position of a malformed line.
 
 use std::fmt;
 use std::fs::File;
@@ -12,14 +12,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::flight::{Flight, Outcome};
 
 const HEADER: &str = "scheduled,departed,carrier,flight,origin,destination";
-/// No line of a well-formed file is nearly as long.
+/// The maximum length of a line; well-formed lines are far shorter.
 const LONGEST_LINE: u64 = 1024;
-/// Airlines have flown since 1914. What lies outside of these years is a slip of the pen.
+/// The accepted years. Airlines have flown since 1914; other years are typos.
 const YEARS: std::ops::Range<i16> = 1914..2200;
 const MOST_EARLY: SignedDuration = SignedDuration::from_hours(2);
 const MOST_LATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Why no flights could be read from a file.
+/// An error that says why no flights could be read.
 #[derive(Debug)]
 pub(crate) struct InputError {
     file: PathBuf,
@@ -40,7 +40,7 @@ impl fmt::Display for InputError {
 /// Reads all flights of a file, in the order of its lines, which may be any.
 ///
 /// # Errors
-/// Names file, line and what is wrong there.
+/// Names file, line and problem.
 pub(crate) fn read(file: &Path) -> Result<Vec<Flight>, InputError> {
     let error = |line, wrong| InputError { file: file.to_owned(), line, wrong };
     let opened = File::open(file).map_err(|wrong| error(None, wrong.to_string()))?;
@@ -62,10 +62,10 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Flight>, InputError> {
     if flights.is_empty() { Err(error(None, "there are no flights in it".to_owned())) } else { Ok(flights) }
 }
 
-/// The lines of a text, ended by LF or CR LF.
+/// The lines of a text, terminated by LF or CR LF.
 struct Lines<R> {
     reader: R,
-    /// The number of the last line read, or tried to.
+    /// The number of the current line.
     number: usize,
 }
 

@@ -1,17 +1,17 @@
 //! New York's departures of July 2013, replayed by delayed messages: `cargo run --release --example departures`.
 //!
-//! Thirty minutes before a flight departs its boarding call is made. An hour before the scheduled time it becomes known
-//! that it is cancelled, and the call is cancelled by its id; 45 minutes before it becomes known that it is late, and
-//! the call is moved. Each of these events is a message that an airport schedules to itself.
+//! The boarding call of a flight is made thirty minutes before departure. Cancellations become known an hour before the
+//! scheduled time, and the call is cancelled by its id; delays become known 45 minutes before, and the call is moved.
+//! Each of these events is a message that an airport schedules to itself.
 //!
-//! In the order of reading:
+//! Reading order:
 //!
-//! 1. `airport`: the actor. All of actix-timers that an application needs is there.
+//! 1. `airport`: the actor. It contains all of actix-timers that an application needs.
 //! 2. `replay`: starts the timer actor and the airports, and waits for the end.
 //! 3. `clock`: time that runs through the dates of the file.
-//! 4. `flight` and `input`: what is read; `log` and `check`: what happened, and whether it is what must happen.
-//! 5. `durable`: the same with durable timers, `--store DIR`: killed at any moment and started again, it carries on.
-//! 6. `metrics`: the endpoint for Prometheus; `progress` and `report`: what the user sees; `args`: what the user says.
+//! 4. `flight` and `input`: the flights; `log` and `check`: the events, and their comparison with the file.
+//! 5. `durable`: the same with durable timers, `--store DIR`: killed at any moment and started again, it continues.
+//! 6. `metrics`: the endpoint for Prometheus; `progress` and `report`: the output; `args`: the command line.
 
 mod airport;
 mod args;
@@ -43,12 +43,12 @@ use crate::progress::{Display, Progress};
 use crate::replay::{Airports, Span};
 use crate::report::Report;
 
-/// Some message was lost, doubled or early, or the replay broke off.
+/// The exit code if a message was lost, doubled or early, or the replay failed.
 const NOT_AS_EXPECTED: u8 = 1;
-/// Options or input are wrong.
+/// The exit code for wrong options or input.
 const MISUSED: u8 = 2;
 
-/// The program, with the arguments of the command line.
+/// Runs the program with the arguments of the command line.
 pub fn main() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Request::Help) => {
@@ -75,21 +75,21 @@ pub fn main() -> ExitCode {
     }
     match replay_and_report(&flights, &options) {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => give_up(NOT_AS_EXPECTED, "what happened is not what must happen by the file"),
+        Ok(false) => give_up(NOT_AS_EXPECTED, "the deliveries differ from the file"),
         Err(Failure::Broken(why)) => give_up(NOT_AS_EXPECTED, &why),
         Err(Failure::Misused(why)) => give_up(MISUSED, &why),
     }
 }
 
-/// Why there is no report.
+/// The reason for a missing report.
 enum Failure {
-    /// It broke off.
+    /// The replay failed.
     Broken(String),
-    /// What was asked for cannot be done.
+    /// The options cannot be fulfilled.
     Misused(String),
 }
 
-/// Whether all went as it must by the file.
+/// Replays the flights and prints the report. Returns whether everything matches the file.
 fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Failure> {
     let span = Span::of(flights).ok_or_else(|| Failure::Broken("there are no flights".to_owned()))?;
     let airports = replay::by_origin(flights);
@@ -132,7 +132,7 @@ fn replay_and_report(flights: &[Flight], options: &Options) -> Result<bool, Fail
     Ok(findings.problems.is_empty())
 }
 
-/// What happened, by airport and in total, and what is wrong with it.
+/// Returns the tallies by airport and in total, and the findings.
 fn compare(
     airports: &Airports,
     logs: &BTreeMap<String, Log>,
@@ -154,7 +154,7 @@ fn give_up(code: u8, why: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// To the user on stdout. That nobody reads any more is no error.
+/// Prints to stdout. A closed pipe is no error.
 fn say(text: &str) -> Result<(), String> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -163,7 +163,7 @@ fn say(text: &str) -> Result<(), String> {
     }
 }
 
-/// To the user on stderr.
+/// Prints to stderr.
 fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "departures: {text}");
 }

@@ -1,4 +1,4 @@
-//! What an airport writes down: everything that happened, and when.
+//! The log of an airport: all events with their times.
 
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::Timestamp;
@@ -7,21 +7,21 @@ pub(crate) type Log = Vec<Entry>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Which of the airport's flights.
+    /// The index of the flight at the airport.
     pub(crate) flight: usize,
     pub(crate) event: Event,
     pub(crate) at: Timestamp,
-    /// Which delivery of the message it was. Always the first, if the timers are volatile.
+    /// The attempt; always 1 for volatile timers.
     pub(crate) attempt: u32,
 }
 
-/// A message came, and this was done.
+/// A handled message and the action taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The boarding call was made.
     Called,
-    /// The flight is cancelled, and so was its boarding call.
+    /// The flight is cancelled; so was its boarding call.
     Cancelled(CancelOutcome),
-    /// The flight is late, and so its boarding call was moved.
+    /// The flight is late; its boarding call was moved.
     Rescheduled(RescheduleOutcome),
 }

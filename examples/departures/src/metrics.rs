@@ -1,6 +1,6 @@
 //! Serves the metrics of the timer actor to Prometheus, from a handler of an actix-web server.
 //!
-//! The server has a thread and a runtime of its own: virtual time, in which the replay lives, is not for it.
+//! The server has its own thread and runtime, since the replay's runtime may run in virtual time.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use actix_web::{App, HttpResponse, HttpServer, Responder, web};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// Listens on `address` and from now on answers at `/metrics`. Returns where it listens. To be called before the timer
-/// actor starts, which takes the recorder that it finds.
+/// Starts the server on `address`, and returns the bound address. Call it before the timer actor starts, which takes
+/// the recorder that it finds.
 ///
 /// # Errors
-/// Says why that is not possible.
+/// Names the reason why the server cannot start.
 pub(crate) fn serve(address: &str) -> Result<SocketAddr, String> {
     let listener = TcpListener::bind(address).map_err(|wrong| wrong.to_string())?;
     let bound = listener.local_addr().map_err(|wrong| wrong.to_string())?;
@@ -48,13 +48,13 @@ async fn answer(listener: TcpListener, recorder: PrometheusHandle) -> std::io::R
         .await
 }
 
-/// Numbers that belong together.
+/// Renders a consistent snapshot.
 async fn scrape(recorder: web::Data<PrometheusHandle>) -> impl Responder {
     let page = actix_timers::scrape(|| recorder.render());
     HttpResponse::Ok().content_type("text/plain; version=0.0.4").body(page)
 }
 
-/// A histogram keeps every sample until this.
+/// Drains the histograms, which keep every sample until then.
 async fn keep_up(recorder: web::Data<PrometheusHandle>) {
     loop {
         actix_web::rt::time::sleep(Duration::from_secs(5)).await;

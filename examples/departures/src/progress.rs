@@ -1,6 +1,6 @@
-//! Shows on stderr how far the replay is.
+//! Shows the progress of the replay on stderr.
 //!
-//! A thread of its own draws, so that neither virtual time nor the actors know anything of it.
+//! A separate thread draws it, independent of virtual time and of the actors.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use crate::log::Event;
 use crate::report::grouped;
 
-/// How far the replay is.
+/// The progress of the replay.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Messages that will come, by the file.
+    /// The number of messages expected from the file.
     expected: u64,
     called: AtomicU64,
     cancelled: AtomicU64,
@@ -46,7 +46,7 @@ impl Progress {
     fn line(&self) -> String {
         let [called, cancelled, rescheduled] =
             [&self.called, &self.cancelled, &self.rescheduled].map(|count| count.load(Ordering::Relaxed));
-        // After a crash some come again.
+        // After a crash some messages are delivered again.
         let percent = ((called + cancelled + rescheduled) * 100 / self.expected.max(1)).min(100);
         let date = Timestamp::from_second(self.date.load(Ordering::Relaxed)).unwrap_or_default();
         format!(
@@ -59,7 +59,7 @@ impl Progress {
     }
 }
 
-/// Draws until dropped, and then once more.
+/// A thread that draws until it is dropped, and then once more.
 pub(crate) struct Display {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -77,7 +77,7 @@ impl Display {
             }
             draw(&progress, terminal, false);
         };
-        // Without a thread there is no progress to see; the replay goes on all the same.
+        // Without a thread there is no display; the replay continues.
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(draw_until_stopped).ok();
         Self { stop: Some(stop), thread }
     }
@@ -92,11 +92,11 @@ impl Drop for Display {
     }
 }
 
-/// Draws a line; on a terminal over the one before.
+/// Draws a line; on a terminal over the previous one.
 fn draw(progress: &Progress, terminal: bool, to_be_continued: bool) {
     let start = if terminal { "\r\x1b[K" } else { "" };
     let end = if to_be_continued { "" } else { "\n" };
-    // Nobody may be reading; that is no reason to stop.
+    // A closed stderr is no reason to stop.
     let mut stderr = stderr().lock();
     let _ = write!(stderr, "{start}{}{end}", progress.line()).and_then(|()| stderr.flush());
 }

@@ -14,24 +14,24 @@ use crate::flight::Flight;
 use crate::log::Log;
 use crate::progress::Progress;
 
-/// The clock starts this long before the first event.
+/// The time from the start of the clock to the first event.
 pub(crate) const RUN_UP: SignedDuration = SignedDuration::from_secs(1);
 /// Flights by their origin.
 pub(crate) type Airports = BTreeMap<String, Arc<[Flight]>>;
 
-/// What came out.
+/// The outcome of a replay.
 pub(crate) struct Replay {
-    /// By airport.
+    /// The log of each airport.
     pub(crate) logs: BTreeMap<String, Log>,
-    /// The timer actor when everything was scheduled.
+    /// The timer actor after everything was scheduled.
     pub(crate) opened: Snapshot,
     /// The timer actor at the end.
     pub(crate) closed: Snapshot,
-    /// From the first message scheduled to the last one handled.
+    /// The time from the first schedule to the last handler.
     pub(crate) took: Duration,
 }
 
-/// The first and the last moment at which something is to happen.
+/// The times of the first and the last event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub(crate) first: Timestamp,
@@ -39,7 +39,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// `None` if there are no flights.
+    /// Returns the span of the flights; `None` if there are none.
     pub(crate) fn of(flights: &[Flight]) -> Option<Self> {
         let first = flights.iter().map(Flight::first_event).min()?;
         let last = flights.iter().map(Flight::last_event).max()?;
@@ -58,14 +58,14 @@ pub(crate) fn by_origin(flights: &[Flight]) -> Airports {
 /// Replays all flights: in virtual time, as fast as possible, unless a speed is given.
 ///
 /// # Errors
-/// Says what kept the actors from doing their work.
+/// Names the reason why the actors could not work.
 pub(crate) fn run(
     airports: &Airports,
     span: Span,
     speed: Option<Speed>,
     progress: &Arc<Progress>,
 ) -> Result<Replay, String> {
-    // On a paused runtime tokio's clock jumps to the next alarm whenever there is nothing else to do.
+    // On a paused runtime tokio's clock jumps to the next alarm whenever the runtime is idle.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(speed.is_none())
@@ -82,7 +82,7 @@ async fn replay(
     progress: &Arc<Progress>,
 ) -> Result<Replay, String> {
     let began = Instant::now();
-    // Nobody steps this wall clock, so it need not be watched.
+    // This wall clock is never stepped, so it needs no checks.
     let timers = TimerActor::builder()
         .name("departures")
         .clock(clock.clone())
@@ -108,8 +108,8 @@ async fn replay(
     Ok(Replay { logs, opened, closed, took })
 }
 
-/// Everything is due; at a high speed it takes a moment longer until it is handled, too. Gives up when for a long time
-/// nothing has moved.
+/// Waits until all due messages are handled, which takes a moment at a high speed. Gives up after a long time without
+/// progress.
 async fn all_delivered(timers: &Timers) -> Snapshot {
     const PATIENCE: Duration = Duration::from_secs(30);
     const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -1,4 +1,4 @@
-//! The table at the end.
+//! The table printed at the end.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -11,7 +11,7 @@ use crate::check::{Findings, Tally};
 use crate::clock::Speed;
 use crate::replay::{Replay, Span};
 
-/// Problems listed one by one; of more only the number is told.
+/// The maximum number of problems listed; the others are counted.
 const PROBLEMS_LISTED: usize = 10;
 
 pub(crate) struct Report<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Report<'a> {
     pub(crate) findings: &'a Findings,
 }
 
-/// A name and a value.
+/// A row: name and value.
 pub(crate) type Fact = (&'static str, String);
 
 impl fmt::Display for Report<'_> {
@@ -59,7 +59,7 @@ impl Report<'_> {
     }
 }
 
-/// What is told of a replay with volatile timers.
+/// Returns the facts about a replay with volatile timers.
 pub(crate) fn facts(replay: &Replay, total: &Tally, span: Span, speed: Option<Speed>) -> Vec<Fact> {
     let Replay { opened, closed, took, .. } = replay;
     let mut facts = vec![
@@ -90,7 +90,7 @@ pub(crate) fn lag(total: &Tally, speed: Option<Speed>) -> String {
     format!("{} of replayed time, {} of real time", span_of_time(replayed), precise(real))
 }
 
-/// Nothing if there are none.
+/// Writes a heading and lines; nothing if there are none.
 fn list(f: &mut fmt::Formatter<'_>, heading: &str, lines: &[String]) -> fmt::Result {
     if lines.is_empty() {
         return Ok(());
@@ -99,7 +99,7 @@ fn list(f: &mut fmt::Formatter<'_>, heading: &str, lines: &[String]) -> fmt::Res
     lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
 }
 
-/// The first ones, and how many there are besides.
+/// Writes the first lines, and the number of omitted ones.
 fn some(f: &mut fmt::Formatter<'_>, lines: &[String]) -> fmt::Result {
     lines.iter().take(PROBLEMS_LISTED).try_for_each(|line| writeln!(f, "  {line}"))?;
     match lines.len().saturating_sub(PROBLEMS_LISTED) {
@@ -135,7 +135,7 @@ fn counters(inspection: &Snapshot) -> String {
     )
 }
 
-/// In its two largest units of days, hours, minutes and seconds; below a second in milliseconds.
+/// Formats a span in its two largest units of days, hours, minutes and seconds; below a second in milliseconds.
 fn span_of_time(span: SignedDuration) -> String {
     const DAY: i64 = 24 * 60 * 60;
     let (days, seconds) = (span.as_secs() / DAY, span.as_secs() % DAY);
@@ -150,7 +150,7 @@ fn span_of_time(span: SignedDuration) -> String {
     if parts.is_empty() { format!("{} ms", span.subsec_millis()) } else { parts.join(" ") }
 }
 
-/// In seconds, or in milliseconds if it is shorter.
+/// Formats a span in seconds, or in milliseconds if it is shorter than one.
 fn precise(span: Duration) -> String {
     if span.as_secs() > 0 {
         format!("{:.2} s", span.as_secs_f64())
@@ -159,7 +159,7 @@ fn precise(span: Duration) -> String {
     }
 }
 
-/// 28485 as 28 485.
+/// Formats 28485 as `28 485`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! An airport whose messages survive it: does what it has to do when they come, and writes it down before it answers.
+//! An airport with durable timers: handles each message, and logs it before it completes.
 
 use std::io;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub(super) struct Airport {
 }
 
 impl Airport {
-    /// From now on its messages come to it.
+    /// Opens the airport's routes: its messages are delivered from now on.
     pub(super) fn open(self, name: &str) -> Result<(), DurableError> {
         let timers = self.timers.clone();
         let airport = self.start();
@@ -33,7 +33,7 @@ impl Airport {
         timers.connect::<Delay>(name, airport)
     }
 
-    /// Writes down that a message came and was acted on.
+    /// Logs the handling of a message.
     fn note(&self, flight: usize, event: Event, attempt: u32) -> Result<(), HandlerError> {
         let unknown = || HandlerError::permanent(format!("there is no flight {flight} here"));
         let line = self.flights.get(flight).ok_or_else(unknown)?.line;

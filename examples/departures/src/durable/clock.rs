@@ -6,10 +6,10 @@ use actix_timers::{Alarm, Clock, ManualClock};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// A clock that stands at a date until it is moved on.
+/// A clock that stands at a date until it is advanced.
 ///
-/// It is a manual clock that does not say so: time passes in steps, but beside it the thread of the durable timers works in real
-/// time, and lets many requests share a commit.
+/// It wraps a manual clock without reporting itself as one: time advances in steps, but the committer works in real
+/// time and lets many requests share a commit.
 #[derive(Clone)]
 pub(super) struct StepClock(ManualClock);
 
@@ -18,12 +18,12 @@ impl StepClock {
         Self(ManualClock::starting_at(date))
     }
 
-    /// The date that it shows.
+    /// Returns the date that the clock shows.
     pub(super) fn date(&self) -> Timestamp {
         Timestamp::try_from(self.wall()).unwrap_or(Timestamp::MAX)
     }
 
-    /// Moves it forward; never back.
+    /// Advances the clock to a date; never moves it back.
     pub(super) fn go_to(&self, date: Timestamp) {
         self.0.jump(Duration::try_from(date.duration_since(self.date())).unwrap_or_default());
     }

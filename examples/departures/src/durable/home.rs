@@ -3,8 +3,8 @@
 //! | | |
 //! |---|---|
 //! | `timers` | the store; locked while a process runs |
-//! | `input` | which flights it is about |
-//! | `log` | what happened; it is there as soon as everything is scheduled, and not before |
+//! | `input` | a mark of the replayed flights |
+//! | `log` | the log of all starts; it is created once everything is scheduled |
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ const TIMERS: &str = "timers";
 const INPUT: &str = "input";
 const UNFINISHED_INPUT: &str = "input.new";
 const LOG: &str = "log";
-/// What a file system puts into a directory by itself.
+/// A directory that file systems create by themselves.
 const NOT_OURS: &str = "lost+found";
 
 pub(super) struct Home {
@@ -27,10 +27,10 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Takes a directory, which is made if it is not there, for a replay of these flights.
+    /// Opens or creates the directory for a replay of these flights.
     ///
     /// # Errors
-    /// Says why that is not possible: it has something else in it, is in use, is about other flights, or cannot be written.
+    /// The directory contains something else, is in use, belongs to other flights, or cannot be written.
     pub(super) fn open(path: &Path, flights: &[Flight]) -> Result<(Self, EmbeddedStore), String> {
         fs::create_dir_all(path).map_err(|wrong| format!("cannot be made: {wrong}"))?;
         let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
@@ -46,7 +46,7 @@ impl Home {
         Ok((home, store))
     }
 
-    /// Writes down which flights it is about, or compares.
+    /// Writes the mark of the flights, or compares it.
     fn claim(&self, flights: &[Flight]) -> Result<(), String> {
         let (path, mark) = (self.path.join(INPUT), mark(flights));
         match fs::read_to_string(&path) {
@@ -68,26 +68,26 @@ impl Home {
         written.map_err(|wrong| format!("{}: {wrong}", path.display()))
     }
 
-    /// The log, if everything is scheduled.
+    /// Opens the log, if everything is scheduled.
     pub(super) fn logbook(&self) -> Result<Option<(Logbook, Vec<Line>)>, String> {
         Logbook::open(&self.path.join(LOG))
     }
 
-    /// Everything is scheduled.
+    /// Creates the log, which marks everything as scheduled.
     pub(super) fn begin_logbook(&self) -> Result<Logbook, String> {
         let logbook = Logbook::create(&self.path.join(LOG))?;
         self.sync().map_err(|wrong| format!("{}: {wrong}", self.path.display()))?;
         Ok(logbook)
     }
 
-    /// Makes sure that new names in the directory are on disk.
+    /// Makes new directory entries durable.
     fn sync(&self) -> io::Result<()> {
-        // Elsewhere a directory cannot be opened as a file.
+        // Other systems cannot open a directory as a file.
         if cfg!(unix) { File::open(&self.path)?.sync_all() } else { Ok(()) }
     }
 }
 
-/// What tells one input from another: FNV-1a of all flights, of their lines, too.
+/// Returns a mark of the input: FNV-1a of all flights and their lines.
 fn mark(flights: &[Flight]) -> String {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;

@@ -1,7 +1,7 @@
-//! What happened, over all starts: a file that is only ever appended to.
+//! The log of all starts: an append-only file.
 //!
-//! A line is written before its handler answers. It survives the process, which is what this example is about; not the machine:
-//! whoever wants that syncs the file, too.
+//! A line is written before its handler completes. It survives the death of the process, the subject of this example;
+//! to survive a power cut the file would need a sync as well.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
@@ -15,17 +15,17 @@ use jiff::Timestamp;
 use crate::log::{Entry, Event, Log};
 use crate::replay::Airports;
 
-/// A message came, and this was done.
+/// A handled message and the action taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) at: Timestamp,
-    /// The line of the flight in the input.
+    /// The flight's line in the input.
     pub(super) flight: usize,
     pub(super) attempt: u32,
     pub(super) event: Event,
 }
 
-/// What durable timers can answer, and how it is written.
+/// The events of durable timers, with their words in the log.
 const EVENTS: [(Event, &str); 7] = [
     (Event::Called, "called"),
     (Event::Cancelled(CancelOutcome::Cancelled), "cancelled"),
@@ -59,7 +59,7 @@ pub(super) struct Logbook {
 }
 
 impl Logbook {
-    /// Begins one. It must not exist.
+    /// Creates the log. The file must not exist.
     pub(super) fn create(path: &Path) -> Result<Self, String> {
         let file = OpenOptions::new().append(true).create_new(true).open(path).and_then(|file| {
             file.sync_all()?;
@@ -69,8 +69,8 @@ impl Logbook {
         Ok(Self { path: path.to_owned(), file, broken: OnceCell::new() })
     }
 
-    /// Reads what is there, to go on behind it. A last line without an end was being written when the process died, and is
-    /// removed: its message will come again. Nothing if there is no file.
+    /// Reads the existing log, to append to it; `None` if there is no file. The process died while it wrote a last line
+    /// without an end: this line is removed, since its message will be delivered again.
     pub(super) fn open(path: &Path) -> Result<Option<(Self, Vec<Line>)>, String> {
         let wrong = |wrong: io::Error| format!("{}: {wrong}", path.display());
         let mut file = match OpenOptions::new().read(true).append(true).open(path) {
@@ -91,10 +91,10 @@ impl Logbook {
         Ok(Some((Self { path: path.to_owned(), file, broken: OnceCell::new() }, lines)))
     }
 
-    /// Adds a line.
+    /// Appends a line.
     ///
     /// # Errors
-    /// From then on the log is [broken](Self::broken): what was written of the line must not get something behind it.
+    /// From then on the log is [broken](Self::broken): nothing may follow a partly written line.
     pub(super) fn write(&self, line: &Line) -> io::Result<()> {
         if let Some(why) = self.broken() {
             return Err(io::Error::other(why));
@@ -105,13 +105,13 @@ impl Logbook {
         })
     }
 
-    /// Why nothing more can be written.
+    /// Returns the reason why nothing more can be written.
     pub(super) fn broken(&self) -> Option<&str> {
         self.broken.get().map(String::as_str)
     }
 }
 
-/// The lines, by the airport of their flight.
+/// Returns the lines, grouped by the airport of their flight.
 pub(super) fn by_airport(lines: &[Line], airports: &Airports) -> Result<BTreeMap<String, Log>, String> {
     let mut places = HashMap::new();
     for (name, flights) in airports {
@@ -119,7 +119,7 @@ pub(super) fn by_airport(lines: &[Line], airports: &Airports) -> Result<BTreeMap
     }
     let mut logs: BTreeMap<String, Log> = airports.keys().map(|name| (name.clone(), Log::new())).collect();
     for Line { at, flight, attempt, event } in lines {
-        let unknown = || format!("the log tells of line {flight}, which is no flight of the input");
+        let unknown = || format!("the log names line {flight}, which is no flight of the input");
         let (name, place) = places.get(flight).ok_or_else(unknown)?;
         let entry = Entry { flight: *place, event: *event, at: *at, attempt: *attempt };
         logs.entry((*name).clone()).or_default().push(entry);

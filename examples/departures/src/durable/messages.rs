@@ -1,26 +1,26 @@
-//! What an airport sends itself, in a form that can be kept.
+//! The messages of an airport to itself, in a serializable form.
 //!
-//! A flight is named by its place among those of its airport, the boarding call by the id of its timer.
+//! They refer to a flight by its index at its airport, and to the boarding call by the id of its timer.
 
 use std::time::SystemTime;
 
 use actix_timers_durable::{DurableId, DurableMessage};
 use serde::{Deserialize, Serialize};
 
-/// Passengers may board.
+/// The call for passengers to board.
 #[derive(Serialize, Deserialize)]
 pub(super) struct BoardingCall {
     pub(super) flight: usize,
 }
 
-/// A flight will not depart.
+/// The news that a flight will not depart.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Cancellation {
     pub(super) flight: usize,
     pub(super) call: DurableId,
 }
 
-/// A flight will depart later than scheduled.
+/// The news that a flight will depart later than scheduled.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Delay {
     pub(super) flight: usize,

@@ -1,11 +1,11 @@
-//! The replay with durable timers, `--store DIR`: killed at any moment and started again, it carries on.
+//! The replay with durable timers, `--store DIR`: killed at any moment and started again, it continues.
 //!
-//! In the order of reading:
+//! Reading order:
 //!
-//! 1. `messages` and `airport`: what an application needs of durable timers, to be compared with the volatile `airport`.
-//! 2. `schedule`: everything is scheduled, by keys, so that a start that was killed can be repeated.
-//! 3. `pace`: time goes on when all that was due before is done. `clock`: what it moves.
-//! 4. `home`: what is in the directory; `logbook`: what happened, over all starts.
+//! 1. `messages` and `airport`: all that an application needs of durable timers; compare with the volatile `airport`.
+//! 2. `schedule`: schedules everything by keys, so that a killed start can be repeated.
+//! 3. `pace`: advances time when all earlier messages are done. `clock`: the clock that it advances.
+//! 4. `home`: the directory; `logbook`: the log of all starts.
 
 mod airport;
 mod clock;
@@ -41,31 +41,31 @@ use logbook::{Line, Logbook};
 use messages::{BoardingCall, Cancellation, Delay};
 use pace::Pace;
 
-/// So much of the future is in memory: more than time moves at once.
+/// Timers due within this time are in memory: more than time advances at once.
 const HORIZON: Duration = Duration::from_secs(60 * 60);
 
-/// What came out.
+/// The outcome of a replay.
 pub(crate) struct Replay {
-    /// By airport, over all starts.
+    /// The log of each airport, over all starts.
     pub(crate) logs: BTreeMap<String, Log>,
-    /// What is left in the store.
+    /// The counts of the store at the end.
     left: Counts,
     begin: Begin,
     took: Duration,
 }
 
-/// Where this start has begun.
+/// The state found by this start.
 #[derive(Debug, Clone, Copy)]
 enum Begin {
-    /// Nothing had happened.
+    /// Nothing was scheduled or handled yet.
     New,
-    /// So many messages had been handled, the last one then.
+    /// The number of handled messages, and the time of the last one.
     Within(usize, Timestamp),
-    /// All had been done.
+    /// Everything was done.
     End,
 }
 
-/// A directory that was found fit for a replay, and is locked.
+/// An opened and locked directory, fit for the replay.
 pub(crate) struct Place {
     home: Home,
     store: EmbeddedStore,
@@ -73,13 +73,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes a directory for a replay of these flights, or for more of it.
+    /// Opens a directory for a new replay of these flights, or to continue one.
     ///
     /// # Errors
-    /// Says why that is not possible.
+    /// Names the reason why the directory cannot be used.
     pub(crate) fn take(directory: &Path, flights: &[Flight], span: Span) -> Result<Self, String> {
         let misused = |wrong: String| format!("--store '{}': {wrong}", directory.display());
-        // What durable timers take a time before 1970 for is 1970.
+        // Durable timers treat times before 1970 as 1970.
         if span.first < Timestamp::UNIX_EPOCH + RUN_UP {
             return Err(misused(
                 "durable timers know no times before 1970, and there are flights before it".to_owned(),
@@ -91,10 +91,10 @@ impl Place {
     }
 }
 
-/// Replays all flights, from where an earlier start was: as fast as the disk lets it, unless a speed is given.
+/// Replays all flights from the state of an earlier start: at the speed of the disk, unless a speed is given.
 ///
 /// # Errors
-/// Says what kept the actors from doing their work.
+/// Names the reason why the actors could not work.
 pub(crate) fn run(
     place: Place,
     airports: &Airports,
@@ -115,7 +115,7 @@ async fn replay(
     progress: &Arc<Progress>,
 ) -> Result<Replay, String> {
     let began = Instant::now();
-    // Time goes on from where it was, so that nothing that is still to be done has to hurry.
+    // Time continues where it was, so that pending messages need not hurry.
     let handled = logbook.as_ref().map_or(&[][..], |(_, lines)| lines);
     let latest = handled.iter().map(|line| line.at).max();
     let clock = StepClock::at(latest.unwrap_or(span.first - RUN_UP));
@@ -154,12 +154,12 @@ async fn replay(
     replayed?;
     let left = left.map_err(|why| why.to_string())?;
     stopped.map_err(|why| why.to_string())?;
-    // What is checked is what is in the file.
+    // The check reads the log back from the file.
     let lines = home.logbook()?.map(|(_, lines)| lines).unwrap_or_default();
     Ok(Replay { logs: logbook::by_airport(&lines, airports)?, left, begin, took: began.elapsed() })
 }
 
-/// Durable timers, with routes that are opened later: the airports need the timers to be made.
+/// Starts durable timers with routes that are opened later, since the airports need the timers first.
 fn timers(store: EmbeddedStore, airports: &Airports, clock: &StepClock) -> Result<DurableTimers, String> {
     let builder = DurableTimers::builder(store).name("departures").clock(clock.clone()).horizon(HORIZON);
     let builder = airports.keys().fold(builder, |builder, airport| {
@@ -169,7 +169,7 @@ fn timers(store: EmbeddedStore, airports: &Airports, clock: &StepClock) -> Resul
 }
 
 impl Replay {
-    /// Nothing may be left.
+    /// Adds a problem for each kind of timer left in the store.
     pub(crate) fn check(&self, problems: &mut Vec<String>) {
         let Counts { pending, parked, dead, .. } = self.left;
         for (name, found) in [("pending", pending), ("set aside", parked), ("dead letters", dead)] {

@@ -1,4 +1,4 @@
-//! When time goes on.
+//! The pace of the replayed time.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ use super::clock::StepClock;
 use super::logbook::Logbook;
 use crate::clock::Speed;
 
-/// Time goes on by so much at most before what has become due is done. A step is shorter than the time from the news of a delay
-/// to the boarding call that it moves, however slow the disk is; and it is long, so that many messages share a commit.
+/// The maximum by which time advances beyond the deadline of an unfinished message. It is shorter than the time from
+/// the news of a delay to the boarding call that it moves, however slow the disk is; and long, so that many messages
+/// share a commit.
 const STEP: SignedDuration = SignedDuration::from_mins(14);
-/// So long in real time nothing may get on.
+/// The longest real time without progress.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How time passes: by the speed that was asked for, but not before what was due is done.
+/// Advances the clock: at the speed asked for, but not before all due messages are done.
 pub(super) struct Pace<'a> {
     clock: &'a StepClock,
     speed: Option<Speed>,
     began: Instant,
-    /// The date when it began.
+    /// The date at the beginning.
     origin: Timestamp,
 }
 
@@ -30,10 +31,10 @@ impl<'a> Pace<'a> {
         Self { clock, speed, began: Instant::now(), origin: clock.date() }
     }
 
-    /// Lets time pass until no timer is pending.
+    /// Advances time until no timer is pending.
     ///
     /// # Errors
-    /// The store does not answer, the log cannot be written, or nothing gets on any more.
+    /// The store fails, the log cannot be written, or there is no progress.
     pub(super) async fn run(&self, timers: &DurableTimers, logbook: &Logbook) -> Result<(), String> {
         let mut first: Option<(DurableId, DueTime)> = None;
         let mut since = Instant::now();
@@ -41,10 +42,10 @@ impl<'a> Pace<'a> {
             if let Some(why) = logbook.broken() {
                 return Err(why.to_owned());
             }
-            // Nothing is ever scheduled before what is the first now.
+            // Nothing is scheduled before the timer that is first now.
             let from = first.map_or(DueTime::MIN, |(_, due)| due);
             let filter = DurableFilter::new().due(from.to_system_time()..).limit(1);
-            // The answer comes after the commit that is under way.
+            // The reply comes after the commit in progress.
             let page = timers.list(filter).await.map_err(|why| why.to_string())?;
             let Some(timer) = page.timers.first() else { return Ok(()) };
             if first.replace((timer.id, timer.due())) != first {
@@ -61,7 +62,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Moves the clock on to when something is due, or a step further.
+    /// Advances the clock to the deadline, or a step beyond it.
     async fn reach(&self, due: DueTime) -> Result<(), String> {
         let due = Timestamp::try_from(due.to_system_time()).map_err(|why| why.to_string())?;
         let step = due.checked_add(STEP).unwrap_or(due);

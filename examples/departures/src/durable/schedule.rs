@@ -10,14 +10,14 @@ use super::messages::{BoardingCall, Cancellation, Delay};
 use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Outcome};
 use crate::replay::Airports;
 
-/// Schedules the boarding calls of all flights, and the news that there will be of them. All requests are under way at once,
-/// so that many share a commit.
+/// Schedules the boarding calls of all flights, and the news of their delays and cancellations. All requests run at
+/// once, so that many share a commit.
 ///
-/// It is no matter how much of it an earlier start has done: each timer has a key, and while time stands still none is
-/// complete, so that what is there is found.
+/// It can be repeated after an earlier start was killed: each timer has a key, and while time stands still none
+/// completes, so existing timers are found.
 ///
 /// # Errors
-/// What the store has refused.
+/// The refusal of the store.
 pub(super) async fn all(timers: &DurableTimers, airports: &Airports) -> Result<(), String> {
     let mut under_way = JoinSet::new();
     let mut calls = JoinSet::new();
@@ -47,7 +47,7 @@ pub(super) async fn all(timers: &DurableTimers, airports: &Airports) -> Result<(
     Ok(())
 }
 
-/// Schedules a message about the flight of a line, unless it is there already.
+/// Schedules a message about the flight of a line, unless it exists already.
 fn schedule<M: DurableMessage>(
     timers: &DurableTimers,
     airport: &str,

@@ -1,4 +1,4 @@
-//! The check of the example and its clock, from the inside.
+//! Unit tests of the check and the clock.
 #![allow(clippy::expect_used)]
 
 mod time;

@@ -1,4 +1,4 @@
-//! Whether the example would notice.
+//! Tests that the check detects each deviation.
 
 use actix_timers::engine::Counters;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
@@ -20,7 +20,7 @@ fn flight(outcome: Outcome) -> Flight {
     Flight { line: 2, scheduled: at("12:00:00"), outcome, carrier, number: 1431, origin, destination }
 }
 
-/// On time, cancelled, an hour late, early; and all as it must be.
+/// Returns flights that are on time, cancelled, an hour late and early, with a correct log.
 fn month() -> (Vec<Flight>, Vec<Entry>) {
     let departed = |time| flight(Outcome::Departed(at(time)));
     let flights = vec![departed("12:00:00"), flight(Outcome::Cancelled), departed("13:00:00"), departed("11:50:00")];

@@ -1,4 +1,4 @@
-//! The example `departures`, run as a user runs it.
+//! The example `departures`, run as users run it.
 #![allow(clippy::expect_used)]
 
 mod output;

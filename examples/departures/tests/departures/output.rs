@@ -1,4 +1,4 @@
-//! What the example says when it is run.
+//! The output of the example.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -215,7 +215,7 @@ fn assert_misuse(arguments: &[&str], messages: &[&str]) {
 #[test]
 #[cfg(not(feature = "durable"))]
 fn a_store_without_durable_timers_is_refused() {
-    // Whoever has built the example before may have done it with more features.
+    // The example may have been built before with more features.
     crate::program::build();
     assert_misuse(&["--store", "nowhere"], &["--store needs durable timers", "--features durable"]);
     assert!(!std::path::Path::new("nowhere").exists());
@@ -232,7 +232,7 @@ fn help_is_given() {
     }
 }
 
-/// One scrape as Prometheus does it.
+/// Scrapes once, as Prometheus does.
 fn scrape(address: SocketAddr) -> (String, String) {
     let mut connection = TcpStream::connect(address).expect("the endpoint listens");
     connection.set_read_timeout(Some(TOO_LONG)).expect("a timeout can be set");
@@ -244,7 +244,7 @@ fn scrape(address: SocketAddr) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-/// The samples of a metric, without the prefix of all names: labels and value.
+/// Returns the samples of a metric, as labels and value.
 fn samples<'a>(body: &'a str, name: &str) -> Vec<(&'a str, f64)> {
     let start = format!("actix_timers_{name}{{");
     let sample = |line: &'a str| line.strip_prefix(start.as_str())?.split_once("} ");
@@ -265,7 +265,7 @@ fn counters_add_up(body: &str) -> bool {
 #[test]
 fn metrics_are_served_while_it_runs() {
     let folder = Folder::new();
-    // After the first three hours, a third of a second, there is nothing to do for the next ten minutes.
+    // After the first three hours, a third of a second of real time, no message is due for the next ten minutes.
     let later = "2014-05-01T00:00:00Z,2014-05-01T00:00:00Z,US,1431,EWR,CLT\n";
     let input = folder.file("metrics", format!("{FIVE}{later}"));
     let mut running = start(&["--input", &input, "--speed", "36000", "--metrics", "127.0.0.1:0"]);

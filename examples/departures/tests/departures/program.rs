@@ -1,4 +1,4 @@
-//! Runs the example as a user does.
+//! Runs the example as users do.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-/// On time, cancelled, late, early, and at two airports.
+/// Flights on time, cancelled, late and early, from two airports.
 pub(crate) const FIVE: &str = "scheduled,departed,carrier,flight,origin,destination
 2013-07-01T09:00:00Z,2013-07-01T09:00:00Z,US,1431,EWR,CLT
 2013-07-01T09:10:00Z,,UA,332,EWR,IAH
@@ -17,7 +17,7 @@ pub(crate) const FIVE: &str = "scheduled,departed,carrier,flight,origin,destinat
 2013-07-01T09:30:00Z,2013-07-01T09:25:00Z,B6,939,JFK,BQN
 2013-07-01T09:40:00Z,2013-07-01T09:41:00Z,EV,4372,EWR,MSP
 ";
-/// Nothing here takes nearly as long, unless it hangs.
+/// The time limit of a run; every test is far faster unless it hangs.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(300);
 
 pub(crate) struct Finished {
@@ -26,7 +26,7 @@ pub(crate) struct Finished {
     pub(crate) stderr: String,
 }
 
-/// Ends the process at the latest with the test.
+/// A process that is killed at the end of the test, at the latest.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
@@ -41,7 +41,8 @@ pub(crate) fn example() -> Command {
     Command::new(EXAMPLE.get_or_init(built_example))
 }
 
-/// `cargo test` has built it, beside the directory of the tests. `cargo test --test example_departures` has not.
+/// Returns the binary, which `cargo test` builds beside the test's directory. `cargo test --test departures` does not
+/// build it.
 fn built_example() -> PathBuf {
     let example = profile().join("examples").join(format!("departures{}", std::env::consts::EXE_SUFFIX));
     let sources = ["../../src", "../../crates/actix-timers-durable/src", "src"]
@@ -67,7 +68,7 @@ const FEATURES: &[&str] = &[
     "metrics",
 ];
 
-/// Whether somebody has built the example with fewer features than this test has.
+/// Returns whether the example was built with fewer features than this test.
 fn lacks_features(example: &Path) -> bool {
     let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml").join("below a file");
     let lacks = |option: &str, feature: &str| {
@@ -128,7 +129,7 @@ pub(crate) fn run(arguments: &[&str]) -> Finished {
     Finished { code: running.0.wait().expect("the example ends").code(), stdout, stderr }
 }
 
-/// What a test has on disk, for as long as this lives.
+/// A directory of a test, removed when dropped.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -136,20 +137,20 @@ impl Folder {
         Self(tempfile::tempdir().expect("a temporary folder"))
     }
 
-    /// The path of an input with this content.
+    /// Writes an input file, and returns its path.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.path(&format!("{name}.csv"));
         std::fs::write(&path, content).expect("a temporary file");
         path.into_os_string().into_string().expect("a path in UTF-8")
     }
 
-    /// Where something of this name may be made.
+    /// Returns the path for a new file.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 }
 
-/// The line of the table that begins with `name`, without spaces at all: its numbers contain some.
+/// Returns the row of the table that begins with `name`, without spaces, since its numbers contain some.
 pub(crate) fn row(finished: &Finished, name: &str) -> String {
     let line = finished.stdout.lines().find(|line| line.starts_with(name));
     let line = line.unwrap_or_else(|| panic!("no line {name} in\n{}\n{}", finished.stdout, finished.stderr));

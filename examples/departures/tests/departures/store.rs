@@ -1,5 +1,5 @@
-//! The example `departures` with durable timers: killed with SIGKILL again and again, and looked at from outside, by what it
-//! leaves in its directory.
+//! The example `departures` with durable timers, killed with SIGKILL again and again; the tests read the files in its
+//! directory.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,14 +9,14 @@ use std::time::Instant;
 use crate::program::{FIVE, Finished, Folder, Running, TOO_LONG, row, run, start};
 
 const JULY: &str = include_str!("../../data/nyc-departures-2013-07.csv");
-/// As many lives end early.
+/// The number of killed starts.
 const KILLS: u64 = 10;
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// What the flights of an input lead to.
+/// The totals expected from an input.
 #[derive(Default)]
 struct Wanted {
     calls: usize,
@@ -29,7 +29,7 @@ impl Wanted {
         let mut wanted = Self::default();
         for line in input.lines().skip(1) {
             let fields: Vec<&str> = line.split(',').collect();
-            // All times of the input are written alike, so that texts compare as times do.
+            // All times of the input have the same format, so texts compare like times.
             match (fields[0], fields[1]) {
                 (_, "") => wanted.cancelled += 1,
                 (scheduled, departed) => {
@@ -42,14 +42,14 @@ impl Wanted {
     }
 }
 
-/// The log as it is: by line of the input and kind of message, the attempts as which it was handled.
+/// Returns the attempts in the log, by line of the input and kind of message.
 fn handled(home: &Path) -> BTreeMap<(usize, String), Vec<u32>> {
     let log = fs::read_to_string(home.join("log")).expect("a log");
     let mut handled: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for line in log.lines() {
         let fields: Vec<&str> = line.split(',').collect();
         let [_, flight, attempt, what] = fields[..] else { panic!("{line:?}") };
-        // A cancel that a killed attempt has done is found done by the next.
+        // A cancel done by a killed attempt is not found by the next one.
         let kind = if what == "cancel: not found" { "cancelled" } else { what };
         let key = (flight.parse().expect("a line"), kind.to_owned());
         handled.entry(key).or_default().push(attempt.parse().expect("an attempt"));
@@ -57,13 +57,13 @@ fn handled(home: &Path) -> BTreeMap<(usize, String), Vec<u32>> {
     handled
 }
 
-/// How many messages were handled so far. Nothing until all are scheduled.
+/// Returns the number of handled messages, or `None` until all are scheduled.
 fn progress(home: &Path) -> Option<usize> {
     let log = fs::read(home.join("log")).ok()?;
     Some(log.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// Numbers that look random and are the same in each run (SplitMix64).
+/// A pseudo-random generator (SplitMix64) with the same numbers in every run.
 struct Seeded(u64);
 
 impl Seeded {
@@ -75,7 +75,7 @@ impl Seeded {
     }
 }
 
-/// Kills the process as soon as it has got that far. Whether it had not ended before.
+/// Kills the process as soon as it has got that far. Returns false if it ended before.
 fn kill_when(mut running: Running, has_got_there: impl Fn() -> bool) -> bool {
     let began = Instant::now();
     loop {
@@ -83,16 +83,16 @@ fn kill_when(mut running: Running, has_got_there: impl Fn() -> bool) -> bool {
             return false;
         }
         if has_got_there() {
-            // Dropped, it is killed, on Unix with SIGKILL, and waited for.
+            // Dropping kills the process, on Unix with SIGKILL, and waits for it.
             return true;
         }
         assert!(began.elapsed() < TOO_LONG, "it gets nowhere");
-        // The files are looked at again; nothing depends on how soon.
+        // The pause between two looks at the files is arbitrary.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-/// The month, or as much of it as a debug build does in reasonable time.
+/// Returns the month, or a part of it that a debug build replays in reasonable time.
 fn input() -> String {
     let lines = if cfg!(debug_assertions) { 1500 } else { usize::MAX };
     JULY.lines().take(lines).map(|line| format!("{line}\n")).collect()
@@ -126,7 +126,7 @@ fn assert_done(home: &Path, finished: &Finished, wanted: &Wanted) {
     assert_eq!(row(finished, "store"), "store 0pending,0setaside,0deadletters");
 }
 
-/// Kills it ten times, in the first lives while it schedules, and lets it finish.
+/// Kills the example ten times, the first three while it schedules, and lets it finish.
 fn killed_again_and_again(seed: u64, options: &[&str]) {
     let (folder, input) = (Folder::new(), input());
     let home = folder.path("home");
@@ -140,7 +140,7 @@ fn killed_again_and_again(seed: u64, options: &[&str]) {
     assert!(kill_when(start(&arguments), || progress(&home).is_some()), "when everything is scheduled");
     for life in 3..KILLS {
         let before = progress(&home).unwrap_or(0);
-        // All the others have a part of what is left, and leave some: much, so that a slow checker does not come too late.
+        // Each further life handles a part of the rest, and leaves enough that a slow check still kills it in time.
         let share = (messages - before.min(messages)) / (KILLS - life + 3) as usize;
         let until = before + 1 + random.below(share);
         assert!(
@@ -194,7 +194,7 @@ fn a_line_that_was_being_written_does_not_count() {
     assert_done(&home, &run(&arguments), &Wanted::by(FIVE));
     assert_eq!(fs::read_to_string(home.join("log")).expect("a log"), log);
 
-    // Others are named; and what is missing is noticed, since it is the log that is checked.
+    // Foreign lines are reported; missing lines are detected, since the check reads the log.
     fs::write(home.join("log"), format!("{log}tea\n")).expect("it can be written");
     assert_refused(&arguments, &[":8: \"tea\" is no line of this log"]);
     let (_, shorter) = log.split_once('\n').expect("a line");
@@ -217,7 +217,7 @@ fn assert_refused(arguments: &[&str], messages: &[&str]) {
 
 #[test]
 fn a_second_process_in_the_same_directory_is_refused() {
-    // Ten months without anything to do.
+    // Ten months without a message.
     let later = "2014-05-01T00:00:00Z,2014-05-01T00:00:00Z,US,1431,EWR,CLT\n";
     let folder = Folder::new();
     let (home, input) = (folder.path("home"), folder.file("second", format!("{FIVE}{later}")));
@@ -247,7 +247,7 @@ fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
     refused(&foreign, &["is not the directory of a replay", "'letter.txt'"]);
     assert_eq!(fs::read_dir(&foreign).expect("a directory").count(), 1);
 
-    // Neither is somebody else's file in place of the store.
+    // A foreign file in place of the store is refused, too.
     let other = folder.path("other-store");
     fs::create_dir_all(other.join("timers")).expect("a directory");
     fs::write(other.join("timers/letter.txt"), "dear").expect("a file");
