@@ -1,23 +1,23 @@
-//! What this process has used so far: processor time, context switches, memory.
+//! The resources used by this process: CPU time, context switches, memory.
 //!
-//! Read from the clocks of the kernel and from `/proc`, so these figures need Linux.
+//! Read from the kernel's clocks and `/proc`, so these figures need Linux.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of all threads, those that have ended included.
+/// Returns the CPU time of all threads, including ended ones.
 pub fn cpu() -> Duration {
     clock(ClockId::ProcessCPUTime)
 }
 
-/// Processor time of this thread.
+/// Returns the CPU time of this thread.
 pub fn thread_cpu() -> Duration {
     clock(ClockId::ThreadCPUTime)
 }
 
-/// Context switches of all threads that are alive, asked for and forced.
+/// Returns the context switches of all live threads, voluntary and involuntary.
 pub fn context_switches() -> u64 {
     let threads = fs::read_dir("/proc/self/task").expect("/proc is there");
     // A thread may end between the listing and the reading.
@@ -27,7 +27,7 @@ pub fn context_switches() -> u64 {
         .sum()
 }
 
-/// Memory that is in RAM now.
+/// Returns the memory that is in RAM now.
 pub fn resident_bytes() -> u64 {
     const KIB: u64 = 1024;
     let status = fs::read_to_string("/proc/self/status").expect("/proc is there");
@@ -39,7 +39,7 @@ fn clock(id: ClockId) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The number behind a name in a status file.
+/// Returns the number after a name in a status file.
 fn field(status: &str, name: &str) -> u64 {
     let value = status.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| rest.split_whitespace().next());
     value.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number for {name} in /proc"))

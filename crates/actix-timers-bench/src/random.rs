@@ -1,18 +1,18 @@
-//! Random numbers that are the same in every run.
+//! Pseudo-random numbers, the same in every run.
 
 use std::time::Duration;
 
-/// A small generator of well mixed numbers (splitmix64).
+/// A small generator of well mixed numbers (SplitMix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Equal seeds give equal numbers.
+    /// Returns a generator; equal seeds give equal numbers.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -21,27 +21,27 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, by a multiplication, which is cheaper than a remainder.
+    /// Returns a number below `bound`, by a multiplication, which is cheaper than a remainder.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// An index below `len`.
+    /// Returns an index below `len`.
     pub const fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// 10 s to 1 h in milliseconds: the delays of all workloads that do not wait for them.
+    /// Returns 10 s to 1 h in milliseconds: the delays of all workloads that do not wait for them.
     pub const fn delay_ms(&mut self) -> u64 {
         10_000 + self.below(3_590_000)
     }
 
-    /// 10 s to 1 h.
+    /// Returns 10 s to 1 h.
     pub const fn delay(&mut self) -> Duration {
         Duration::from_millis(self.delay_ms())
     }
 
-    /// Puts `items` into a random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.index(last + 1));

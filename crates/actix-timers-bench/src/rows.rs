@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for programs.
+//! The measured rows, as a table for people and as JSON for programs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -6,28 +6,28 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// The subject that all the others are compared with.
+/// The subject that all others are compared with.
 pub const OURS: &str = "actix-timers";
 
-/// How the name ends of a subject that was timed in the caller's thread alone, while other threads did a part of the work:
-/// shown beside the subject with all its threads, but never the best peer.
+/// The suffix of a subject that was timed in the caller's thread alone, while other threads did a part of the work. It
+/// is shown beside the subject with all its threads, but is never the best peer.
 pub const CALLER_ONLY: &str = ", caller only";
 
-/// What one subject needed for one workload. In every unit less is better.
+/// The figures of one subject for one workload. In every unit less is better.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub workload: &'static str,
-    /// What was called: `wheel`, `context`, `messages` or `whole`.
+    /// The called layer: `wheel`, `context`, `messages` or `whole`.
     pub layer: &'static str,
     pub subject: String,
-    /// How many timers are pending.
+    /// The number of pending timers.
     pub size: u64,
     pub unit: &'static str,
-    /// One for each round. Equal places in two rows were measured in the same round.
+    /// One sample per round. Equal indices in two rows belong to the same round.
     pub samples: Vec<f64>,
 }
 
-/// The middle of some numbers, and how far they go.
+/// The median of some numbers, with their range.
 #[derive(Debug, Clone, Copy)]
 struct Spread {
     median: f64,
@@ -35,7 +35,7 @@ struct Spread {
     max: f64,
 }
 
-/// Ours compared with a peer: below 1 ours is better.
+/// The ratio of ours to a peer: below 1 ours is better.
 #[derive(Debug)]
 struct Comparison<'a> {
     peer: &'a str,
@@ -56,7 +56,7 @@ impl Rows {
         rows.into_iter().for_each(|row| self.push(row));
     }
 
-    /// One block for each workload, layer and size, in the order in which they were measured.
+    /// Prints a block for each workload, layer and size, in the order of their measurement.
     pub fn print_table(&self) {
         let mut blocks: Vec<&Row> = Vec::new();
         for row in &self.0 {
@@ -112,13 +112,14 @@ impl Rows {
         })
     }
 
-    /// Ours with its best peer, or a peer with ours.
+    /// Compares ours with its best peer, or a peer with ours.
     fn comparison<'a>(&'a self, row: &'a Row) -> Option<Comparison<'a>> {
         let (ours, peer) = if row.is_ours() { (row, self.best_peer(row)?) } else { (self.ours(row)?, row) };
         Some(Comparison { peer: &peer.subject, ratio: Spread::of_ratio(&ours.samples, &peer.samples) })
     }
 
-    /// A scheme only if there is nothing else: most of them are unbeatable at one operation and hopeless at another.
+    /// Returns the best peer. A scheme counts only without others: most are unbeatable at one operation and hopeless at
+    /// another.
     fn best_peer(&self, row: &Row) -> Option<&Row> {
         let alike = |peer: &Row| !row.is_ours() || peer.is_foreign() == row.is_foreign();
         let peers = self.0.iter().filter(|other| other.is_beside(row) && other.is_peer() && alike(other));
@@ -126,7 +127,7 @@ impl Rows {
         peers.min_by(|a, b| a.is_scheme().cmp(&b.is_scheme()).then(median(a).total_cmp(&median(b))))
     }
 
-    /// Of several variants of ours the one that does the same, or the one without a qualifier, or else the first.
+    /// Returns our variant that does the same, or the one without a qualifier, or the first.
     fn ours(&self, row: &Row) -> Option<&Row> {
         let ours = self.0.iter().filter(|other| other.is_beside(row) && other.is_ours());
         ours.min_by_key(|ours| (ours.is_foreign() != row.is_foreign(), ours.subject != OURS))
@@ -142,7 +143,7 @@ impl Row {
         !self.is_ours() && !self.subject.ends_with(CALLER_ONLY)
     }
 
-    /// Whether the recipients are on another arbiter, which costs everybody more.
+    /// Returns whether the recipients are on another arbiter, which costs every subject more.
     fn is_foreign(&self) -> bool {
         self.subject.ends_with(", foreign")
     }
@@ -151,7 +152,7 @@ impl Row {
         self.subject.starts_with("scheme ")
     }
 
-    /// Whether the two can be compared.
+    /// Returns whether the two are comparable.
     fn is_beside(&self, other: &Self) -> bool {
         let key = |row: &Self| (row.workload, row.layer, row.size, row.unit);
         key(self) == key(other)
@@ -167,7 +168,8 @@ impl Spread {
         Self { median, min: sorted[0], max: sorted[sorted.len() - 1] }
     }
 
-    /// Round by round if there is a pair for each, since both felt the same noise then; or else of the medians alone.
+    /// Takes the ratio round by round if all rounds are paired, since both felt the same noise; otherwise of the
+    /// medians alone.
     fn of_ratio(ours: &[f64], peer: &[f64]) -> Self {
         if ours.len() == peer.len() {
             let pairs: Vec<f64> = ours.iter().zip(peer).map(|(ours, peer)| ratio(*ours, *peer)).collect();
@@ -178,12 +180,12 @@ impl Spread {
     }
 }
 
-/// Both may be nothing, which is the same.
+/// Returns the ratio; two zeros are equal.
 fn ratio(ours: f64, peer: f64) -> f64 {
     if ours == peer { 1.0 } else { ours / peer }
 }
 
-/// A number of any size, as far as it is worth reading.
+/// Formats a number of any size with a sensible precision.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0 | 1000.0.. => format!("{value:.0}"),

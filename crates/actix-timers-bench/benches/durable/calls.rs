@@ -1,4 +1,4 @@
-//! New timers, asked for through the actor: one request after the other, and many callers at once.
+//! New timers through the actor: one request after the other, and many concurrent callers.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::fixture;
 use crate::settings::Settings;
 use bench::rows::{OURS, Row, Rows};
 
-/// Who ask at a time, each for the answer to its own request.
+/// The concurrent callers; each awaits the reply to its own request.
 const CALLERS: usize = 256;
 const DELAY: Duration = Duration::from_secs(3600);
 
@@ -26,7 +26,7 @@ fn row(subject: &str, size: usize, unit: &'static str, samples: Vec<f64>) -> Row
     Row { workload: "schedule", layer: "actor", subject: subject.to_owned(), size: size as u64, unit, samples }
 }
 
-/// Each request is answered before the next: how long the one in the middle takes.
+/// Measures the median time of a request when each reply is awaited before the next.
 async fn one_caller(settings: &Settings, rows: &mut Rows) {
     let directory = tempfile::tempdir_in(&settings.directory).unwrap();
     let timers = fixture::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());
@@ -36,7 +36,7 @@ async fn one_caller(settings: &Settings, rows: &mut Rows) {
     let mut number = 0;
     for _ in 0..settings.rounds {
         let (mut took, mut wrote) = (Vec::new(), Vec::new());
-        // In turns, since a disk has its moods.
+        // In turns, since disks vary over time.
         for _ in 0..calls {
             let started = Instant::now();
             fixture::schedule(&timers, DELAY).await;
@@ -61,7 +61,7 @@ fn middle(took: &mut [Duration]) -> f64 {
     took[took.len() / 2].as_nanos() as f64
 }
 
-/// Callers that each wait for their own answer, beside groups of as many.
+/// Measures concurrent callers that each await their own reply, beside groups of the same size.
 async fn many_callers(settings: &Settings, rows: &mut Rows) {
     let directory = tempfile::tempdir_in(&settings.directory).unwrap();
     let timers = fixture::start(EmbeddedStore::open(directory.path().join("store")).unwrap(), &Rc::default());

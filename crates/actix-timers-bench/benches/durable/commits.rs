@@ -1,5 +1,5 @@
-//! Groups of new timers, one after the other, each on disk before the next: nanoseconds a timer, and of commits of one the
-//! middle one.
+//! Groups of new timers, one after the other, each on disk before the next: nanoseconds per timer, and the median of
+//! commits of one timer.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
 }
 
 fn measure(settings: &Settings, group: usize, subjects: &mut [Box<dyn Subject>], rows: &mut Rows) {
-    // So that each round takes some tenths of a second.
+    // Each round takes some tenths of a second.
     let commits = if settings.check { 2 } else { (40_000 / group).clamp(50, 1500) };
     let mut next = 0;
     let mut samples = vec![(Vec::new(), Vec::new()); subjects.len()];

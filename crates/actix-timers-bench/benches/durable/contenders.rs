@@ -1,4 +1,4 @@
-//! Who writes: the same timers, in the same groups, each group on disk before the next.
+//! The subjects: each writes the same timers in the same groups, each group on disk before the next.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -9,19 +9,19 @@ use actix_timers_durable::store::{Change, EmbeddedStore, Fence, OnKey, TimerStor
 use actix_timers_durable::{DueTime, DurableId, Record, RecordState};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
-/// A timer as the bench knows it: told by its number, due so many milliseconds later.
+/// A timer of the bench: its number, and its due time in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
     pub(crate) number: u64,
     pub(crate) due: u64,
 }
 
-/// Bytes of the message of each timer. With the names of route and type a record is some 120 bytes.
+/// Bytes of each timer's message. With the names of route and type a record takes some 120 bytes.
 pub(crate) const PAYLOAD: usize = 96;
 
 impl Timer {
     pub(crate) fn id(self) -> DurableId {
-        // Numbers that follow one another are random bits to nobody; mixed, they are.
+        // Consecutive numbers are poor random bits, so they are mixed.
         DurableId::from_parts(0, self.due(), self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
@@ -44,7 +44,7 @@ impl Timer {
         }
     }
 
-    /// 24 bytes: shard, due time, random bits.
+    /// Returns the key of 24 bytes: shard, due time, random bits.
     fn key(self) -> [u8; 24] {
         let mut key = [0; 24];
         key[2..10].copy_from_slice(&self.due().as_millis().to_be_bytes());
@@ -58,7 +58,7 @@ impl Timer {
         value
     }
 
-    /// What a subject has to keep of it at least.
+    /// Returns the minimum number of bytes that a subject has to store for it.
     pub(crate) fn bytes(self) -> usize {
         24 + self.value().len()
     }
@@ -67,10 +67,10 @@ impl Timer {
 pub(crate) trait Subject {
     fn name(&self) -> &'static str;
 
-    /// Adds some and takes others away, in one group, and returns when that is on disk.
+    /// Adds and removes timers in one group, and returns when it is on disk.
     fn commit(&mut self, put: &[Timer], remove: &[Timer]);
 
-    /// How many there are; if it can tell.
+    /// Returns the number of pending timers, if the subject counts them.
     fn pending(&mut self) -> Option<u64> {
         None
     }
@@ -80,14 +80,14 @@ pub(crate) trait Subject {
     }
 }
 
-/// Ours first, then those that it is compared with.
+/// The names of the subjects: ours first, then the ones it is compared with.
 pub(crate) const NAMES: [&str; 4] = [STORE, FJALL, LOG, WRITE_AND_SYNC];
 pub(crate) const STORE: &str = "actix-timers, store alone";
 pub(crate) const FJALL: &str = "fjall";
 pub(crate) const LOG: &str = "append-only log";
 pub(crate) const WRITE_AND_SYNC: &str = "write and fdatasync";
 
-/// The subject of this name, with its files in a directory.
+/// Returns the subject of this name, with its files in a directory.
 pub(crate) fn named(name: &str, directory: &Path) -> Box<dyn Subject> {
     match name {
         FJALL => Box::new(BareFjall::new(directory)),
@@ -98,7 +98,7 @@ pub(crate) fn named(name: &str, directory: &Path) -> Box<dyn Subject> {
     }
 }
 
-/// The least: one write of a record, and `fdatasync`. A group is as many of those.
+/// The lower bound: one write of a record and one `fdatasync` per timer of the group.
 struct WriteAndSync(File);
 
 impl WriteAndSync {
@@ -120,7 +120,7 @@ impl Subject for WriteAndSync {
     }
 }
 
-/// One write of the whole group, and `fdatasync`. What is removed is a key.
+/// A log: one write of the whole group, and `fdatasync`. A removal is a key.
 struct AppendOnlyLog {
     file: File,
     buffer: Vec<u8>,
@@ -152,8 +152,8 @@ impl Subject for AppendOnlyLog {
     }
 }
 
-/// The engine below the store, with the same settings, and nothing that it does not need: no counts, no reading, no second
-/// change of a key.
+/// The engine below the store, with the same settings and without the store's extra work: no counts, no reads, no
+/// second change of a key.
 struct BareFjall {
     db: Database,
     timers: Keyspace,
@@ -234,14 +234,14 @@ impl Subject for Store {
     }
 }
 
-/// Bytes that the files in a directory take.
+/// Returns the size of the files in a directory, in bytes.
 pub(crate) fn size_on_disk(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir(path).unwrap().flatten();
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => size_on_disk(&entry.path()),
         Ok(metadata) => metadata.blocks() * 512,
-        // It was removed in the meantime.
+        // The file was removed meanwhile.
         Err(_) => 0,
     };
     entries.map(size).sum()

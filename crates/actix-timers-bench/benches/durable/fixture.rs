@@ -1,4 +1,4 @@
-//! Ours as a user has it: durable timers with a route to an actor that counts what it gets.
+//! The store as applications use it: durable timers with a route to an actor that counts its messages.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::contenders;
 
 const ROUTE: &str = "office";
 
-/// Written down it is as long as the message of the other subjects.
+/// The message; serialized it is as long as that of the other subjects.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Remind {
     text: String,
@@ -69,7 +69,7 @@ pub(crate) async fn schedule(timers: &DurableTimers, delay: Duration) {
     assert!(scheduled.is_new());
 }
 
-/// Each of the callers schedules so many, one after the other.
+/// Runs concurrent callers; each schedules this many timers, one after the other.
 pub(crate) fn many_callers(
     timers: &DurableTimers,
     callers: usize,
@@ -87,7 +87,7 @@ pub(crate) fn many_callers(
     (0..callers).map(caller).collect()
 }
 
-/// Puts timers for the office into a store before it is in use: ten for each millisecond from `first_due` on.
+/// Fills a store before use: ten timers for each millisecond from `first_due` on.
 pub(crate) fn fill(store: &mut EmbeddedStore, fence: Fence, count: u64, first_due: DueTime) {
     let (route, message_type): (Arc<str>, Arc<str>) = (ROUTE.into(), Remind::NAME.into());
     let payload: Arc<[u8]> = remind().encode().unwrap().into();

@@ -1,7 +1,7 @@
-//! Timers that come and go while many are pending: ours through the actor, where each is scheduled, delivered to a handler, and
-//! complete; the others in groups in which as many are added as the earliest are taken away.
+//! Timers that come and go while many are pending. Ours run through the actor, where each is scheduled, delivered to a
+//! handler and completed; for the others, each group adds timers and removes as many of the earliest.
 //!
-//! Each subject runs in a process of its own, so that its memory and what it writes are its own.
+//! Each subject runs in its own process, so that memory and disk writes are its own.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -20,9 +20,9 @@ use crate::watched::{Commits, Watched};
 use bench::process::resident_bytes;
 use bench::rows::{OURS, Row, Rows};
 
-/// Who ask at a time, each for the answer to its own request.
+/// The concurrent callers; each awaits the reply to its own request.
 const CALLERS: usize = 1024;
-/// Lives in a group of those who have no callers.
+/// Timers per group, for subjects without callers.
 const GROUP: usize = 256;
 
 const SUBJECTS: [&str; 4] = [OURS, contenders::STORE, contenders::FJALL, contenders::LOG];
@@ -53,15 +53,15 @@ const UNITS: [&str; 7] = [
     "bytes on disk a pending timer",
 ];
 
-/// What was seen of one subject.
+/// The figures of one subject.
 struct Figures {
-    /// Nanoseconds, one for each round.
+    /// Nanoseconds per timer, one for each round.
     each: Vec<f64>,
     commits: Vec<Duration>,
-    /// Bytes given to the disk for each of those of one timer.
+    /// Bytes written to the disk, per byte of a timer.
     written: f64,
     memory: u64,
-    /// Bytes a timer.
+    /// Bytes on disk per timer.
     disk: Option<f64>,
 }
 
@@ -87,13 +87,13 @@ impl Figures {
     }
 }
 
-/// What the child process does: measures one subject, and prints its figures, one unit a line.
+/// The work of the child process: measures one subject, and prints its figures, one unit per line.
 pub(crate) fn run_one(settings: &Settings, name: &str) {
     let figures = if name == OURS { System::new().block_on(through_the_actor(settings)) } else { bare(settings, name) };
     figures.print();
 }
 
-/// Lives in a round.
+/// Returns the number of timers per round.
 fn lives(settings: &Settings) -> usize {
     if settings.check { 1024 } else { 204_800 }
 }
@@ -103,7 +103,7 @@ async fn through_the_actor(settings: &Settings) -> Figures {
     let memory_before = resident_bytes();
     let mut store = EmbeddedStore::open(directory.path()).unwrap();
     let fence = store.acquire(0).unwrap().fence;
-    // Not due before all is over.
+    // Due after the end of the bench.
     let first_due = DueTime::reached_at(SystemTime::now()).saturating_add(Duration::from_secs(24 * 3600));
     fixture::fill(&mut store, fence, settings.pending, first_due);
     let commits = Commits::default();
@@ -118,7 +118,7 @@ async fn through_the_actor(settings: &Settings) -> Figures {
         while delivered.count.get() < round * lives {
             delivered.one_more.notified().await;
         }
-        // Complete is what is no longer pending.
+        // A timer is complete when it is no longer pending.
         while timers.counts().await.unwrap().pending > settings.pending {
             actix_rt::time::sleep(Duration::from_micros(500)).await;
         }
@@ -171,7 +171,7 @@ fn bare(settings: &Settings, name: &str) -> Figures {
         each.push(all.as_nanos() as f64 / lives as f64);
     }
     let written = (written_bytes() - written_before) as f64;
-    // What this bench itself remembers of each timer is not the subject's.
+    // The bench's own list of timers does not count.
     let own = (pending.capacity() * size_of::<Timer>()) as u64;
     let memory = resident_bytes().saturating_sub(memory_before + own);
     let written = written / (settings.rounds * lives) as f64 / pending[0].bytes() as f64;
@@ -180,9 +180,9 @@ fn bare(settings: &Settings, name: &str) -> Figures {
     Figures { each, commits, written, memory, disk }
 }
 
-/// What this process gave to the disk.
+/// Returns the bytes that this process wrote to the disk.
 fn written_bytes() -> u64 {
     let io = fs::read_to_string("/proc/self/io").expect("/proc is there");
-    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).expect("it tells what was written");
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).expect("a line with the bytes written");
     line.trim().parse().expect("a number")
 }

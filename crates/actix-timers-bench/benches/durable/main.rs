@@ -1,22 +1,23 @@
-//! What it costs to keep timers on disk, beside the least that a disk can do, in one run.
+//! The cost of durable timers, beside the lower bound of the disk, in one run.
 //!
 //! ```text
 //! cargo bench --features durable --bench durable                        with a million timers on disk
 //! cargo bench --features durable --bench durable -- --pending 10000000  with ten million
-//! cargo bench --features durable --bench durable -- --check             one short pass: is all work done?
-//! cargo bench --features durable --bench durable -- --help              what can be chosen
+//! cargo bench --features durable --bench durable -- --check             one short pass that verifies the work
+//! cargo bench --features durable --bench durable -- --help              lists the options
 //! ```
 //!
-//! At the end comes a table as that of the bench `peers`, with medians and the ratio of ours to the others, round by round;
-//! with `--json FILE` the rows go into a file as well. Use a directory on the disk that you want to know about (`--dir`); in
-//! memory an fsync costs nothing.
+//! The output is a table as in the bench `peers`, with medians and the ratio of ours to the others, round by round;
+//! `--json FILE` also writes the rows to a file. Use a directory on the disk of interest (`--dir`); in memory an fsync
+//! costs nothing.
 //!
 //! # Reading order
 //!
-//! 1. `contenders`: who writes: a bare file, a log, a bare fjall, the store. `fixture`: ours through the actor.
-//! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by many.
-//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes written, and
-//!    what stays on disk and in memory. `start`: a start after `kill -9` with all of them overdue.
+//! 1. `contenders`: the writers: a bare file, a log, a bare fjall, the store. `fixture`: ours through the actor.
+//! 2. `commits`: groups of new timers, without the actor. `calls`: the same through the actor, by one caller and by
+//!    many.
+//! 3. `lifecycle`: timers that come and go while many are pending, with the latency of commits (`watched`), bytes
+//!    written, disk and memory. `start`: a start after `kill -9` with all of them overdue.
 //! 4. `settings`: the command line. Rows are those of the bench `peers`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

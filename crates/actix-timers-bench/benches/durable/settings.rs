@@ -23,12 +23,12 @@ pub(crate) struct Settings {
     pub(crate) directory: PathBuf,
     pub(crate) json: Option<PathBuf>,
     pub(crate) check: bool,
-    /// In a child process: what it is to do.
+    /// The work of a child process.
     pub(crate) only: Option<String>,
 }
 
 impl Settings {
-    /// None if help was asked for.
+    /// Parses the arguments; `None` if they ask for help.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut settings = Self {
             workloads: None,
@@ -50,7 +50,7 @@ impl Settings {
                 "--check" => settings = Self { check: true, pending: 5000, rounds: 2, ..settings },
                 "--only" => settings.only = Some(value()?),
                 "--help" => return Ok(None),
-                // What cargo adds.
+                // Added by cargo.
                 "--bench" => {}
                 _ => return Err(format!("{argument} is not known; see --help")),
             }
@@ -58,10 +58,10 @@ impl Settings {
         Ok(Some(settings))
     }
 
-    /// The command line of a child process that does one thing, with its files in a directory.
+    /// Returns the command line of a child process with one piece of work, and its files in a directory.
     pub(crate) fn for_child(&self, what: &str, directory: &Path) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
-        // The others after it, since it sets them, too.
+        // `--check` sets the other options, so they follow it.
         if self.check {
             arguments.push("--check".into());
         }

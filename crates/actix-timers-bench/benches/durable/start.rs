@@ -1,4 +1,4 @@
-//! A start after `kill -9`, with everything overdue: from the start of the process to the first delivery.
+//! A start after `kill -9` with all timers overdue: from the start of the process to the first delivery.
 
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::fixture::{self, Delivered};
 use crate::settings::Settings;
 use bench::rows::{OURS, Row, Rows};
 
-/// What a child process is called to do.
+/// The name of the child's work that fills the store.
 pub(crate) const FILL: &str = "fill";
 pub(crate) const DELIVER: &str = "deliver";
 
@@ -42,7 +42,7 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
     });
 }
 
-/// Kills the child with SIGKILL as soon as it says something. Returns when it did.
+/// Kills the child with SIGKILL at its first output. Returns the time of the output.
 fn wait_and_kill(mut child: Child) -> Instant {
     let mut said = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -53,7 +53,7 @@ fn wait_and_kill(mut child: Child) -> Instant {
     at
 }
 
-/// What the child process does, and goes on doing until it is killed.
+/// The work of the child process, until it is killed.
 pub(crate) fn run_one(settings: &Settings, what: &str) {
     let path = settings.directory.join("store");
     if what == FILL {
@@ -69,7 +69,7 @@ fn fill(path: &Path, pending: u64) {
     fixture::fill(&mut store, fence, pending, DueTime::MIN);
     say();
     loop {
-        // Until it is killed.
+        // Runs until it is killed.
         fixture::fill(&mut store, fence, 256, DueTime::MIN);
     }
 }

@@ -1,4 +1,4 @@
-//! The store with a watchdog beside it: how long each commit took.
+//! The store, wrapped to measure the duration of each commit.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{DueTime, DurableId, Record};
 
-/// How long commits took, for one who looks from outside.
+/// The durations of commits, shared with the observer.
 pub(crate) type Commits = Arc<Mutex<Vec<Duration>>>;
 
 pub(crate) struct Watched {

@@ -1,14 +1,14 @@
-//! What looking costs: how late timers are while the inspector is asked, with so many others pending.
+//! The cost of the inspector: the lateness of timers during its requests, with many others pending.
 //!
 //! ```sh
 //! cargo bench --bench inspector --features inspector -- --timers 10000000 --seconds 10
 //! ```
 //!
-//! An actor has a timer due every millisecond and notes how late each comes. The rest waits for hours, days and months, with
-//! keys on some. Three phases: nobody looks; a page looks, as a browser does; searches go through all timers, one right
-//! after the other. Figures are in `docs/guide/inspector.md`.
+//! An actor has a timer due every millisecond and records the lateness of each. The others are due in hours, days and
+//! months; some have keys. Phases: no requests; pages that poll, as a browser does; searches through all timers without
+//! a pause. The figures are in `docs/guide/inspector.md`.
 
-// A bench that cannot measure is to fail.
+// A bench that cannot measure should fail.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,7 +22,7 @@ use actix_timers::{TimerActor, TimerContext, TimerOptions, Timers};
 use actix_timers_inspector::Inspector;
 use actix_web::{App, HttpServer};
 
-/// One timer in so many has a key and is in a group.
+/// One timer in this many has a key and is in a group.
 const LABELLED: u64 = 10;
 
 #[derive(Message)]
@@ -33,7 +33,7 @@ struct Far;
 #[rtype(result = "()")]
 struct Beat(Instant);
 
-/// Gets a message every millisecond, and notes how late it is.
+/// An actor that gets a message every millisecond, and records its lateness.
 struct Probe {
     late: Arc<Mutex<Vec<Duration>>>,
 }
@@ -68,13 +68,13 @@ impl Handler<Far> for Probe {
     fn handle(&mut self, _: Far, _: &mut Context<Self>) {}
 }
 
-/// A number after `name` among the arguments.
+/// Returns the number after `name` among the arguments.
 fn argument(name: &str, usual: u64) -> u64 {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     arguments.nth(1).map_or(usual, |number| number.parse().expect("a whole number"))
 }
 
-/// Timers on an arbiter of their own, and a server on another.
+/// Starts timers on an arbiter of their own, and a server on another.
 fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
     let late = Arc::new(Mutex::new(Vec::new()));
     let (tell, told) = mpsc::channel();
@@ -85,7 +85,7 @@ fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
             let probe = Probe { late: of_probe }.start();
             let target = actix_timers::Target::from(&probe);
             for number in 0..pending {
-                // From an hour to four months ahead, in an order that nothing can be made of.
+                // From an hour to four months ahead, in a pseudo-random order.
                 let delay = Duration::from_secs(3600 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 10_000_000);
                 if number.is_multiple_of(LABELLED) {
                     let options = TimerOptions::new().key(number).group("bench");
@@ -116,7 +116,7 @@ fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
     (told.recv().unwrap(), timers, late)
 }
 
-/// Bytes of the answer, and how long it took.
+/// Returns the response and its duration.
 fn ask(server: SocketAddr, path: &str) -> (String, Duration) {
     let start = Instant::now();
     let mut stream = TcpStream::connect(server).unwrap();
@@ -130,7 +130,7 @@ fn ask(server: SocketAddr, path: &str) -> (String, Duration) {
     (rest, start.elapsed())
 }
 
-/// What follows `"next":"`, if anything does.
+/// Returns the value after `"next":"`, if there is one.
 fn next_part(answer: &str) -> Option<&str> {
     answer.rsplit_once("\"next\":\"")?.1.split('"').next()
 }
@@ -145,7 +145,7 @@ fn described(mut times: Vec<Duration>) -> String {
     format!("{:>7} {:>8} {:>8} {:>8} {:>8}", times.len(), columns[0], columns[1], columns[2], columns[3])
 }
 
-/// What was asked for, and how long the answer took.
+/// A kind of request, and the duration until its response.
 type Asked = (&'static str, Duration);
 
 fn main() {

@@ -1,4 +1,4 @@
-//! The committed counts: reading, writing, comparing.
+//! The committed counts: reads, writes and compares them.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 pub(crate) const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions/baseline.txt");
 const RENEW: &str = "cargo bench --bench instructions -- --renew";
 
-/// The instructions of one operation, done `entries` times.
+/// The instructions of one operation, executed `entries` times.
 pub(crate) struct Measured {
     pub(crate) name: String,
     pub(crate) entries: u64,
@@ -19,7 +19,7 @@ impl Measured {
     }
 }
 
-/// What was measured at some time, and with what.
+/// The counts of one run, with the tools of the measurement.
 #[derive(Default)]
 pub(crate) struct Baseline {
     compiler: String,
@@ -34,7 +34,7 @@ pub(crate) enum Verdict {
 }
 
 impl Baseline {
-    /// What was measured just now.
+    /// Returns a baseline of the current measurement.
     pub(crate) fn renewed(rows: Vec<Measured>) -> Self {
         Self { compiler: compiler(), rows }
     }
@@ -72,8 +72,8 @@ impl Baseline {
         println!("{:24} {:>8} {:>10} {:>10} {:>8}", "operation", "entries", "baseline", "now", "change");
     }
 
-    /// Compares and prints one operation. One that the baseline does not have in this size counts as dearer, so that it
-    /// is not forgotten.
+    /// Compares and prints one operation. One that the baseline lacks in this size counts as dearer, so that it is not
+    /// forgotten.
     pub(crate) fn compare(&self, now: &Measured, tolerance: f64) -> Verdict {
         let Measured { name, entries, .. } = now;
         let Some(old) = self.rows.iter().find(|old| old.name == *name && old.entries == *entries) else {
@@ -94,7 +94,7 @@ impl Baseline {
     }
 }
 
-/// The worst of the verdicts, and what to do about it.
+/// Prints the worst of the verdicts and the remedy, and returns it.
 pub(crate) fn conclude(verdicts: &[Verdict], baseline: &Baseline) -> Verdict {
     let worst = verdicts.iter().copied().max().unwrap_or(Verdict::Same);
     let now = compiler();
@@ -112,7 +112,7 @@ pub(crate) fn conclude(verdicts: &[Verdict], baseline: &Baseline) -> Verdict {
     worst
 }
 
-/// Version of the compiler, and for which machine.
+/// Returns the version and target of the compiler.
 fn compiler() -> String {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = Command::new(compiler).arg("--version").output().ok();

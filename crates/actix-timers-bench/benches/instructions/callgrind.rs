@@ -16,7 +16,7 @@ pub(crate) fn instructions(name: &str, function: &str) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .arg("--tool=callgrind")
         .arg(format!("--callgrind-out-file={}", counts.display()))
-        // Whatever surrounds the name in its symbol, which depends on the compiler.
+        // The wildcards match the rest of the symbol, which depends on the compiler.
         .arg(format!("--toggle-collect=*{function}*"))
         .arg(program)
         .args(["--work", name])

@@ -1,6 +1,6 @@
-//! The whole way of an actor's own timers, and of those that are sent to it as a recipient: context or request, the counters, the
-//! engine, and for what fires the inbox and the handler. Messages carry 32 bytes. The same again with a recorder of metrics
-//! installed, that of Prometheus.
+//! The whole path of an actor's own timers, and of timers that are sent to it as a recipient: context or request, the
+//! counters, the engine, and for delivery the inbox and the handler. Messages carry 32 bytes. The same again with the
+//! Prometheus recorder installed.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) fn operations() -> Vec<Operation> {
 #[rtype(result = "()")]
 struct Note([u64; 4]);
 
-/// Has an actor do something with its context.
+/// Runs a function with the actor's context.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Do(fn(&mut Owner, &mut Context<Owner>));
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// Does it with metrics that are recorded. Each operation has a process to itself, which had no recorder before.
+/// Runs the work with recorded metrics. Each operation has its own process, without an earlier recorder.
 fn recorded(work: fn()) {
     let mut builder = PrometheusBuilder::new();
     for (name, buckets) in actix_timers::metrics::histogram_buckets() {
@@ -139,7 +139,7 @@ fn recorded(work: fn()) {
     assert!(scheduled.is_some_and(|line| line.ends_with(&format!(" {TIMERS}"))), "{page}");
 }
 
-/// Schedules all, with an actor and a timer actor that never had any.
+/// Schedules all, with a new actor and a new timer actor.
 fn start() {
     let world = World::new(TimerActor::builder());
     world.act(|owner, ctx| owner.counted_schedule(ctx));
@@ -156,7 +156,7 @@ fn stop() {
     });
 }
 
-/// Schedules one and cancels a random one, with all the others pending.
+/// Schedules one and cancels a random one, with all others pending.
 fn churn() {
     let world = World::new(TimerActor::builder());
     world.act(|owner, ctx| {
@@ -165,8 +165,8 @@ fn churn() {
     });
 }
 
-/// Delivers all, which are due at once: cascades, turns of the driver, inbox and handlers. On a clock that is moved by
-/// hand, so that real time has no say in how many turns there are.
+/// Delivers all, which are due at once: cascades, turns of the driver, inbox and handlers. A manual clock makes the
+/// number of turns independent of real time.
 fn fire() {
     let clock = ManualClock::new();
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
@@ -175,7 +175,7 @@ fn fire() {
     assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
 
-/// The same for messages that are sent to it as a recipient.
+/// The same for messages sent to the actor as a recipient.
 fn send() {
     let clock = ManualClock::new();
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));

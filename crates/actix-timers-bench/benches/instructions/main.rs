@@ -1,14 +1,14 @@
-//! Instructions per operation, compared with the committed `baseline.txt`: a regression shows whatever the noise.
+//! Instructions per operation, compared with the committed `baseline.txt`: noise does not hide a regression.
 //!
 //! ```text
 //! cargo bench --bench instructions                  compare; fails when an operation got dearer
-//! cargo bench --bench instructions -- --only wheel  compare what begins with "wheel"
+//! cargo bench --bench instructions -- --only wheel  compare operations that begin with "wheel"
 //! cargo bench --bench instructions -- --renew       measure and write the baseline
 //! ```
 //!
-//! Each operation runs in a process of its own under valgrind's callgrind, with fixed input, and only the instructions
-//! of its `counted_...` function, with all that it calls, are collected. Instructions are not time: cache misses cost
-//! nothing here. What this finds is work that was added; what it costs, the other benches tell.
+//! Each operation runs in its own process under valgrind's callgrind, with fixed input, and only the instructions of
+//! its `counted_...` function and its callees are collected. Instructions are not time: cache misses cost nothing here.
+//! This bench detects added work; the other benches measure its cost.
 //!
 //! Reading order: `wheel` and `context` are the operations, `callgrind` counts them, `baseline` compares.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -22,17 +22,17 @@ use std::process::ExitCode;
 
 use baseline::{Baseline, Measured, Verdict};
 
-/// One thing that is counted.
+/// A counted operation.
 struct Operation {
     name: &'static str,
-    /// The function whose instructions are collected; the program has one such function per operation.
+    /// The function whose instructions are collected; there is one per operation.
     counted: &'static str,
-    /// How often the operation is done in it.
+    /// The number of times that it executes the operation.
     entries: u64,
-    /// The change, up or down, that is let pass. The bare wheel repeats to the instruction; the way through an actor
-    /// has random hash keys and a runtime in it.
+    /// The tolerated change, up or down. The bare wheel repeats to the instruction; the path through an actor includes
+    /// random hash keys and a runtime.
     tolerance: f64,
-    /// Prepares and calls the counted function, and checks that the work was done.
+    /// Prepares and calls the counted function, and verifies its work.
     work: fn(),
 }
 
@@ -56,7 +56,7 @@ fn run(operations: &[Operation]) -> Result<ExitCode, String> {
             "--bench" => {}
             "--renew" => renew = true,
             "--only" => only = arguments.next().ok_or("--only takes the beginning of a name")?,
-            // How this program starts itself under valgrind.
+            // Passed by this program when it starts itself under valgrind.
             "--work" => {
                 let name = arguments.next().ok_or("--work takes a name")?;
                 let operation = operations.iter().find(|operation| operation.name == name);

@@ -1,4 +1,4 @@
-//! The bare wheel: the entries carry 16 bytes, ticks are milliseconds.
+//! The bare wheel: entries carry 16 bytes, ticks are milliseconds.
 
 use std::hint::black_box;
 
@@ -8,9 +8,10 @@ use crate::Operation;
 use bench::random::Random;
 
 const ENTRIES: usize = 100_000;
-/// What one call may move, as in the timer actor.
+/// The maximum moves per call, as in the timer actor.
 const BUDGET: usize = 1024;
-/// A deadline two hours away: at least two levels up in a wheel of any usual size, and the first tick of a bucket there.
+/// A deadline two hours away: at least two levels up in a wheel of any common size, and the first tick of a bucket
+/// there.
 const FAR: Tick = 1 << 23;
 
 type Payload = [u64; 2];
@@ -44,14 +45,14 @@ impl Setting {
         }
     }
 
-    /// With all entries pending, due in 10 s to 1 h.
+    /// Returns a wheel with all entries pending, due in 10 s to 1 h.
     fn filled() -> Self {
         let mut setting = Self::empty();
         setting.fill(Random::delay_ms);
         setting
     }
 
-    /// With all entries pending, due in the ticks after [`FAR`].
+    /// Returns a wheel with all entries pending, due in the ticks after [`FAR`].
     fn far() -> Self {
         let mut setting = Self::empty();
         setting.fill(|random| FAR + 1 + random.below(63));
@@ -70,7 +71,7 @@ impl Setting {
     }
 }
 
-/// Inserts all, into a wheel that has never held one.
+/// Inserts all, into a new wheel.
 fn start() {
     let mut setting = Setting::empty();
     counted_start(&mut setting);
@@ -100,7 +101,7 @@ fn counted_stop(setting: &mut Setting) {
     }
 }
 
-/// Inserts one and cancels a random one, with all the others pending.
+/// Inserts one and cancels a random one, with all others pending.
 fn churn() {
     let mut setting = Setting::filled();
     counted_churn(&mut setting);
@@ -118,7 +119,7 @@ fn counted_churn(setting: &mut Setting) {
     }
 }
 
-/// Brings all from far above down to the lowest level.
+/// Cascades all from far above down to the lowest level.
 fn cascade() {
     let mut setting = Setting::far();
     counted_cascade(&mut setting);
@@ -131,7 +132,7 @@ fn counted_cascade(setting: &mut Setting) {
     setting.advance(FAR);
 }
 
-/// Lets all expire that are on the lowest level.
+/// Expires all entries on the lowest level.
 fn fire() {
     let mut setting = Setting::far();
     setting.advance(FAR);
@@ -146,7 +147,7 @@ fn counted_fire(setting: &mut Setting) {
     }
 }
 
-/// Lets all expire that are due in 10 s to 1 h, each in its tick, with all the cascades on the way.
+/// Expires all entries due in 10 s to 1 h, each in its tick, with all cascades on the way.
 fn lifetime() {
     let mut setting = Setting::filled();
     counted_lifetime(&mut setting);

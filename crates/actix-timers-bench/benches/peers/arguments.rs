@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use crate::workloads;
 
-/// What is timed at the same time in all peers, and is small enough for a first look.
+/// The default sizes: measured in the same run for all peers, and small enough for a first look.
 const DEFAULT_SIZES: [usize; 2] = [10_000, 100_000];
 const DEFAULT_ROUNDS: usize = 11;
 const DEFAULT_SECONDS: u64 = 10;
 const FEWEST_ROUNDS: usize = 5;
 
-/// Everything a subject can be called: ours, the peers, and the floors.
+/// The names of all subjects: ours, the peers, and the floors.
 pub(crate) const SUBJECTS: [&str; 10] = [
     "actix-timers",
     "delay-queue",
@@ -27,27 +27,27 @@ pub(crate) const SUBJECTS: [&str; 10] = [
 
 const LAYERS: [&str; 4] = ["wheel", "context", "messages", "whole"];
 
-/// What is to be run.
+/// The parsed command line.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     workloads: Vec<String>,
     layers: Vec<String>,
     peers: Vec<String>,
-    /// How many timers are pending.
+    /// The numbers of pending timers.
     pub(crate) sizes: Vec<usize>,
-    /// How long is idled. What fires and floods does so for two at most.
+    /// The duration of idling. Fire and flood last two seconds at most.
     pub(crate) seconds: u64,
-    /// How many samples each row gets.
+    /// The number of samples per row.
     pub(crate) rounds: usize,
-    /// Where the rows go, besides the table.
+    /// A file for the rows, besides the table.
     pub(crate) json: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// `None` if help is asked for.
+    /// Parses the arguments; `None` if they ask for help.
     ///
     /// # Errors
-    /// Says what is wrong, and what there is instead.
+    /// Names the wrong argument and the valid ones.
     pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let mut arguments = arguments.into_iter();
         let mut parsed = Self {
@@ -64,11 +64,11 @@ impl Arguments {
                 return Ok(None);
             }
             if name == "--bench" {
-                // Cargo says this to every bench.
+                // Added by cargo to every bench.
                 continue;
             }
             if name == "--check" {
-                // Whether the work is done shows in one round; the figures mean nothing then.
+                // One round verifies the work; its figures mean nothing.
                 (parsed.sizes, parsed.seconds, parsed.rounds) = (vec![2_000], 1, 1);
                 continue;
             }
@@ -81,7 +81,7 @@ impl Arguments {
                 "--seconds" => parsed.seconds = number(&value()?)? as u64,
                 "--rounds" => parsed.rounds = rounds(&value()?)?,
                 "--json" => parsed.json = Some(value()?.into()),
-                _ => return Err(format!("unknown argument '{name}'; --help tells what there is")),
+                _ => return Err(format!("unknown argument '{name}'; see --help")),
             }
         }
         Ok(Some(parsed))
@@ -99,7 +99,7 @@ impl Arguments {
         self.layers.iter().any(|wanted| wanted == layer)
     }
 
-    /// Whether a subject is to take part. A comma begins the variant of one; all schemes go by the name `schemes`.
+    /// Returns whether a subject is selected. A comma begins the variant of one; all schemes share the name `schemes`.
     pub(crate) fn wants_peer(&self, subject: &str) -> bool {
         let name = if subject.starts_with("scheme ") { "schemes" } else { subject };
         let name = name.split(',').next().unwrap_or(name);
@@ -114,8 +114,8 @@ pub(crate) fn help() -> String {
     option("--layers", &LAYERS.join(","));
     option("--peers", &SUBJECTS.join(","));
     option("--sizes", "timers pending, as 10000,100000 (which is the default)");
-    option("--seconds", "how long to be idle, 10 by default; what fires and floods takes 2 at most");
-    option("--rounds", "samples for each row, 5 or more, 11 by default; what criterion drives takes 10 at least");
+    option("--seconds", "how long to be idle, 10 by default; fire and flood take 2 at most");
+    option("--rounds", "samples for each row, 5 or more, 11 by default; criterion takes 10 at least");
     option("--json", "a file for the rows");
     option("--check", "one short pass, to see that all work is done; the figures mean nothing");
     help
@@ -135,7 +135,7 @@ fn number(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The words of a list, each of which has to be known.
+/// Splits a list, each word of which has to be known.
 fn chosen<'a>(what: &str, list: &str, known: impl IntoIterator<Item = &'a str>) -> Result<Vec<String>, String> {
     let known: Vec<&str> = known.into_iter().collect();
     let words = list.split(',').map(|word| match known.contains(&word) {

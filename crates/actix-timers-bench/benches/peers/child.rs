@@ -1,8 +1,8 @@
-//! Measurements in a process of their own, so that no other subject has left anything in its memory or its threads, or
-//! takes part of its CPU time.
+//! Measurements in separate processes, so that no other subject has left anything in memory or threads, or takes CPU
+//! time.
 //!
-//! The bench starts itself again with `--child WORKLOAD:SUBJECT:SIZE:SECONDS`. The child prints one line of `unit=value`
-//! pairs. A child that finds something wrong, on whatever thread, ends with an error, and so does the bench.
+//! The bench starts itself again with `--child WORKLOAD:SUBJECT:SIZE:SECONDS`. The child prints one line of
+//! `unit=value` pairs. A failed check, on any thread, ends the child and the bench with an error.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
@@ -11,20 +11,20 @@ use std::str::FromStr;
 use bench::rows::Row;
 
 const FLAG: &str = "--child";
-/// Begins the line that the child prints.
+/// The beginning of the line that the child prints.
 const MARK: &str = "figures:";
 
-/// What one child is to measure.
+/// A measurement for one child.
 #[derive(Clone)]
 pub(crate) struct Task {
     pub(crate) workload: &'static str,
     pub(crate) subject: &'static str,
     pub(crate) size: u64,
-    /// How long, for workloads that go on for a time.
+    /// The duration, for workloads that last for a fixed time.
     pub(crate) seconds: u64,
 }
 
-/// Whether a subject is to be measured at this size. If not, that is said.
+/// Returns whether a subject is measured at this size; prints a note if not.
 pub(crate) fn is_within(workload: &str, subject: &str, size: usize, largest: usize) -> bool {
     if size > largest {
         eprintln!("{workload}, {subject}, {size}: left out, it goes up to {largest}");
@@ -32,7 +32,7 @@ pub(crate) fn is_within(workload: &str, subject: &str, size: usize, largest: usi
     size <= largest
 }
 
-/// What a child is asked for.
+/// The task of this child.
 pub(crate) struct Request {
     pub(crate) workload: String,
     pub(crate) subject: String,
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(crate) seconds: u64,
 }
 
-/// What a child has measured, each under its unit.
+/// The measured figures, each with its unit.
 pub(crate) struct Figures(Vec<(&'static str, f64)>);
 
 impl Figures {
@@ -61,7 +61,7 @@ impl Figures {
     }
 }
 
-/// What this process is asked for, if it is a child.
+/// Returns the task of this process, if it is a child.
 pub(crate) fn request() -> Option<Request> {
     let words: Vec<String> = std::env::args().collect();
     let at = words.iter().position(|word| word == FLAG)?;
@@ -87,11 +87,11 @@ pub(crate) fn answer(request: &Request, measure: impl FnOnce(&Request) -> Figure
         std::process::exit(1);
     }));
     println!("{}", measure(request).line());
-    // Threads of the subjects may still be at work.
+    // Threads of the subjects may still be busy.
     std::process::exit(0);
 }
 
-/// One of those that are measured in turn.
+/// A subject that is measured in turn with others.
 pub(crate) struct Participant {
     workload: &'static str,
     subject: String,
@@ -100,7 +100,7 @@ pub(crate) struct Participant {
 }
 
 impl Participant {
-    /// One that is measured by other means than a child of this program; `measure` answers figures, each with its unit.
+    /// A participant that is not measured by a child of this program; `measure` returns figures with their units.
     pub(crate) fn new(
         workload: &'static str,
         subject: impl Into<String>,
@@ -111,7 +111,7 @@ impl Participant {
     }
 }
 
-/// A task is measured in a fresh process each time.
+/// Measures the task in a fresh process each time.
 impl From<&Task> for Participant {
     fn from(task: &Task) -> Self {
         let Task { workload, subject, size, .. } = *task;
@@ -125,9 +125,8 @@ pub(crate) fn measure(tasks: &[Task], units: &[&'static str], rounds: usize) -> 
     in_turn(tasks.iter().map(Participant::from).collect(), units, rounds)
 }
 
-/// Lets each participant be measured once a round, all of them in turn, so that what disturbs the machine for a while
-/// disturbs all. Answers a row for each participant and unit; `units` are all that they know. What one of them leaves out
-/// gets no row.
+/// Measures each participant once per round, in turn, so that a disturbance of the machine affects all of them. Returns
+/// a row for each participant and unit; `units` lists all units. A unit that a participant omits gets no row.
 pub(crate) fn in_turn(mut participants: Vec<Participant>, units: &[&'static str], rounds: usize) -> Vec<Row> {
     let mut samples = vec![vec![Vec::<f64>::new(); units.len()]; participants.len()];
     for round in 1..=rounds {

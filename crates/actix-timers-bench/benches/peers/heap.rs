@@ -1,14 +1,14 @@
-//! What the allocator has given away and not got back, from glibc's own books: they count what each block really takes,
-//! and cost nothing while nobody asks.
+//! The allocated bytes, from glibc's own statistics: they count the actual size of each block, and cost nothing until
+//! they are read.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use malloc_info::info::{SystemType, TotalType};
 
-/// Bytes in use, in all threads. Small blocks that a thread keeps for itself to give away again, some hundred
-/// kilobytes at most, count as in use.
+/// Returns the bytes in use, in all threads. Small blocks in the caches of threads, some hundred kilobytes at most,
+/// count as in use.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn allocated() -> u64 {
-    let books = malloc_info::malloc_info().expect("glibc tells");
+    let books = malloc_info::malloc_info().expect("statistics of glibc");
     let from_system = books.system.iter().filter(|entry| entry.r#type == SystemType::Current).map(|entry| entry.size);
     let free = |kind: &TotalType| matches!(kind, TotalType::Fast | TotalType::Rest);
     let not_in_use = books.total.iter().filter(|entry| free(&entry.r#type)).map(|entry| entry.size);

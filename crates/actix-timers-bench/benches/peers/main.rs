@@ -3,25 +3,25 @@
 //! ```text
 //! cargo bench --bench peers                                         everything, 10 000 and 100 000 pending
 //! cargo bench --bench peers -- --workloads start,stop --sizes 10000 a first look, well under a minute
-//! cargo bench --bench peers -- --check                              one short pass: is all work done?
-//! cargo bench --bench peers -- --help                               what can be chosen
+//! cargo bench --bench peers -- --check                              one short pass that verifies the work
+//! cargo bench --bench peers -- --help                               lists the options
 //! ```
 //!
-//! At the end comes a table with median, min, max and the ratio of ours to the peer, below 1 where ours is better; with
-//! `--json FILE` the rows go into a file as well. Where a figure was measured in rounds, the ratio is taken round by round,
-//! because a noisy machine is noisy for both then. Each run checks that the work was really done.
+//! The output is a table with median, min, max and the ratio of ours to the peer, below 1 where ours is better; `--json
+//! FILE` also writes the rows to a file. For figures measured in rounds the ratio is taken round by round, since a
+//! noisy machine is noisy for both then. Each run verifies that the work was really done.
 //!
-//! Netty, Go and Erlang take part where they are installed, which `crates/actix-timers-bench/benches/peers/external/install.sh` does. The last lines
-//! say who was left out.
+//! Netty, Go and Erlang take part where they are installed, for example by
+//! `crates/actix-timers-bench/benches/peers/external/install.sh`. The last lines name the missing peers.
 //!
 //! # Reading order
 //!
-//! 1. `workloads`: what is measured, one file each; `mod.rs` lists them.
-//! 2. `contenders`: who is measured, one file each.
-//! 3. `rounds`: how nanoseconds per operation are taken, with criterion.
-//! 4. `child`: how lateness, idling and memory are taken, in processes of their own; `senders`: who is measured there.
-//! 5. `rows`: how the figures are compared and written.
-//! 6. `arguments`, `random`, `process`, `threads`, `heap`: what the others need.
+//! 1. `workloads`: the measurements, one file each; `mod.rs` lists them.
+//! 2. `contenders`: the subjects, one file each.
+//! 3. `rounds`: nanoseconds per operation, with criterion.
+//! 4. `child`: lateness, idling and memory, in processes of their own; `senders`: the subjects there.
+//! 5. `rows`: comparison and output of the figures.
+//! 6. `arguments`, `random`, `process`, `threads`, `heap`: helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod arguments;

@@ -1,14 +1,14 @@
 //! Nanoseconds per operation, by criterion, with all subjects in every round.
 //!
-//! Criterion measures one benchmark after the other: first all samples of one subject, a minute later those of the next.
-//! Two things speak against that here. The ratio of two subjects is only worth something if both were measured in the
-//! same moment of a noisy machine; and the stop of ten million timers cannot be measured without their start. So the work
-//! is done in *rounds*. In one round every subject goes through its whole [`Life`], one subject after the other, and the
-//! life keeps the time of each operation. Each operation of each subject is one benchmark of criterion; when that asks for
-//! its sample `k` (through `iter_custom`), it is given what was kept in round `k`, and the round is run if nobody has asked
-//! for it yet. An iteration, as criterion counts them, is one operation. Round 0 is the warm-up and is in no sample.
+//! Criterion measures one benchmark after the other: first all samples of one subject, a minute later those of the
+//! next. Two reasons speak against that here. The ratio of two subjects is only meaningful if both were measured at the
+//! same moment of a noisy machine; and the stop of ten million timers cannot be measured without their start. So the
+//! work is done in *rounds*. In one round every subject goes through its whole [`Life`], one subject after the other,
+//! and the life keeps the time of each operation. Each operation of each subject is one benchmark of criterion; its
+//! sample `k` (through `iter_custom`) is the time kept in round `k`, which runs at the first request. An iteration, as
+//! criterion counts them, is one operation. Round 0 is the warm-up and is in no sample.
 //!
-//! Each life has a thread of its own, so that no subject finds the arbiter or the memory that another has used before.
+//! Each life has its own thread, so that no subject reuses another's arbiter or memory.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -19,12 +19,12 @@ use criterion::{Criterion, SamplingMode};
 use crate::arguments::Arguments;
 use bench::rows::Row;
 
-/// Criterion refuses to make statistics of less.
+/// The minimum number of samples that criterion accepts.
 const FEWEST_SAMPLES: usize = 10;
-/// Criterion's warm-up asks until this is over, so: once. The rounds bring their own.
+/// Criterion's warm-up repeats until this is over, so once. The rounds have a warm-up of their own.
 const SHORTEST: Duration = Duration::from_nanos(1);
-/// What criterion may think that a sample takes. A replay takes no time, so this only makes it ask for many iterations,
-/// which keeps fractions of a nanosecond.
+/// The time of a sample, as criterion assumes it. A replay takes no time, so this only makes it request many
+/// iterations, which keeps fractions of a nanosecond.
 const SAMPLE_TIME: Duration = Duration::from_millis(10);
 const RESAMPLES: usize = 2_000;
 
@@ -36,7 +36,7 @@ pub(crate) struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// Times `work`, which does that many operations, and keeps the time for one.
+    /// Times `work`, which executes this many operations, and keeps the time per operation.
     pub(crate) fn time<R>(&mut self, workload: &'static str, operations: usize, work: impl FnOnce() -> R) -> R {
         let began = Instant::now();
         let done = work();
@@ -44,18 +44,18 @@ impl Life<'_> {
         done
     }
 
-    /// Keeps a time that was taken elsewhere.
+    /// Keeps a time measured elsewhere.
     pub(crate) fn keep(&mut self, workload: &'static str, operations: usize, took: Duration) {
         self.kept.push((workload, took.as_nanos() as f64 / operations as f64));
     }
 
-    /// Whether this workload was asked for; what nobody needs later can be left out if not.
+    /// Returns whether this workload was selected; work that only it needs can be skipped if not.
     pub(crate) fn wants(&self, workload: &str) -> bool {
         self.wanted.contains(&workload)
     }
 }
 
-/// Somebody who can go through a life again and again.
+/// A subject that can repeat its life.
 pub(crate) struct Subject<'a> {
     name: String,
     size: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// A subject with so many timers pending.
+    /// Returns a subject with this many timers pending.
     pub(crate) fn new(name: impl Into<String>, size: usize, live: impl FnMut(&mut Life) + Send + 'a) -> Self {
         Self { name: name.into(), size, live: Box::new(live) }
     }
@@ -76,7 +76,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Runs all rounds of those of the subjects that are wanted, and makes a row of each wanted workload of each.
+/// Runs all rounds of the selected subjects, and returns a row for each selected workload of each.
 pub(crate) fn measure(
     arguments: &Arguments,
     layer: &'static str,
@@ -111,7 +111,7 @@ pub(crate) fn measure(
     rows
 }
 
-/// What was kept of the rounds that have been run.
+/// The times kept by the rounds so far.
 struct Replay<'a> {
     wanted: &'a [&'static str],
     subjects: Vec<Subject<'a>>,
@@ -120,7 +120,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Workload by workload all the subjects that have it, of those workloads that are wanted. The warm-up tells.
+    /// Returns the selected workloads, each with the subjects that have it. The warm-up finds them.
     fn benchmarks(&mut self) -> Vec<(&'static str, usize)> {
         self.run_up_to(0);
         let has = |lives: &[Vec<(&str, f64)>], subject: usize, workload: &str| {

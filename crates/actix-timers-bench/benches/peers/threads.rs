@@ -1,16 +1,16 @@
-//! What the threads of this process have used, the main thread left out: it is the one that measures. From `/proc`.
+//! The CPU time and context switches of this process without the measuring main thread, from `/proc`.
 
 use std::fs;
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Usage {
     pub(crate) nanoseconds: u64,
-    /// Voluntary and involuntary.
+    /// Voluntary and involuntary ones.
     pub(crate) context_switches: u64,
 }
 
 impl Usage {
-    /// Of all threads that are there now, but the main one.
+    /// Returns the usage of all current threads except the main one.
     pub(crate) fn of_others() -> Self {
         let main = std::process::id().to_string();
         let mut usage = Self::default();

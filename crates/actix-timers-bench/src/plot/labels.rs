@@ -1,11 +1,11 @@
 //! Labels beside the ends of lines, moved apart so that none covers another.
 
-/// Places near those that are wanted, in the same order, at least `gap` apart and within `from` to `to` as far as there
-/// is room for all of them. The labels move as little as possible (in the sense of least squares).
+/// Returns positions near the wanted ones, in the same order, at least `gap` apart and within `from` to `to` as far as
+/// there is room for all. The labels move as little as possible (in the sense of least squares).
 pub(crate) fn spread(wanted: &[f64], gap: f64, from: f64, to: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
-    // Less the gaps before it, a label only must not be before another: so neighbours in disorder share their mean.
+    // With the gaps before each label subtracted, only the order matters: out-of-order neighbours share their mean.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     for (gaps, label) in order.iter().enumerate() {
         let mut group = (wanted[*label] - gaps as f64 * gap, 1);

@@ -1,4 +1,4 @@
-//! What a picture or a table would show, but nobody has measured.
+//! Missing measurements of pictures and tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::plot::numbers::count;
 use crate::plot::panel::{Line, sizes};
 use crate::plot::rows::base;
 
-/// Told at the end, one sentence each.
+/// The list of missing measurements, one sentence each, printed at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Missing(Vec<String>);
 
@@ -15,7 +15,7 @@ impl Missing {
         self.0.push(sentence);
     }
 
-    /// Subjects that have no line, and lines that lack sizes which others have. `expected` are subjects without their
+    /// Adds subjects without a line, and lines that lack sizes of others. `expected` are subjects without their
     /// variants.
     pub(crate) fn compare(&mut self, place: &str, lines: &[Line], expected: &[&str]) {
         let there: BTreeSet<&str> = lines.iter().map(|line| base(&line.subject)).collect();

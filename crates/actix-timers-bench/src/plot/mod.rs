@@ -1,19 +1,19 @@
-//! Draws the pictures of `docs/guide/benchmarks.md` from the rows that the bench `peers` has written, and writes its tables.
+//! Draws the pictures of `docs/guide/benchmarks.md` from the rows of the bench `peers`, and fills in its tables.
 //!
 //! ```text
-//! cargo bench --bench plot -- rows.json docs/images                             the pictures
-//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md   and the tables, where they belong
-//! cargo bench --bench plot -- rows.json --tables                                all tables, to the terminal
+//! cargo bench --bench plot -- rows.json docs/images                                      draws the pictures
+//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md       and fills in the tables
+//! cargo bench --bench plot -- rows.json --tables                                         prints all tables
 //! ```
 //!
-//! Several files can be given, if a run was done in parts. What was not measured is not drawn, and named at the end.
+//! A run in parts has several files. Missing measurements are omitted from the pictures, and listed at the end.
 //!
 //! # Reading order
 //!
-//! 1. `rows`: what is read, `missing`: what is not there.
+//! 1. `rows`: the input, `missing`: its gaps.
 //! 2. `pictures`: one file for each kind of picture.
-//! 3. `panel`: lines over the number of timers; `labels`: their names, moved apart; `style`: how each subject looks.
-//! 4. `scale`, `svg`, `numbers`: what these are made of.
+//! 3. `panel`: lines over the number of timers; `labels`: their names, moved apart; `style`: the look of each subject.
+//! 4. `scale`, `svg`, `numbers`: the primitives.
 //! 5. `tables`: the rows in Markdown.
 
 mod labels;
@@ -55,14 +55,14 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// `None` if nothing is asked for, or help.
+    /// Parses the arguments; `None` if there are none, or they ask for help.
     fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let mut parsed = Self::default();
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--help" | "-h" => return Ok(None),
-                // Cargo says this to every bench.
+                // Added by cargo to every bench.
                 "--bench" => {}
                 "--tables" => parsed.tables = true,
                 "--fill" => parsed.documents.push(arguments.next().ok_or("--fill needs a document")?.into()),
@@ -87,7 +87,7 @@ impl Arguments {
     }
 }
 
-/// The bench `plot`, with the arguments of the command line.
+/// Runs the bench `plot` with the arguments of the command line.
 pub fn main() -> ExitCode {
     let done = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| match arguments {
         Some(arguments) => run(&arguments),

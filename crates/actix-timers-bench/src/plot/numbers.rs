@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
-/// 1234567 as `1 234 567`.
+/// Formats 1234567 as `1 234 567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -13,7 +13,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of timers, short: `10 k`, `1 M`.
+/// Formats a number of timers: `10 k`, `1 M`.
 pub(crate) fn count(number: u64) -> String {
     match number {
         1_000_000.. if number.is_multiple_of(100_000) => format!("{} M", plain(number as f64 / 1e6)),
@@ -22,7 +22,7 @@ pub(crate) fn count(number: u64) -> String {
     }
 }
 
-/// Three digits that count, and all that come before the point.
+/// Formats three significant digits, and all digits before the point.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -34,7 +34,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// Nanoseconds in the unit that suits them: `131 ns`, `5.7 ms`.
+/// Formats nanoseconds in a suitable unit: `131 ns`, `5.7 ms`.
 pub(crate) fn time(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds {
         1e9.. => (nanoseconds / 1e9, "s"),
@@ -45,7 +45,7 @@ pub(crate) fn time(nanoseconds: f64) -> String {
     format!("{} {unit}", plain(value))
 }
 
-/// Two digits or all before the point, without zeros at the end.
+/// Formats two digits or all before the point, without trailing zeros.
 fn plain(value: f64) -> String {
     let text = if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") };
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)

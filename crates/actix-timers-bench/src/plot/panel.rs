@@ -1,4 +1,4 @@
-//! One panel: figures over the number of pending timers, a line for each subject.
+//! A panel: figures over the number of pending timers, a line per subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,18 +13,18 @@ const TITLE: Type = Type::new(13.5, INK).bold(true);
 const NOTE: Type = Type::new(12.0, FAINT);
 const TICK: Type = Type::new(12.0, FAINT);
 const LABEL: Type = Type::new(12.0, INK);
-/// From one label to the next.
+/// The distance between labels.
 const LABEL_GAP: f64 = 16.5;
-/// From the frame to the marks of the labels.
+/// The distance from the frame to the marks of the labels.
 const LEADER: f64 = 20.0;
-/// From there to the names.
+/// The distance from the marks to the names.
 const SAMPLE: f64 = 28.0;
-/// Between the frame and the first and last points.
+/// The distance between the frame and the first and last points.
 const MARGIN: f64 = 16.0;
-/// Of the scale below, for "no timers", which has no place on a logarithmic scale.
+/// The space on the lower scale for "no timers", which a logarithmic scale cannot show.
 const FOR_ZERO: f64 = 46.0;
 
-/// What one subject needed, by number of timers.
+/// The figures of one subject, by number of timers.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) subject: String,
@@ -33,7 +33,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line for each subject of `rows`.
+    /// Returns a line for each subject of `rows`.
     pub(crate) fn all<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<Self> {
         let mut lines: Vec<Self> = Vec::new();
         for row in rows {
@@ -52,7 +52,7 @@ impl Line {
         lines
     }
 
-    /// The last point.
+    /// Returns the last point.
     pub(crate) fn last(&self) -> Option<(u64, Spread)> {
         self.points.last_key_value().map(|(size, measured)| (*size, *measured))
     }
@@ -65,7 +65,7 @@ impl Line {
         self.points.values().flat_map(|Spread { min, max, .. }| [*min, *max])
     }
 
-    /// What stands beside its end: name and figure, and the number of timers if the line ends before others.
+    /// Returns the label at the line's end: name and figure, and the number of timers if the line ends before others.
     fn label(&self, largest: u64) -> (&str, String) {
         let figure = self.last().map(|(size, Spread { median, .. })| match size == largest {
             true => format!("  {}", time(median)),
@@ -75,41 +75,40 @@ impl Line {
     }
 }
 
-/// All numbers of timers in some lines.
+/// Returns all numbers of timers in some lines.
 pub(crate) fn sizes(lines: &[Line]) -> BTreeSet<u64> {
     lines.iter().flat_map(Line::sizes).collect()
 }
 
-/// What a panel shows. `left` and `top` are the corner of the frame around the lines.
+/// A panel. `left` and `top` are the corner of the frame around the lines.
 #[derive(Debug)]
 pub(crate) struct Panel<'a> {
     pub(crate) title: &'a str,
     pub(crate) note: &'a str,
     pub(crate) lines: &'a [Line],
-    /// All numbers of timers below the frame.
+    /// The numbers of timers below the frame.
     pub(crate) sizes: &'a BTreeSet<u64>,
     pub(crate) frame: Frame,
     pub(crate) times: Scale,
-    /// Whether the scale of times stands beside the frame.
+    /// Whether the scale of times is drawn beside the frame.
     pub(crate) has_times: bool,
     /// Whether the lines have names beside their ends.
     pub(crate) has_labels: bool,
 }
 
-/// The times of all lines, from the bottom of a frame to its top.
+/// Returns the scale of all lines' times, from the bottom of a frame to its top.
 pub(crate) fn times(lines: &[Line], frame: Frame) -> Scale {
     Scale::over(lines.iter().flat_map(Line::values), frame.bottom, frame.top).rounded()
 }
 
-/// How high a frame has to be for all labels of its lines, and for lines that are close together where others are far
-/// away to be told apart.
+/// Returns the height of a frame: room for all labels, and for close lines to stay apart where others are far away.
 pub(crate) fn height(lines: &[Line]) -> f64 {
     const DECADE: f64 = 62.0;
     let place = Scale::over(lines.iter().flat_map(Line::values), 0.0, 1.0).rounded();
     (place.decades() * DECADE).clamp(230.0, 380.0).max(lines.len() as f64 * LABEL_GAP)
 }
 
-/// How much room the labels need beside the frame.
+/// Returns the width of the labels beside the frame.
 pub(crate) fn width_of_labels(lines: &[Line]) -> f64 {
     let largest = sizes(lines).last().copied().unwrap_or(0);
     let widths = lines.iter().map(|line| {
@@ -138,7 +137,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Where a number of timers is, from left to right.
+    /// Returns the horizontal position of a number of timers.
     fn across(&self, size: u64) -> f64 {
         let Frame { left, right, .. } = self.frame;
         let start = left + MARGIN + if self.sizes.contains(&0) { FOR_ZERO } else { 0.0 };
@@ -170,7 +169,7 @@ impl Panel<'_> {
             let (x, text) = (self.across(*size), count(*size));
             sheet.line(At(x, bottom), At(x, bottom + 5.0), Pen::new(AXIS, 1.0));
             let half = TICK.width_of(&text) / 2.0;
-            // Numbers that would cover each other are left out.
+            // Overlapping numbers are omitted.
             if x - half > free_from {
                 sheet.text(At(x, bottom + 19.0), &text, TICK.anchor(Anchor::Middle));
                 free_from = x + half + 4.0;
@@ -180,7 +179,7 @@ impl Panel<'_> {
         sheet.text(middle, "timers pending", NOTE.anchor(Anchor::Middle));
         sheet.line(At(left, bottom), At(right, bottom), Pen::new(AXIS, 1.0));
         if self.sizes.contains(&0) {
-            // Between nothing and the first number the scale has a gap.
+            // The scale has a gap between zero and the first number.
             let x = left + MARGIN + FOR_ZERO / 2.0;
             sheet.line(At(x - 3.0, bottom + 4.0), At(x + 1.0, bottom - 4.0), Pen::new(AXIS, 1.0));
             sheet.line(At(x + 1.0, bottom + 4.0), At(x + 5.0, bottom - 4.0), Pen::new(AXIS, 1.0));
@@ -207,7 +206,7 @@ impl Panel<'_> {
         }
     }
 
-    /// The last figure of a subject, in its colour: right of the frame, or above the end of its line.
+    /// Draws the last figure of a subject in its colour: right of the frame, or above the end of its line.
     pub(crate) fn draw_figure(&self, sheet: &mut Sheet, subject: &str, above: bool) {
         let Some(line) = self.lines.iter().find(|line| base(&line.subject) == subject) else { return };
         let Some((size, Spread { median, .. })) = line.last() else { return };
@@ -220,7 +219,7 @@ impl Panel<'_> {
         sheet.text(at, &time(median), style);
     }
 
-    /// From the end of each line to its name.
+    /// Draws leaders from the ends of the lines to their names.
     fn draw_labels(&self, sheet: &mut Sheet) {
         let Frame { top, right, bottom, .. } = self.frame;
         let largest = self.sizes.last().copied().unwrap_or(0);

@@ -1,14 +1,14 @@
-//! The rows that the bench `peers` has written.
+//! The rows written by the bench `peers`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// How the names of our own subjects begin.
+/// The prefix of our own subjects' names.
 pub(crate) const OURS: &str = "actix-timers";
 
-/// The middle of some numbers, and how far they go.
+/// The median of some numbers, with their range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -16,30 +16,30 @@ pub(crate) struct Spread {
     pub(crate) max: f64,
 }
 
-/// What one subject needed for one workload.
+/// The figures of one subject for one workload.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) workload: String,
     pub(crate) layer: String,
     pub(crate) subject: String,
-    /// How many timers are pending.
+    /// The number of pending timers.
     pub(crate) size: u64,
     pub(crate) unit: String,
     pub(crate) measured: Spread,
-    /// Ours compared with this subject; for one of ours, with the best peer.
+    /// The ratio of ours to this subject; for ours, to the best peer.
     pub(crate) ratio: Option<Spread>,
     pub(crate) best_peer: Option<String>,
 }
 
-/// All rows, in the order in which they were measured.
+/// All rows, in the order of their measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Rows(Vec<Row>);
 
 impl Rows {
-    /// Adds what is in a file. A row that is there already is replaced: a run can be done in parts, and parts again.
+    /// Adds the rows of a file. They replace existing rows, so a run can be done in parts, and parts repeated.
     ///
     /// # Errors
-    /// Says what is wrong with the file.
+    /// Names the problem in the file.
     pub(crate) fn read(&mut self, path: &Path) -> Result<(), String> {
         let file = path.display();
         let text = std::fs::read_to_string(path).map_err(|wrong| format!("{file} cannot be read: {wrong}"))?;
@@ -62,12 +62,12 @@ impl Rows {
         self.0.iter()
     }
 
-    /// The rows of a workload on a layer in a unit.
+    /// Returns the rows of a workload on a layer in a unit.
     pub(crate) fn of<'a>(&'a self, workload: &'a str, layer: &'a str, unit: &'a str) -> impl Iterator<Item = &'a Row> {
         self.0.iter().filter(move |row| row.workload == workload && row.layer == layer && row.unit == unit)
     }
 
-    /// Names without repetition, in the order of their first appearance.
+    /// Returns the names without repetition, in the order of their first appearance.
     pub(crate) fn subjects<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<&'a str> {
         let mut seen = BTreeSet::new();
         rows.into_iter().map(|row| row.subject.as_str()).filter(|subject| seen.insert(*subject)).collect()
@@ -105,7 +105,7 @@ impl Spread {
     }
 }
 
-/// Who a subject is, whatever variant of it: `netty` for `netty, 512 buckets`, `scheme 3` for `scheme 3 tree`.
+/// Returns a subject without its variant: `netty` for `netty, 512 buckets`, `scheme 3` for `scheme 3 tree`.
 pub(crate) fn base(subject: &str) -> &str {
     let words = if subject.starts_with("scheme ") { 2 } else { 1 };
     let end = subject.match_indices([' ', ',']).nth(words - 1).map_or(subject.len(), |(place, _)| place);

@@ -1,6 +1,6 @@
-//! From values to places in a picture, on logarithmic scales.
+//! Maps values to positions in a picture, on logarithmic scales.
 
-/// Values from `from` to `to` lie between the places `start` and `end`.
+/// A scale from values `from` to `to` onto positions `start` to `end`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     from: f64,
@@ -10,35 +10,35 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From the least to the most of all `values`. What is not above 0 has no place of its own.
+    /// Returns the scale from the least to the greatest of `values`. Values of 0 or less have no position.
     pub(crate) fn over(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
         let positive = values.into_iter().filter(|value| *value > 0.0);
         let (from, to) = positive.fold((f64::MAX, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
         match (from < to, to > 0.0) {
             (true, _) => Self { from, to, start, end },
-            // One value is in the middle.
+            // A single value is in the middle.
             (false, true) => Self { from: from / 2.0, to: to * 2.0, start, end },
             (false, false) => Self { from: 1.0, to: 10.0, start, end },
         }
     }
 
-    /// Reaches further at both ends, to the next 1, 2 or 5 with zeros.
+    /// Extends both ends to the next 1, 2 or 5 times a power of ten.
     pub(crate) fn rounded(self) -> Self {
         Self { from: step_below(self.from), to: step_above(self.to), ..self }
     }
 
-    /// Where `value` is. What is not on the scale is at its end.
+    /// Returns the position of `value`. Values beyond the scale are at its ends.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.from, self.to);
         self.start + (value / self.from).ln() / (self.to / self.from).ln() * (self.end - self.start)
     }
 
-    /// How many times ten its end is of its beginning.
+    /// Returns the number of decades from its beginning to its end.
     pub(crate) fn decades(&self) -> f64 {
         (self.to / self.from).log10()
     }
 
-    /// Values to be marked with a number, and more that only get a line.
+    /// Returns the values marked with a number, and the values with only a line.
     pub(crate) fn ticks(&self) -> (Vec<f64>, Vec<f64>) {
         let decades = self.steps(&[1.0]);
         match decades.len() {

@@ -1,7 +1,7 @@
-//! How each subject looks: the same in all pictures.
+//! The style of each subject, the same in all pictures.
 //!
-//! The colours are those of Okabe and Ito, and one of Tol's, which people with any kind of colour blindness can tell
-//! apart; each has a mark of its own beside that. The seven schemes are grey, with their number as mark.
+//! The colours are those of Okabe and Ito, and one of Tol's, which people with any kind of colour blindness can
+//! distinguish; each also has its own mark. The seven schemes are grey, with their number as mark.
 
 use crate::plot::rows::{OURS, base};
 use crate::plot::svg::{At, Pen, Sheet, Type};
@@ -13,7 +13,7 @@ pub(crate) const GRID_FAINT: &str = "#f1f3f5";
 pub(crate) const AXIS: &str = "#8c959f";
 const PAPER: &str = "#ffffff";
 
-/// What a point is drawn as.
+/// The shape of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Disc,
@@ -32,7 +32,7 @@ pub(crate) struct Style {
     pub(crate) is_ours: bool,
 }
 
-/// Known subjects by what they are called without their variants.
+/// The known subjects, by their names without variants.
 const KNOWN: [(&str, &str, Mark); 9] = [
     ("delay-queue", "#d55e00", Mark::Square),
     ("notify-later", "#cc79a7", Mark::Up),
@@ -48,7 +48,8 @@ const KNOWN: [(&str, &str, Mark); 9] = [
 const SCHEME: &str = "#9aa3ad";
 
 impl Style {
-    /// `variant` counts the variants of one subject in a picture: the first has a line without gaps.
+    /// Returns the style of a subject. `variant` counts the variants of one subject in a picture: the first has a solid
+    /// line.
     pub(crate) fn of(subject: &str, variant: usize) -> Self {
         let is_ours = subject.starts_with(OURS);
         let dash = ["", "7 3", "2 3", "7 3 2 3"][variant.min(3)];
@@ -62,13 +63,13 @@ impl Style {
         Self { pen: Pen { dash, ..Pen::new(colour, width) }, mark, is_ours }
     }
 
-    /// The whisker of a point.
+    /// Returns the pen for a point's whisker.
     pub(crate) fn whisker(&self) -> Pen {
         Pen { width: if self.is_ours { 1.6 } else { 1.1 }, dash: "", ..self.pen }
     }
 }
 
-/// What is drawn first is covered by what comes later: the schemes, the peers, ours.
+/// Returns the drawing order, later subjects above earlier ones: the schemes, the peers, ours.
 pub(crate) fn rank(subject: &str) -> u8 {
     match subject {
         scheme if scheme.starts_with("scheme ") => 0,
@@ -77,7 +78,7 @@ pub(crate) fn rank(subject: &str) -> u8 {
     }
 }
 
-/// A subject in a label.
+/// Returns a subject's name in labels.
 pub(crate) fn label(subject: &str) -> &str {
     subject.strip_prefix("scheme ").unwrap_or(subject)
 }
@@ -114,7 +115,7 @@ impl Mark {
     }
 }
 
-/// A mark with a bit of its line, for labels and legends, 22 pixels long.
+/// Draws a mark with a bit of its line, for labels and legends, 22 pixels long.
 pub(crate) fn sample(sheet: &mut Sheet, at: At, style: &Style) {
     sheet.line(at, at.plus(22.0, 0.0), style.pen);
     style.mark.draw(sheet, at.plus(11.0, 0.0), style.pen.colour, 4.2);

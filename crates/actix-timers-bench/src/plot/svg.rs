@@ -1,16 +1,16 @@
-//! A sheet to draw on: the few elements of SVG that the pictures need, written by hand.
+//! A sheet to draw on: the few SVG elements that the pictures need.
 
 use std::fmt::Write as _;
 
-/// Fonts that are there on most systems. A viewer that has another one draws it a little wider or narrower.
+/// Fonts that most systems have. Others are slightly wider or narrower.
 const FONTS: &str = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif";
 
-/// Left to right and top to bottom, in pixels.
+/// A position from the left and from the top, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct At(pub(crate) f64, pub(crate) f64);
 
 impl At {
-    /// So much further to the right and down.
+    /// Returns a position this far to the right and down.
     pub(crate) fn plus(self, right: f64, down: f64) -> Self {
         Self(self.0 + right, self.1 + down)
     }
@@ -25,12 +25,12 @@ pub(crate) struct Frame {
     pub(crate) bottom: f64,
 }
 
-/// How a line is drawn.
+/// The style of a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pen {
     pub(crate) colour: &'static str,
     pub(crate) width: f64,
-    /// Lengths of dashes and gaps; empty for a line without gaps.
+    /// Lengths of dashes and gaps; empty for a solid line.
     pub(crate) dash: &'static str,
 }
 
@@ -40,7 +40,7 @@ impl Pen {
     }
 }
 
-/// Which point of a text its place names.
+/// The point of a text at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -48,7 +48,7 @@ pub(crate) enum Anchor {
     End,
 }
 
-/// How a text is written.
+/// The style of a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Type {
     pub(crate) size: f64,
@@ -70,7 +70,7 @@ impl Type {
         Self { anchor, ..self }
     }
 
-    /// About how wide `text` will be. Rather too wide than too narrow: fonts differ.
+    /// Returns the approximate width of `text`. It errs on the wide side, since fonts differ.
     pub(crate) fn width_of(self, text: &str) -> f64 {
         let widths = text.chars().map(|letter| match letter {
             'i' | 'j' | 'l' | '.' | ',' | ':' | '|' | ' ' | 'I' => 0.32,
@@ -83,7 +83,7 @@ impl Type {
     }
 }
 
-/// A picture in the making.
+/// A picture under construction.
 #[derive(Debug)]
 pub(crate) struct Sheet {
     width: f64,
@@ -92,8 +92,7 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    /// A white sheet: also readable where the page around it is dark. `title` and `about` are for those who cannot see
-    /// it.
+    /// Returns a white sheet, readable on dark pages as well. `title` and `about` are for screen readers.
     pub(crate) fn new(width: f64, height: f64, title: &str, about: &str) -> Self {
         let (title, about) = (escaped(title), escaped(about));
         let mut sheet = Self { width, height, body: format!("<title>{title}</title>\n<desc>{about}</desc>\n") };
@@ -106,7 +105,7 @@ impl Sheet {
         self.path(&[from, to], pen);
     }
 
-    /// Lines from each point to the next.
+    /// Draws lines from each point to the next.
     pub(crate) fn path(&mut self, points: &[At], pen: Pen) {
         let mut shape = String::new();
         for (place, At(x, y)) in points.iter().enumerate() {
@@ -127,7 +126,7 @@ impl Sheet {
         ));
     }
 
-    /// A filled shape with these corners.
+    /// Draws a filled shape with these corners.
     pub(crate) fn polygon(&mut self, corners: &[At], fill: &str, edge: Pen) {
         let points: Vec<String> = corners.iter().map(|At(x, y)| format!("{},{}", number(*x), number(*y))).collect();
         let (points, colour, width) = (points.join(" "), edge.colour, number(edge.width));
@@ -138,7 +137,7 @@ impl Sheet {
         self.texts(at, &[(text, style)]);
     }
 
-    /// Texts one after the other on one line, anchored as the first one says.
+    /// Draws texts one after the other on one line, anchored like the first one.
     pub(crate) fn texts(&mut self, At(x, y): At, texts: &[(&str, Type)]) {
         let anchor = match texts.first().map(|(_, style)| style.anchor) {
             Some(Anchor::Middle) => r#" text-anchor="middle""#,
@@ -155,7 +154,7 @@ impl Sheet {
         self.put(&format!(r#"<text x="{x}" y="{y}"{anchor} xml:space="preserve">{spans}</text>"#));
     }
 
-    /// The picture as a file.
+    /// Returns the picture as a file.
     pub(crate) fn finish(self) -> String {
         let (width, height) = (number(self.width), number(self.height));
         let body = self.body;
@@ -172,7 +171,7 @@ impl Sheet {
     }
 }
 
-/// With one place after the point, as far as that is needed.
+/// Formats a number with at most one decimal place.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)

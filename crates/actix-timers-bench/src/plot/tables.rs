@@ -6,15 +6,15 @@ use crate::plot::missing::Missing;
 use crate::plot::numbers::{grouped, short};
 use crate::plot::rows::{Row, Rows, Spread};
 
-/// Where a table goes in a document: the line that begins with this names it, as `start | wheel | ns/op`. What follows
-/// up to [`END`] is replaced.
+/// The beginning of a table in a document, with its name: `start | wheel | ns/op`. The text from here to [`END`] is
+/// replaced.
 const BEGIN: &str = "<!-- table: ";
 const BEGIN_END: &str = " -->";
 const END: &str = "<!-- end of table -->";
 
 const NOT_MEASURED: &str = "*Not measured yet.*\n";
 
-/// Every table, each below a heading with its name.
+/// Returns every table, each below a heading with its name.
 pub(crate) fn all(rows: &Rows) -> String {
     let mut names: Vec<(&str, &str, &str)> = Vec::new();
     for row in rows.iter() {
@@ -23,7 +23,7 @@ pub(crate) fn all(rows: &Rows) -> String {
             names.push(name);
         }
     }
-    // Layers and units of one workload stand together, whatever was measured in between.
+    // Layers and units of one workload are adjacent, in any order of measurement.
     let workloads: Vec<&str> = names.iter().map(|(workload, ..)| *workload).collect();
     names.sort_by_key(|(workload, ..)| workloads.iter().position(|name| name == workload));
     let mut text = String::new();
@@ -34,10 +34,10 @@ pub(crate) fn all(rows: &Rows) -> String {
     text
 }
 
-/// A document with its tables filled in.
+/// Returns a document with its tables filled in.
 ///
 /// # Errors
-/// If a table does not end.
+/// A table without an end.
 pub(crate) fn fill(document: &str, rows: &Rows, missing: &mut Missing) -> Result<String, String> {
     let mut filled = String::new();
     let mut lines = document.lines();
@@ -66,7 +66,7 @@ fn named(name: &str, rows: &Rows, missing: &mut Missing) -> Result<String, Strin
     Ok(text)
 }
 
-/// By size, and then as they were measured. Empty without rows.
+/// Formats rows by size, and then in the order of their measurement. Empty without rows.
 fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     let mut rows: Vec<&Row> = rows.collect();
     rows.sort_by_key(|row| row.size);

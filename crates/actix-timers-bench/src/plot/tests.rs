@@ -1,4 +1,5 @@
-//! The pictures and tables of `docs/guide/benchmarks.md`, which the bench `plot` makes: the whole, and then each of its parts.
+//! Tests the pictures and tables of `docs/guide/benchmarks.md`, made by the bench `plot`: the whole, and then each of
+//! its parts.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write as _;
@@ -7,7 +8,7 @@ use super::missing::Missing;
 use super::pictures;
 use super::rows::Rows;
 
-/// Rows as the bench writes them; figures that only have to be drawn.
+/// Returns rows as the bench writes them; their figures only have to be drawn.
 fn made_up(what: &[(&str, &str, &str, u64, &str)]) -> Rows {
     let mut text = String::from("[");
     for (number, (workload, layer, subject, size, unit)) in what.iter().enumerate() {
@@ -178,7 +179,7 @@ mod of_labels {
         assert_eq!(spread(&[], 10.0, 0.0, 100.0), [0.0; 0]);
     }
 
-    /// Whatever is wanted: never closer than the gap, never out of order.
+    /// Labels keep their order and the gap, at any wanted positions.
     #[test]
     fn labels_never_cover_each_other() {
         let mut state = 7_u64;

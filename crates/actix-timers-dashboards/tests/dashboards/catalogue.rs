@@ -1,4 +1,4 @@
-//! Every metric and every label that a dashboard or a rule names is there.
+//! Every metric and every label in a dashboard or rule exists.
 
 use actix_timers::metrics::{CATALOGUE, Kind, Metric};
 use promql_parser::label::Matchers;
@@ -6,18 +6,18 @@ use promql_parser::parser::{self, Expr, VectorSelector};
 
 use crate::files;
 
-/// Of Prometheus itself.
+/// Metrics of Prometheus itself.
 const NOT_OURS: [&str; 1] = ["up"];
 const OF_THE_SCRAPE: [&str; 2] = ["job", "instance"];
-/// Most of it is counted before the first scrape of a process, where no rate sees it: it is shown as it is.
+/// Metrics counted mostly before the first scrape of a process, where a rate misses them; panels show their value.
 const SINCE_THE_START: [&str; 1] = ["actix_timers_recovered_total"];
 
-/// All metrics: of timer actors and of durable timers.
+/// Returns all metrics: of timer actors and of durable timers.
 fn catalogue() -> impl Iterator<Item = &'static Metric> {
     CATALOGUE.iter().chain(actix_timers_durable::metrics::CATALOGUE)
 }
 
-/// All selectors of an expression, and whether each is looked at as a rate.
+/// Collects all selectors of an expression, each with whether it is inside a rate.
 fn selectors<'a>(expression: &'a Expr, as_rate: bool, found: &mut Vec<(&'a VectorSelector, bool)>) {
     let mut all = |parts: &[&'a Expr], as_rate| parts.iter().for_each(|part| selectors(part, as_rate, found));
     match expression {
@@ -40,7 +40,7 @@ fn parsed(expression: &str) -> Expr {
     parser::parse(expression).unwrap_or_else(|wrong| panic!("{expression}: {wrong}"))
 }
 
-/// Whether the counters in it may stand outside of a rate: counters are added up.
+/// Checks the selectors of an expression. Counters may stand outside of a rate only if `may_add_up`.
 fn check(place: &str, expression: &str, may_add_up: bool, must_select: &[&str]) {
     let expression = parsed(expression);
     let mut found = Vec::new();
@@ -104,7 +104,7 @@ fn every_rule_is_of_the_catalogue() {
     }
 }
 
-/// Words in the texts that look like a metric are one, and every metric is explained.
+/// Words in the texts that look like a metric are metrics, and every metric is explained.
 #[test]
 fn the_catalogue_and_the_docs_agree() {
     let operations = files::read("docs/guide/operations.md");
@@ -116,7 +116,7 @@ fn the_catalogue_and_the_docs_agree() {
         let text = files::read(file);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
         let words = text.split(|letter| !is_name(letter)).filter(|word| word.starts_with("actix_timers_"));
-        // The path of a crate is no metric.
+        // Paths of crates are not metrics.
         for word in words.filter(|word| !word.contains("::")) {
             assert!(catalogue().any(|metric| word == metric.name), "{file} names {word}");
         }

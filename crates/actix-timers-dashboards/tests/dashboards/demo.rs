@@ -1,4 +1,4 @@
-//! The files of the demo: what they name is there, and they agree with each other and with the example.
+//! The files of the demo: their references exist, and they agree with each other and with the example.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ fn texts(value: &Value) -> Vec<&str> {
     value.as_array().unwrap_or_else(|| panic!("not a list: {value}")).iter().map(text).collect()
 }
 
-/// Where something that a container sees is in this repository. The innermost mount counts.
+/// Returns the path in this repository of a path inside a container. The innermost mount counts.
 fn outside(service: &Value, inside: &str) -> PathBuf {
     let mounts = texts(&service["volumes"]).into_iter().map(|volume| volume.split(':').collect::<Vec<_>>());
     let covering = mounts.filter(|mount| Path::new(inside).starts_with(mount[1]));
@@ -36,7 +36,7 @@ fn is(found: &Path, expected: &str) {
     assert_eq!(found, files::path(expected).canonicalize().unwrap());
 }
 
-/// Where the example listens unless it is told otherwise.
+/// Returns the default address of the example.
 fn address_of_the_example() -> (String, String) {
     let source = files::read("examples/observe/args.rs");
     let (_, rest) = source.split_once("const ADDRESS: &str = \"").unwrap();
@@ -64,7 +64,7 @@ fn grafana_has_the_data_source_and_the_dashboards() {
     let (host, port) = text(&source["url"]).strip_prefix("http://").unwrap().split_once(':').unwrap();
     let published = texts(&compose["services"][host]["ports"]);
     assert!(published[0].ends_with(&format!(":{port}")), "{published:?}");
-    // Grafana takes rates over some intervals of this at least.
+    // Grafana takes rates over at least some multiples of this interval.
     assert_eq!(source["jsonData"]["timeInterval"], demo("prometheus.yml")["global"]["scrape_interval"]);
 
     let provider = demo("grafana/dashboards/actix-timers.yml")["providers"][0].clone();

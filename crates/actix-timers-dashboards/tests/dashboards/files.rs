@@ -1,4 +1,4 @@
-//! What is in `dashboards/`: panels with their expressions, and rules.
+//! The contents of `dashboards/`: panels with their expressions, and rules.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) const DASHBOARDS: [&str; 3] =
     ["actix-timers-durable.json", "actix-timers-overview.json", "actix-timers-wheel.json"];
 
-/// As a value in a selector.
+/// The regular expression of "all" in a selector.
 pub(crate) const ANY: &str = ".+";
 
 pub(crate) fn path(name: &str) -> PathBuf {
@@ -23,13 +23,13 @@ pub(crate) fn dashboard(name: &str) -> Value {
     serde_json::from_str(&read(&format!("dashboards/{name}"))).unwrap()
 }
 
-/// All panels that are not titles of sections.
+/// Returns all panels except titles of sections.
 pub(crate) fn panels(dashboard: &Value) -> Vec<&Value> {
     let panels = dashboard["panels"].as_array().unwrap();
     panels.iter().filter(|panel| panel["type"] != "row").collect()
 }
 
-/// The expressions of a dashboard with the titles of their panels.
+/// Returns the expressions of a dashboard with the titles of their panels.
 pub(crate) fn expressions(dashboard: &Value) -> Vec<(String, String)> {
     let targets = |panel: &Value| panel["targets"].as_array().unwrap().clone();
     let of_panel = |panel: &&Value| {
@@ -40,7 +40,7 @@ pub(crate) fn expressions(dashboard: &Value) -> Vec<(String, String)> {
     panels(dashboard).iter().flat_map(of_panel).collect()
 }
 
-/// What a dashboard asks for beside its panels: marks of restarts, and the values of its variables.
+/// Returns the expressions of a dashboard outside of panels: restart marks, and the values of its variables.
 pub(crate) fn around_the_panels(dashboard: &Value) -> Vec<(String, String)> {
     let named = |value: &Value| value["name"].as_str().unwrap().to_owned();
     let marks = dashboard["annotations"]["list"].as_array().unwrap().iter();
@@ -53,19 +53,19 @@ pub(crate) fn around_the_panels(dashboard: &Value) -> Vec<(String, String)> {
     marks.chain(variables.filter_map(selector)).collect()
 }
 
-/// An expression as Grafana fills in its variables when this job is chosen, and all of it.
+/// Fills in an expression's variables as Grafana does when this job is selected, and "all" for the others.
 pub(crate) fn filled_in(expression: &str, job: &str) -> String {
     let filled = expression.replace("$__rate_interval", "1m").replace("$job", job);
     ["$instance", "$timer"].iter().fold(filled, |text, variable| text.replace(variable, ANY))
 }
 
-/// All files in a folder and in those below it.
+/// Returns all files in a folder and its subfolders.
 pub(crate) fn below(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { below(&path) } else { vec![path] }).collect()
 }
 
-/// A YAML file of one document.
+/// Reads a YAML file of one document.
 pub(crate) fn yaml(name: &str) -> Value {
     let documents = Yaml::load_from_str(&read(name)).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
     assert_eq!(documents.len(), 1, "{name}");
@@ -83,7 +83,7 @@ fn json(yaml: &Yaml) -> Value {
     }
 }
 
-/// Names and expressions of the rules: those that record, or the alerts.
+/// Returns names and expressions of the recording rules, or of the alerts.
 pub(crate) fn rules(kind: &str) -> Vec<(String, String)> {
     let file = yaml("dashboards/actix-timers.rules.yml");
     let groups = file["groups"].as_array().unwrap();

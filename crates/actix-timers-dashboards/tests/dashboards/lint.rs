@@ -1,4 +1,4 @@
-//! Dashboards anybody can import or provision, and that explain themselves; rules with a runbook and tests.
+//! Dashboards are importable, provisionable and self-explanatory; rules have a runbook and tests.
 
 use std::collections::HashSet;
 
@@ -56,7 +56,7 @@ fn every_panel_explains_itself() {
             let place = format!("{name}: {}", panel["title"]);
             assert!(is_text(&panel["title"]), "{place}");
             let description = panel["description"].as_str().unwrap_or_default();
-            assert!(description.contains("Good: "), "{place} does not say what good looks like");
+            assert!(description.contains("Good: "), "{place} does not describe the good state");
             assert_eq!(panel["datasource"], source, "{place}");
             let defaults = &panel["fieldConfig"]["defaults"];
             assert!(is_text(&defaults["unit"]) && is_text(&defaults["noValue"]), "{place}");
@@ -82,7 +82,7 @@ fn panels_do_not_overlap() {
     each_dashboard(|name, dashboard| {
         let (mut ids, mut taken) = (HashSet::new(), HashSet::new());
         for panel in dashboard["panels"].as_array().unwrap() {
-            // Those inside of a row that is folded would not be looked at here.
+            // Panels inside of a folded row would be skipped here.
             assert_eq!(panel["panels"].as_array().map_or(0, Vec::len), 0, "{name}: {}", panel["title"]);
             assert!(ids.insert(panel["id"].as_u64().unwrap()), "{name}: {}", panel["title"]);
             let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap());

@@ -1,7 +1,7 @@
-//! Against a Prometheus that scrapes the large examples: all that is drawn and recorded has data, and it is true.
+//! Checks against a Prometheus that scrapes the large examples: every drawn or recorded expression has correct data.
 //!
-//! `.ci/dashboards` starts them all, and tells where Prometheus and the example `observe` listen in
-//! `ACTIX_TIMERS_PROMETHEUS` and `ACTIX_TIMERS_OBSERVE`. Without these nothing is checked here.
+//! `.ci/dashboards` starts all of them, and sets `ACTIX_TIMERS_PROMETHEUS` and `ACTIX_TIMERS_OBSERVE` to the addresses
+//! of Prometheus and the example `observe`. Without these variables the tests pass without a check.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,14 +13,15 @@ use serde_json::Value;
 
 use crate::files;
 
-/// Rates need several scrapes, and recorded series an evaluation more. Longer only on a machine that is very busy.
+/// The time limit. Rates need several scrapes, and recorded series one more evaluation; only a very busy machine takes
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// Each by itself has data for everything, but that only `observe` has durable timers.
+/// The jobs. Each has data for every expression, except that only `observe` has durable timers.
 const JOBS: [&str; 2] = ["departures", "observe"];
 const DURABLE: (&str, &str) = ("actix-timers-durable.json", "observe");
 
-/// Where something listens, if it was started.
+/// Returns an address from the environment, if the program was started.
 fn started(variable: &str) -> Option<String> {
     let address = std::env::var(variable).ok();
     if address.is_none() {
@@ -29,7 +30,7 @@ fn started(variable: &str) -> Option<String> {
     address
 }
 
-/// Prometheus scrapes once a second.
+/// Waits for the next scrape: Prometheus scrapes once a second.
 fn until_the_next_scrape() {
     std::thread::sleep(Duration::from_secs(1));
 }
@@ -47,7 +48,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Labels, the name among them, and value of all series that an expression has now.
+/// Returns labels (including the name) and value of an expression's current series.
 fn query(prometheus: &str, expression: &str) -> Result<Vec<(Labels, f64)>, String> {
     let body = get(prometheus, &format!("/api/v1/query?query={}", encoded(expression)))?;
     let body: Value = serde_json::from_str(&body).map_err(|wrong| format!("{wrong}: {body}"))?;
@@ -62,7 +63,7 @@ fn query(prometheus: &str, expression: &str) -> Result<Vec<(Labels, f64)>, Strin
 
 type Labels = BTreeMap<String, String>;
 
-/// What an alert compares: quiet as it should be, it has no data itself.
+/// Collects the compared expressions of an alert, which has no data itself while it is quiet.
 fn compared(expression: &Expr, found: &mut Vec<String>) {
     match expression {
         Expr::Binary(both) if both.op.is_set_operator() => {
@@ -81,7 +82,7 @@ fn parts(name: String, expression: &str) -> Vec<(String, String)> {
     parts.into_iter().map(|part| (name.clone(), part)).collect()
 }
 
-/// Everything that is asked of a Prometheus, and by whom.
+/// Returns every expression that is sent to a Prometheus, with its origin.
 fn expressions() -> Vec<(String, String)> {
     let mut all = Vec::new();
     let pairs = files::DASHBOARDS.into_iter().flat_map(|name| JOBS.map(|job| (name, job)));
@@ -118,7 +119,7 @@ fn every_expression_has_finite_data() {
     println!("{all} expressions have finite data");
 }
 
-/// Name, labels and value in a queue like `name{label="value"} 7`.
+/// Parses a line like `name{label="value"} 7` into labels (including the name) and value.
 fn parsed(line: &str) -> (Labels, f64) {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = series.trim_end_matches('}').split_once('{').unwrap();
@@ -127,7 +128,7 @@ fn parsed(line: &str) -> (Labels, f64) {
     (labels.chain([("__name__".to_owned(), name.to_owned())]).collect(), value.parse().unwrap())
 }
 
-/// The first line of the snapshot that Prometheus does not say as well; none if they agree.
+/// Returns the first line of the snapshot that Prometheus does not confirm, if any.
 fn disagreement(prometheus: &str, snapshot: &str) -> Option<String> {
     let scraped = match query(prometheus, r#"{__name__=~"actix_timers_.+",job="observe"}"#) {
         Ok(scraped) => scraped,
@@ -144,7 +145,7 @@ fn disagreement(prometheus: &str, snapshot: &str) -> Option<String> {
     snapshot.lines().find(differs).map(|line| format!("{line}, and not {:?}", scraped.get(&parsed(line).0)))
 }
 
-/// The snapshot is taken at a scrape, but the load goes on meanwhile: they need not agree each time.
+/// The load continues after the snapshot of a scrape, so single disagreements are allowed.
 #[test]
 fn the_gauges_agree_with_the_snapshot_of_the_wheel() {
     const TIMES: usize = 3;

@@ -1,4 +1,4 @@
-//! Dashboards and rules: importable by anybody, and every metric and label in them is one of the catalogue.
+//! Dashboards and rules: importable, and every metric and label in them is in the catalogue.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod catalogue;

@@ -10,12 +10,12 @@ use tokio_util::time::{DelayQueue, delay_queue};
 use crate::rounds::Life;
 use bench::random::Random;
 
-/// A queue that is told a deadline, as a bare wheel is.
+/// A queue with absolute deadlines, like a bare wheel.
 pub(crate) fn live_at(life: &mut Life, size: usize) {
     live(life, size, |queue, origin, delay, n| queue.insert_at([n; 2], origin + delay));
 }
 
-/// A queue that is told a delay and reads the clock, as an actor's context does; with a message of 32 bytes.
+/// A queue with delays that reads the clock, like an actor's context; with a message of 32 bytes.
 pub(crate) fn live_after(life: &mut Life, size: usize) {
     live(life, size, |queue, _, delay, n| queue.insert([n; 4], delay));
 }
@@ -25,7 +25,7 @@ fn live<T>(
     size: usize,
     insert: impl Fn(&mut DelayQueue<T>, Instant, Duration, u64) -> delay_queue::Key,
 ) {
-    // The queue sets a sleep of tokio to its first deadline.
+    // The queue sets a tokio sleep to its first deadline.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _inside = runtime.enter();
     let mut random = Random::new(1);
@@ -56,7 +56,7 @@ fn live<T>(
     assert!(queue.is_empty());
 }
 
-/// Entries come out in the order of their deadlines, all of which have passed on a clock that was set forward.
+/// Entries expire in the order of their deadlines, all of which have passed on an advanced clock.
 pub(crate) fn expire(life: &mut Life, size: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {

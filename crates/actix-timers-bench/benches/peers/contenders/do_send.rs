@@ -1,4 +1,4 @@
-//! `do_send` to an actor on another arbiter that counts: what a message costs when nothing is done with it.
+//! `do_send` to a counting actor on another arbiter: the cost of a message without any work.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::contenders::ours::messages::{CANCEL_BYTES, SCHEDULE_BYTES};
 use crate::contenders::owner::Note;
 use crate::rounds::Life;
 
-/// A message of so many bytes.
+/// A message of this many bytes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Load<const BYTES: usize>([u8; BYTES]);
@@ -17,7 +17,7 @@ struct Load<const BYTES: usize>([u8; BYTES]);
 #[rtype(result = "usize")]
 struct Count;
 
-/// Counts what it is sent.
+/// An actor that counts its messages.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(usize);
 
@@ -50,7 +50,7 @@ impl Handler<Count> for Counter {
     }
 }
 
-/// As many messages as there are timers, as large as a request to schedule, and then to cancel.
+/// Sends one message per timer, as large as a schedule request, and then as large as a cancel request.
 pub(crate) fn live(life: &mut Life, size: usize) {
     System::new().block_on(async {
         life.keep("start", size, flood::<SCHEDULE_BYTES>(size).await);
@@ -58,7 +58,7 @@ pub(crate) fn live(life: &mut Life, size: usize) {
     });
 }
 
-/// From the first message sent to the last one handled.
+/// Returns the time from the first message sent to the last one handled.
 async fn flood<const BYTES: usize>(messages: usize) -> Duration {
     let arbiter = Arbiter::new();
     let counter = Counter::start_in_arbiter(&arbiter.handle(), |_| Counter::default());

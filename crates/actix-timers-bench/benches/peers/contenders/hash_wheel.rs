@@ -1,6 +1,6 @@
 //! The crate `hierarchical_hash_wheel_timer`: four wheels of 256 buckets and a hash map from ids to entries.
 //!
-//! A cancel takes the entry out of the map; what is left of it in the wheel goes when its bucket is reached.
+//! A cancel removes the entry from the map; its rest in the wheel is freed when its bucket is reached.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use hierarchical_hash_wheel_timer::{ClosureTimer, OneShotClosureState, PeriodicC
 use crate::rounds::Life;
 use bench::random::Random;
 
-/// 16 bytes, the first half of which are the id.
+/// A payload of 16 bytes, the first half of which is the id.
 #[derive(Debug)]
 struct Payload([u64; 2]);
 
@@ -82,7 +82,7 @@ type OneShot = OneShotClosureState<u64>;
 type Periodic = PeriodicClosureState<u64>;
 type Reference = TimerRef<u64, OneShot, Periodic>;
 
-/// The timer with a thread of its own, which takes requests in through a channel. A round is over when it has done them.
+/// The timer with its own thread, which receives requests through a channel. A round is over when it has executed them.
 pub(crate) fn live_with_thread(life: &mut Life, size: usize) {
     let core: TimerWithThread<u64, OneShot, Periodic> = TimerWithThread::new().unwrap();
     let mut timer = core.timer_ref();
@@ -112,7 +112,7 @@ pub(crate) fn live_with_thread(life: &mut Life, size: usize) {
     }
     wait_until_done(&mut timer);
     life.keep("stop", size, began.elapsed());
-    // A cancelled action is dropped with its end of the channel; one that is left would still hold it.
+    // A cancelled action is dropped with its end of the channel; a remaining one would still hold it.
     drop(arrivals);
     assert_eq!(arrived.recv(), Err(mpsc::RecvError), "all were cancelled");
     drop(timer);
@@ -124,7 +124,7 @@ fn start(timer: &mut Reference, arrivals: &mpsc::Sender<[u64; 4]>, id: u64, dela
     timer.schedule_action_once(id, delay, move |_| arrivals.send(message).unwrap());
 }
 
-/// The channel of requests is first in, first out, and what is due at once is run at once.
+/// Requests are processed in order, and a timer due at once runs at once.
 fn wait_until_done(timer: &mut Reference) {
     let (done, is_done) = mpsc::channel();
     timer.schedule_action_once(u64::MAX, Duration::ZERO, move |_| done.send(()).unwrap());

@@ -1,4 +1,4 @@
-//! Who is measured: each peer used as its own documentation recommends.
+//! The subjects: each peer used as its own documentation recommends.
 //!
 //! | file | subject |
 //! |---|---|
@@ -6,12 +6,12 @@
 //! | `delay_queue` | `delay-queue`: tokio-util's `DelayQueue` |
 //! | `hash_wheel` | `hash-wheel-timer`: the crate `hierarchical_hash_wheel_timer`, bare and with its thread |
 //! | `schemes` | `scheme 1` to `scheme 7`: the classic timer schemes of the tests |
-//! | `notify_later` | `notify-later`: what actix brings along |
+//! | `notify_later` | `notify-later`: actix's own timers |
 //! | `tokio_sleep` | `tokio-sleep`: a task for each timer |
-//! | `do_send` | `do-send`: a message and nothing else, the floor of all that goes through a mailbox |
-//! | `external` | `netty`, `go`, `erlang`: programs in other languages, where what they need is installed |
+//! | `do_send` | `do-send`: a message and nothing else, the floor of everything that goes through a mailbox |
+//! | `external` | `netty`, `go`, `erlang`: programs in other languages, where their tools are installed |
 //!
-//! `owner` is the actor that those schedule from which work inside an actor.
+//! `owner` is the scheduling actor of the subjects that work inside an actor.
 
 pub(crate) mod delay_queue;
 pub(crate) mod do_send;

@@ -1,7 +1,7 @@
-//! actix's own: `ctx.notify_later` and `ctx.cancel_future`.
+//! actix's own timers: `ctx.notify_later` and `ctx.cancel_future`.
 //!
-//! Each timer is a boxed future in the actor's context. The actor polls all of them after each message, and looks through
-//! all of them for one that is cancelled. So the numbers of operations are small, where it would take minutes.
+//! Each timer is a boxed future in the actor's context. The actor polls all of them after each message, and a cancel
+//! scans them. The numbers of operations are small, since more would take minutes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use actix::prelude::*;
 use crate::contenders::owner::{Keeper, Note, Owner, Report, Work, work};
 use crate::rounds::Life;
 
-/// More are not stopped: that would take a quarter of a millisecond for each.
+/// The maximum size for stops: each takes a quarter of a millisecond there.
 const MOST_TO_STOP: usize = 100_000;
 const STOPS: usize = 2_000;
 const CHURNS: usize = 10;
@@ -33,10 +33,10 @@ impl Keeper for ActorContext {
 pub(crate) fn live(life: &mut Life, size: usize) {
     System::new().block_on(async {
         let owner = Owner::<ActorContext>::with_room_for(size).start();
-        // All in one call, so that the actor goes through them once only.
+        // All in one call, so that the actor scans them only once.
         life.keep("start", size, work(&owner, size, size, Work::Start).await);
         if life.wants("churn") {
-            // One in a call: this is what it is like when each message that comes in touches a timer.
+            // One per call: the cost if each incoming message touches a timer.
             life.keep("churn", CHURNS, work(&owner, CHURNS, 1, Work::Churn).await);
         }
         let tally = owner.send(Report).await.unwrap();
@@ -47,7 +47,7 @@ pub(crate) fn live(life: &mut Life, size: usize) {
     }
 }
 
-/// A stop takes as long as there are timers, so the mean of all stops is what one takes when half of them are left.
+/// A stop takes time proportional to the number of timers, so the mean of all stops is the time at half of them.
 async fn stop(life: &mut Life<'_>, size: usize) {
     let half = size / 2;
     let stops = STOPS.min(half);

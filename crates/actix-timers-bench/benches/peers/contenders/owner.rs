@@ -1,8 +1,8 @@
-//! An actor that schedules messages to itself, whoever keeps them for it.
+//! An actor that schedules messages to itself through any [`Keeper`].
 //!
-//! The work is done in its handlers, some operations in each call, so that timer actor and runtime have their turns in
-//! between as they have in a service. Those turns count: what an operation leaves to be done after the handler belongs to
-//! its cost. Everything happens on one thread.
+//! The work is done in its handlers, some operations per call, so that timer actor and runtime take their turns in
+//! between as in a service. Those turns count: work left for after the handler belongs to the cost of an operation.
+//! Everything runs on one thread.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -11,37 +11,37 @@ use actix::prelude::*;
 
 use bench::random::Random;
 
-/// The message that is delayed: 32 bytes.
+/// The delayed message: 32 bytes.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct Note(pub(crate) [u64; 4]);
 
-/// Keeps delayed messages for an actor.
+/// A store of delayed messages for an actor.
 pub(crate) trait Keeper: Sized + 'static {
-    /// Names one of them.
+    /// The id of a delayed message.
     type Id: Unpin + 'static;
 
     fn schedule(ctx: &mut Context<Owner<Self>>, delay: Duration, note: Note) -> Self::Id;
 
-    /// False if the message has been delivered already.
+    /// Cancels a message. Returns false if it was delivered already.
     fn cancel(ctx: &mut Context<Owner<Self>>, id: Self::Id) -> bool;
 }
 
-/// What to do in one call.
+/// The work of one call.
 #[derive(Debug, Clone, Copy, Message)]
 #[rtype(result = "()")]
 pub(crate) enum Work {
-    /// Schedule so many.
+    /// Schedules this many.
     Start(usize),
-    /// So many times schedule one and cancel a random one.
+    /// Schedules one and cancels a random one, this many times.
     Churn(usize),
-    /// Mix what is pending, so that the next stops meet it in a random order.
+    /// Shuffles the pending ids, so that the next stops have a random order.
     Shuffle,
-    /// Cancel so many.
+    /// Cancels this many.
     Stop(usize),
 }
 
-/// What has become of all that was scheduled.
+/// The outcomes of the scheduled messages.
 #[derive(Debug, Default, Clone, Copy, MessageResponse)]
 pub(crate) struct Tally {
     pub(crate) started: usize,
@@ -61,7 +61,7 @@ pub(crate) struct Owner<K: Keeper> {
 }
 
 impl<K: Keeper> Owner<K> {
-    /// An actor with room for so many ids.
+    /// Returns an actor with room for this many ids.
     pub(crate) fn with_room_for(size: usize) -> Self {
         Self { ids: Vec::with_capacity(size), random: Random::new(1), tally: Tally::default(), keeper: PhantomData }
     }
@@ -126,7 +126,7 @@ impl<K: Keeper> Handler<Report> for Owner<K> {
     }
 }
 
-/// Lets an actor do `operations`, `at_once` in one call of its handler, and returns how long that took in all.
+/// Executes `operations`, `at_once` per call of the handler, and returns the total time.
 pub(crate) async fn work<K: Keeper>(
     owner: &Addr<Owner<K>>,
     operations: usize,
@@ -140,7 +140,7 @@ pub(crate) async fn work<K: Keeper>(
         owner.send(work(now)).await.unwrap();
         left -= now;
     }
-    // Tasks have their turns in the order in which they were woken: those that were spawned come before this one.
+    // Tasks run in the order in which they were woken: earlier ones before this one.
     actix::spawn(async {}).await.unwrap();
     began.elapsed()
 }

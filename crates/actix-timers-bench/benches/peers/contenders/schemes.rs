@@ -1,7 +1,7 @@
-//! The seven classic timer schemes, as the tests have them: the crate `schemes` tells what they are.
+//! The seven classic timer schemes of the tests; the crate `schemes` describes them.
 //!
-//! Some need as many steps for one operation as there are timers. Those do fewer operations, with the same number of
-//! timers pending: as many as are done in a second or less, and the time is still that of one operation.
+//! Some need as many steps per operation as there are timers. They execute fewer operations, a second's worth at most,
+//! with the same number of timers pending; the time is still that of one operation.
 
 use std::hint::black_box;
 
@@ -12,16 +12,16 @@ use schemes::{
     UnorderedList,
 };
 
-/// Buckets of those that have one ring for all. At a tick of a millisecond it turns once in 65 s.
+/// Buckets of schemes with a single ring. At a tick of a millisecond it turns once in 65 s.
 const RING: usize = 65_536;
-/// Buckets of a level of the hierarchy.
+/// Buckets per level of the hierarchy.
 const LEVEL: usize = 256;
-/// How many timers may be stepped over in one workload of one round.
+/// The maximum number of timers stepped over in one workload of one round.
 const STEPS: usize = 50_000_000;
 /// Ticks in an hour, which is the longest delay.
 const TICKS: usize = 3_600_000;
 
-/// A scheme, and how many timers it steps over in one operation when there are `n`.
+/// A scheme, with the number of timers that an operation steps over among `n`.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan {
     make: fn() -> Box<dyn Scheme>,
@@ -34,7 +34,7 @@ pub(crate) const PLANS: [Plan; 7] = [
     Plan { make: || Box::new(UnorderedList::new()), steps_to_start: |_| 1, steps_to_expire: |n| n },
     Plan { make: || Box::new(OrderedList::new()), steps_to_start: |n| n / 2, steps_to_expire: |_| 1 },
     Plan { make: || Box::new(Tree::new()), steps_to_start: |_| 1, steps_to_expire: |_| 1 },
-    // The overflow list is gone through twice when a turn begins.
+    // The overflow list is scanned twice at the beginning of a turn.
     Plan {
         make: || Box::new(SimpleWheel::new(RING)),
         steps_to_start: |_| 1,
@@ -45,7 +45,7 @@ pub(crate) const PLANS: [Plan; 7] = [
         steps_to_start: |n| n / RING / 2,
         steps_to_expire: ticks_apart,
     },
-    // Each timer is counted down once in a turn.
+    // Each timer is counted down once per turn.
     Plan {
         make: || Box::new(HashedWheelWithRounds::new(RING)),
         steps_to_start: |_| 1,
@@ -54,7 +54,7 @@ pub(crate) const PLANS: [Plan; 7] = [
     Plan { make: || Box::new(HierarchicalWheel::new(LEVEL)), steps_to_start: |_| 1, steps_to_expire: |_| 1 },
 ];
 
-/// Buckets that are looked at between two timers.
+/// Returns the number of buckets visited between two timers.
 const fn ticks_apart(n: usize) -> usize {
     TICKS / n
 }
@@ -96,15 +96,15 @@ impl Plan {
         assert_eq!(scheme.len(), 0);
     }
 
-    /// From one deadline to the next, as if the next were known: those that know no more than the present tick would
-    /// have to be asked at every tick.
+    /// Advances from one deadline to the next, as if the next were known: a scheme that knows only the current tick
+    /// would have to be called at every tick.
     pub(crate) fn expire(&self, life: &mut Life, size: usize) {
         let mut random = Random::new(1);
         let (mut scheme, _) = self.filled(size, &mut random);
         let mut deadlines = Random::new(1);
         let mut deadlines: Vec<u64> = (0..size).map(|_| deadlines.delay_ms()).collect();
         deadlines.sort_unstable();
-        // The first 10 s have none, and would count for as many ticks as a thousandth of the rest.
+        // The first 10 s are empty, and would count for as many ticks as a thousandth of the rest.
         let mut due = Vec::new();
         scheme.per_tick(deadlines[0] - 1, &mut due);
         let last = deadlines[operations(size, (self.steps_to_expire)(size)) - 1];
@@ -123,12 +123,12 @@ impl Plan {
         assert_eq!(expired, expected);
     }
 
-    /// So many timers, whose delays are those of all subjects.
+    /// Returns the scheme with `size` timers, whose delays are those of all subjects.
     fn filled(&self, size: usize, random: &mut Random) -> (Box<dyn Scheme>, Vec<schemes::Handle>) {
         let mut scheme = (self.make)();
         let mut delays: Vec<u64> = (0..size).map(|_| random.delay_ms()).collect();
         if (self.steps_to_start)(size) > 1 {
-            // In this order each has its place at the end, and is started at once.
+            // Sorted, each is appended at the end, in constant time.
             delays.sort_unstable();
         }
         let handles = delays.into_iter().zip(0..).map(|(delay, id)| scheme.start(delay, id)).collect();

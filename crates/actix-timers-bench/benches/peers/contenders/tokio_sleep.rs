@@ -1,4 +1,4 @@
-//! A task for each timer, which sleeps and then sends the message; it is aborted to cancel it.
+//! A task per timer, which sleeps and then sends the message; a cancel aborts it.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::contenders::owner::{Keeper, Note, Owner, Work, work};
 use crate::rounds::Life;
 
-/// Operations in one call of a handler.
+/// Operations per call of a handler.
 const AT_ONCE: usize = 1_000;
 
 thread_local! {
@@ -32,7 +32,7 @@ impl Drop for Alive {
     }
 }
 
-/// The runtime.
+/// Timers as tasks of the runtime.
 pub(crate) struct Tasks;
 
 impl Keeper for Tasks {

@@ -17,14 +17,13 @@ import java.util.concurrent.TimeUnit;
 /**
  * Netty's HashedWheelTimer with ticks of 1 ms: {@code java Netty SLOTS SIZE}.
  *
- * <p>Each line of the input asks for one round: {@code pending} for start, churn and stop with SIZE timers pending,
- * {@code fire SECONDS} for the delivery of SIZE timers within that time. The answer is a line for each operation, and
+ * <p>Each line of the input requests one round: {@code pending} for start, churn and stop with SIZE timers pending,
+ * {@code fire SECONDS} for the delivery of SIZE timers within that time. The reply is a line per operation, and
  * {@code done}.
  *
- * <p>The caller only puts a timer into a queue, the timer's own thread links it into the wheel. So the processor time of
- * all threads until both queues of the timer are empty is measured, beside the time of the caller. Before the first answer
- * come rounds that are not measured, for the compiler of the virtual machine; garbage that a round has left is collected
- * before the next.
+ * <p>The caller only puts a timer into a queue, and the timer's own thread links it into the wheel. So the CPU time of
+ * all threads until both queues of the timer are empty is measured, beside the time of the caller. Unmeasured rounds
+ * come first, for the JIT compiler; the garbage of a round is collected before the next.
  */
 public final class Netty {
     private static final long SECOND = 1_000_000_000L;
@@ -47,7 +46,7 @@ public final class Netty {
             System.exit(0);
         } catch (Exception problem) {
             problem.printStackTrace();
-            // The thread of the timer would go on.
+            // The thread of the timer would continue.
             System.exit(1);
         }
     }
@@ -135,7 +134,7 @@ public final class Netty {
         queues.drained();
         watch.print("stop", size, measured);
         check(cancelled == size, "cancelled in stop");
-        // Not asked for pendingTimeouts(), which counts one twice that is cancelled while its bucket is being looked through.
+        // Not pendingTimeouts(): it counts a timeout twice that is cancelled while its bucket is scanned.
         check(timer.stop().isEmpty(), "left after stop");
     }
 
@@ -169,7 +168,7 @@ public final class Netty {
         }
     }
 
-    /** A task with 32 bytes of payload, none of which is to come due. */
+    /** A task with 32 bytes of payload, which must not expire. */
     private record Note(long a, long b, long c, long d) implements TimerTask {
         Note(long number) {
             this(number, number, number, number);
@@ -188,7 +187,7 @@ public final class Netty {
         }
     }
 
-    /** Filled by the thread of the timer alone. */
+    /** Written by the thread of the timer only. */
     private static final class Lateness {
         final CountDownLatch complete = new CountDownLatch(1);
         private final long[] nanos;
@@ -217,7 +216,7 @@ public final class Netty {
         }
     }
 
-    /** The queues between the callers and the thread of the timer, which Netty does not show. */
+    /** The queues between the callers and the thread of the timer, which are private in Netty. */
     private static final class Queues {
         private final Queue<?> started;
         private final Queue<?> cancelled;
@@ -237,12 +236,12 @@ public final class Netty {
             do {
                 Thread.sleep(2);
             } while (!started.isEmpty() || !cancelled.isEmpty());
-            // The last one that was taken out is still being linked or unlinked.
+            // The last removed timeout is still being linked or unlinked.
             Thread.sleep(2);
         }
     }
 
-    /** Time on the wall until the caller's calls have returned, and processor time of all threads until now. */
+    /** Elapsed time until the caller's calls have returned, and CPU time of all threads until now. */
     private static final class Watch {
         private final long cpu = Cpu.read();
         private final long begin = System.nanoTime();
@@ -261,11 +260,11 @@ public final class Netty {
     }
 
     /**
-     * Processor time of all threads of this process, in nanoseconds. The time of a thread is up to date when it has
-     * slept, so the caller sleeps a little. (The beans of the virtual machine count in steps of 10 ms.)
+     * CPU time of all threads of this process, in nanoseconds. A thread's time is up to date after it has slept, so
+     * the caller sleeps briefly. (The beans of the virtual machine count in steps of 10 ms.)
      */
     private static final class Cpu {
-        /** What reading it costs itself. */
+        /** The cost of a reading. */
         private static long cost;
 
         static void calibrate() {
@@ -292,7 +291,7 @@ public final class Netty {
                     var text = Files.readString(new File("/proc/self/task", thread + "/schedstat").toPath());
                     sum += Long.parseLong(text.substring(0, text.indexOf(' ')));
                 } catch (IOException ended) {
-                    // The thread has gone between the listing and the reading.
+                    // The thread ended between the listing and the reading.
                 }
             }
             return sum;
@@ -323,7 +322,7 @@ public final class Netty {
         }
 
         /**
-         * 10 s to 1 h in milliseconds; with many timers somewhat more, so that none is due before it is cancelled.
+         * Returns 10 s to 1 h in milliseconds; with many timers somewhat more, so that none is due before its cancel.
          */
         long delay(int size) {
             return 10_000 + size / 10 + below(3_590_000L);

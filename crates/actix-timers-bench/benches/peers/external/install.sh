@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what the peers outside of Rust need, from Debian's packages, and says what it does:
+# Installs the tools of the peers outside of Rust from Debian's packages, and prints each step:
 #   netty   io.netty.util.HashedWheelTimer, with a Java compiler and virtual machine
 #   go      time.AfterFunc
 #   erlang  erlang:send_after
-# Run as root. Ends with an error if something could not be installed; the bench then leaves that peer out and says so.
+# Run as root. Fails if a package cannot be installed; the bench then omits that peer and reports it.
 set -uo pipefail
 
-# A peer and its packages in each line.
+# One peer per line, with its packages.
 peers='netty libnetty-java default-jdk-headless
 go golang-go
 erlang erlang-base'

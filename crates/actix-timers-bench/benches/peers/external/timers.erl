@@ -1,11 +1,11 @@
 %% Erlang's send_after and cancel_timer: "main SIZE".
 %%
-%% Each line of the input asks for one round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS"
-%% for the delivery of SIZE timers within that time. The answer is a line for each operation, with time on the wall of the
-%% caller and processor time of all threads, and "done".
+%% Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for the
+%% delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and the
+%% CPU time of all threads, and "done".
 %%
-%% Random numbers are drawn before the clock is read, because they are dear here. What is to be found by its number is in
-%% the process dictionary, the cheapest place that can be changed.
+%% Random numbers are drawn before the clock is read, because they are dear here. Timers are stored by number in the
+%% process dictionary, the cheapest mutable storage.
 -module(timers).
 -export([main/1]).
 
@@ -123,7 +123,7 @@ receiver(Size, Parent) ->
     Parent ! complete,
     receive report -> Parent ! {late, Late} end.
 
-%% When a message was due is in it.
+%% Messages contain their deadlines.
 received(0, Late) ->
     Late;
 received(Missing, Late) ->
@@ -132,7 +132,7 @@ received(Missing, Late) ->
     after 120000 -> exit(lost)
     end.
 
-%% 10 s to 1 h in milliseconds; with many timers somewhat more, so that none is due before it is cancelled.
+%% Returns 10 s to 1 h in milliseconds; with many timers somewhat more, so that none is due before its cancel.
 delays(Size) ->
     [10000 + Size div 10 + rand:uniform(3590000) - 1 || _ <- lists:seq(1, Size)].
 
@@ -152,8 +152,8 @@ clocked(Work) ->
 print(Operation, Size, {Wall, Cpu}) ->
     io:format("~s wall_ns=~.2f cpu_ns=~.2f~n", [Operation, Wall / Size, Cpu / Size]).
 
-%% Processor time of all threads of this process in nanoseconds. The time of a thread is up to date when it has slept.
-%% (What the runtime itself knows is in milliseconds.)
+%% Returns the CPU time of all threads of this process in nanoseconds. A thread's time is up to date after it has slept.
+%% (The runtime's own figure is in milliseconds.)
 cpu() ->
     timer:sleep(2),
     {ok, Threads} = file:list_dir("/proc/self/task"),

@@ -1,9 +1,8 @@
 // Go's time.AfterFunc and Stop: "timers SIZE".
 //
-// Each line of the input asks for one round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS"
-// for the delivery of SIZE timers within that time. The answer is a line for each operation, with time on the wall of the caller
-// and processor time of all threads, the garbage collector's included, and "done". Garbage that a round has left is
-// collected before the next.
+// Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for the
+// delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and the CPU
+// time of all threads, the garbage collector's included, and "done". The garbage of a round is collected before the next.
 package main
 
 import (
@@ -49,7 +48,7 @@ func check(holds bool, what string) {
 	}
 }
 
-// What a timer carries, 32 bytes. None is to come due.
+// A timer's payload, 32 bytes. It must not expire.
 type note [4]uint64
 
 func start(random *splitMix, size, number int) *time.Timer {
@@ -142,14 +141,14 @@ func newWatch() watch {
 
 func (w watch) print(operation string, size int) {
 	wall := time.Since(w.begin)
-	// A stopped timer is only marked. The scheduler clears the heap of them when this goroutine sleeps.
+	// A stopped timer is only marked. The scheduler removes it from the heap when this goroutine sleeps.
 	time.Sleep(2 * time.Millisecond)
 	used := cpu() - w.cpu
 	each := func(total time.Duration) float64 { return float64(total.Nanoseconds()) / float64(size) }
 	fmt.Printf("%s wall_ns=%.2f cpu_ns=%.2f\n", operation, each(wall), each(used))
 }
 
-// Processor time of all threads of this process.
+// Returns the CPU time of all threads of this process.
 func cpu() time.Duration {
 	var usage syscall.Rusage
 	check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage) == nil, "getrusage")
@@ -171,7 +170,7 @@ func (s *splitMix) below(bound uint64) uint64 {
 	return high
 }
 
-// 10 s to 1 h; with many timers somewhat more, so that none is due before it is stopped.
+// Returns 10 s to 1 h; with many timers somewhat more, so that none is due before its stop.
 func (s *splitMix) delay(size int) time.Duration {
 	return time.Duration(10_000+uint64(size)/10+s.below(3_590_000)) * time.Millisecond
 }

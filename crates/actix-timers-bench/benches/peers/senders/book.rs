@@ -1,4 +1,4 @@
-//! What was delivered, how late, and whether each message came once.
+//! A record of the deliveries: lateness, and whether each message came once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::messages::Due;
 
-/// Open until all messages have come. One that comes twice, or after all, ends the process.
+/// The record, open until all messages have come. A second delivery ends the process.
 pub(crate) struct Book {
     expected: usize,
     late: Vec<u64>,
@@ -17,17 +17,17 @@ pub(crate) struct Book {
     complete: Option<oneshot::Sender<Delivered>>,
 }
 
-/// All of them have come.
+/// The complete record.
 pub(crate) struct Delivered {
     /// Nanoseconds between deadline and handler, in ascending order.
     late: Vec<u64>,
     pub(crate) early: u64,
-    /// When the last one came.
+    /// The time of the last delivery.
     pub(crate) last: Instant,
 }
 
 impl Book {
-    /// For messages numbered from 0. Tells `complete` when all have come.
+    /// Returns a record for messages numbered from 0, which completes `complete` with the last one.
     pub(crate) fn new(expected: usize, complete: oneshot::Sender<Delivered>) -> Rc<RefCell<Self>> {
         Rc::new(RefCell::new(Self {
             expected,
@@ -59,7 +59,7 @@ impl Book {
 }
 
 impl Delivered {
-    /// Sorts, which takes a while: after the measurement.
+    /// Sorts the times, which takes a while: call it after the measurement.
     pub(crate) fn sorted(mut self) -> Self {
         self.late.sort_unstable();
         self
@@ -69,13 +69,13 @@ impl Delivered {
         self.late.len()
     }
 
-    /// Milliseconds of lateness that this part of the messages did not exceed.
+    /// Returns the lateness in milliseconds that this share of the messages did not exceed.
     pub(crate) fn late(&self, part: f64) -> f64 {
         quantile(&self.late, part) as f64 / 1e6
     }
 }
 
-/// The smallest of the ascending `values` that at least this part of them do not exceed.
+/// Returns the smallest of the ascending `values` that at least this share of them does not exceed.
 pub(crate) fn quantile(values: &[u64], part: f64) -> u64 {
     let rank = (values.len() as f64 * part).ceil() as usize;
     values[rank.clamp(1, values.len()) - 1]

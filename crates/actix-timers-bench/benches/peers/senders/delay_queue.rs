@@ -1,4 +1,4 @@
-//! tokio-util's `DelayQueue`: a task polls it, and sends what expires with `do_send`.
+//! tokio-util's `DelayQueue`: a task polls it, and sends expired messages with `do_send`.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ impl Sender for Queue {
         let polled = Rc::clone(&queue);
         actix::spawn(async move {
             loop {
-                // An empty queue is at its end for now, and wakes the task when something is put in.
+                // An empty queue is at its end for now, and wakes the task at the next insertion.
                 let expired = poll_fn(|cx| match polled.borrow_mut().poll_expired(cx) {
                     Poll::Ready(Some(expired)) => Poll::Ready(expired),
                     Poll::Ready(None) | Poll::Pending => Poll::Pending,

@@ -1,4 +1,4 @@
-//! hierarchical_hash_wheel_timer: a wheel on a thread of its own, which runs closures.
+//! hierarchical_hash_wheel_timer: a wheel with its own thread, which runs closures.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Sender for HashWheel {
     fn to(receivers: Vec<Addr<Receiver>>) -> Self {
         let wheel = TimerWithThread::for_uuid_closures();
         let timer = RefCell::new(wheel.timer_ref());
-        // Its thread goes on until the process ends, and panics if nobody could reach it any more.
+        // Its thread runs until the process ends, and panics if all handles are dropped.
         std::mem::forget(wheel);
         Self { timer, receivers: receivers.into() }
     }

@@ -1,4 +1,4 @@
-//! What is sent, and the actor that schedules and receives.
+//! The message, and the actor that schedules and receives.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,9 +15,9 @@ use super::book::Book;
 pub(crate) struct Due {
     pub(crate) deadline: Instant,
     pub(crate) number: u32,
-    /// Which of the receivers it is for.
+    /// The index of the receiver.
     pub(crate) receiver: u32,
-    /// Makes it as large as an ordinary message.
+    /// Padding to the size of an ordinary message.
     _ballast: u64,
 }
 
@@ -32,29 +32,29 @@ impl Due {
         Self { receiver, ..self }
     }
 
-    /// The time that is left, for those that want a delay.
+    /// Returns the remaining time, for senders that take a delay.
     pub(crate) fn delay(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 }
 
-/// Something that is done with the context of a [`Receiver`] at hand.
+/// A closure that runs with the context of a [`Receiver`].
 type Plan = Box<dyn FnOnce(&mut Context<Receiver>)>;
 type Plans = Rc<RefCell<VecDeque<Plan>>>;
 
-/// Makes a receiver do its next plan: plans stay on their thread, and so are in no message.
+/// Makes a receiver run its next plan: plans stay on their thread, so no message contains one.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Next;
 
-/// Schedules what its plans say, and enters into the book what is delivered.
+/// An actor that schedules by its plans and records its deliveries in the book.
 pub(crate) struct Receiver {
     plans: Plans,
     book: Option<Rc<RefCell<Book>>>,
 }
 
 impl Receiver {
-    /// Without a book it may be sent nothing: it only schedules, or what it schedules is never due.
+    /// Returns a receiver. Without a book it must get no messages.
     pub(crate) fn new(book: Option<&Rc<RefCell<Book>>>) -> Self {
         Self { plans: Plans::default(), book: book.map(Rc::clone) }
     }
@@ -83,7 +83,7 @@ impl Handler<Next> for Receiver {
     }
 }
 
-/// A receiver of this arbiter, and the way to its context.
+/// A receiver of this arbiter, and the access to its context.
 #[derive(Clone)]
 pub(crate) struct Planner {
     pub(crate) addr: Addr<Receiver>,
@@ -96,7 +96,7 @@ impl Planner {
         Self { plans: Rc::clone(&receiver.plans), addr: receiver.start() }
     }
 
-    /// Does something in a handler of the receiver.
+    /// Runs a closure in a handler of the receiver.
     pub(crate) async fn run<R: 'static>(&self, plan: impl FnOnce(&mut Context<Receiver>) -> R + 'static) -> R {
         let result = Rc::new(RefCell::new(None));
         let place = Rc::clone(&result);

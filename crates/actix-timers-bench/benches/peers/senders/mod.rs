@@ -1,6 +1,6 @@
-//! Ways to have a message handed to an actor later, each as its own documentation shows it.
+//! Ways to deliver a message to an actor later, each as its own documentation shows it.
 //!
-//! `messages` says what is sent and who gets it, `book` what is noted of it. Then one file for each way.
+//! `messages` is the message and its receiver, `book` the record of deliveries. The other files contain one way each.
 
 pub(crate) mod book;
 pub(crate) mod delay_queue;
@@ -14,15 +14,15 @@ use actix::{Addr, Context};
 
 use self::messages::{Due, Receiver};
 
-/// One way. Made and used on the arbiter that schedules.
+/// A way to send later. Created and used on the scheduling arbiter.
 pub(crate) trait Sender: 'static {
-    /// What the caller keeps to cancel with.
+    /// The handle by which the caller cancels.
     type Handle: 'static;
 
-    /// Sends to these receivers; [`Due::receiver`] says to which.
+    /// Returns a sender to these receivers; [`Due::receiver`] is the index.
     fn to(receivers: Vec<Addr<Receiver>>) -> Self;
 
-    /// Has `due` delivered at its deadline. `ctx` is that of the actor that schedules.
+    /// Schedules `due` for delivery at its deadline. `ctx` is that of the scheduling actor.
     fn schedule(&self, ctx: &mut Context<Receiver>, due: Due) -> Self::Handle;
 
     fn cancel(&self, ctx: &mut Context<Receiver>, handle: Self::Handle);

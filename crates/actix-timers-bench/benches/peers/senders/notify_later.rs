@@ -1,4 +1,4 @@
-//! actix's own `notify_later`: a future for each message in the actor's context.
+//! actix's own `notify_later`: a future per message in the actor's context.
 
 use actix::{Addr, AsyncContext, Context, SpawnHandle};
 

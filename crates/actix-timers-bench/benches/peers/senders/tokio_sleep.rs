@@ -1,4 +1,4 @@
-//! tokio's `sleep_until`: a task for each message.
+//! tokio's `sleep_until`: a task per message.
 
 use std::rc::Rc;
 

@@ -1,7 +1,8 @@
-//! N messages due at the same moment, to one recipient and to a thousand: until all have come, and how long another actor
-//! of the arbiter waits for its own messages meanwhile.
+//! N messages due at the same moment, to one recipient and to a thousand: the time until all have come, and the delay
+//! of another actor's messages on the same arbiter.
 //!
-//! That other actor, the bystander, is sent a message every millisecond from another thread, which does not wait for it
+//! That other actor, the bystander, gets a message every millisecond from another thread, which does not wait for their
+//! handling. All messages sent between the deadline and the last delivery count.
 //! to be handled. All that were sent between the deadline and the last delivery count.
 
 use std::sync::Arc;
@@ -85,9 +86,9 @@ async fn burst<S: Sender>(mut stage: Stage, size: usize) -> Figures {
     ])
 }
 
-/// Has nothing to do with the timers.
+/// An actor unrelated to the timers.
 struct Bystander {
-    /// When each ping was sent, and how long it waited.
+    /// The time of each ping, and its delay.
     waits: Vec<(Instant, Duration)>,
 }
 
@@ -97,8 +98,8 @@ struct Ping {
     sent: Instant,
 }
 
-/// Asks for the nanoseconds that each ping waited that was sent in this time, in ascending order. There is one at least:
-/// the first one sent after the deadline.
+/// Requests the delays, in nanoseconds and ascending order, of pings sent in this time. There is at least one: the
+/// first ping after the deadline.
 #[derive(Message)]
 #[rtype(result = "Vec<u64>")]
 struct Meanwhile {
@@ -130,7 +131,7 @@ impl Handler<Meanwhile> for Bystander {
     }
 }
 
-/// Sends pings from a thread of its own.
+/// A thread that sends pings.
 struct Pinging {
     thread: thread::JoinHandle<()>,
     enough: Arc<AtomicBool>,
@@ -149,7 +150,7 @@ impl Pinging {
         Self { thread, enough }
     }
 
-    /// Returns when the last ping is sent, of which one at least was sent after all had come.
+    /// Returns after the last ping, so that at least one is sent after all deliveries.
     fn stop(self) {
         thread::sleep(Duration::from_millis(5));
         self.enough.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! N entries of 16 bytes come due in a bare wheel, in order, cascades included.
+//! N entries of 16 bytes expire in a bare wheel, in order, cascades included.
 
 use actix_timers::timing::WheelSize;
 
@@ -7,7 +7,7 @@ use crate::contenders::{delay_queue, hash_wheel, ours, schemes};
 use crate::rounds::{self, Subject};
 use bench::rows::Rows;
 
-/// The most for those that are not measured at ten million.
+/// The maximum size for subjects that are too slow at ten million.
 const MOST_FOR_THE_SLOW: usize = 1_000_000;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {

@@ -1,8 +1,8 @@
-//! N messages due within two seconds: how late they come, and what they cost.
+//! N messages due within two seconds: their lateness and cost.
 //!
 //! All are scheduled before the first is due. The two seconds begin at a time fixed before the scheduling begins, late
-//! enough for everybody to be done with it. "After scheduling" begins when all tasks and contexts have been polled once:
-//! a task that sleeps has joined tokio's wheel only then. For a subject whose messages come early no lateness is shown.
+//! enough for every subject to finish it. "After scheduling" begins when all tasks and contexts have been polled once:
+//! a sleeping task joins tokio's wheel only then. Subjects whose messages come early have no lateness.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ const UNITS: [&str; 7] = [LATE[0].0, LATE[1].0, LATE[2].0, LATE[3].0, EARLY, CPU
 
 const LONGEST: u64 = 2;
 const LARGEST: usize = 1_000_000;
-/// Each wake-up polls all of them.
+/// The maximum size for `notify_later`: each wake-up polls all timers.
 const LARGEST_OF_NOTIFY_LATER: usize = 10_000;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
@@ -96,7 +96,7 @@ async fn fire<S: Sender>(mut stage: Stage, size: usize, span: Duration) -> Figur
             let deadline = begin + Duration::from_nanos(random.below(span.as_nanos() as u64));
             sender.schedule(ctx, Due::new(deadline, number));
         }
-        // It may own what delivers.
+        // The sender may own the delivering task.
         sender
     };
     let _sender = stage.planners[0].run(schedule).await;
@@ -113,7 +113,7 @@ async fn fire<S: Sender>(mut stage: Stage, size: usize, span: Duration) -> Figur
         (CPU_AFTER, (after - scheduled).as_secs_f64()),
         (CPU_IN_ALL, (after - before).as_secs_f64()),
     ];
-    // Who is early is not late; that must not look like an advantage.
+    // Early messages are not late; that must not look like an advantage.
     if delivered.early == 0 {
         figures.extend(LATE.map(|(unit, part)| (unit, delivered.late(part))));
     }

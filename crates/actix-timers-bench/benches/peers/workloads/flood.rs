@@ -1,8 +1,8 @@
-//! Timers are scheduled as fast as it goes, for two seconds, while a thousand others a second fall due: how late those
-//! come.
+//! Timers are scheduled as fast as possible for two seconds, while a thousand others per second are due: the lateness
+//! of the latter.
 //!
-//! The flood comes from an actor of the same arbiter, which schedules 256 at a time and lets others go first in between;
-//! or as messages from another thread, which waits for nobody. What floods is due after an hour.
+//! The flood comes from an actor of the same arbiter, which schedules 256 at a time and yields in between; or as
+//! messages from another thread, which never waits. The timers of the flood are due after an hour.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -29,10 +29,10 @@ const UNITS: [&str; 4] = ["p50 ms late", "p99 ms late", "max ms late", "ns per s
 
 const LONGEST: u64 = 2;
 const DUE_PER_SECOND: u64 = 1000;
-/// Scheduled before others have their turn.
+/// Timers scheduled before the flood yields.
 const BATCH: usize = 256;
 const HOUR: Duration = Duration::from_secs(3600);
-/// Until the flood, for what is due meanwhile to be scheduled.
+/// The time before the flood, for scheduling the measured timers.
 const LEAD: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
@@ -52,7 +52,7 @@ pub(crate) fn in_child(request: &Request) -> Figures {
         let receiver = stage.planners[0].clone();
         let time = Time::starting_soon(request.seconds);
         let accepted = || timers.snapshot().counters.accepted - request.size;
-        // Each answers with the flood, and with how many of its timers are there when all others have been delivered.
+        // Each returns the flood, and its number of pending timers when all others have been delivered.
         let (flooded, delivered, there) = match request.subject.as_str() {
             "actix-timers, context" => {
                 let sender = time.schedule_due(&receiver, OwnContext, request.size).await;
@@ -87,14 +87,14 @@ pub(crate) fn in_child(request: &Request) -> Figures {
     })
 }
 
-/// What the flood came to.
+/// The result of the flood.
 struct Flooded {
     timers: u64,
-    /// Until the last of them was taken in.
+    /// The time until the last timer was accepted.
     took: Duration,
 }
 
-/// When it floods.
+/// The beginning and end of the flood.
 #[derive(Clone, Copy)]
 struct Time {
     begin: Instant,
@@ -107,7 +107,7 @@ impl Time {
         Self { begin, end: begin + Duration::from_secs(seconds) }
     }
 
-    /// Schedules what falls due meanwhile, and waits for the beginning.
+    /// Schedules the measured timers, and waits for the beginning.
     async fn schedule_due<S: Sender>(self, receiver: &Planner, sender: S, due: u64) -> Rc<S> {
         let Self { begin, end } = self;
         let schedule = move |ctx: &mut _| {
@@ -153,7 +153,7 @@ impl Time {
     }
 }
 
-/// A future in an actor's context that schedules until it is time to end.
+/// A future in an actor's context that schedules until the end.
 struct Flood<S> {
     sender: Rc<S>,
     end: Instant,

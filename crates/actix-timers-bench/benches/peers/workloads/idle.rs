@@ -1,7 +1,7 @@
-//! One timer an hour away: what it costs to do nothing for ten seconds.
+//! One timer an hour away: the cost of ten idle seconds.
 //!
-//! The timer is on an arbiter of its own. The thread that measures sleeps meanwhile and is left out; all other threads of
-//! the process count.
+//! The timer is on its own arbiter. The measuring thread sleeps meanwhile and does not count; all other threads of the
+//! process do.
 
 use std::sync::mpsc;
 use std::thread;
@@ -33,7 +33,7 @@ const SUBJECTS: [&str; 6] = [
 const UNITS: [&str; 2] = ["context switches", "CPU ms"];
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// Until everybody has come to rest: counters are published once more, for example.
+/// The time until all threads are idle: counters are published once more, for example.
 const SETTLE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
@@ -71,7 +71,7 @@ pub(crate) fn in_child(request: &Request) -> Figures {
     Figures::new([(UNITS[0], used.context_switches as f64), (UNITS[1], used.nanoseconds as f64 / 1e6)])
 }
 
-/// One timer, which is cancelled in the end. Tells when it is scheduled, and when it is cancelled.
+/// Schedules one timer and cancels it in the end. Sends on `idle` after both.
 fn one<S: Sender>(idle: mpsc::Sender<()>, is_over: oneshot::Receiver<()>) {
     actix::spawn(async move {
         let planner = Planner::start(None);
@@ -79,7 +79,7 @@ fn one<S: Sender>(idle: mpsc::Sender<()>, is_over: oneshot::Receiver<()>) {
         let due = Due::new(Instant::now() + HOUR, 0);
         let (handle, sender) = planner.run(move |ctx| (sender.schedule(ctx, due), sender)).await;
         idle.send(()).expect("the main thread waits");
-        is_over.await.expect("the main thread tells");
+        is_over.await.expect("the main thread signals the end");
         planner.run(move |ctx| sender.cancel(ctx, handle)).await;
         idle.send(()).expect("the main thread waits");
     });

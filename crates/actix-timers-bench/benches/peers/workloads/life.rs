@@ -1,7 +1,7 @@
-//! The operations in a timer's life, in nanoseconds per operation.
+//! The operations of a timer's life, in nanoseconds per operation.
 //!
 //! - `start`: schedule N.
-//! - `churn`: with N pending, N times schedule one and cancel a random one.
+//! - `churn`: with N pending, schedule one and cancel a random one, N times.
 //! - `stop`: cancel all N in shuffled order.
 
 use actix_timers::timing::WheelSize;
@@ -13,7 +13,7 @@ use bench::rows::Rows;
 
 pub(crate) const WORKLOADS: [&str; 3] = ["start", "churn", "stop"];
 
-/// Those that need a kilobyte or a microsecond for a timer are not asked for more.
+/// The maximum size for subjects that need a kilobyte or a microsecond per timer.
 const MOST_FOR_THE_SLOW: usize = 1_000_000;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     }
 }
 
-/// The bare structure, with a payload of 16 bytes, and deadlines that need no clock.
+/// The bare structures, with a payload of 16 bytes, and deadlines that need no clock.
 fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
     let mut subjects = vec![
         Subject::new("actix-timers", size, move |life| ours::wheel::live(life, WheelSize::default(), size)),
@@ -42,8 +42,8 @@ fn on_the_wheel(size: usize) -> Vec<Subject<'static>> {
     subjects
 }
 
-/// Inside an actor, with a message of 32 bytes and a delay from now. The bare queue and the timer with a thread of its own
-/// have no actor: they only keep messages. Nor have those in other languages.
+/// Inside an actor, with a message of 32 bytes and a delay from now. The bare queue, the timer with its own thread and
+/// the peers in other languages have no actor: they only keep messages.
 fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
     let mut subjects = vec![
         Subject::new("actix-timers", size, move |life| ours::context::live(life, size)),
@@ -58,7 +58,7 @@ fn in_an_actor(size: usize) -> Vec<Subject<'static>> {
     subjects
 }
 
-/// From another arbiter, with a message of 32 bytes. The floor is a message that is as large and only counted.
+/// From another arbiter, with a message of 32 bytes. The floor is a message of the same size that is only counted.
 fn by_messages(size: usize) -> Vec<Subject<'static>> {
     vec![
         Subject::new("actix-timers", size, move |life| ours::messages::live(life, size)),

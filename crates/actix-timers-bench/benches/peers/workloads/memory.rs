@@ -1,8 +1,8 @@
-//! Bytes per pending timer, with the handle that its owner keeps to cancel it, and what is left of them when all are
-//! cancelled.
+//! Bytes per pending timer, with the handle that its owner keeps to cancel it, and the bytes left after the cancel of
+//! all.
 //!
-//! Two measures: what the allocator has given away, and what is resident. Delays are longer than anywhere else, 10 minutes
-//! to 70, so that nothing is due while ten million are scheduled and cancelled.
+//! Two measures: allocated and resident bytes. Delays are longer than elsewhere, 10 to 70 minutes, so that no timer is
+//! due while ten million are scheduled and cancelled.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ const UNITS: [&str; 6] = [
 
 const SOONEST: Duration = Duration::from_secs(600);
 const SPAN_MS: u64 = 3_600_000;
-/// It takes time with the square of their number to cancel them.
+/// The maximum size for `notify_later`: cancels take quadratic time.
 const LARGEST_OF_NOTIFY_LATER: usize = 100_000;
 
 pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
@@ -72,7 +72,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// When all that was ready has been polled: an aborted task, for example, is freed then.
+    /// Returns the usage after all ready tasks have been polled, which frees aborted ones.
     async fn now(planner: &Planner) -> Self {
         for _ in 0..3 {
             planner.run(|_| ()).await;

@@ -1,8 +1,8 @@
-//! What an ordinary message costs an actor that has P timers pending.
+//! The cost of an ordinary message to an actor with P timers pending.
 //!
-//! The actor and a partner on the same arbiter send each other one message at a time, so that each wakes the other up.
-//! A sample is the time for one message there and one back. Beside it stands how many times as long as without timers that
-//! is, in the same round.
+//! The actor and a partner on the same arbiter send each other one message at a time, so that each wakes the other. A
+//! sample is the time of one message in each direction, shown with its ratio to the time without timers in the same
+//! round.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use bench::rows::{Row, Rows};
 
 const WORKLOAD: &str = "message-cost";
 const MESSAGES: usize = 10_000;
-/// With more pending, the actor's own timers take milliseconds for a message.
+/// The maximum size for `notify_later`: with more timers a message takes milliseconds.
 const MOST_FOR_THE_SLOW: usize = 100_000;
 const MOST: usize = 1_000_000;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     rows.extend(growth);
 }
 
-/// How many times as long as without timers.
+/// Returns the ratio to the time without timers.
 fn growth(cost: &Row, costs: &[Row]) -> Option<Row> {
     let bare = costs.iter().find(|bare| bare.size == 0 && bare.subject == cost.subject && cost.size > 0)?;
     let samples = cost.samples.iter().zip(&bare.samples).map(|(cost, bare)| cost / bare).collect();

@@ -1,17 +1,17 @@
-//! What is measured.
+//! The workloads.
 //!
-//! | words | file | what |
+//! | words | file | measurement |
 //! |---|---|---|
 //! | `start` `churn` `stop` | `life` | nanoseconds per operation, with N timers pending, on three layers |
 //! | `message-cost` | `message_cost` | an ordinary message to an actor with timers pending |
-//! | `fire` | `fire` | how late messages come that are due within two seconds, and what that costs |
-//! | `burst` | `burst` | all due at one moment, and how long others wait meanwhile |
-//! | `idle` | `idle` | one timer an hour away: wake-ups and processor time |
-//! | `memory` | `memory` | bytes per pending timer, and what is left when all are cancelled |
-//! | `producers` | `producers` | two that schedule against one |
-//! | `flood` | `flood` | how late is what falls due while timers are scheduled as fast as it goes |
-//! | `expire` | `expire` | nanoseconds per entry that comes due in a bare wheel, cascades included |
-//! | `wheel-sizes` | `wheel_sizes` | the four above for wheels of several sizes |
+//! | `fire` | `fire` | lateness and cost of messages due within two seconds |
+//! | `burst` | `burst` | all due at one moment, and the delay of other messages meanwhile |
+//! | `idle` | `idle` | one timer an hour away: wake-ups and CPU time |
+//! | `memory` | `memory` | bytes per pending timer, and bytes left after the cancel of all |
+//! | `producers` | `producers` | two scheduling threads against one |
+//! | `flood` | `flood` | lateness of due timers while others are scheduled as fast as possible |
+//! | `expire` | `expire` | nanoseconds per entry that expires in a bare wheel, cascades included |
+//! | `wheel-sizes` | `wheel_sizes` | `start`, `churn`, `stop` and `expire` for wheels of several sizes |
 
 mod burst;
 mod expire;
@@ -29,10 +29,10 @@ use crate::arguments::Arguments;
 use crate::child::{Figures, Request};
 use bench::rows::Rows;
 
-/// Runs what is wanted of the workloads it is listed with.
+/// Runs the selected workloads of an entry.
 type Run = fn(&Arguments, &mut Rows);
 
-/// The words for the command line, and who runs them, in this order.
+/// The names on the command line, with the function that runs them, in this order.
 pub(crate) const ALL: [(&[&str], Run); 10] = [
     (&life::WORKLOADS, life::run),
     (&["message-cost"], message_cost::run),
@@ -42,12 +42,12 @@ pub(crate) const ALL: [(&[&str], Run); 10] = [
     (&["memory"], memory::run),
     (&["producers"], producers::run),
     (&["flood"], flood::run),
-    // These pause tokio's clock. From then on every reading of it takes a lock, in the whole process, so they come last.
+    // These pause tokio's clock. Every later reading of it takes a lock, in the whole process, so they come last.
     (&["expire"], expire::run),
     (&["wheel-sizes"], wheel_sizes::run),
 ];
 
-/// Measures what a child is asked for.
+/// Measures the task of a child.
 pub(crate) fn in_child(request: &Request) -> Figures {
     let measure = match request.workload.as_str() {
         "fire" => fire::in_child,

@@ -1,10 +1,10 @@
-//! Several at once: how much more two schedule than one, into one timer actor and each into its own.
+//! Concurrent producers: the throughput of two compared with one, into one timer actor and into one each.
 //!
-//! Threads schedule through [`Timers`] for an actor, arbiters through the contexts of actors of their own. Each timer
-//! actor is given N timers: two threads that share one give it half of them each.
+//! Threads schedule through [`Timers`] for an actor, arbiters through the contexts of their own actors. Each timer
+//! actor is given N timers: two threads that share one schedule half of them each.
 //!
-//! Each timer actor has held as many before. Two threads that ask the kernel for memory at once are in each other's way,
-//! and that is not what is looked at here.
+//! Each timer actor has held as many before: concurrent requests for memory slow each other down in the kernel, which
+//! is not measured here.
 
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
@@ -27,7 +27,7 @@ const ONE_ARBITER: &str = "actix-timers, 1 arbiter";
 const TWO_ARBITERS: &str = "actix-timers, 2 arbiters into 2";
 
 const SUBJECTS: [&str; 5] = [ONE_THREAD, TWO_THREADS_SHARING, TWO_THREADS, ONE_ARBITER, TWO_ARBITERS];
-/// Two, and the one that they are compared with.
+/// Two producers, and the single one that they are compared with.
 const PAIRS: [(&str, &str); 3] =
     [(TWO_THREADS_SHARING, ONE_THREAD), (TWO_THREADS, ONE_THREAD), (TWO_ARBITERS, ONE_ARBITER)];
 
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments, rows: &mut Rows) {
     }
 }
 
-/// The throughput of two over that of one, round by round.
+/// Returns the throughput of two over that of one, round by round.
 fn compare(measured: &[Row], two: &str, one: &str) -> Option<Row> {
     let throughput = |subject| measured.iter().find(|row| row.subject == subject && row.unit == THROUGHPUT);
     let (two, one) = (throughput(two)?, throughput(one)?);
@@ -77,16 +77,16 @@ pub(crate) fn in_child(request: &Request) -> Figures {
     Figures::new([(UNITS[0], nanoseconds), (UNITS[1], cpu), (THROUGHPUT, 1e3 / nanoseconds)])
 }
 
-/// What one producer did.
+/// The work of one producer.
 struct Span {
     began: Instant,
     ended: Instant,
-    /// Processor time of its thread.
+    /// CPU time of its thread.
     cpu: Duration,
     scheduled: usize,
 }
 
-/// Schedules so many and cancels them; waits until the others have done so; then schedules as many again.
+/// Schedules `timers` and cancels them; waits until the others have done so; then schedules as many again.
 fn produce(all_ready: &Barrier, seed: u64, timers: usize, mut schedule: impl FnMut(Duration, Due) -> TimerId) -> Span {
     let mut random = Random::new(seed);
     let unused = Instant::now();
@@ -101,13 +101,13 @@ fn produce(all_ready: &Barrier, seed: u64, timers: usize, mut schedule: impl FnM
     Span { began, ended: Instant::now(), cpu: process::thread_cpu() - cpu, scheduled: timers }
 }
 
-/// One on an arbiter of its own.
+/// Starts a timer actor on its own arbiter.
 fn timer_actor() -> Timers {
     let arbiter = Arbiter::new();
     TimerActor::builder().start_on(&arbiter.handle()).expect("a timer actor")
 }
 
-/// So many threads for each of these timer actors.
+/// Runs `for_each` threads for each of these timer actors.
 fn threads(timer_actors: &[Timers], for_each: usize, size: usize) -> Vec<Span> {
     let all_ready = Barrier::new(timer_actors.len() * for_each);
     let receiver = Receiver::start_in_arbiter(&Arbiter::new().handle(), |_| Receiver::new(None));
@@ -127,7 +127,7 @@ fn threads(timer_actors: &[Timers], for_each: usize, size: usize) -> Vec<Span> {
     spans
 }
 
-/// So many arbiters, in each an actor that schedules through its context.
+/// Runs `count` arbiters, each with an actor that schedules through its context.
 fn arbiters(count: usize, size: usize) -> Vec<Span> {
     let all_ready = Arc::new(Barrier::new(count));
     let (done, all_done) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Who takes part in a workload with deliveries: those who schedule, those who receive, and the book they share.
+//! The participants of a workload with deliveries: schedulers, receivers, and their shared book.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::senders::book::{Book, Delivered};
 use crate::senders::messages::{Planner, Receiver};
 
 pub(crate) struct Stage {
-    /// Those of this arbiter that schedule. Who schedules for itself receives, too.
+    /// The scheduling actors of this arbiter. One that schedules for itself is a receiver, too.
     pub(crate) planners: Vec<Planner>,
     pub(crate) receivers: Vec<Addr<Receiver>>,
     delivered: oneshot::Receiver<Delivered>,
@@ -18,7 +18,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// So many actors of this arbiter get `messages` in all.
+    /// Returns a stage where `actors` of this arbiter get `messages` in all.
     pub(crate) fn here(messages: usize, actors: usize) -> Self {
         let (complete, delivered) = oneshot::channel();
         let book = Book::new(messages, complete);
@@ -27,7 +27,7 @@ impl Stage {
         Self { planners, receivers, delivered, _arbiter: None }
     }
 
-    /// An actor of another arbiter gets `messages`.
+    /// Returns a stage where an actor of another arbiter gets `messages`.
     pub(crate) fn elsewhere(messages: usize) -> Self {
         let (complete, delivered) = oneshot::channel();
         let arbiter = Arbiter::new();
@@ -36,16 +36,16 @@ impl Stage {
         Self { planners: vec![Planner::start(None)], receivers: vec![receiver], delivered, _arbiter: Some(arbiter) }
     }
 
-    /// Returns when all tasks and contexts of this arbiter that were ready have been polled.
+    /// Waits until all ready tasks and contexts of this arbiter have been polled.
     pub(crate) async fn all_polled(&self) {
         for planner in &self.planners {
             planner.run(|_| ()).await;
         }
-        // Tasks take turns, so one that is new comes after all that are ready.
+        // Tasks take turns, so a new one comes after all ready ones.
         actix::spawn(async {}).await.expect("a task");
     }
 
-    /// Waits for the last message. `until` is when it is due at the latest.
+    /// Waits for the last message, due at `until` at the latest.
     pub(crate) async fn delivered(&mut self, until: Instant) -> Delivered {
         let patience = until.saturating_duration_since(Instant::now()) + Duration::from_secs(120);
         let delivered = tokio::time::timeout(patience, &mut self.delivered).await;
@@ -53,7 +53,7 @@ impl Stage {
     }
 }
 
-/// From the beginning of the scheduling until the first of so many messages is due: time enough for everybody.
+/// Returns the time from the beginning of the scheduling to the first deadline, enough for every subject.
 pub(crate) fn lead(messages: usize) -> Duration {
     Duration::from_millis(500) + Duration::from_micros(5) * messages as u32
 }

@@ -1,4 +1,4 @@
-//! The bare wheel with more and with fewer buckets in a level, beside a `DelayQueue`.
+//! The bare wheel with more and with fewer buckets per level, beside a `DelayQueue`.
 
 use actix_timers::timing::WheelSize;
 

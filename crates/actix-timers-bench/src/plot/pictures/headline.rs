@@ -15,7 +15,7 @@ const TITLE: &str = "Time per operation over timers pending";
 const LEFT: f64 = 66.0;
 const TOP: f64 = 116.0;
 const WIDTH: f64 = 216.0;
-/// For the figure beside each panel.
+/// The space for the figure beside each panel.
 const GAP: f64 = 54.0;
 const HEIGHT: f64 = 236.0;
 const LEGEND: Type = Type::new(12.5, INK);
@@ -25,7 +25,7 @@ pub(crate) fn draw(rows: &Rows, missing: &mut Missing) -> Option<String> {
     for (title, lines) in &panels {
         missing.compare(&format!("{FILE}, {title}"), lines, &SUBJECTS);
     }
-    // One scale for all, so that heights can be compared from panel to panel.
+    // One scale for all, so that heights are comparable across panels.
     let all: Vec<Line> = panels.iter().flat_map(|(_, lines)| lines.iter().cloned()).collect();
     if all.is_empty() {
         return None;
@@ -61,7 +61,7 @@ pub(crate) fn draw(rows: &Rows, missing: &mut Missing) -> Option<String> {
     Some(sheet.finish())
 }
 
-/// Those that are shown, each in its first variant.
+/// Returns the shown lines, each subject in its first variant.
 fn shown(lines: Vec<Line>) -> Vec<Line> {
     let found = SUBJECTS.iter().filter_map(|subject| lines.iter().find(|line| base(&line.subject) == *subject));
     found.cloned().collect()
@@ -79,7 +79,7 @@ fn draw_legend(sheet: &mut Sheet, lines: &[Line]) {
     }
 }
 
-/// The picture in words.
+/// Describes the picture in words.
 fn about(panels: &[(&str, Vec<Line>)]) -> String {
     let parts = panels.iter().map(|(title, lines)| {
         let ends = lines.iter().filter_map(|line| {

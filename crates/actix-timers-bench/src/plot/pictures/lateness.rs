@@ -1,4 +1,4 @@
-//! How late messages come that are due within two seconds: four quantiles of each subject.
+//! The lateness of messages due within two seconds: four quantiles of each subject.
 
 use crate::plot::missing::Missing;
 use crate::plot::numbers::{grouped, short};
@@ -29,13 +29,13 @@ const FIGURE: Type = Type::new(11.0, FAINT);
 const LEFT: f64 = 190.0;
 const WIDTH: f64 = 520.0;
 const TOP: f64 = 96.0;
-/// For each quantile of a subject.
+/// The height of a quantile of a subject.
 const STEP: f64 = 12.5;
-/// For each subject.
+/// The height of a subject.
 const BAND: f64 = 4.0 * STEP + 8.0;
 
 pub(crate) fn draw(rows: &Rows, missing: &mut Missing) -> Option<String> {
-    // The largest number that ours were measured with, for which the others are looked for, too.
+    // The largest size of ours; the other subjects are shown at the same size.
     let all = || rows.iter().filter(|row| row.workload == WORKLOAD && row.layer == LAYER);
     let size = all().filter(|row| row.is_ours()).map(|row| row.size).max()?;
     let shown: Vec<&Row> = all().filter(|row| row.size == size).collect();

@@ -1,4 +1,4 @@
-//! What an ordinary message costs an actor that has timers pending.
+//! The cost of an ordinary message to an actor with pending timers.
 
 use super::lines;
 use crate::plot::missing::Missing;

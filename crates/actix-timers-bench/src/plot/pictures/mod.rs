@@ -28,14 +28,14 @@ const ON_THE_WHEEL: [&str; 10] = [
 const IN_A_CONTEXT: [&str; 8] =
     ["actix-timers", "delay-queue", "notify-later", "tokio-sleep", "hash-wheel-timer", "netty", "go", "erlang"];
 
-/// The lines of an operation: nanoseconds by number of timers. Who leaves a part of the work to other threads is shown with
-/// all of them; what the caller alone needs is in the tables.
+/// Returns the lines of an operation: nanoseconds by number of timers. A subject that leaves work to other threads is
+/// shown with all its threads; the caller's share is in the tables.
 fn lines(rows: &Rows, workload: &str, layer: &str) -> Vec<Line> {
     const CALLER_ONLY: &str = ", caller only";
     Line::all(rows.of(workload, layer, "ns/op").filter(|row| !row.subject.ends_with(CALLER_ONLY)))
 }
 
-/// Draws all pictures for which there are rows. Answers their file names and contents.
+/// Draws all pictures for which there are rows. Returns their file names and contents.
 pub(crate) fn draw_all(rows: &Rows, missing: &mut Missing) -> Vec<(&'static str, String)> {
     let mut pictures: Vec<(&str, Option<String>)> = Vec::new();
     for operation in &operations::ALL {

@@ -7,7 +7,7 @@ use crate::plot::rows::Rows;
 use crate::plot::style::{FAINT, INK};
 use crate::plot::svg::{At, Frame, Sheet, Type};
 
-/// One picture.
+/// A picture of one operation.
 pub(crate) struct Operation {
     pub(crate) file: &'static str,
     workload: &'static str,
@@ -32,7 +32,7 @@ const WHEEL: Layer = Layer {
 const CONTEXT: Layer = Layer {
     name: "context",
     title: "Through the context of an actor",
-    note: "message of 32 bytes; netty, go and erlang: processor time of all their threads",
+    note: "message of 32 bytes; netty, go and erlang: CPU time of all their threads",
     expected: &IN_A_CONTEXT,
 };
 
@@ -61,9 +61,9 @@ pub(crate) const ALL: [Operation; 4] = [
 const SUBTITLE: &str = "time per operation over timers pending; medians, whiskers from min to max";
 const LEFT: f64 = 66.0;
 const WIDTH: f64 = 440.0;
-/// Above the first frame, for title and subtitle.
+/// The height above the first frame, for title and subtitle.
 const HEAD: f64 = 116.0;
-/// Below a frame, for its scale and the title of the next.
+/// The height below a frame, for its scale and the title of the next.
 const BELOW: f64 = 106.0;
 const FOOT: f64 = 52.0;
 

@@ -1,10 +1,10 @@
 //! Peers that are not written in Rust: Netty's `HashedWheelTimer`, Go's `time.AfterFunc`, Erlang's `send_after`.
 //!
-//! `benches/peers/external` has a program for each of them, and a script that installs what they need. `program` compiles
-//! a program, starts it and asks it for rounds. This file makes rows of the answers.
+//! `benches/peers/external` has a program for each of them, and a script that installs their tools. `program` compiles
+//! and starts a program, and requests rounds from it. This file turns the replies into rows.
 //!
-//! Some of them leave a part of the work to other threads. So what is compared is the processor time of all threads of the
-//! program; the time that the caller's call took is shown beside it.
+//! Some of them leave a part of the work to other threads, so the compared figure is the CPU time of all threads of the
+//! program; the time of the caller's call is shown beside it.
 
 mod program;
 
@@ -20,7 +20,7 @@ use program::{Answer, PEERS, Peer, Program};
 /// The operations of one round with timers pending.
 const OPERATIONS: [&str; 3] = ["start", "churn", "stop"];
 
-/// What a program calls the figures of its deliveries, and what the table does.
+/// The figures of deliveries: name in the programs, unit in the table.
 const FIGURES: [(&str, &str); 7] = [
     ("p50_ms", "p50 ms late"),
     ("p99_ms", "p99 ms late"),
@@ -31,13 +31,13 @@ const FIGURES: [(&str, &str); 7] = [
     ("cpu_all_s", "CPU s in all"),
 ];
 
-/// Who has so many timers pending, of those whose tools are here.
+/// Returns the peers that run with this many timers and whose tools are installed.
 pub(crate) fn subjects(size: usize) -> Vec<Subject<'static>> {
     let here = PEERS.iter().filter(|peer| size <= peer.largest && peer.missing().is_empty());
     here.flat_map(|peer| in_one_program(peer, size)).collect()
 }
 
-/// One program for two subjects: the first one asks for a round, the second one shows another figure of the answer.
+/// Returns two subjects of one program: the first requests a round, the second shows another figure of the reply.
 fn in_one_program(peer: &'static Peer, size: usize) -> [Subject<'static>; 2] {
     let last = Arc::new(Mutex::new(Answer::default()));
     let (asked, shown) = (Arc::clone(&last), last);
@@ -60,7 +60,7 @@ fn keep(life: &mut Life, size: usize, answer: &Answer, figure: &str) {
     }
 }
 
-/// Those that are wanted and whose tools are here, each with so many deliveries within so many seconds.
+/// Returns the selected peers whose tools are installed, each with `size` deliveries within `seconds`.
 pub(crate) fn firing(arguments: &Arguments, size: usize, seconds: u64) -> impl Iterator<Item = Participant> {
     let here = PEERS.iter().filter(|peer| arguments.wants_peer(peer.name) && peer.missing().is_empty());
     here.map(move |peer| {
@@ -72,7 +72,7 @@ pub(crate) fn firing(arguments: &Arguments, size: usize, seconds: u64) -> impl I
     })
 }
 
-/// A line for each peer that is wanted and cannot be measured, or not in all sizes.
+/// Returns a line for each selected peer that cannot be measured, or not in all sizes.
 pub(crate) fn left_out(arguments: &Arguments) -> Vec<String> {
     let pending = arguments.wants_any(&OPERATIONS) && arguments.wants_layer("context");
     if !pending && !arguments.wants("fire") {

@@ -1,7 +1,7 @@
-//! The programs: what they need, how they are compiled and started, and how one talks to them.
+//! The programs: their tools, their compilation and start, and the communication with them.
 //!
-//! A program reads one request from each line of its input. It answers with a line for each operation, a name and then
-//! `figure=value` pairs, and at last `done`. It checks itself that its work was really done, and ends with an error if not.
+//! A program reads one request per line. It replies with a line per operation, a name and `figure=value` pairs, and
+//! finally `done`. It verifies its own work, and ends with an error if the check fails.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -11,15 +11,15 @@ use std::sync::Once;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/external");
 const COMPILED: &str = env!("CARGO_TARGET_TMPDIR");
-/// Where Debian puts it. All that the timer needs is in it.
+/// Debian's path. The archive contains all that the timer needs.
 const NETTY: &str = "/usr/share/java/netty-common.jar";
 
 /// A peer and its program.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// Commands, and files with a path.
+    /// The required commands, and files with a path.
     needs: &'static [&'static str],
-    /// The most timers it is measured with.
+    /// The maximum number of timers.
     pub(crate) largest: usize,
     compiled: Once,
     compile: fn() -> Command,
@@ -38,7 +38,7 @@ pub(crate) static PEERS: [Peer; 4] = [
     Peer {
         name: "netty, 512 slots",
         needs: &["java", "javac", NETTY],
-        // The default, for connections with timeouts of seconds: each tick looks through a 512th of all timers.
+        // The default size, for connections with timeouts of seconds: each tick scans a 512th of all timers.
         largest: 1_000_000,
         compiled: Once::new(),
         compile: javac,
@@ -55,7 +55,7 @@ pub(crate) static PEERS: [Peer; 4] = [
     Peer {
         name: "erlang",
         needs: &["erl", "erlc"],
-        // With ten million a round takes three minutes.
+        // With ten million timers a round takes three minutes.
         largest: 1_000_000,
         compiled: Once::new(),
         compile: || command("erlc", &["-o", COMPILED, &format!("{SOURCES}/timers.erl")]),
@@ -67,9 +67,9 @@ fn javac() -> Command {
     command("javac", &["-cp", NETTY, "-d", COMPILED, &format!("{SOURCES}/Netty.java")])
 }
 
-/// At its best: no collection of garbage falls into a round. The collector is the one made for throughput, because timers are
-/// linked into lists all over the heap, which makes the default one (G1) several times as dear here; a round fits into the
-/// part of the heap for young objects, and the kernel has handed out all of it before the clock is read.
+/// Returns Java at its best: no garbage collection during a round. The parallel collector is used because timers are
+/// linked into lists all over the heap, which makes the default one (G1) several times as dear here; a round fits into
+/// the young generation, and the kernel has provided all of it before the clock is read.
 fn java(slots: usize, size: usize) -> Command {
     let megabytes = 512 + size * 480 / 1_000_000;
     let mut java = command("java", &["-XX:+UseParallelGC", "-XX:+AlwaysPreTouch"]);
@@ -78,7 +78,7 @@ fn java(slots: usize, size: usize) -> Command {
     java
 }
 
-/// Without the busy waiting of schedulers that have nothing to do, which would count as processor time.
+/// Returns Erlang without the busy waiting of idle schedulers, which would count as CPU time.
 fn erl(size: usize) -> Command {
     let mut erl = command("erl", &["+sbwt", "none", "+sbwtdcpu", "none", "+sbwtdio", "none", "-noshell"]);
     erl.args(["-pa", COMPILED, "-run", "timers", "main", &size.to_string()]);
@@ -93,7 +93,7 @@ fn command(program: &str, arguments: &[&str]) -> Command {
 }
 
 impl Peer {
-    /// Which of its needs are not on this machine.
+    /// Returns the requirements that this machine lacks.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         self.needs.iter().copied().filter(|need| !is_here(need)).collect()
     }
@@ -107,11 +107,11 @@ impl Peer {
 
 fn is_here(need: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // A need that is a whole path replaces the folder that it is joined to.
+    // `join` with an absolute path yields that path.
     std::env::split_paths(&path).any(|folder| folder.join(Path::new(need)).is_file())
 }
 
-/// A program that runs until this is dropped.
+/// A program that runs until dropped.
 pub(crate) struct Program {
     name: &'static str,
     child: Child,
@@ -119,7 +119,7 @@ pub(crate) struct Program {
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-/// What a program said about one round.
+/// The reply to one round.
 #[derive(Default)]
 pub(crate) struct Answer(HashMap<String, f64>);
 
@@ -148,7 +148,7 @@ impl Program {
     }
 }
 
-/// The end of its input is the end of the program.
+/// The program ends at the end of its input.
 impl Drop for Program {
     fn drop(&mut self) {
         self.requests = None;

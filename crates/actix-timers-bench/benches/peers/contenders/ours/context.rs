@@ -8,7 +8,7 @@ use actix_timers::{CancelOutcome, TimerActor, TimerContext, TimerId, Timers};
 use crate::contenders::owner::{Keeper, Note, Owner, Report, Work, work};
 use crate::rounds::Life;
 
-/// Operations in one call of a handler.
+/// Operations per call of a handler.
 const AT_ONCE: usize = 1_000;
 
 /// The timer actor of the arbiter.
@@ -26,7 +26,7 @@ impl Keeper for Ours {
     }
 }
 
-/// The timer actor of this thread, with the default settings.
+/// Installs and returns the timer actor of this thread, with the default settings.
 pub(crate) fn install() -> Timers {
     TimerActor::builder().install().unwrap()
 }

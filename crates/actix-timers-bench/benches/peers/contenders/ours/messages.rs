@@ -1,5 +1,5 @@
-//! By messages from another arbiter: `ScheduleAfter`, `ScheduleBatch` and `Cancel`, to a timer actor on an arbiter of its
-//! own.
+//! By messages from another arbiter: `ScheduleAfter`, `ScheduleBatch` and `Cancel`, to a timer actor on its own
+//! arbiter.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::contenders::owner::Note;
 use crate::rounds::Life;
 use bench::random::Random;
 
-/// What goes through the mailbox, for the floor to be as large.
+/// The size of the message through the mailbox, for a floor of the same size.
 pub(crate) const SCHEDULE_BYTES: usize = size_of::<ScheduleAfter<Note>>();
 pub(crate) const CANCEL_BYTES: usize = size_of::<Cancel>();
 
-/// Timers in one message.
+/// Timers per message.
 const BATCH: usize = 256;
 
-/// One message for each timer. Nobody asks for its id; so those that are cancelled are others.
+/// One message per timer, without a reply; other timers are cancelled.
 pub(crate) fn live(life: &mut Life, size: usize) {
     let started = in_a_system(size, async |stage: &Stage| {
         let mut random = Random::new(1);
@@ -37,7 +37,7 @@ pub(crate) fn live(life: &mut Life, size: usize) {
     life.keep("stop", size, stopped);
 }
 
-/// One message for each timer, which was asked for its id before it was sent.
+/// One message per timer; its id is taken from the request before it is sent.
 pub(crate) fn live_with_ids(life: &mut Life, size: usize) {
     let (started, stopped) = in_a_system(size, async |stage: &Stage| {
         let mut random = Random::new(1);
@@ -55,7 +55,7 @@ pub(crate) fn live_with_ids(life: &mut Life, size: usize) {
     life.keep("stop", size, stopped);
 }
 
-/// One message for 256 timers, with their ids in the answer.
+/// One message for 256 timers, with their ids in the reply.
 pub(crate) fn live_in_batches(life: &mut Life, size: usize) {
     let (started, stopped) = in_a_system(size, async |stage: &Stage| {
         let (started, ids) = stage.schedule_in_batches(size).await;
@@ -77,7 +77,7 @@ impl Stage {
         self.timers.addr()
     }
 
-    /// The mailbox is first in, first out: who answers a question that was asked last has done what came before.
+    /// Waits until all earlier messages are handled: the mailbox is first in, first out.
     async fn accepted(&self, size: usize) {
         let counters = self.addr().send(GetSnapshot).await.unwrap().counters;
         assert_eq!(counters.accepted, size as u64);
@@ -87,7 +87,7 @@ impl Stage {
         let mut random = Random::new(1);
         let mut ids = Vec::with_capacity(size);
         let mut keep = |answer: Answer| ids.extend(answer.unwrap().into_iter().map(Result::unwrap));
-        // A batch is made while the one before is taken in.
+        // A batch is built while the previous one is processed.
         let mut under_way = None;
         let began = Instant::now();
         for first in (0..size).step_by(BATCH) {

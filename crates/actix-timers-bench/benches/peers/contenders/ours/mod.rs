@@ -1,4 +1,4 @@
-//! Ours, on each layer.
+//! actix-timers on each layer.
 
 pub(crate) mod context;
 pub(crate) mod messages;

@@ -37,7 +37,7 @@ pub(crate) fn live(life: &mut Life, buckets: WheelSize, size: usize) {
     assert!(wheel.is_empty());
 }
 
-/// Lets entries come due as a driver does: bounded turns, from one wake-up to the next.
+/// Expires entries as a driver does: in bounded turns, from one wake-up to the next.
 pub(crate) fn expire(life: &mut Life, buckets: WheelSize, size: usize) {
     const BUDGET: usize = 4096;
     let mut random = Random::new(1);
