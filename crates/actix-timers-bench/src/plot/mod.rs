@@ -1,9 +1,9 @@
 //! Draws the pictures of `docs/guide/benchmarks.md` from the rows of the bench `peers`, and fills in its tables.
 //!
 //! ```text
-//! cargo bench --bench plot -- rows.json docs/images                                      draws the pictures
-//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md       and fills in the tables
-//! cargo bench --bench plot -- rows.json --tables                                         prints all tables
+//! cargo bench --bench plot -- rows.json docs/images                                  draws the pictures
+//! cargo bench --bench plot -- rows.json docs/images --fill docs/guide/benchmarks.md  and fills in the tables
+//! cargo bench --bench plot -- rows.json --tables                                     prints all tables
 //! ```
 //!
 //! A run in parts has several files. Missing measurements are omitted from the pictures, and listed at the end.

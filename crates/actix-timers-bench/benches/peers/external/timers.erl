@@ -1,8 +1,8 @@
 %% Erlang's send_after and cancel_timer: "main SIZE".
 %%
-%% Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for the
-%% delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and the
-%% CPU time of all threads, and "done".
+%% Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for
+%% the delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and
+%% the CPU time of all threads, and "done".
 %%
 %% Random numbers are drawn before the clock is read, because they are dear here. Timers are stored by number in the
 %% process dictionary, the cheapest mutable storage.

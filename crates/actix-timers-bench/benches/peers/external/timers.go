@@ -1,8 +1,9 @@
 // Go's time.AfterFunc and Stop: "timers SIZE".
 //
-// Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for the
-// delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and the CPU
-// time of all threads, the garbage collector's included, and "done". The garbage of a round is collected before the next.
+// Each input line requests a round: "pending" for start, churn and stop with SIZE timers pending, "fire SECONDS" for
+// the delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and
+// the CPU time of all threads, the garbage collector's included, and "done". The garbage of a round is collected before
+// the next.
 package main
 
 import (
