@@ -19,7 +19,7 @@ const YEARS: std::ops::Range<i16> = 1914..2200;
 const MOST_EARLY: SignedDuration = SignedDuration::from_hours(2);
 const MOST_LATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// An error that says why no flights could be read.
+/// The error of an unreadable or malformed file.
 #[derive(Debug)]
 pub(crate) struct InputError {
     file: PathBuf,

@@ -68,7 +68,7 @@ fn javac() -> Command {
 }
 
 /// Returns Java at its best: no garbage collection during a round. The parallel collector is used because timers are
-/// linked into lists all over the heap, which makes the default one (G1) several times as dear here; a round fits into
+/// linked into lists all over the heap, which makes the default one (G1) several times as slow here; a round fits into
 /// the young generation, and the kernel has provided all of it before the clock is read.
 fn java(slots: usize, size: usize) -> Command {
     let megabytes = 512 + size * 480 / 1_000_000;
