@@ -4,8 +4,8 @@
 %% the delivery of SIZE timers within that time. The reply is a line per operation, with the caller's elapsed time and
 %% the CPU time of all threads, and "done".
 %%
-%% Random numbers are drawn before the clock is read, because they are expensive here. Timers are stored by number in the
-%% process dictionary, the cheapest mutable storage.
+%% Random numbers are drawn before the clock is read, because they are expensive here. Timers are stored by number in
+%% the process dictionary, the cheapest mutable storage.
 -module(timers).
 -export([main/1]).
 
