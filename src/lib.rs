@@ -5,23 +5,87 @@
 )]
 
 #[cfg(feature = "actix")]
-mod actor;
+mod api;
 pub mod engine;
 #[cfg(feature = "actix")]
 pub mod integration;
 #[cfg(feature = "actix")]
 pub mod metrics;
 #[cfg(feature = "actix")]
-mod shown;
+mod model;
+#[cfg(feature = "actix")]
+mod service;
 #[cfg(all(any(test, actix_timers_simulation), feature = "actix"))]
 #[doc(hidden)]
 pub mod simulation;
 #[cfg(feature = "actix")]
 mod sync;
 pub mod timing;
+#[cfg(feature = "actix")]
+mod trace;
 
 #[cfg(feature = "actix")]
-pub use actor::*;
+pub use crate::api::batch::ScheduleBatch;
+#[cfg(feature = "actix")]
+pub use crate::api::builder::TimerActorBuilder;
+#[cfg(feature = "actix")]
+pub use crate::api::config::TimerActorConfig;
+#[cfg(feature = "actix")]
+pub use crate::api::context::TimerContext;
+#[cfg(feature = "actix")]
+pub use crate::api::drain::Drain;
+#[cfg(feature = "actix")]
+pub use crate::api::guard::TimerGuard;
+#[cfg(feature = "actix")]
+pub use crate::api::messages::{Cancel, GetSnapshot, GetTimer, Reschedule, ScheduleAfter, ScheduleAt};
+#[cfg(feature = "actix")]
+pub use crate::api::options::{ContextTimer, TargetTimer, TimerOptions};
+#[cfg(feature = "actix")]
+pub use crate::api::periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
+#[cfg(feature = "actix")]
+pub use crate::api::scrape::scrape;
+#[cfg(feature = "actix")]
+pub use crate::api::selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
+#[cfg(feature = "actix")]
+pub use crate::api::testing;
+#[cfg(feature = "actix")]
+pub use crate::api::timer_actor::TimerActor;
+#[cfg(feature = "actix")]
+pub use crate::api::timers::{Timers, cancel, get};
+#[cfg(feature = "actix")]
+pub use crate::model::actor_id::{ActorId, ActorTag, ParseActorTagError};
+#[cfg(feature = "actix")]
+pub use crate::model::clock::{Alarm, Clock, SystemClock};
+#[cfg(feature = "cron")]
+pub use crate::model::cron::{Cron, CronError, ScheduleCron};
+#[cfg(feature = "actix")]
+pub use crate::model::dead_letter::{DeadLetter, SubscribeDeadLetters};
+#[cfg(feature = "actix")]
+pub use crate::model::error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
+#[cfg(feature = "actix")]
+pub use crate::model::filter::TimerFilter;
+#[cfg(feature = "actix")]
+pub use crate::model::id::{ParseTimerIdError, TimerId};
+#[cfg(feature = "actix")]
+pub use crate::model::location::TimerLocation;
+#[cfg(feature = "actix")]
+pub use crate::model::mailbox_policy::MailboxPolicy;
+#[cfg(feature = "actix")]
+pub use crate::model::manual_clock::ManualClock;
+#[cfg(feature = "actix")]
+pub use crate::model::repeat::Repeat;
+#[cfg(feature = "actix")]
+pub use crate::model::request_time::RequestTime;
+#[cfg(feature = "actix")]
+pub use crate::model::source::MessageSource;
+#[cfg(feature = "actix")]
+pub use crate::model::target::Target;
+#[cfg(feature = "actix")]
+pub use crate::model::timer_message::TimerMessage;
+#[cfg(feature = "actix")]
+pub use crate::model::tracked::Tracked;
+#[cfg(feature = "actix")]
+pub use crate::model::view::{Returned, Snapshot, TimerInfo};
 #[cfg(feature = "actix")]
 pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, TimerState};
 

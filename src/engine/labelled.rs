@@ -1,11 +1,11 @@
 //! Operations on timers by their key, group or owner.
 
-use super::group::TimerGroup;
-use super::key::TimerKey;
-use super::labels::KeyScope;
-use super::owners::OwnerId;
-use super::scheduler::{Engine, Rejected};
-use super::timer::Mark;
+use crate::engine::group::TimerGroup;
+use crate::engine::key::TimerKey;
+use crate::engine::labels::KeyScope;
+use crate::engine::owners::OwnerId;
+use crate::engine::scheduler::{Engine, Rejected};
+use crate::engine::timer::Mark;
 use crate::timing::{Key, Tick};
 
 impl<P: Copy, O> Engine<P, O> {

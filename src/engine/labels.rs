@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
-use super::group::TimerGroup;
-use super::key::TimerKey;
-use super::owners::OwnerId;
-use super::shards::Shards;
-use super::side_table::SideTable;
+use crate::engine::group::TimerGroup;
+use crate::engine::key::TimerKey;
+use crate::engine::owners::OwnerId;
+use crate::engine::shards::Shards;
+use crate::engine::side_table::SideTable;
 use crate::timing::Key;
 
 /// The set of timers among which a key is unique.

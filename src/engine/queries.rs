@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::counters::{Counters, Outcome};
-use super::owners::OwnerId;
-use super::scheduler::{Engine, EngineConfig};
-use super::timer::{Location, Mark, Stage, TimerView};
+use crate::engine::counters::{Counters, Outcome};
+use crate::engine::owners::OwnerId;
+use crate::engine::scheduler::{Engine, EngineConfig};
+use crate::engine::timer::{Location, Mark, Stage, TimerView};
 use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
 
 impl<P: Copy, O> Engine<P, O> {

@@ -1,8 +1,8 @@
 //! Deliveries that take time: queues of due messages, and messages whose place in a mailbox is taken by a token.
 
-use super::owners::OwnerId;
-use super::scheduler::{DueTimer, Engine};
-use super::timer::{Mark, Stage, Timer};
+use crate::engine::owners::OwnerId;
+use crate::engine::scheduler::{DueTimer, Engine};
+use crate::engine::timer::{Mark, Stage, Timer};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use super::counters::{DeadLetterReason, Outcome};
-use super::recurrence::{ClockReading, NextRun, Recurrence};
-use super::scheduler::Engine;
-use super::timer::{Mark, Stage};
+use crate::engine::counters::{DeadLetterReason, Outcome};
+use crate::engine::recurrence::{ClockReading, NextRun, Recurrence};
+use crate::engine::scheduler::Engine;
+use crate::engine::timer::{Mark, Stage};
 use crate::timing::{Key, Tick};
 
 /// The state of a timer whose message is ready to be handed over.

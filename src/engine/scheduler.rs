@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::counters::{Counters, DeadLetterReason, Outcome};
-use super::labels::Labels;
-use super::names::Names;
-use super::owners::{OwnerId, Owners};
-use super::recurrence::{NextRun, Recurrence};
-use super::side_table::SideTable;
-use super::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
-use super::wall::{WallTimes, estimate};
+use crate::engine::counters::{Counters, DeadLetterReason, Outcome};
+use crate::engine::labels::Labels;
+use crate::engine::names::Names;
+use crate::engine::owners::{OwnerId, Owners};
+use crate::engine::recurrence::{NextRun, Recurrence};
+use crate::engine::side_table::SideTable;
+use crate::engine::timer::{Mark, Marks, NO_OWNER, NotPending, Stage, Timer};
+use crate::engine::wall::{WallTimes, estimate};
 use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.

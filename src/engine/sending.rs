@@ -4,11 +4,11 @@
 //! for another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send)
 //! and [`reject_send`](Engine::reject_send) follows.
 
-use super::counters::{DeadLetterReason, Outcome};
-use super::recurrence::{ClockReading, NextRun};
-use super::repeating::Repeated;
-use super::scheduler::Engine;
-use super::timer::{Mark, Stage};
+use crate::engine::counters::{DeadLetterReason, Outcome};
+use crate::engine::recurrence::{ClockReading, NextRun};
+use crate::engine::repeating::Repeated;
+use crate::engine::scheduler::Engine;
+use crate::engine::timer::{Mark, Stage};
 use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {

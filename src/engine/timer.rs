@@ -1,6 +1,6 @@
 //! The record of a timer, and its states.
 
-use super::owners::OwnerId;
+use crate::engine::owners::OwnerId;
 use crate::timing::{Spot, Tick};
 
 /// The state of a pending timer.

@@ -3,9 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::actor::service::Service;
-use crate::actor::service::activity::ExternalWorkGuard;
-use crate::{BuildError, Clock, TimerActor, TimerActorBuilder, Timers};
+use crate::api::builder::TimerActorBuilder;
+use crate::api::timer_actor::TimerActor;
+use crate::api::timers::Timers;
+use crate::model::clock::Clock;
+use crate::model::error::BuildError;
+use crate::service::query::activity::ExternalWorkGuard;
+use crate::service::state::Service;
 
 /// A timer actor that is invisible and inaccessible to applications: no id finds its timers, no trace shows them, and
 /// none becomes a dead letter when it stops.

@@ -23,16 +23,17 @@ mod survey;
 
 pub use self::internal_timers::{ExternalWork, InternalTimers, builder_on_clock_of};
 pub use self::survey::Survey;
-pub use crate::actor::id::ShortId;
-pub use crate::actor::secret::unguessable;
-pub use crate::actor::service::{Listing, Outline, TIMERS_OF_A_BUCKET, TimerWalk};
+pub use crate::model::id::ShortId;
+pub use crate::model::secret::unguessable;
+pub use crate::service::query::selection::Listing;
+pub use crate::service::query::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 pub use crate::engine::next_on_grid;
 pub use crate::metrics::catalogue::describe;
 pub use crate::metrics::gate::{Pass as PublishPass, try_enter as try_publish};
 pub use crate::metrics::meters::PUBLISH_EVERY;
 pub use crate::metrics::publishers::{Publisher, register_publisher};
 pub use crate::metrics::tally::{Level, Tally};
-pub use crate::shown::Shown;
+pub use crate::model::shown::Shown;
 
 #[cfg(feature = "tracing")]
-pub use crate::actor::trace::Limit as LogLimit;
+pub use crate::trace::Limit as LogLimit;

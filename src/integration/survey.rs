@@ -2,9 +2,15 @@
 
 use std::time::Duration;
 
-use super::{Listing, Outline, ShortId, TimerWalk};
+use crate::api::timers::Timers;
+use crate::model::error::CancelOutcome;
+use crate::model::filter::TimerFilter;
+use crate::model::id::ShortId;
+use crate::model::id::TimerId;
+use crate::model::view::TimerInfo;
+use crate::service::query::selection::Listing;
+use crate::service::query::survey::{Outline, TimerWalk};
 use crate::timing::{BucketSnapshot, LevelStats, Tick};
-use crate::{CancelOutcome, TimerFilter, TimerId, TimerInfo, Timers};
 
 /// A survey of one timer actor, without its mailbox. Each call holds the lock for some microseconds at most, whatever
 /// the number of timers.

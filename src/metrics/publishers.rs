@@ -2,11 +2,11 @@
 
 use std::sync::{Mutex, PoisonError, Weak};
 
-use super::gate::{self, Pass};
+use crate::metrics::gate::{self, Pass};
 
 static PUBLISHERS: Mutex<Vec<Weak<dyn Publisher>>> = Mutex::new(Vec::new());
 
-/// A publisher of metrics, for [`scrape`](crate::scrape).
+/// A publisher of metrics, for [`scrape`](crate::api::scrape::scrape).
 pub trait Publisher: Send + Sync {
     /// Updates its metrics, within a scrape and on its thread.
     fn publish(&self, pass: &Pass);
@@ -50,8 +50,8 @@ mod tests {
         let seen = || publisher.0.load(Ordering::Relaxed);
         // Other tests of this process may scrape as well.
         let before = seen();
-        assert!(crate::scrape(seen) > before);
+        assert!(crate::api::scrape::scrape(seen) > before);
         let between = seen();
-        assert!(crate::scrape(seen) > between);
+        assert!(crate::api::scrape::scrape(seen) > between);
     }
 }

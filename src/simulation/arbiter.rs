@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::scheduler::{self, Nanos};
+use crate::simulation::scheduler::{self, Nanos};
 use crate::{Alarm, Clock};
 
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use actix::{AsyncContext, Context};
 
-use super::arbiter::{Task, VirtualClock};
-use super::random;
-use crate::actor::service::thread_registry;
 use crate::integration::InternalTimers;
+use crate::service::owner::thread_registry;
+use crate::simulation::arbiter::{Task, VirtualClock};
+use crate::simulation::random;
 use crate::{TimerActor, Timers};
 
 /// Returns internal timers on the clock of the simulation, and their timer actor, for the arbiter of the caller.

@@ -8,7 +8,8 @@ use std::task::Waker;
 
 use generator::{Generator, Gn};
 
-use crate::actor::service::thread_registry::{self, ThreadRegistry};
+use crate::service::owner::thread_registry;
+use crate::service::owner::thread_registry::ThreadRegistry;
 
 /// Nanoseconds of virtual time.
 pub(super) type Nanos = u64;

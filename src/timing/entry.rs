@@ -1,7 +1,7 @@
 //! The record of an entry in the arena.
 
-use super::list::Spot;
-use super::tick::Tick;
+use crate::timing::list::Spot;
+use crate::timing::tick::Tick;
 
 /// An entry: its deadline, its location and the caller's value.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Slack: timers that may be a little late share ticks.
 
-use super::tick::Tick;
+use crate::timing::tick::Tick;
 
 /// Returns the tick from `first` to `last` that is divisible by the highest power of two, or `first` if `last` is not
 /// after it.

@@ -1,9 +1,9 @@
 //! Snapshots of a wheel: counts per level and per bucket.
 
-use super::arena::Key;
-use super::level::{Level, slot_of};
-use super::tick::Tick;
-use super::wheel::Wheel;
+use crate::timing::arena::Key;
+use crate::timing::level::{Level, slot_of};
+use crate::timing::tick::Tick;
+use crate::timing::wheel::Wheel;
 
 /// The counts of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl<T> Wheel<T> {
             buckets: self.size.get(),
             occupied: self.queue.occupied(level),
             entries: ring.entries,
-            fullest: ring.buckets.iter().map(super::List::len).max().unwrap_or(0),
+            fullest: ring.buckets.iter().map(crate::timing::List::len).max().unwrap_or(0),
             cascades: ring.cascades,
             cascaded: ring.cascaded,
         }
@@ -150,8 +150,8 @@ impl<T> Wheel<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::level::WheelSize;
     use super::*;
+    use crate::timing::level::WheelSize;
 
     /// Compares the starts, which are computed from slots, with the deadlines of the entries.
     fn check<T>(wheel: &Wheel<T>) {

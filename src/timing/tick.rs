@@ -43,7 +43,7 @@ pub enum TimingError {
     /// The tick is zero, shorter than [`MIN_TICK_LENGTH`] or longer than [`MAX_TICK_LENGTH`].
     #[error("a tick of {0:?} is out of range: choose one between 1 µs and 24 h (the default is 1 ms)")]
     TickLength(Duration),
-    /// The wheel size is below 2 or above [`MAX_WHEEL_SIZE`](super::MAX_WHEEL_SIZE).
+    /// The wheel size is below 2 or above [`MAX_WHEEL_SIZE`](crate::timing::MAX_WHEEL_SIZE).
     #[error("a wheel of {0} buckets per level is out of range: choose between 2 and 65536 (the default is 256)")]
     WheelSize(usize),
 }

@@ -1,11 +1,11 @@
 //! The hierarchical timing wheel: levels on demand, entries by deadline, time driven by the delay queue.
 
-use super::arena::{Arena, Key};
-use super::delay_queue::DelayQueue;
-use super::entry::{BucketNumber, Entry};
-use super::level::{Level, WheelSize, slot_of, turn_end};
-use super::list::{Chunks, List};
-use super::tick::{MAX_TICK, Tick};
+use crate::timing::arena::{Arena, Key};
+use crate::timing::delay_queue::DelayQueue;
+use crate::timing::entry::{BucketNumber, Entry};
+use crate::timing::level::{Level, WheelSize, slot_of, turn_end};
+use crate::timing::list::{Chunks, List};
+use crate::timing::tick::{MAX_TICK, Tick};
 
 /// A queue that holds entries until their deadline and returns them in order.
 ///

@@ -1,0 +1,256 @@
+//! How a timer actor is set up.
+
+use std::any::TypeId;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, ArbiterHandle};
+
+use crate::api::registry;
+use crate::api::timer_actor::TimerActor;
+use crate::api::timers::Timers;
+use crate::engine::{EngineConfig, MAX_CAPACITY};
+use crate::model::clock::{Clock, Forward, SystemClock};
+use crate::model::error::BuildError;
+use crate::model::mailbox_policy::MailboxPolicy;
+use crate::model::secret::Secret;
+use crate::service::query::directory;
+use crate::service::state::{Service, Settings};
+use crate::timing::{TickLength, WheelSize};
+
+/// Sets up a [`TimerActor`]; made by [`TimerActor::builder`].
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::TimerActor;
+///
+/// # System::new().block_on(async {
+/// let timers = TimerActor::builder()
+///     .name("orders")
+///     .tick(Duration::from_millis(10))
+///     .capacity(1_000_000)
+///     .start()?;
+/// # drop(timers);
+/// # Ok::<(), actix_timers::BuildError>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a builder does nothing until `build`, `start` or `install`"]
+pub struct TimerActorBuilder {
+    pub(crate) tick: Duration,
+    pub(crate) wheel_size: usize,
+    pub(crate) capacity: usize,
+    pub(crate) name: Option<String>,
+    pub(crate) expiry_budget: usize,
+    pub(crate) request_budget: usize,
+    pub(crate) wall_clock_check_interval: Duration,
+    pub(crate) mailbox_policy: MailboxPolicy,
+    pub(crate) stuck_after: Duration,
+    clock: Option<Arc<dyn Clock>>,
+    watched: bool,
+    pub(crate) jitter_seed: Option<u64>,
+    internal: bool,
+}
+
+impl Default for TimerActorBuilder {
+    fn default() -> Self {
+        Self {
+            tick: TickLength::default().length(),
+            wheel_size: WheelSize::default().get(),
+            capacity: MAX_CAPACITY,
+            name: None,
+            expiry_budget: 256,
+            request_budget: 256,
+            wall_clock_check_interval: Duration::from_secs(10),
+            mailbox_policy: MailboxPolicy::Unbounded,
+            stuck_after: Duration::from_secs(10),
+            clock: None,
+            watched: true,
+            jitter_seed: None,
+            internal: false,
+        }
+    }
+}
+
+impl TimerActorBuilder {
+    /// The resolution: deadlines are rounded up to a multiple of it. 1 ms unless said otherwise; 1 µs to 24 h.
+    ///
+    /// With [`SystemClock`] a tick below a millisecond makes messages more punctual only on Linux, where alarms are the
+    /// kernel's. Elsewhere, and where tokio's clock is paused, tokio wakes a task at whole milliseconds.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// Buckets in one turn of a level. 256 unless said otherwise; 2 to 65 536. See `docs/decisions.md` for how the
+    /// default was chosen.
+    pub fn wheel_size(mut self, buckets: usize) -> Self {
+        self.wheel_size = buckets;
+        self
+    }
+
+    /// The most timers that may be pending at once; what is above is refused and handed back. 4 294 967 294 unless said
+    /// otherwise.
+    pub fn capacity(mut self, timers: usize) -> Self {
+        self.capacity = timers;
+        self
+    }
+
+    /// The name, which is the label `timer` of all its metrics. `timers-` and a number unless said otherwise.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Entries moved in one turn, delivered or cascaded, before the other actors of the arbiter get theirs. 256 unless
+    /// said otherwise.
+    pub fn expiry_budget(mut self, entries: usize) -> Self {
+        self.expiry_budget = entries;
+        self
+    }
+
+    /// Requests handled from the mailbox in one turn, before what is due and the other actors of the arbiter get theirs.
+    /// 256 unless said otherwise.
+    pub fn request_budget(mut self, requests: usize) -> Self {
+        self.request_budget = requests;
+        self
+    }
+
+    /// How often the wall clock is looked at while timers that follow it are pending, to notice that it was stepped, or
+    /// that the machine was suspended. 10 s unless said otherwise; `Duration::MAX` for never. Without such timers nobody looks.
+    pub fn wall_clock_check_interval(mut self, every: Duration) -> Self {
+        self.wall_clock_check_interval = every;
+        self
+    }
+
+    /// What becomes of messages whose recipient does not keep up, unless their [`Target`](crate::Target) has a policy of its
+    /// own. [`MailboxPolicy::Unbounded`] unless said otherwise.
+    pub fn mailbox_policy(mut self, policy: MailboxPolicy) -> Self {
+        self.mailbox_policy = policy;
+        self
+    }
+
+    /// How long a message that is due may wait until its recipient takes it before somebody should know. The metrics are
+    /// published then and, with the feature `tracing`, there is a warning; and again whenever the time has doubled. 10 s
+    /// unless said otherwise; `Duration::MAX` for never. To be raised where recipients are meant to be behind for long.
+    pub fn stuck_after(mut self, time: Duration) -> Self {
+        self.stuck_after = time;
+        self
+    }
+
+    /// The clock. [`SystemClock`] unless said otherwise.
+    pub fn clock<C: Clock>(mut self, clock: C) -> Self {
+        self.watched = TypeId::of::<C>() == TypeId::of::<SystemClock>();
+        self.clock = Some(Arc::new(Forward::new(clock)));
+        self
+    }
+
+    /// The clock of a timer actor that exists, and nothing else of it.
+    pub(crate) fn clock_of(mut self, timers: &Timers) -> Self {
+        let service = timers.service();
+        self.watched = service.settings.watched;
+        self.clock = Some(Arc::clone(&service.clock));
+        self
+    }
+
+    /// A timer actor for timers of the crate's own, which no user of other timer actors sees or reaches. Its [`Timers`] must not
+    /// be handed out.
+    pub(crate) const fn internal(mut self) -> Self {
+        self.internal = true;
+        self
+    }
+
+    /// Lets [jitter](crate::TimerOptions::jitter) be the same in every run, for tests. Chance decides unless said otherwise.
+    pub fn jitter_seed(mut self, seed: u64) -> Self {
+        self.jitter_seed = Some(seed);
+        self
+    }
+
+    /// Checks everything and builds the actor, to be started with actix's own means.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range, or the operating system has no random numbers to make ids with.
+    pub fn build(self) -> Result<TimerActor, BuildError> {
+        let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
+        self.build_with(secret)
+    }
+
+    fn build_with(self, secret: Secret) -> Result<TimerActor, BuildError> {
+        let tick = TickLength::new(self.tick)?;
+        let wheel_size = WheelSize::new(self.wheel_size)?;
+        for (value, name) in
+            [(self.capacity, "capacity"), (self.expiry_budget, "expiry_budget"), (self.request_budget, "intake_budget")]
+        {
+            if value == 0 {
+                return Err(BuildError::Zero(name));
+            }
+        }
+        for (value, name) in [(self.wall_clock_check_interval, "wall_clock_check"), (self.stuck_after, "stuck_after")] {
+            if value.is_zero() {
+                return Err(BuildError::Zero(name));
+            }
+        }
+        if self.capacity > MAX_CAPACITY {
+            return Err(BuildError::Capacity(self.capacity));
+        }
+        let settings = Settings {
+            engine: EngineConfig { tick, wheel_size, capacity: self.capacity, ..EngineConfig::default() },
+            name: self.name,
+            expiry_budget: self.expiry_budget,
+            request_budget: self.request_budget,
+            wall_clock_check_interval: self.wall_clock_check_interval,
+            mailbox_policy: self.mailbox_policy,
+            stuck_after: self.stuck_after,
+            watched: self.watched,
+            jitter_seed: self.jitter_seed,
+            secret,
+            internal: self.internal,
+        };
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+        Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
+    }
+
+    /// Builds the actor and starts it on the arbiter of this thread, for those who use its [`Timers`]. Contexts do not:
+    /// they use the one that is [installed](Self::install). If this one has a [clock](Self::clock) of its own and none is
+    /// installed, timers of contexts are refused ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled))
+    /// instead of running on the system clock.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range or no actix system runs on this thread.
+    pub fn start(self) -> Result<Timers, BuildError> {
+        let arbiter = actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
+        let timers = self.start_on(&arbiter)?;
+        // The actor starts when the arbiter comes to it; other threads may ask for the time before that.
+        timers.service().clock.started();
+        registry::note_started(timers.service());
+        Ok(timers)
+    }
+
+    /// Builds the actor and starts it on another arbiter, for example one of its own.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range.
+    pub fn start_on(self, arbiter: &ArbiterHandle) -> Result<Timers, BuildError> {
+        let actor = self.build()?;
+        let service = Arc::clone(actor.service());
+        Ok(Timers::new(service, TimerActor::start_in_arbiter(arbiter, move |_| actor)))
+    }
+}
+
+impl TimerActor {
+    /// Sets up a timer actor.
+    pub fn builder() -> TimerActorBuilder {
+        TimerActorBuilder::default()
+    }
+}
+
+/// A timer actor with the default settings. If the operating system has no random numbers, its ids can be guessed with much
+/// effort; [`TimerActorBuilder::build`] fails then.
+impl Default for TimerActor {
+    fn default() -> Self {
+        match TimerActorBuilder::default().build_with(Secret::new()) {
+            Ok(actor) => actor,
+            Err(error) => unreachable!("the default settings are in range: {error}"),
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Timers for the actor that schedules them: methods on its context.
+
+use std::time::{Duration, SystemTime};
+
+use actix::dev::{AsyncContextParts, ToEnvelope};
+use actix::{Actor, AsyncContext, Handler};
+
+use crate::api::options::{ContextTimer, TimerOptions};
+use crate::api::registry;
+use crate::api::timers::{cancel, reschedule};
+use crate::engine::{KeyScope, TimerKey};
+#[cfg(feature = "cron")]
+use crate::model::cron::Cron;
+use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use crate::model::id::TimerId;
+use crate::model::repeat::Repeat;
+use crate::model::source::MessageSource;
+use crate::model::timer_message::TimerMessage;
+use crate::model::view::TimerInfo;
+use crate::service::schedule::deadline::Schedule;
+
+/// Delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the contexts of
+/// actix-web-actors.
+///
+/// A timer made here belongs to the actor: it does not keep the actor alive, it ends when the actor stops or is
+/// restarted, and it can be cancelled until its handler runs, even when it is due already. The timers are held by the
+/// timer actor of the arbiter, which starts by itself; see [`TimerActorBuilder::install`](crate::TimerActorBuilder::install)
+/// for other settings.
+///
+/// (Who polls a context by hand, which is not usual, must not move it between two polls: it is known by its place.)
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{TimerContext, TimerId};
+///
+/// #[derive(Message)]
+/// #[rtype(result = "()")]
+/// struct Expire;
+///
+/// struct Session {
+///     expiry: Option<TimerId>,
+/// }
+///
+/// impl Actor for Session {
+///     type Context = Context<Self>;
+///
+///     fn started(&mut self, ctx: &mut Self::Context) {
+///         self.expiry = ctx.schedule_after(Duration::from_secs(1800), Expire).ok();
+///     }
+/// }
+///
+/// impl Handler<Expire> for Session {
+///     type Result = ();
+///
+///     fn handle(&mut self, _: Expire, ctx: &mut Self::Context) {
+///         ctx.stop();
+///     }
+/// }
+/// # System::new().block_on(async { Session { expiry: None }.start(); });
+/// ```
+pub trait TimerContext<A>: AsyncContext<A> + AsyncContextParts<A> + Sized
+where
+    A: Actor<Context = Self>,
+{
+    /// Delivers `message` to this actor after `delay`, counted from now, and returns the timer's id at once. A delay too
+    /// long for the clock is never over.
+    ///
+    /// # Errors
+    /// [`ScheduleError`] hands the message back: the capacity is used up, the timer actor was drained, no actix system runs
+    /// on this thread, or a timer actor with a clock of its own was started here and none installed.
+    fn schedule_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: TimerMessage,
+    {
+        schedule(self, Schedule::after(delay), message)
+    }
+
+    /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after).
+    fn schedule_at<M>(&mut self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: TimerMessage,
+    {
+        schedule(self, Schedule::At(at.into()), message)
+    }
+
+    /// A timer with options, to be completed by saying when: `ctx.timer(options).after(delay, message)`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Refresh;
+    ///
+    /// struct Cache;
+    ///
+    /// impl Actor for Cache {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         // Between a minute and a minute and a half, so that many caches do not refresh at once.
+    ///         let spread = TimerOptions::new().jitter(Duration::from_secs(30));
+    ///         let _ = ctx.timer(spread).after(Duration::from_secs(60), Refresh);
+    ///     }
+    /// }
+    /// # impl Handler<Refresh> for Cache { type Result = (); fn handle(&mut self, _: Refresh, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Cache.start(); });
+    /// ```
+    fn timer(&mut self, options: TimerOptions) -> ContextTimer<'_, A> {
+        ContextTimer::new(self, options)
+    }
+
+    /// Delivers messages to this actor at a fixed rate: on a grid that begins now and does not shift, however late single
+    /// deliveries are.
+    ///
+    /// The timer keeps its id over all repetitions, and has ended when it was cancelled, when its last repetition was
+    /// delivered, or with its actor.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{Repeat, TimerContext};
+    ///
+    /// #[derive(Clone, Message)]
+    /// #[rtype(result = "()")]
+    /// struct Sample;
+    ///
+    /// struct Sensor {
+    ///     samples: u32,
+    /// }
+    ///
+    /// impl Actor for Sensor {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.schedule_at_fixed_rate(Repeat::every(Duration::from_millis(2)).times(3), Sample);
+    ///     }
+    /// }
+    ///
+    /// impl Handler<Sample> for Sensor {
+    ///     type Result = ();
+    ///
+    ///     fn handle(&mut self, _: Sample, _: &mut Self::Context) {
+    ///         self.samples += 1;
+    ///         if self.samples == 3 {
+    ///             System::current().stop();
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let system = System::new();
+    /// # let _sensor = system.block_on(async { Sensor { samples: 0 }.start() });
+    /// # system.run().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also a period of zero is refused, and what would never be due.
+    fn schedule_at_fixed_rate<M>(
+        &mut self,
+        repeat: impl Into<Repeat>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: TimerMessage,
+    {
+        self.timer(TimerOptions::new()).at_fixed_rate(repeat, message)
+    }
+
+    /// Delivers messages to this actor with a fixed delay: each so long after the handler of the one before has returned.
+    /// (After the delivery, if a message had to be sent through the mailbox and its answer is still to come.)
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    fn schedule_with_fixed_delay<M>(
+        &mut self,
+        repeat: impl Into<Repeat>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: TimerMessage,
+    {
+        self.timer(TimerOptions::new()).with_fixed_delay(repeat, message)
+    }
+
+    /// Delivers messages to this actor at the times that a cron expression names, on the wall clock: when that is stepped
+    /// the timer follows, and what it was stepped over is delivered once. No time is delivered twice.
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::{Cron, TimerContext};
+    ///
+    /// #[derive(Clone, Message)]
+    /// #[rtype(result = "()")]
+    /// struct CloseTheBooks;
+    ///
+    /// struct Ledger;
+    ///
+    /// impl Actor for Ledger {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let midnight = Cron::new("0 0 * * *").and_then(|cron| cron.in_time_zone("Europe/Berlin"));
+    ///         let _ = midnight.map(|midnight| ctx.schedule_cron(midnight, CloseTheBooks));
+    ///     }
+    /// }
+    /// # impl Handler<CloseTheBooks> for Ledger {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: CloseTheBooks, _: &mut Context<Self>) {}
+    /// # }
+    /// # System::new().block_on(async { Ledger.start(); });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more.
+    #[cfg(feature = "cron")]
+    fn schedule_cron<M>(
+        &mut self,
+        cron: Cron,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        A: Handler<M>,
+        Self: ToEnvelope<A, M>,
+        M: TimerMessage,
+    {
+        self.timer(TimerOptions::new()).cron(cron, message)
+    }
+
+    /// Cancels a timer: one of this actor's, or any other whose id is known.
+    ///
+    /// For a timer of this actor's own the answer is [`Cancelled`](CancelOutcome::Cancelled) unless its handler has run or
+    /// runs now, even if it was due long ago; or unless it is the one message that is on its way through the mailbox
+    /// because this actor was not polled in time ([`InProgress`](CancelOutcome::InProgress)).
+    fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
+        cancel(id)
+    }
+
+    /// Cancels this actor's own timer with this [key](TimerOptions::key). [`NotFound`](CancelOutcome::NotFound) if none
+    /// has it: none was scheduled with it, or it has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct GiveUp;
+    ///
+    /// struct Call;
+    ///
+    /// impl Actor for Call {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.timer(TimerOptions::new().key("answer")).after(Duration::from_secs(30), GiveUp);
+    ///         assert!(ctx.is_active("answer"));
+    ///         assert_eq!(ctx.timers()[0].key, Some("answer".into()));
+    ///         assert!(ctx.cancel_key("answer").is_cancelled());
+    ///         assert_eq!(ctx.timer_by_key("answer"), None);
+    ///     }
+    /// }
+    /// # impl Handler<GiveUp> for Call { type Result = (); fn handle(&mut self, _: GiveUp, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Call.start(); });
+    /// ```
+    fn cancel_key(&mut self, key: impl Into<TimerKey>) -> CancelOutcome {
+        match registry::known_owner_of_context(self) {
+            Some((service, owner)) => service.cancel_key(KeyScope::Owner(owner), &key.into()),
+            None => CancelOutcome::NotFound,
+        }
+    }
+
+    /// Whether this actor has a pending timer of its own with this key.
+    fn is_active(&mut self, key: impl Into<TimerKey>) -> bool {
+        self.timer_by_key(key).is_some()
+    }
+
+    /// The id of this actor's own pending timer that has this key.
+    fn timer_by_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
+        let (service, owner) = registry::known_owner_of_context(self)?;
+        service.timer_by_key(KeyScope::Owner(owner), &key.into())
+    }
+
+    /// Cancels all timers of this actor's own, also those that are due already, and returns how many these were. Only one
+    /// that is on its way through the mailbox, because the actor was not polled in time, still arrives.
+    fn cancel_timers(&mut self) -> usize {
+        match registry::known_owner_of_context(self) {
+            Some((service, owner)) => service.cancel_all(&service.timers_of_owner(owner)),
+            None => 0,
+        }
+    }
+
+    /// This actor's own pending timers, by deadline. Those that others scheduled for it are not among them; see
+    /// [`Timers::list`](crate::Timers::list).
+    fn timers(&mut self) -> Vec<TimerInfo> {
+        registry::known_owner_of_context(self).map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
+    }
+
+    /// Lets a timer be due `delay` from now instead, also if it is due already and its handler has not run.
+    fn reschedule_timer(&mut self, id: TimerId, delay: Duration) -> RescheduleOutcome {
+        reschedule(id, |_| Schedule::after(delay))
+    }
+
+    /// Lets a timer be due when the wall clock shows `at` instead.
+    fn reschedule_timer_at(&mut self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
+        let at = at.into();
+        reschedule(id, |_| Schedule::At(at))
+    }
+}
+
+impl<A, C> TimerContext<A> for C
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
+}
+
+fn schedule<A, C, M>(ctx: &mut C, when: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
+where
+    A: Actor<Context = C> + Handler<M>,
+    C: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    match registry::owner_of_context(ctx) {
+        Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, None, message),
+        Err(no_timers) => Err(no_timers.refuse(message)),
+    }
+}

@@ -1,0 +1,107 @@
+//! The orderly end of a timer actor: what falls due soon is delivered, the rest given back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::{Context, Handler, Message};
+
+use crate::api::messages::send_reply;
+use crate::api::timer_actor::TimerActor;
+use crate::api::timers::Timers;
+use crate::model::view::Returned;
+use crate::service::state::Service;
+
+/// Close a timer actor and get back everything that was never handed over, by deadline.
+///
+/// From the moment it is handled every request for a new timer is refused. [`Drain::now`] ends at once;
+/// [`Drain::within`] lets what falls due in the given time be delivered before that. Afterwards nothing is delivered any
+/// more; a second drain returns nothing.
+///
+/// A message that is on its way at the end ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{Drain, TimerActor};
+/// # #[derive(Message, Debug, PartialEq)]
+/// # #[rtype(result = "()")]
+/// # struct Remind(u32);
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+/// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let timers = TimerActor::builder().start()?;
+/// let customer = Customer.start();
+/// timers.schedule_after(&customer, Duration::from_millis(5), Remind(1)).unwrap();
+/// timers.schedule_after(&customer, Duration::from_secs(3600), Remind(2)).unwrap();
+///
+/// let returned = timers.addr().send(Drain::within(Duration::from_secs(10))).await.unwrap();
+/// assert_eq!(returned.len(), 1, "the first was delivered");
+/// assert_eq!(returned[0].message::<Remind>(), Some(&Remind(2)));
+/// # Ok::<(), actix_timers::BuildError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "Vec<Returned>")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct Drain {
+    within: Duration,
+}
+
+impl Drain {
+    /// A request to close at once.
+    pub const fn now() -> Self {
+        Self { within: Duration::ZERO }
+    }
+
+    /// A request to close after what falls due within `time` was delivered: as soon as nothing more will fall due in it, at
+    /// the latest when it is over.
+    pub const fn within(time: Duration) -> Self {
+        Self { within: time }
+    }
+}
+
+impl Timers {
+    /// Closes the timer actor and gives back what was never handed over, by deadline. Afterwards nothing is delivered
+    /// any more and every request is refused; a second drain returns nothing.
+    ///
+    /// A message that is on its way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+    pub fn drain(&self) -> Vec<Returned> {
+        self.service().drain()
+    }
+
+    /// Refuses new timers from the first poll on, delivers what falls due within `time`, and then does as
+    /// [`drain`](Self::drain): as soon as nothing more will fall due in that time, at the latest when it is over.
+    ///
+    /// If the future is dropped before it is ready, the timer actor goes on to deliver, and still refuses new timers.
+    pub async fn drain_within(&self, time: Duration) -> Vec<Returned> {
+        Arc::clone(self.service()).drain_within(time).await
+    }
+}
+
+/// The answer to a [`Drain`]: it may take its time.
+pub struct Draining {
+    service: Arc<Service>,
+    within: Duration,
+}
+
+impl MessageResponse<TimerActor, Drain> for Draining {
+    fn handle(self, _: &mut Context<TimerActor>, asker: Option<OneshotSender<Vec<Returned>>>) {
+        let Self { service, within } = self;
+        if within.is_zero() {
+            return send_reply(&service, service.drain(), asker);
+        }
+        let draining = Arc::clone(&service).drain_within(within);
+        actix_rt::spawn(async move { send_reply(&service, draining.await, asker) });
+    }
+}
+
+impl Handler<Drain> for TimerActor {
+    type Result = Draining;
+
+    fn handle(&mut self, drain: Drain, _: &mut Context<Self>) -> Self::Result {
+        Draining { service: Arc::clone(self.service()), within: drain.within }
+    }
+}

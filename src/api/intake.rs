@@ -1,0 +1,122 @@
+//! How a timer actor takes in a large batch: by parts, between which what is due, and other actors, have their turn.
+//!
+//! The requests behind the batch have to stay behind it, so the actor waits (`ctx.wait`) until all of it is taken in. actix
+//! polls nothing else of the actor meanwhile, the driver included. So the driver's turn is taken between two parts.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as Polling, Poll};
+use std::vec::IntoIter;
+
+use actix::dev::{MessageResponse, OneshotSender};
+use actix::fut::ActorFuture;
+use actix::{AsyncContext, Context};
+
+use crate::api::batch::{Entry, ScheduleBatch, Time};
+use crate::api::messages::{discard, send_reply};
+use crate::api::timer_actor::TimerActor;
+use crate::model::carried::{Boxed, Carried, is_large};
+use crate::model::error::ScheduleError;
+use crate::model::id::TimerId;
+use crate::model::timer_message::TimerMessage;
+use crate::service::schedule::deadline::Schedule;
+use crate::service::state::Service;
+
+/// The answer to a batch, in the making.
+pub struct Intake<M>
+where
+    M: TimerMessage,
+{
+    pub(crate) service: Arc<Service>,
+    pub(crate) entries: IntoIter<Entry<M>>,
+    pub(crate) answers: Answers<M>,
+}
+
+type Answers<M> = Vec<Result<TimerId, ScheduleError<M>>>;
+
+impl<M> Intake<M>
+where
+    M: TimerMessage,
+{
+    /// Takes in as much as the intake budget allows. True if that was the last of it.
+    fn take_part(&mut self) -> bool {
+        if const { is_large::<M>() } { self.take_part_as::<Boxed<M>>() } else { self.take_part_as::<M>() }
+    }
+
+    fn take_part_as<C: Carried<Message = M>>(&mut self) -> bool {
+        let clock = &self.service.clock;
+        let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
+            let when = match time {
+                Time::After { delay, requested } => Schedule::After { delay, waited: clock.since_request(requested) },
+                Time::At(at) => Schedule::At(at),
+            };
+            (when, options, target, C::pack(message))
+        });
+        self.service.schedule_some::<C>(self.service.settings.request_budget, &mut entries, &mut self.answers);
+        self.entries.as_slice().is_empty()
+    }
+
+    fn give_answer(&mut self, asker: Option<OneshotSender<Answers<M>>>) {
+        send_reply(&self.service, std::mem::take(&mut self.answers), asker);
+    }
+}
+
+/// What is left when the timer actor ends in the middle is dropped one by one, like an answer that nobody hears.
+impl<M> Drop for Intake<M>
+where
+    M: TimerMessage,
+{
+    fn drop(&mut self) {
+        for entry in self.entries.by_ref() {
+            self.service.contain(|| drop(entry));
+        }
+        discard(&self.service, std::mem::take(&mut self.answers));
+    }
+}
+
+impl<M> MessageResponse<TimerActor, ScheduleBatch<M>> for Intake<M>
+where
+    M: TimerMessage,
+{
+    fn handle(mut self, ctx: &mut Context<TimerActor>, asker: Option<OneshotSender<Answers<M>>>) {
+        if self.take_part() {
+            self.give_answer(asker);
+        } else {
+            ctx.wait(Rest { intake: self, asker, others_had_their_turn: false });
+        }
+    }
+}
+
+/// The parts of a batch after the first. The actor waits for them, and handles no other request meanwhile.
+struct Rest<M>
+where
+    M: TimerMessage,
+{
+    intake: Intake<M>,
+    asker: Option<OneshotSender<Answers<M>>>,
+    others_had_their_turn: bool,
+}
+
+/// Nothing of it is ever pinned.
+impl<M> Unpin for Rest<M> where M: TimerMessage {}
+
+impl<M> ActorFuture<TimerActor> for Rest<M>
+where
+    M: TimerMessage,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut TimerActor, _: &mut Context<TimerActor>, cx: &mut Polling<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        // The first poll follows at once upon the part before.
+        if std::mem::replace(&mut this.others_had_their_turn, true) {
+            this.intake.service.take_turn_in_between();
+            if this.intake.take_part() {
+                this.intake.give_answer(this.asker.take());
+                return Poll::Ready(());
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

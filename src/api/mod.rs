@@ -1,0 +1,27 @@
+//! The calls of the public API: each turns its arguments into one call of a service.
+//!
+//! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter; `timers` for any
+//!    target from any thread; `timer_actor` with its requests (`messages`, `periodic`, `batch`, `intake`).
+//! 2. Options: `options`.
+//! 3. Results: `guard`.
+//! 4. Many timers: `selection`.
+//! 5. Setup and end: `builder`, `config`, `drain`, `scrape`.
+//! 6. Virtual time: `settling` and `testing`.
+
+pub(crate) mod batch;
+pub(crate) mod builder;
+pub(crate) mod config;
+pub(crate) mod context;
+pub(crate) mod drain;
+pub(crate) mod guard;
+pub(crate) mod intake;
+pub(crate) mod messages;
+pub(crate) mod options;
+pub(crate) mod periodic;
+pub(crate) mod registry;
+pub(crate) mod scrape;
+pub(crate) mod selection;
+pub(crate) mod settling;
+pub mod testing;
+pub(crate) mod timer_actor;
+pub(crate) mod timers;

@@ -1,0 +1,191 @@
+//! The timer actor of each arbiter: how it is found, and how it starts by itself.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use actix::dev::AsyncContextParts;
+use actix::{Actor, Addr, Arbiter, ArbiterHandle, ArbiterService, AsyncContext, SystemService};
+
+use crate::api::builder::TimerActorBuilder;
+use crate::api::timer_actor::TimerActor;
+use crate::api::timers::Timers;
+use crate::engine::OwnerId;
+use crate::model::error::{BuildError, ScheduleError};
+use crate::model::target::mailbox_id;
+use crate::service::owner::inbox::Inbox;
+use crate::service::owner::thread_registry;
+use crate::service::state::Service;
+
+thread_local! {
+    /// Keeps the timer actor of this arbiter alive.
+    static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
+    /// Timer actors of this arbiter with clocks of their own, which [`install`] need not have been called for.
+    static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Why a context has no timers.
+pub(crate) enum NoTimers {
+    NoSystem,
+    NotInstalled,
+}
+
+impl NoTimers {
+    pub(crate) fn refuse<M>(self, message: M) -> ScheduleError<M> {
+        match self {
+            Self::NoSystem => ScheduleError::NoSystem { message },
+            Self::NotInstalled => ScheduleError::NotInstalled { message },
+        }
+    }
+}
+
+/// A timer actor starts on this arbiter.
+pub(crate) fn note_started(service: &Arc<Service>) {
+    if service.settings.watched {
+        return;
+    }
+    OWN_CLOCKS.with_borrow_mut(|started| {
+        started.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(service)));
+        started.push(Arc::downgrade(service));
+    });
+}
+
+/// Whether a timer actor with a clock of its own runs on this arbiter. A default one beside it, on the system clock, would
+/// hardly be the one that is meant.
+fn has_own_clocks() -> bool {
+    let started: Vec<_> = OWN_CLOCKS.with_borrow(|started| started.iter().filter_map(Weak::upgrade).collect());
+    started.iter().any(|service| !service.is_stopped())
+}
+
+/// The timers of this arbiter, started if need be; `None` without a running system.
+fn here() -> Option<Timers> {
+    thread_registry::current().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
+        let arbiter = Arbiter::try_current()?;
+        let timers = install(TimerActor::default(), |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+        // An arbiter that has ended drops what it is asked to start.
+        (!timers.service().is_stopped()).then_some(timers)
+    })
+}
+
+/// Makes `actor` the timer actor of this thread.
+fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
+    let service = Arc::clone(actor.service());
+    // Now already: if this thread is kept busy, the timer actor will not start before that ends.
+    service.clock.started();
+    service.join_watchdog();
+    thread_registry::set_current(&service);
+    let timers = Timers::new(service, start(actor));
+    let earlier = HERE.replace(Some(timers.clone()));
+    drop(earlier);
+    timers
+}
+
+/// The owner that the actor behind `ctx` is, made if need be, with the service of this arbiter.
+pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
+    let started = ctx.parts().started();
+    if started && let Some(known) = thread_registry::owner_at(thread_registry::context_address(ctx)) {
+        return Ok(known);
+    }
+    let service = match thread_registry::current() {
+        Some(service) => service,
+        None if has_own_clocks() => return Err(NoTimers::NotInstalled),
+        None => here()
+            .map(|timers| Arc::clone(timers.service()))
+            .or_else(|| if started { start_here() } else { None })
+            .ok_or(NoTimers::NoSystem)?,
+    };
+    let mailbox = mailbox_id(&ctx.address());
+    let known = thread_registry::owner_of_mailbox(mailbox, service.number())
+        .filter(|owner| service.state().engine.owner(*owner).is_some());
+    let owner = match known {
+        Some(owner) => {
+            Inbox::reopen(&service, owner, mailbox, ctx);
+            owner
+        }
+        None => Inbox::open(&service, mailbox, ctx).ok_or(NoTimers::NoSystem)?,
+    };
+    thread_registry::bind_mailbox(mailbox, service.number(), owner);
+    Ok((service, owner))
+}
+
+/// The owner that the actor behind `ctx` is, if it is one already. Changes nothing.
+pub(crate) fn known_owner_of_context<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
+    if ctx.parts().started()
+        && let Some(known) = thread_registry::owner_at(thread_registry::context_address(ctx))
+    {
+        return Some(known);
+    }
+    let service = thread_registry::current()?;
+    let owner = thread_registry::owner_of_mailbox(mailbox_id(&ctx.address()), service.number())?;
+    Some((service, owner))
+}
+
+/// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
+fn start_here() -> Option<Arc<Service>> {
+    Some(Arc::clone(install(TimerActor::default(), Actor::start).service()))
+}
+
+impl Timers {
+    /// The timers of this thread's arbiter; its timer actor is started if need be. `None` if no actix system runs on
+    /// this thread, or if a timer actor with a clock of its own was started here and none
+    /// [installed](TimerActorBuilder::install).
+    pub fn current() -> Option<Self> {
+        if thread_registry::current().is_none() && has_own_clocks() {
+            return None;
+        }
+        here()
+    }
+}
+
+impl TimerActor {
+    /// The timer actor of this arbiter, started if need be: with the default settings and the system clock, whatever other
+    /// timer actors run here. To have another, [install](TimerActorBuilder::install) it first.
+    ///
+    /// # Panics
+    /// Like actix's own `from_registry`, outside of a running system. [`Timers::current`] answers `None` instead.
+    pub fn from_registry() -> Addr<Self> {
+        <Self as ArbiterService>::from_registry()
+    }
+}
+
+impl TimerActorBuilder {
+    /// Builds the actor and makes it *the* timer actor of this thread's arbiter: the one that `ctx.schedule_after` and
+    /// [`TimerActor::from_registry`] use. Without this call they start one with the default settings.
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter has a timer actor
+    /// already.
+    pub fn install(self) -> Result<Timers, BuildError> {
+        if thread_registry::current().is_some() {
+            return Err(BuildError::AlreadyRunning);
+        }
+        let arbiter = Arbiter::try_current().ok_or(BuildError::NoSystem)?;
+        Ok(install(self.build()?, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
+    }
+}
+
+impl ArbiterService for TimerActor {
+    fn start_service() -> Addr<Self> {
+        match here() {
+            Some(timers) => timers.addr().clone(),
+            None => panic!("a timer actor needs a running actix system on this thread"),
+        }
+    }
+
+    fn from_registry() -> Addr<Self> {
+        <Self as ArbiterService>::start_service()
+    }
+}
+
+impl SystemService for TimerActor {
+    fn start_service(arbiter: &ArbiterHandle) -> Addr<Self> {
+        Self::start_in_arbiter(arbiter, |_| Self::default())
+    }
+}

@@ -1,0 +1,267 @@
+//! Many timers at a time: by key, by group, by actor, and lists; as methods and as messages.
+
+use std::sync::Arc;
+
+use actix::{Context, Handler, Message, MessageResult, ResponseFuture};
+
+use crate::api::timer_actor::TimerActor;
+use crate::api::timers::Timers;
+use crate::engine::{KeyScope, TimerGroup, TimerKey};
+use crate::model::actor_id::ActorId;
+use crate::model::error::CancelOutcome;
+use crate::model::filter::TimerFilter;
+use crate::model::id::TimerId;
+use crate::model::view::TimerInfo;
+
+impl Timers {
+    /// Cancels the timer for an actor that has this key. [`NotFound`](CancelOutcome::NotFound) if none has: none was
+    /// scheduled with it, or it has ended.
+    ///
+    /// The timers that the actor made through its own context have keys of their own; it cancels those itself.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{CancelOutcome, TimerActor, TimerOptions};
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind(u32);
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    ///
+    /// # System::new().block_on(async {
+    /// let timers = TimerActor::builder().start()?;
+    /// let customer = Customer.start();
+    /// let order_7 = TimerOptions::new().key("order 7");
+    /// let first = timers.timer(&customer, order_7.clone()).after(Duration::from_secs(60), Remind(1)).unwrap();
+    /// let second = timers.timer(&customer, order_7).after(Duration::from_secs(90), Remind(2)).unwrap();
+    /// assert_eq!(timers.get(first), None, "the second has replaced the first");
+    /// assert_eq!(timers.timer_by_key(&customer, "order 7"), Some(second));
+    /// assert_eq!(timers.cancel_key(&customer, "order 7"), CancelOutcome::Cancelled);
+    /// assert!(!timers.is_active(&customer, "order 7"));
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn cancel_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> CancelOutcome {
+        match actor.into().mailbox() {
+            Some(mailbox) => self.service().cancel_key(KeyScope::Recipient(mailbox), &key.into()),
+            None => CancelOutcome::NotFound,
+        }
+    }
+
+    /// Whether a timer for an actor with this key is pending.
+    pub fn is_active(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> bool {
+        self.timer_by_key(actor, key).is_some()
+    }
+
+    /// The id of the pending timer for an actor that has this key.
+    pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
+        self.service().timer_by_key(KeyScope::Recipient(actor.into().mailbox()?), &key.into())
+    }
+
+    /// Cancels all timers of an actor that were pending when this was called: its own, and those that others scheduled for
+    /// it. Returns how many it has cancelled.
+    ///
+    /// It has to look at every pending timer of the timer actor, a few at a time. Who does this often puts the timers of
+    /// each actor into a [group](crate::TimerOptions::group).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers::TimerActor;
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async {
+    /// # let timers = TimerActor::builder().start()?;
+    /// # let customer = Customer.start();
+    /// for minutes in 1..=3 {
+    ///     timers.schedule_after(&customer, Duration::from_secs(60 * minutes), Remind).unwrap();
+    /// }
+    /// assert_eq!(timers.cancel_for(&customer), 3);
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn cancel_for(&self, actor: impl Into<ActorId>) -> usize {
+        self.service().cancel_all(&self.service().timers_of(&actor.into()))
+    }
+
+    /// Cancels all timers of a group that were pending when this was called, a few at a time. Returns how many it has
+    /// cancelled.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Offer;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Offer> for Customer { type Result = (); fn handle(&mut self, _: Offer, _: &mut Context<Self>) {} }
+    /// use actix_timers::{TimerActor, TimerOptions};
+    ///
+    /// # System::new().block_on(async {
+    /// # let timers = TimerActor::builder().start()?;
+    /// let campaign = TimerOptions::new().group("campaign-7");
+    /// for customer in [Customer.start(), Customer.start()] {
+    ///     timers.timer(&customer, campaign.clone()).after(Duration::from_secs(60), Offer).unwrap();
+    /// }
+    /// assert_eq!(timers.group_len("campaign-7"), 2);
+    /// assert_eq!(timers.cancel_group("campaign-7"), 2);
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn cancel_group(&self, group: impl Into<TimerGroup>) -> usize {
+        self.service().cancel_all(&self.service().timers_of_group(&group.into()))
+    }
+
+    /// How many pending timers are in a group.
+    pub fn group_len(&self, group: impl Into<TimerGroup>) -> usize {
+        self.service().state().engine.group_len(&group.into())
+    }
+
+    /// The pending timers that a filter lets through, by deadline.
+    ///
+    /// Others go on while the list is made, a few timers at a time. Each timer that is pending all the while, and is not
+    /// moved, is in the list; each timer in it was as described at some moment during the call.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// use actix_timers::{TimerActor, TimerFilter};
+    ///
+    /// # System::new().block_on(async {
+    /// # let timers = TimerActor::builder().start()?;
+    /// # let customer = Customer.start();
+    /// for seconds in [30, 10, 20] {
+    ///     timers.schedule_after(&customer, Duration::from_secs(seconds), Remind).unwrap();
+    /// }
+    /// let next = timers.list(&TimerFilter::new().actor(&customer).limit(2));
+    /// let seconds: Vec<u64> = next.iter().map(|info| info.remaining.as_secs_f64().round() as u64).collect();
+    /// assert_eq!(seconds, [10, 20]);
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn list(&self, filter: &TimerFilter) -> Vec<TimerInfo> {
+        let service = self.service();
+        let mut listing = service.begin_list(filter.clone());
+        while service.continue_list(&mut listing) {}
+        listing.finish()
+    }
+}
+
+/// Cancel the timer for an actor that has this key, in the timer actor that this is sent to.
+///
+/// Answers as [`Timers::cancel_key`].
+#[derive(Debug, Clone, PartialEq, Eq, Message)]
+#[rtype(result = "CancelOutcome")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct CancelKey {
+    actor: ActorId,
+    key: TimerKey,
+}
+
+impl CancelKey {
+    /// A request to cancel the timer for `actor` that has this key.
+    pub fn new(actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Self {
+        Self { actor: actor.into(), key: key.into() }
+    }
+}
+
+/// Cancel all timers of an actor, its own and those for it, in the timer actor that this is sent to.
+///
+/// Answers how many were cancelled. Those are meant that are pending when the request is handled; see
+/// [`Timers::cancel_for`].
+#[derive(Debug, Clone, PartialEq, Eq, Message)]
+#[rtype(result = "usize")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct CancelOwner {
+    actor: ActorId,
+}
+
+impl CancelOwner {
+    /// A request to cancel all timers of `actor`.
+    pub fn new(actor: impl Into<ActorId>) -> Self {
+        Self { actor: actor.into() }
+    }
+}
+
+/// Cancel all timers of a group, in the timer actor that this is sent to.
+///
+/// Answers how many were cancelled. Those are meant that are pending when the request is handled.
+#[derive(Debug, Clone, PartialEq, Eq, Message)]
+#[rtype(result = "usize")]
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct CancelGroup {
+    group: TimerGroup,
+}
+
+impl CancelGroup {
+    /// A request to cancel all timers of this group.
+    pub fn new(group: impl Into<TimerGroup>) -> Self {
+        Self { group: group.into() }
+    }
+}
+
+/// Ask a timer actor for a list of its pending timers, by deadline. See [`Timers::list`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Message)]
+#[rtype(result = "Vec<TimerInfo>")]
+pub struct ListTimers(pub TimerFilter);
+
+impl Handler<CancelKey> for TimerActor {
+    type Result = MessageResult<CancelKey>;
+
+    fn handle(&mut self, request: CancelKey, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        MessageResult(match request.actor.mailbox() {
+            Some(mailbox) => self.service().cancel_key(KeyScope::Recipient(mailbox), &request.key),
+            None => CancelOutcome::NotFound,
+        })
+    }
+}
+
+impl Handler<CancelOwner> for TimerActor {
+    type Result = ResponseFuture<usize>;
+
+    fn handle(&mut self, request: CancelOwner, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let timers = self.service().timers_of(&request.actor);
+        Arc::clone(self.service()).cancel_by_and_by(timers)
+    }
+}
+
+impl Handler<CancelGroup> for TimerActor {
+    type Result = ResponseFuture<usize>;
+
+    fn handle(&mut self, request: CancelGroup, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let timers = self.service().timers_of_group(&request.group);
+        Arc::clone(self.service()).cancel_by_and_by(timers)
+    }
+}
+
+impl Handler<ListTimers> for TimerActor {
+    type Result = ResponseFuture<Vec<TimerInfo>>;
+
+    fn handle(&mut self, ListTimers(filter): ListTimers, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let service = Arc::clone(self.service());
+        Box::pin(async move {
+            let mut listing = service.begin_list(filter);
+            while service.continue_list(&mut listing) {
+                tokio::task::yield_now().await;
+            }
+            listing.finish()
+        })
+    }
+}

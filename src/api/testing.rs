@@ -1,0 +1,60 @@
+//! For tests of actors that use timers: virtual time.
+//!
+#![doc = include_str!("../../docs/guide/testing.md")]
+
+use std::time::Duration;
+
+use crate::api::settling;
+use crate::service::state::Service;
+
+/// Lets `by` pass on tokio's clock, and returns when what was due has been handled by the actors of this thread.
+///
+/// Under `tokio::time::pause` that takes no time. Without, it takes as long as it says, and the rest is the same.
+/// Tokio's clock moves in whole milliseconds.
+///
+/// A handler's future is not waited for, since it may itself wait for a later time. What an actor cannot handle now,
+/// because it waits for a future (`ctx.wait`), stays due.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{Timers, TimerContext, testing};
+///
+/// #[derive(Message)]
+/// #[rtype(result = "()")]
+/// struct Expire;
+///
+/// struct Session;
+///
+/// impl Actor for Session {
+///     type Context = Context<Self>;
+///     fn started(&mut self, ctx: &mut Self::Context) {
+///         ctx.schedule_after(Duration::from_secs(30 * 60), Expire).unwrap();
+///     }
+/// }
+/// impl Handler<Expire> for Session {
+///     type Result = ();
+///     fn handle(&mut self, _: Expire, ctx: &mut Self::Context) {
+///         ctx.stop();
+///     }
+/// }
+///
+/// # System::new().block_on(async {
+/// tokio::time::pause();
+/// let session = Session.start();
+/// testing::advance(Duration::from_secs(30 * 60 - 1)).await;
+/// assert!(session.connected());
+/// testing::advance(Duration::from_secs(1)).await;
+/// assert!(!session.connected());
+/// # });
+/// ```
+pub async fn advance(by: Duration) {
+    settle().await;
+    tokio::time::sleep(by).await;
+    settle().await;
+}
+
+/// Returns when what is due has been handled by the actors of this thread. No virtual time passes.
+pub async fn settle() {
+    settling::settle(Service::is_here).await;
+}

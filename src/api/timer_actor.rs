@@ -1,0 +1,67 @@
+//! The timer actor itself.
+
+use std::sync::Arc;
+
+use actix::{Actor, AsyncContext, Context, Supervised};
+
+use crate::api::registry;
+use crate::service::deliver::driver::Driver;
+use crate::service::query::directory;
+use crate::service::state::Service;
+
+/// The actor that holds timers and delivers their messages.
+///
+/// Usually there is one in each arbiter, which starts by itself when the first timer is scheduled through a context
+/// (see [`TimerContext`](crate::TimerContext)) or its address is asked for with [`from_registry`](Self::from_registry).
+/// More can be [built](Self::builder), with other settings, or on an arbiter of their own.
+///
+/// It is an actix service of both kinds: `<TimerActor as ArbiterService>::from_registry()` is the one of the arbiter,
+/// `<TimerActor as SystemService>::from_registry()` the one of the whole system.
+///
+/// # When it stops
+///
+/// A timer actor whose last address is dropped goes on until its last timer has ended. When its arbiter or system is
+/// stopped before that, what is pending is lost, and counted as dead letters with the reason `service_stopped`:
+/// [`Drain`](crate::Drain) it first to get everything back.
+pub struct TimerActor {
+    service: Arc<Service>,
+}
+
+impl TimerActor {
+    pub(crate) const fn new(service: Arc<Service>) -> Self {
+        Self { service }
+    }
+
+    pub(crate) const fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// Counts requests, and after as many as one turn may handle lets what is due, and other actors, go first.
+    ///
+    /// actix empties a mailbox before it polls anything else of the actor. Waiting for a future interrupts that.
+    pub(crate) fn take_in(&self, requests: usize, ctx: &mut Context<Self>) {
+        if self.service.take_in(requests) {
+            ctx.wait(actix::fut::wrap_future(tokio::task::yield_now()));
+        }
+    }
+}
+
+impl Actor for TimerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.service.clock.started();
+        registry::note_started(&self.service);
+        ctx.spawn(Driver::new(Arc::clone(&self.service)));
+    }
+}
+
+impl Drop for TimerActor {
+    fn drop(&mut self) {
+        self.service.shut_down();
+        directory::leave(self.service.number());
+    }
+}
+
+/// A restart keeps all timers.
+impl Supervised for TimerActor {}

@@ -1,0 +1,193 @@
+//! Which actor: known by its mailbox, whatever messages it takes.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::{Arc, LazyLock};
+
+use actix::{Actor, Addr, Recipient, WeakAddr, WeakRecipient};
+
+use crate::model::secret::Secret;
+use crate::model::target::{Target, mailbox_id};
+use crate::model::timer_message::TimerMessage;
+
+/// Which actor is meant, whatever the type of its messages: made from a reference to an `Addr`, a `Recipient`, a
+/// `WeakAddr`, a `WeakRecipient` or a [`Target`]. All of the same mailbox are equal.
+///
+/// It does not keep the actor alive. One made from a weak reference whose actor has gone names no actor at all.
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_timers::ActorId;
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+///
+/// # System::new().block_on(async {
+/// let customer = Customer.start();
+/// assert_eq!(ActorId::from(&customer), ActorId::from(&customer.downgrade()));
+/// assert_ne!(ActorId::from(&customer), ActorId::from(&Customer.start()));
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct ActorId {
+    mailbox: u64,
+    /// As long as this is there, no other mailbox is in that place in memory.
+    _hold: Arc<dyn Any + Send + Sync>,
+}
+
+impl ActorId {
+    fn new(mailbox: u64, hold: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { mailbox, _hold: hold }
+    }
+
+    /// What stands for the actor in lists; `None` if it names no actor.
+    pub fn tag(&self) -> Option<ActorTag> {
+        self.mailbox().map(ActorTag::of)
+    }
+
+    /// The place of the mailbox in memory, if there is an actor.
+    pub(crate) fn mailbox(&self) -> Option<u64> {
+        (self.mailbox != 0).then_some(self.mailbox)
+    }
+}
+
+impl PartialEq for ActorId {
+    fn eq(&self, other: &Self) -> bool {
+        self.mailbox == other.mailbox
+    }
+}
+
+impl Eq for ActorId {}
+
+impl Hash for ActorId {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.mailbox.hash(hasher);
+    }
+}
+
+impl fmt::Debug for ActorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tag() {
+            Some(tag) => write!(f, "ActorId({tag})"),
+            None => f.write_str("ActorId(none)"),
+        }
+    }
+}
+
+/// Stands for an actor where timers are looked at: in a [`TimerInfo`](crate::TimerInfo), and in what an application logs. It
+/// prints and parses as sixteen hexadecimal digits.
+///
+/// It tells nothing about places in memory, and is another one in each run of the program. It keeps nothing alive: once an
+/// actor has gone and nobody holds an address of it, another one may get its tag.
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_timers::{ActorId, ActorTag, TimerFilter};
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+///
+/// # System::new().block_on(async {
+/// let customer = Customer.start();
+/// let tag = ActorId::from(&customer).tag().unwrap();
+/// assert_eq!(tag.to_string().parse::<ActorTag>()?, tag);
+/// let theirs = TimerFilter::new().actor_tag(tag);
+/// # drop(theirs);
+/// # Ok::<(), actix_timers::ParseActorTagError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ActorTag(u64);
+
+/// The text is not an [`ActorTag`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an actor tag: it has sixteen hexadecimal digits")]
+pub struct ParseActorTagError;
+
+impl ActorTag {
+    pub(crate) fn of(mailbox: u64) -> Self {
+        static KEY: LazyLock<Secret> = LazyLock::new(Secret::new);
+        Self(KEY.hash(mailbox))
+    }
+}
+
+impl fmt::Display for ActorTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for ActorTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ActorTag({self})")
+    }
+}
+
+impl FromStr for ActorTag {
+    type Err = ParseActorTagError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_tag = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).map_err(|_| ParseActorTagError)?;
+        if is_tag { Ok(Self(number)) } else { Err(ParseActorTagError) }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for ActorTag {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for ActorTag {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl<A: Actor> From<&Addr<A>> for ActorId {
+    fn from(addr: &Addr<A>) -> Self {
+        Self::new(mailbox_id(addr), Arc::new(addr.downgrade()))
+    }
+}
+
+impl<A: Actor> From<&WeakAddr<A>> for ActorId {
+    fn from(addr: &WeakAddr<A>) -> Self {
+        Self::new(addr.upgrade().map_or(0, |addr| mailbox_id(&addr)), Arc::new(addr.clone()))
+    }
+}
+
+impl<M> From<&Recipient<M>> for ActorId
+where
+    M: TimerMessage,
+{
+    fn from(recipient: &Recipient<M>) -> Self {
+        Self::from(&Target::from(recipient))
+    }
+}
+
+impl<M> From<&WeakRecipient<M>> for ActorId
+where
+    M: TimerMessage,
+{
+    fn from(recipient: &WeakRecipient<M>) -> Self {
+        Self::new(recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient)), Arc::new(recipient.clone()))
+    }
+}
+
+impl<M> From<&Target<M>> for ActorId
+where
+    M: TimerMessage,
+{
+    fn from(target: &Target<M>) -> Self {
+        Self::new(target.mailbox(), target.weak_hold())
+    }
+}
+
+impl From<&ActorId> for ActorId {
+    fn from(actor: &ActorId) -> Self {
+        actor.clone()
+    }
+}

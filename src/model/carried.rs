@@ -1,0 +1,135 @@
+//! How a message is carried from the call that schedules it to its handler: as it is or, if it is large, in an allocation of
+//! its own.
+//!
+//! Each step of the way moves the message, and without optimization each move is a copy on the stack. A large message is boxed
+//! where it comes in, and unboxed where it is given to actix. Which messages are large is known when their type is compiled.
+
+use std::any::Any;
+
+use actix::Recipient;
+use actix::prelude::SendError;
+
+use crate::model::source::MessageSource;
+use crate::model::timer_message::TimerMessage;
+
+/// Messages above this size are boxed.
+const LARGE: usize = 1024;
+
+/// Whether messages of this type are carried as [`Boxed`].
+pub(crate) const fn is_large<M>() -> bool {
+    size_of::<M>() > LARGE
+}
+
+/// A message on its way: the message itself, or [`Boxed`].
+pub(crate) trait Carried: Send + Sized + 'static {
+    type Message: TimerMessage;
+    /// What makes messages that are carried so.
+    type Source: Send + 'static;
+
+    fn pack(message: Self::Message) -> Self;
+
+    fn unpack(self) -> Self::Message;
+
+    /// The message, boxed.
+    fn into_any(self) -> Box<dyn Any + Send>;
+
+    fn pack_source(source: MessageSource<Self::Message>) -> Self::Source;
+
+    fn unpack_source(source: Self::Source) -> MessageSource<Self::Message>;
+
+    fn next_of(source: &mut Self::Source) -> Self;
+}
+
+impl<M> Carried for M
+where
+    M: TimerMessage,
+{
+    type Message = M;
+    type Source = MessageSource<M>;
+
+    #[inline(always)]
+    fn pack(message: M) -> Self {
+        message
+    }
+
+    #[inline(always)]
+    fn unpack(self) -> M {
+        self
+    }
+
+    #[inline(always)]
+    fn into_any(self) -> Box<dyn Any + Send> {
+        Box::new(self)
+    }
+
+    #[inline(always)]
+    fn pack_source(source: MessageSource<M>) -> Self::Source {
+        source
+    }
+
+    #[inline(always)]
+    fn unpack_source(source: Self::Source) -> MessageSource<M> {
+        source
+    }
+
+    #[inline(always)]
+    fn next_of(source: &mut Self::Source) -> Self {
+        source.next_message()
+    }
+}
+
+/// A large message.
+pub(crate) struct Boxed<M>(Box<M>);
+
+impl<M> Carried for Boxed<M>
+where
+    M: TimerMessage,
+{
+    type Message = M;
+    type Source = Box<MessageSource<M>>;
+
+    fn pack(message: M) -> Self {
+        Self(Box::new(message))
+    }
+
+    fn unpack(self) -> M {
+        *self.0
+    }
+
+    fn into_any(self) -> Box<dyn Any + Send> {
+        self.0
+    }
+
+    fn pack_source(source: MessageSource<M>) -> Self::Source {
+        Box::new(source)
+    }
+
+    fn unpack_source(source: Self::Source) -> MessageSource<M> {
+        *source
+    }
+
+    fn next_of(source: &mut Self::Source) -> Self {
+        Self(Box::new(source.next_message()))
+    }
+}
+
+/// Puts a message into a mailbox if there is room for it.
+pub(crate) fn try_send<C: Carried>(recipient: &Recipient<C::Message>, message: C) -> Result<(), SendError<C>> {
+    pack_again(recipient.try_send(message.unpack()))
+}
+
+/// Apart, so that its copies of a large message are not on the stack while actix makes its own.
+fn pack_again<C: Carried>(sent: Result<(), SendError<C::Message>>) -> Result<(), SendError<C>> {
+    match sent {
+        Ok(()) => Ok(()),
+        Err(SendError::Full(message)) => Err(SendError::Full(C::pack(message))),
+        Err(SendError::Closed(message)) => Err(SendError::Closed(C::pack(message))),
+    }
+}
+
+/// As [`send`](crate::model::target::send): past the capacity if need be.
+pub(crate) fn send<C: Carried>(recipient: &Recipient<C::Message>, message: C) -> Result<(), C> {
+    try_send(recipient, message).map_err(|error| match error {
+        SendError::Full(message) | SendError::Closed(message) => message,
+    })
+}

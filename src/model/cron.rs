@@ -1,0 +1,221 @@
+//! Cron expressions: times of day that come again.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use actix::{Context, Handler, Message};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::api::messages::{Answer, fixed};
+use crate::api::options::TimerOptions;
+use crate::api::timer_actor::TimerActor;
+use crate::model::error::ScheduleError;
+use crate::model::id::TimerId;
+use crate::model::source::MessageSource;
+use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
+use crate::service::schedule::repeating::{Calendar, RepeatSchedule};
+
+/// A cron expression in a time zone.
+///
+/// Five fields are minute, hour, day of month, month and day of week; a sixth in front are seconds, and a seventh at the end
+/// is the year. Each takes `*`, lists (`1,15`), ranges (`9-17`) and steps (`*/5`), months and days of week also names
+/// (`MON-FRI`); `L` is the last day, `15W` the weekday nearest to the 15th, `FRI#2` the second Friday. If both days are
+/// given, either is enough, as in Unix. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for what they say.
+///
+/// # When clocks change
+///
+/// If seconds, minutes and hours are one number each, the time of day is meant: one that the clock skips in spring comes at
+/// the first moment after the gap, and one that comes twice in autumn counts the first time only. Otherwise an interval is
+/// meant: what the clock skips is skipped, and what comes twice is delivered twice.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use actix_timers::Cron;
+///
+/// let noon: Cron = "0 12 * * *".parse()?;
+/// let berlin = noon.clone().in_time_zone("Europe/Berlin")?;
+/// let new_year_1970 = SystemTime::UNIX_EPOCH;
+/// assert_eq!(noon.next_after(new_year_1970), Some(new_year_1970 + Duration::from_secs(12 * 3600)));
+/// assert_eq!(berlin.next_after(new_year_1970), Some(new_year_1970 + Duration::from_secs(11 * 3600)));
+/// # Ok::<(), actix_timers::CronError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cron {
+    expression: croner::Cron,
+    zone: TimeZone,
+}
+
+/// A [`Cron`] cannot be made from what was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CronError {
+    /// The expression cannot be understood.
+    #[error(
+        "{expression:?} is not a cron expression: {reason}; five to seven fields are needed, as in \"0 9 * * MON-FRI\""
+    )]
+    Expression {
+        /// What was given.
+        expression: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// No such time zone is known.
+    #[error("the time zone {0:?} is not known: give a name of the IANA database, as \"Europe/Berlin\" or \"UTC\"")]
+    TimeZone(String),
+}
+
+impl Cron {
+    /// Understands an expression, in UTC.
+    ///
+    /// # Errors
+    /// [`CronError::Expression`] if it cannot be understood.
+    pub fn new(expression: &str) -> Result<Self, CronError> {
+        let refused = |error: croner::errors::CronError| CronError::Expression {
+            expression: expression.to_owned(),
+            reason: error.to_string(),
+        };
+        Ok(Self { expression: croner::Cron::from_str(expression).map_err(refused)?, zone: TimeZone::UTC })
+    }
+
+    /// The same expression in another time zone, by its name in the IANA database: the one of the system, or if that is
+    /// missing the one this was built with.
+    ///
+    /// # Errors
+    /// [`CronError::TimeZone`] if there is no such zone.
+    pub fn in_time_zone(self, name: &str) -> Result<Self, CronError> {
+        let zone = TimeZone::get(name).map_err(|_| CronError::TimeZone(name.to_owned()))?;
+        Ok(Self { zone, ..self })
+    }
+
+    /// The same expression in the time zone that the system is set to; UTC if none is.
+    #[must_use]
+    pub fn in_system_time_zone(self) -> Self {
+        Self { zone: TimeZone::system(), ..self }
+    }
+
+    /// The first time after `time` that the expression names; none if it names none up to the year 5000.
+    pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
+        let after = Timestamp::try_from(time).ok()?.to_zoned(self.zone.clone());
+        let next = self.expression.find_next_occurrence(&after, false).ok()?;
+        Some(next.timestamp().into())
+    }
+
+    /// The expression, as [`new`](Self::new) understands it.
+    pub fn expression(&self) -> &str {
+        self.expression.as_str()
+    }
+
+    /// The name of the time zone, as [`in_time_zone`](Self::in_time_zone) understands it; `None` if that of the system has no
+    /// name.
+    pub fn time_zone(&self) -> Option<&str> {
+        self.zone.iana_name()
+    }
+
+    pub(crate) fn into_calendar(self) -> Calendar {
+        Box::new(move |after| self.next_after(after))
+    }
+}
+
+impl FromStr for Cron {
+    type Err = CronError;
+
+    fn from_str(expression: &str) -> Result<Self, CronError> {
+        Self::new(expression)
+    }
+}
+
+/// Shows the expression and the zone.
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.expression.as_str(), self.zone.iana_name().unwrap_or("local time"))
+    }
+}
+
+/// Deliver messages at the times that a cron expression names.
+///
+/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
+/// request.
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_timers::{Cron, ScheduleCron, TimerActor};
+/// # #[derive(Clone, Message)]
+/// # #[rtype(result = "()")]
+/// # struct Report;
+/// # struct Office;
+/// # impl Actor for Office { type Context = Context<Self>; }
+/// # impl Handler<Report> for Office { type Result = (); fn handle(&mut self, _: Report, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let office = Office.start();
+/// let mornings = Cron::new("0 9 * * MON-FRI")?.in_time_zone("America/New_York")?;
+/// TimerActor::from_registry().send(ScheduleCron::new(&office, mornings, Report)).await??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[must_use = "a request does nothing until it is sent to a timer actor"]
+pub struct ScheduleCron<M>
+where
+    M: TimerMessage,
+{
+    id: std::cell::Cell<Option<TimerId>>,
+    target: Target<M>,
+    cron: Cron,
+    options: TimerOptions,
+    source: MessageSource<M>,
+}
+
+impl<M> ScheduleCron<M>
+where
+    M: TimerMessage,
+{
+    /// A request to deliver messages to `target` whenever `cron` says.
+    pub fn new(target: impl Into<Target<M>>, cron: Cron, message: impl Into<MessageSource<M>>) -> Self {
+        let (target, source) = (target.into(), message.into());
+        Self { id: std::cell::Cell::new(None), target, cron, options: TimerOptions::new(), source }
+    }
+
+    /// Sets options, in place of those set before.
+    pub fn options(self, options: TimerOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
+    /// that needs not be remembered.
+    pub fn id(&self) -> TimerId {
+        fixed(&self.id)
+    }
+}
+
+impl<M> Message for ScheduleCron<M>
+where
+    M: TimerMessage,
+{
+    type Result = Result<TimerId, ScheduleError<MessageSource<M>>>;
+}
+
+impl<M> Handler<ScheduleCron<M>> for TimerActor
+where
+    M: TimerMessage,
+{
+    type Result = Answer<MessageSource<M>>;
+
+    fn handle(&mut self, request: ScheduleCron<M>, ctx: &mut Context<Self>) -> Self::Result {
+        self.take_in(1, ctx);
+        let ScheduleCron { id, target, cron, options, source } = request;
+        let schedule = RepeatSchedule::Calendar(cron.into_calendar());
+        Answer::new(self.service(), self.service().repeat_for(schedule, id.get(), &options, target, source))
+    }
+}
+
+impl<M> fmt::Debug for ScheduleCron<M>
+where
+    M: TimerMessage,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleCron").field("id", &self.id.get()).field("cron", &self.cron).finish_non_exhaustive()
+    }
+}

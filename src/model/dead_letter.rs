@@ -1,0 +1,156 @@
+//! Dead letters: messages that could not be handed over, for whoever wants to hear of them.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use actix::{Context, Handler, Message, Recipient};
+
+use crate::api::timer_actor::TimerActor;
+use crate::api::timers::Timers;
+use crate::engine::DeadLetterReason;
+use crate::model::id::TimerId;
+
+/// A timer that ended without its message being handed over, and why. Sent to all who
+/// [subscribed](Timers::subscribe_dead_letters).
+///
+/// The message itself comes along. All subscribers get the same one, so the first who [takes](Self::take) it has it; one
+/// that nobody takes is dropped with the last letter about it.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{DeadLetter, DeadLetterReason, TimerActor};
+///
+/// #[derive(Message, Debug, PartialEq)]
+/// #[rtype(result = "()")]
+/// struct Remind(u32);
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+/// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+///
+/// struct Undertaker(tokio::sync::mpsc::UnboundedSender<(DeadLetterReason, Option<Remind>)>);
+///
+/// impl Actor for Undertaker {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<DeadLetter> for Undertaker {
+///     type Result = ();
+///
+///     fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
+///         let _ = self.0.send((letter.reason, letter.take::<Remind>()));
+///     }
+/// }
+///
+/// # System::new().block_on(async {
+/// let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+/// let undertaker = Undertaker(sender).start();
+/// let timers = TimerActor::builder().start()?;
+/// timers.subscribe_dead_letters(undertaker.clone());
+///
+/// let customer = Customer.start();
+/// timers.schedule_after(&customer, Duration::from_millis(1), Remind(7)).unwrap();
+/// drop(customer);
+/// assert_eq!(seen.recv().await, Some((DeadLetterReason::RecipientStopped, Some(Remind(7)))));
+/// # Ok::<(), actix_timers::BuildError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// The id of the timer. It names no pending timer any more.
+    pub id: TimerId,
+    /// The name of the timer actor.
+    pub timer: Arc<str>,
+    /// Why the message could not be handed over.
+    pub reason: DeadLetterReason,
+    /// Time since the deadline; zero if the timer was not due yet.
+    pub overdue: Duration,
+    /// Time that was left until the deadline; zero if that had passed.
+    pub remaining: Duration,
+    /// The type of the message.
+    pub message_type: &'static str,
+    message: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
+}
+
+impl DeadLetter {
+    pub(crate) fn new(particulars: DeadLetterDetails, message: Option<Box<dyn Any + Send>>) -> Self {
+        let DeadLetterDetails { id, timer, reason, overdue, remaining, message_type } = particulars;
+        Self { id, timer, reason, overdue, remaining, message_type, message: Arc::new(Mutex::new(message)) }
+    }
+
+    /// Takes the message out, if it is of type `M` and nobody has taken it. It may also be missing because it was on its
+    /// way already when it got lost.
+    pub fn take<M: 'static>(&self) -> Option<M> {
+        let mut place = self.message.lock().unwrap_or_else(PoisonError::into_inner);
+        match place.take()?.downcast() {
+            Ok(message) => Some(*message),
+            Err(other) => {
+                *place = Some(other);
+                None
+            }
+        }
+    }
+
+    /// Whether the message is there and of type `M`.
+    pub fn holds<M: 'static>(&self) -> bool {
+        self.message.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|message| message.is::<M>())
+    }
+}
+
+/// What a dead letter tells apart from the message.
+pub(crate) struct DeadLetterDetails {
+    pub(crate) id: TimerId,
+    pub(crate) timer: Arc<str>,
+    pub(crate) reason: DeadLetterReason,
+    pub(crate) overdue: Duration,
+    pub(crate) remaining: Duration,
+    pub(crate) message_type: &'static str,
+}
+
+impl Message for DeadLetter {
+    type Result = ();
+}
+
+/// The message inside need not be `Debug`.
+impl fmt::Debug for DeadLetter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("id", &self.id)
+            .field("timer", &self.timer)
+            .field("reason", &self.reason)
+            .field("overdue", &self.overdue)
+            .field("message_type", &self.message_type)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks a timer actor to send its dead letters to a recipient, which is held weakly; see [`DeadLetter`]. The same as
+/// [`Timers::subscribe_dead_letters`].
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "()")]
+pub struct SubscribeDeadLetters(pub Recipient<DeadLetter>);
+
+impl Handler<SubscribeDeadLetters> for TimerActor {
+    type Result = ();
+
+    fn handle(&mut self, SubscribeDeadLetters(recipient): SubscribeDeadLetters, ctx: &mut Context<Self>) {
+        self.take_in(1, ctx);
+        self.service().subscribe(&recipient);
+        // It may be the last address of its actor.
+        self.service().contain(|| drop(recipient));
+    }
+}
+
+impl Timers {
+    /// Sends a [`DeadLetter`] to `recipient` for every timer of this timer actor whose message cannot be handed over, from
+    /// now on. Any number of actors may subscribe, each once. They are held weakly, and forgotten once they have stopped.
+    ///
+    /// Letters are put into the mailbox past its capacity, as `do_send` does. One that cannot be handed to any subscriber is
+    /// dropped, and so is one about a message that is a `DeadLetter` itself: no letters are written about letters.
+    pub fn subscribe_dead_letters(&self, recipient: impl Into<Recipient<DeadLetter>>) {
+        self.service().subscribe(&recipient.into());
+    }
+}

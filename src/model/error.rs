@@ -1,0 +1,205 @@
+//! What a request can answer: errors that hand the message back, and outcomes that name the truth.
+
+use std::fmt;
+
+use crate::engine::NotPending;
+use crate::model::id::TimerId;
+use crate::timing::TimingError;
+
+/// A timer was not taken in. The message comes back in it: see [`into_message`](Self::into_message).
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError<M> {
+    /// As many timers are pending as the timer actor may hold. Room is free as soon as one of them ends.
+    #[error(
+        "{capacity} timers are pending, as many as the capacity allows: retry later, or raise `TimerActorBuilder::capacity`"
+    )]
+    CapacityReached {
+        /// The capacity.
+        capacity: usize,
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// The timer actor has stopped or was drained.
+    #[error("the timer actor has stopped or was drained: schedule with another one")]
+    Stopped {
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// There is no actix system (or arbiter) on this thread in which a timer actor could run.
+    #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
+    NoSystem {
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// A timer actor with a clock of its own was started on this arbiter, but none is installed: the timers of a context
+    /// would run on the system clock.
+    #[error(
+        "a timer actor, or durable timers, with a clock of their own run on this arbiter, but no timer actor is installed for \
+         contexts: build it with `TimerActorBuilder::install` instead of `start`, or install another one for contexts"
+    )]
+    NotInstalled {
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// The id given with the request belongs to a pending timer.
+    #[error("a timer with the id {id} is pending already: send each request once")]
+    DuplicateId {
+        /// The id.
+        id: TimerId,
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// A message was to be repeated with a period of zero.
+    #[error("a period of zero would never let anything else happen: choose a longer one")]
+    ZeroPeriod {
+        /// The message that was not scheduled.
+        message: M,
+    },
+    /// A message was to be repeated, but its end comes before the first time.
+    #[error("nothing would ever be due: the last time comes before the first, or no time is left")]
+    NeverDue {
+        /// The message that was not scheduled.
+        message: M,
+    },
+}
+
+impl<M> ScheduleError<M> {
+    /// The message that was not scheduled.
+    pub fn into_message(self) -> M {
+        match self {
+            Self::CapacityReached { message, .. }
+            | Self::Stopped { message }
+            | Self::NoSystem { message }
+            | Self::NotInstalled { message }
+            | Self::DuplicateId { message, .. }
+            | Self::ZeroPeriod { message }
+            | Self::NeverDue { message } => message,
+        }
+    }
+
+    /// The same error around another message.
+    pub(crate) fn map<N>(self, wrap: impl FnOnce(M) -> N) -> ScheduleError<N> {
+        match self {
+            Self::CapacityReached { capacity, message } => {
+                ScheduleError::CapacityReached { capacity, message: wrap(message) }
+            }
+            Self::Stopped { message } => ScheduleError::Stopped { message: wrap(message) },
+            Self::NoSystem { message } => ScheduleError::NoSystem { message: wrap(message) },
+            Self::NotInstalled { message } => ScheduleError::NotInstalled { message: wrap(message) },
+            Self::DuplicateId { id, message } => ScheduleError::DuplicateId { id, message: wrap(message) },
+            Self::ZeroPeriod { message } => ScheduleError::ZeroPeriod { message: wrap(message) },
+            Self::NeverDue { message } => ScheduleError::NeverDue { message: wrap(message) },
+        }
+    }
+}
+
+/// Shows the error without the message, which need not be `Debug`.
+impl<M> fmt::Debug for ScheduleError<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CapacityReached { capacity, .. } => {
+                f.debug_struct("CapacityReached").field("capacity", capacity).finish_non_exhaustive()
+            }
+            Self::Stopped { .. } => f.debug_struct("Stopped").finish_non_exhaustive(),
+            Self::NoSystem { .. } => f.debug_struct("NoSystem").finish_non_exhaustive(),
+            Self::NotInstalled { .. } => f.debug_struct("NotInstalled").finish_non_exhaustive(),
+            Self::ZeroPeriod { .. } => f.debug_struct("ZeroPeriod").finish_non_exhaustive(),
+            Self::NeverDue { .. } => f.debug_struct("NeverDue").finish_non_exhaustive(),
+            Self::DuplicateId { id, .. } => f.debug_struct("DuplicateId").field("id", id).finish_non_exhaustive(),
+        }
+    }
+}
+
+/// A timer actor cannot be built from the values given to its builder.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Tick or wheel size is out of range.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
+    /// A bound is zero, so that nothing could ever be done.
+    #[error("`{0}` must be at least 1")]
+    Zero(&'static str),
+    /// The capacity is above what can be addressed.
+    #[error("a capacity of {0} timers cannot be addressed: choose at most 4294967294")]
+    Capacity(usize),
+    /// No actix system (or arbiter) runs on this thread.
+    #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
+    NoSystem,
+    /// The operating system has no random numbers for this process.
+    #[error(
+        "the operating system gives no random numbers, without which ids of timers could be guessed: allow this process the \
+         system call `getrandom` or the device `/dev/urandom`"
+    )]
+    NoRandomness,
+    /// The arbiter of this thread has a timer actor already.
+    #[error("this arbiter has a timer actor already: build it before the first timer is scheduled through a context")]
+    AlreadyRunning,
+}
+
+/// What became of a cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[must_use = "only `Cancelled` means that the message will not be delivered"]
+pub enum CancelOutcome {
+    /// The handler will never run with this message. The message has been dropped.
+    Cancelled,
+    /// The message has been handed over: its handler ran, or it is in the recipient's mailbox.
+    AlreadyDelivered,
+    /// The message is being handed over at this moment and cannot be stopped.
+    InProgress,
+    /// No pending timer has this id: it was cancelled or returned, it ended long ago, or it never existed.
+    NotFound,
+}
+
+impl CancelOutcome {
+    /// Whether this very call prevented the delivery.
+    pub const fn is_cancelled(self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+}
+
+/// What became of a reschedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+#[must_use = "only `Rescheduled` means that the timer has its new deadline"]
+pub enum RescheduleOutcome {
+    /// The timer has its new deadline.
+    Rescheduled,
+    /// The message has been handed over already.
+    AlreadyDelivered,
+    /// The message is being handed over at this moment.
+    InProgress,
+    /// No pending timer has this id.
+    NotFound,
+}
+
+impl RescheduleOutcome {
+    /// Whether the timer has its new deadline.
+    pub const fn is_rescheduled(self) -> bool {
+        matches!(self, Self::Rescheduled)
+    }
+}
+
+impl From<NotPending> for CancelOutcome {
+    fn from(reason: NotPending) -> Self {
+        match reason {
+            NotPending::InFlight => Self::InProgress,
+            NotPending::Delivered => Self::AlreadyDelivered,
+            NotPending::Unknown => Self::NotFound,
+        }
+    }
+}
+
+impl From<NotPending> for RescheduleOutcome {
+    fn from(reason: NotPending) -> Self {
+        match reason {
+            NotPending::InFlight => Self::InProgress,
+            NotPending::Delivered => Self::AlreadyDelivered,
+            NotPending::Unknown => Self::NotFound,
+        }
+    }
+}

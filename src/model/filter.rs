@@ -1,0 +1,160 @@
+//! Which timers are wanted in a list.
+
+use std::any::type_name;
+use std::time::Duration;
+
+use crate::engine::{TimerGroup, TimerKey, TimerState};
+use crate::model::actor_id::{ActorId, ActorTag};
+
+/// Which timers are wanted in a list: all that fit everything that was said. See [`Timers::list`](crate::Timers::list).
+///
+/// ```
+/// use std::time::Duration;
+/// use actix_timers::TimerFilter;
+///
+/// // The ten that come next of a campaign, if they come within a minute.
+/// let next = TimerFilter::new().group("campaign-7").due_within(Duration::from_secs(60)).limit(10);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[must_use = "a filter does nothing until a list is asked for with it"]
+pub struct TimerFilter {
+    pub(crate) actor: Option<ActorId>,
+    pub(crate) actor_tag: Option<ActorTag>,
+    /// A part of it is enough.
+    pub(crate) actor_type: Option<String>,
+    /// Any of these.
+    pub(crate) keys: Vec<TimerKey>,
+    pub(crate) group: Option<TimerGroup>,
+    pub(crate) message_type: Option<TypeText>,
+    pub(crate) state: Option<TimerState>,
+    pub(crate) level: Option<usize>,
+    pub(crate) due_within: Option<Duration>,
+    pub(crate) due_after: Option<Duration>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// The name of a type, whole or in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TypeText {
+    Whole(&'static str),
+    Part(String),
+}
+
+impl TypeText {
+    pub(crate) fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Whole(wanted) => name == *wanted,
+            Self::Part(part) => name.contains(part.as_str()),
+        }
+    }
+}
+
+impl TimerFilter {
+    /// All pending timers.
+    pub const fn new() -> Self {
+        Self {
+            actor: None,
+            actor_tag: None,
+            actor_type: None,
+            keys: Vec::new(),
+            group: None,
+            message_type: None,
+            state: None,
+            level: None,
+            due_within: None,
+            due_after: None,
+            limit: None,
+        }
+    }
+
+    /// Those of one actor: its own, and those that others scheduled for it.
+    pub fn actor(mut self, actor: impl Into<ActorId>) -> Self {
+        self.actor = Some(actor.into());
+        self
+    }
+
+    /// Those of the actor with this tag: its own, and those that others scheduled for it.
+    pub const fn actor_tag(mut self, tag: ActorTag) -> Self {
+        self.actor_tag = Some(tag);
+        self
+    }
+
+    /// Those of actors that have timers of their own and whose type has this text in its name.
+    pub fn actor_type_containing(mut self, part: impl Into<String>) -> Self {
+        self.actor_type = Some(part.into());
+        self
+    }
+
+    /// Those with this key, whoever they belong to.
+    pub fn key(mut self, key: impl Into<TimerKey>) -> Self {
+        self.keys = vec![key.into()];
+        self
+    }
+
+    /// Those whose key is this text, or the number that is written so.
+    ///
+    /// ```
+    /// use actix_timers::TimerFilter;
+    ///
+    /// // What an operator has typed does not say which of the two the application uses.
+    /// let wanted = TimerFilter::new().key_written_as("4711");
+    /// # drop(wanted);
+    /// ```
+    pub fn key_written_as(mut self, text: impl Into<String>) -> Self {
+        let text = text.into();
+        // Only as it would be printed: `007` is a text.
+        let natural = text.parse().ok().filter(|number: &u64| number.to_string() == text).map(TimerKey::from);
+        let negative = text.parse().ok().filter(|number: &i64| *number < 0 && number.to_string() == text);
+        let numbers = natural.into_iter().chain(negative.map(TimerKey::from));
+        self.keys = numbers.chain([text.into()]).collect();
+        self
+    }
+
+    /// Those of one group.
+    pub fn group(mut self, group: impl Into<TimerGroup>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Those whose message has this type. Types are compared by their [name](std::any::type_name).
+    pub fn message_type<M: 'static>(mut self) -> Self {
+        self.message_type = Some(TypeText::Whole(type_name::<M>()));
+        self
+    }
+
+    /// Those whose message has a type with this text in its [name](std::any::type_name).
+    pub fn message_type_containing(mut self, part: impl Into<String>) -> Self {
+        self.message_type = Some(TypeText::Part(part.into()));
+        self
+    }
+
+    /// Those in this state.
+    pub const fn state(mut self, state: TimerState) -> Self {
+        self.state = Some(state);
+        self
+    }
+
+    /// Those that wait on this level of the wheel.
+    pub const fn level(mut self, level: usize) -> Self {
+        self.level = Some(level);
+        self
+    }
+
+    /// Those whose deadline has passed, or comes in this time from the call at the latest.
+    pub const fn due_within(mut self, time: Duration) -> Self {
+        self.due_within = Some(time);
+        self
+    }
+
+    /// Those whose deadline comes later than in this time from the call.
+    pub const fn due_after(mut self, time: Duration) -> Self {
+        self.due_after = Some(time);
+        self
+    }
+
+    /// No more than so many: those with the earliest deadlines.
+    pub const fn limit(mut self, most: usize) -> Self {
+        self.limit = Some(most);
+        self
+    }
+}

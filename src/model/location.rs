@@ -1,0 +1,197 @@
+//! Where a timer is, and why its message has not been handed over yet.
+
+use std::fmt;
+use std::time::Duration;
+
+#[cfg(feature = "serde")]
+use crate::model::duration_text;
+use crate::model::view::TimerInfo;
+use crate::timing::Tick;
+
+/// Where a pending timer is. Part of a [`TimerInfo`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum TimerLocation {
+    /// In the wheel, before its deadline.
+    Wheel {
+        /// The level; 0 has the finest buckets.
+        level: usize,
+        /// The first tick of its bucket.
+        bucket: Tick,
+        /// Time that its bucket covers.
+        #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
+        width: Duration,
+        /// Time until its bucket expires: the timer is due then, or goes down to the level below.
+        #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
+        expires_in: Duration,
+    },
+    /// Due, in the inbox of its actor, which takes one message at a time.
+    Inbox {
+        /// Messages in that inbox, this one included.
+        length: usize,
+        /// Those before this one, if they have been counted: see [`TimerInfo::location`].
+        ahead: Option<usize>,
+        /// The one before them is on its way through the mailbox of the actor, which is flooded or has no inbox at present.
+        #[cfg_attr(feature = "serde", serde(rename = "escorted"))]
+        by_mailbox: bool,
+    },
+    /// Due, in the queue for a recipient that has a mailbox policy or is tracked.
+    #[cfg_attr(feature = "serde", serde(rename = "line"))]
+    Queue {
+        /// Messages in that queue, this one included.
+        length: usize,
+        /// Those before this one, if they have been counted: see [`TimerInfo::location`].
+        ahead: Option<usize>,
+        /// Messages in the mailbox of the recipient, or in its hands, that it has not been known to have handled.
+        under_way: u64,
+        /// Its mailbox was full when last tried; that is tried again within 128 ms.
+        mailbox_full: bool,
+    },
+    /// Due, in the mailbox of its recipient: a token of tracked delivery stands for it there.
+    Mailbox {
+        /// Messages in the mailbox of the recipient, or in its hands, this one included.
+        under_way: u64,
+    },
+    /// Due; its message is being made at this moment, by code of the application.
+    Source,
+    /// In flight: its message is in the mailbox of its recipient, or being handled, or about to be.
+    Flight,
+    /// It repeats with a fixed delay, and the handler of its last message has not ended: its next deadline counts from then.
+    Handler,
+}
+
+impl TimerLocation {
+    /// The place in one word: that of the variant, in lower case.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Wheel { .. } => "wheel",
+            Self::Inbox { .. } => "inbox",
+            Self::Queue { .. } => "line",
+            Self::Mailbox { .. } => "mailbox",
+            Self::Source => "source",
+            Self::Flight => "flight",
+            Self::Handler => "handler",
+        }
+    }
+}
+
+impl TimerInfo {
+    /// Why the message has not been handed over yet, in a sentence or two for people.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use actix::prelude::*;
+    /// # use actix_timers::TimerActor;
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async {
+    /// # let timers = TimerActor::builder().start()?;
+    /// # let customer = Customer.start();
+    /// let id = timers.schedule_after(&customer, Duration::from_secs(90_000), Remind).unwrap();
+    /// let why = timers.get(id).unwrap().explain();
+    /// assert!(why.starts_with("Not due yet: 1d "), "{why}");
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn explain(&self) -> String {
+        let mut why = match &self.location {
+            TimerLocation::Wheel { .. } if !self.overdue.is_zero() || self.remaining.is_zero() => {
+                format!("Due since {}, and the timer actor has not reached it yet.", Rough(self.overdue))
+            }
+            TimerLocation::Wheel { level: 0, .. } => {
+                format!("Not due yet: {} left. It waits on level 0, and comes out when its bucket expires.", Rough(self.remaining))
+            }
+            TimerLocation::Wheel { level, expires_in, .. } => format!(
+                "Not due yet: {} left. It waits on level {level}, and goes down a level when its bucket expires, in {}.",
+                Rough(self.remaining),
+                Rough(*expires_in)
+            ),
+            TimerLocation::Inbox { length, ahead, by_mailbox } => {
+                let way = if *by_mailbox {
+                    " Its inbox is being emptied through its mailbox, one message at a time."
+                } else {
+                    ""
+                };
+                let place = QueuePosition { length: *length, ahead: *ahead };
+                format!("Due, in the inbox of its actor, {place}. The actor, or the thread it runs on, is busy.{way}")
+            }
+            TimerLocation::Queue { length, ahead, under_way, mailbox_full } => {
+                let place = QueuePosition { length: *length, ahead: *ahead };
+                let reason = if *mailbox_full {
+                    "the mailbox of the recipient was full, and is tried again soon"
+                } else {
+                    "the recipient has not handled these"
+                };
+                format!("Due, in the queue of its recipient, {place}. Messages under way to it: {under_way}; {reason}.")
+            }
+            TimerLocation::Mailbox { under_way } => {
+                format!("Due, and in the mailbox of its recipient, which has not handled it yet. Messages there: {under_way}.")
+            }
+            TimerLocation::Source => "Due: its message is being produced.".to_owned(),
+            TimerLocation::Flight => {
+                "In flight: its message is in the mailbox of its recipient, or is being handled.".to_owned()
+            }
+            TimerLocation::Handler => {
+                "It repeats, and its last message is still being handled: the next deadline counts from the end of that."
+                    .to_owned()
+            }
+        };
+        if self.wall_time.is_some() && matches!(self.location, TimerLocation::Wheel { .. }) {
+            why += " It follows the wall clock.";
+        }
+        why
+    }
+}
+
+/// A place in a queue.
+struct QueuePosition {
+    length: usize,
+    ahead: Option<usize>,
+}
+
+impl fmt::Display for QueuePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ahead {
+            Some(0) => write!(f, "as the next of {}", self.length),
+            Some(ahead) => write!(f, "behind {ahead} of {}", self.length),
+            None => write!(f, "behind many of {}", self.length),
+        }
+    }
+}
+
+/// A time as people say it, to two units.
+struct Rough(Duration);
+
+impl fmt::Display for Rough {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = self.0.as_secs();
+        match secs {
+            _ if self.0 == Duration::MAX => f.write_str("for ever"),
+            0 if self.0 < Duration::from_millis(1) => write!(f, "{}µs", self.0.as_micros()),
+            0 => write!(f, "{}ms", self.0.as_millis()),
+            1..60 => write!(f, "{}.{}s", secs, self.0.subsec_millis() / 100),
+            60..3600 => write!(f, "{}m {}s", secs / 60, secs % 60),
+            3600..86_400 => write!(f, "{}h {}m", secs / 3600, secs / 60 % 60),
+            _ => write!(f, "{}d {}h", secs / 86_400, secs / 3600 % 24),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_to_two_units() {
+        let said = |millis| Rough(Duration::from_millis(millis)).to_string();
+        let times = [0, 1, 999, 1000, 59_999, 61_000, 3_661_000, 90_000_000].map(said);
+        assert_eq!(times, ["0µs", "1ms", "999ms", "1.0s", "59.9s", "1m 1s", "1h 1m", "1d 1h"]);
+        assert_eq!(Rough(Duration::MAX).to_string(), "for ever");
+    }
+}

@@ -1,0 +1,284 @@
+//! A clock for tests, which moves only when told.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use crate::api::settling;
+use crate::model::clock::{Alarm, Clock};
+use crate::model::request_time::RequestTime;
+
+/// A clock that moves only when told, for tests.
+///
+/// Its origin is time zero; the wall clock moves along, and can be set on its own. Clones show and move the same time:
+/// give one to the timer actor's builder and keep the other.
+///
+/// [`advance`](Self::advance) lets time pass as it does in life, from one event to the next, and returns when the
+/// messages that were due have been handled. [`jump`](Self::jump) only moves the hands.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{ManualClock, TimerActor, TimerContext};
+///
+/// #[derive(Message)]
+/// #[rtype(result = "()")]
+/// struct Tick;
+///
+/// #[derive(Message)]
+/// #[rtype(result = "u32")]
+/// struct Ticks;
+///
+/// #[derive(Default)]
+/// struct Counter(u32);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+///     fn started(&mut self, ctx: &mut Self::Context) {
+///         ctx.schedule_after(Duration::from_secs(60), Tick).unwrap();
+///     }
+/// }
+/// impl Handler<Tick> for Counter {
+///     type Result = ();
+///     fn handle(&mut self, _: Tick, ctx: &mut Self::Context) {
+///         self.0 += 1;
+///         ctx.schedule_after(Duration::from_secs(60), Tick).unwrap();
+///     }
+/// }
+/// impl Handler<Ticks> for Counter {
+///     type Result = u32;
+///     fn handle(&mut self, _: Ticks, _: &mut Self::Context) -> u32 {
+///         self.0
+///     }
+/// }
+///
+/// # System::new().block_on(async {
+/// let clock = ManualClock::new();
+/// TimerActor::builder().clock(clock.clone()).install()?;
+/// let counter = Counter::default().start();
+///
+/// clock.advance(Duration::from_secs(24 * 3600)).await;
+/// assert_eq!(counter.send(Ticks).await?, 24 * 60);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct ManualClock {
+    hands: Arc<Mutex<Hands>>,
+}
+
+#[derive(Debug)]
+struct Hands {
+    now: Duration,
+    wall: SystemTime,
+    sleepers: Vec<Sleeper>,
+    /// Alarms made so far.
+    alarms: u64,
+    /// The steps before which requests were made, oldest first; at most [`STEPS_KEPT`].
+    steps: VecDeque<Step>,
+}
+
+/// How many steps a clock remembers. A request made before more steps than that, each with requests of its own, counts from
+/// the oldest step remembered: late, and never early.
+const STEPS_KEPT: usize = 1 << 16;
+
+/// A movement of the hands.
+#[derive(Debug)]
+struct Step {
+    /// The requests with smaller numbers were made before it.
+    requests: u64,
+    /// What the clock showed before it.
+    from: Duration,
+}
+
+impl Hands {
+    fn step(&mut self, by: Duration) {
+        let requests = RequestTime::next_number();
+        if self.steps.back().is_none_or(|last| last.requests < requests) {
+            if self.steps.len() == STEPS_KEPT {
+                self.steps.pop_front();
+            }
+            self.steps.push_back(Step { requests, from: self.now });
+        }
+        self.now = self.now.saturating_add(by);
+    }
+
+    /// What the clock showed when a request was made.
+    fn shown_at(&self, made: RequestTime) -> Duration {
+        let later = self.steps.partition_point(|step| step.requests <= made.number());
+        self.steps.get(later).map_or(self.now, |step| step.from)
+    }
+}
+
+/// An alarm that has not rung.
+#[derive(Debug)]
+struct Sleeper {
+    alarm: u64,
+    time: Duration,
+    waker: Waker,
+}
+
+impl ManualClock {
+    /// A clock at time zero, whose wall clock shows the Unix epoch.
+    pub fn new() -> Self {
+        Self::starting_at(SystemTime::UNIX_EPOCH)
+    }
+
+    /// A clock at time zero, whose wall clock shows `wall`.
+    pub fn starting_at(wall: impl Into<SystemTime>) -> Self {
+        RequestTime::start_numbering();
+        let (sleepers, steps) = (Vec::new(), VecDeque::new());
+        let hands = Hands { now: Duration::ZERO, wall: wall.into(), sleepers, alarms: 0, steps };
+        Self { hands: Arc::new(Mutex::new(hands)) }
+    }
+
+    /// Lets time pass, on both clocks, from one event to the next: each message that falls due meanwhile is handled while
+    /// the clock shows its time, and so is what comes of it. Returns when all that is due has been handled.
+    ///
+    /// To be awaited on the thread whose actors are tested. Timer actors elsewhere, if they run on this clock, are waited
+    /// for, too; the mailboxes of actors on other threads are not: ask such an actor something, and it has handled what
+    /// was sent to it before. A handler's future is not waited for, since it may itself wait for a later time. What an actor
+    /// cannot handle now, because it waits for a future (`ctx.wait`), stays due.
+    pub async fn advance(&self, by: Duration) {
+        let end = self.now().saturating_add(by);
+        loop {
+            self.settle().await;
+            let now = self.now();
+            match self.next_alarm().filter(|next| *next < end) {
+                // An alarm of the past, that nobody looks at, must not keep time from passing.
+                Some(next) if next > now => self.jump(next - now),
+                _ if now < end => self.jump(end - now),
+                _ => return,
+            }
+        }
+    }
+
+    /// Returns when all that is due now has been handled, as [`advance`](Self::advance) does, and no time passes.
+    pub async fn settle(&self) {
+        settling::settle(|service| service.clock.is_moved_by(self)).await;
+    }
+
+    /// Moves both clocks at once, and tells those whose time has come. Saturates at the end of the range.
+    ///
+    /// Nothing happens in between, as after a process was stopped for so long: what was due meanwhile is late.
+    pub fn jump(&self, by: Duration) {
+        let mut hands = self.hands();
+        hands.step(by);
+        hands.wall = hands.wall.checked_add(by).unwrap_or_else(|| end_of_time(hands.wall));
+        let now = hands.now;
+        let woken: Vec<Sleeper> = hands.sleepers.extract_if(.., |sleeper| sleeper.time <= now).collect();
+        drop(hands);
+        woken.into_iter().for_each(|sleeper| sleeper.waker.wake());
+    }
+
+    /// Steps the wall clock, forward or back, while monotonic time stands still.
+    pub fn set_wall(&self, wall: impl Into<SystemTime>) {
+        let mut hands = self.hands();
+        hands.wall = wall.into();
+        // Their alarms have not rung, but timers that follow the wall clock may have to be moved.
+        let woken: Vec<Waker> = hands.sleepers.iter().map(|sleeper| sleeper.waker.clone()).collect();
+        drop(hands);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// The time of the first alarm that has not rung.
+    fn next_alarm(&self) -> Option<Duration> {
+        self.hands().sleepers.iter().map(|sleeper| sleeper.time).min()
+    }
+
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The latest time that can be expressed, found from `from` by steps that get smaller.
+fn end_of_time(from: SystemTime) -> SystemTime {
+    let mut latest = from;
+    for bit in (0..64).rev() {
+        latest = latest.checked_add(Duration::from_secs(1 << bit)).unwrap_or(latest);
+    }
+    latest
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        self.hands().now
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.hands().wall
+    }
+
+    fn since(&self, _: Instant) -> Duration {
+        // No real time passes on this clock. How long a request has waited shows in its number.
+        Duration::ZERO
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        let hands = self.hands();
+        hands.now.saturating_sub(hands.shown_at(made))
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        let mut hands = self.hands();
+        hands.alarms += 1;
+        Box::pin(ManualAlarm { clock: self.clone(), number: hands.alarms, time })
+    }
+
+    fn wall_is_steady(&self) -> bool {
+        true
+    }
+
+    fn is_moved_by(&self, clock: &ManualClock) -> bool {
+        Arc::ptr_eq(&self.hands, &clock.hands)
+    }
+}
+
+struct ManualAlarm {
+    clock: ManualClock,
+    number: u64,
+    time: Duration,
+}
+
+impl Future for ManualAlarm {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // A waker is foreign code: none is cloned or dropped while the hands are locked.
+        let waker = cx.waker().clone();
+        let mut hands = self.clock.hands();
+        if hands.now >= self.time {
+            return Poll::Ready(());
+        }
+        let earlier = match hands.sleepers.iter_mut().find(|sleeper| sleeper.alarm == self.number) {
+            Some(sleeper) => Some(std::mem::replace(&mut sleeper.waker, waker)),
+            None => {
+                hands.sleepers.push(Sleeper { alarm: self.number, time: self.time, waker });
+                None
+            }
+        };
+        drop(hands);
+        drop(earlier);
+        Poll::Pending
+    }
+}
+
+impl Drop for ManualAlarm {
+    fn drop(&mut self) {
+        let mut hands = self.clock.hands();
+        let gone: Vec<Sleeper> = hands.sleepers.extract_if(.., |sleeper| sleeper.alarm == self.number).collect();
+        drop(hands);
+        drop(gone);
+    }
+}

@@ -1,0 +1,37 @@
+//! Plain data of the public API: ids, targets, options, repetitions, clocks, outcomes and descriptions of timers.
+//!
+//! Nothing here knows a service or schedules anything. In reading order:
+//!
+//! 1. Messages: `timer_message` is the bound for all of them; `carried` moves large ones in an allocation of their own;
+//!    `source` produces the messages of repeating timers.
+//! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery.
+//! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
+//! 4. Repetitions: `repeat`, `cron`.
+//! 5. Ids: `id` with the keys of `secret`; `actor_id`; `shown` escapes untrusted text.
+//! 6. Answers: `error` has the outcomes and errors of all calls; `view` and `location` describe a timer; `filter` selects timers;
+//!    `dead_letter` carries an undelivered message.
+
+pub(crate) mod actor_id;
+pub(crate) mod alarm;
+pub(crate) mod carried;
+pub(crate) mod clock;
+#[cfg(feature = "cron")]
+pub(crate) mod cron;
+pub(crate) mod dead_letter;
+#[cfg(feature = "serde")]
+pub(crate) mod duration_text;
+pub(crate) mod error;
+pub(crate) mod filter;
+pub(crate) mod id;
+pub(crate) mod location;
+pub(crate) mod mailbox_policy;
+pub(crate) mod manual_clock;
+pub(crate) mod repeat;
+pub(crate) mod request_time;
+pub(crate) mod secret;
+pub(crate) mod shown;
+pub(crate) mod source;
+pub(crate) mod target;
+pub(crate) mod timer_message;
+pub(crate) mod tracked;
+pub(crate) mod view;

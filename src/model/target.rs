@@ -1,0 +1,387 @@
+//! Targets: the actors that messages of timers go to, other than the one that schedules.
+
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use actix::dev::ToEnvelope;
+use actix::prelude::SendError;
+use actix::{Actor, Addr, Handler, Recipient, WeakAddr, WeakRecipient};
+
+use crate::model::mailbox_policy::MailboxPolicy;
+use crate::model::timer_message::TimerMessage;
+use crate::model::tracked::Tracked;
+use crate::service::queue::recipient_queues::MailboxPin;
+
+/// Who a timer's message goes to: made from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
+///
+/// A target is held weakly: a pending timer does not keep its recipient alive, and its message becomes a dead letter
+/// if the recipient has stopped by then. [`Target::strong`] makes one that keeps the recipient alive instead.
+///
+/// Cloning a target costs as much as cloning an `Arc`, cloning a `Recipient` several allocations: whoever schedules
+/// many timers for the same actor makes one target and clones that.
+///
+/// ```
+/// use actix::prelude::*;
+/// use actix_timers::Target;
+/// # #[derive(Message)]
+/// # #[rtype(result = "()")]
+/// # struct Remind;
+/// # struct Customer;
+/// # impl Actor for Customer { type Context = Context<Self>; }
+/// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+///
+/// # System::new().block_on(async {
+/// let customer: Addr<Customer> = Customer.start();
+/// let target: Target<Remind> = Target::from(&customer);
+/// let another = target.clone();
+/// assert!(another.is_alive());
+/// # });
+/// ```
+pub struct Target<M>(Arc<Inner<M>>)
+where
+    M: TimerMessage;
+
+struct Inner<M>
+where
+    M: TimerMessage,
+{
+    address: Address<M>,
+    /// None for that of the timer actor.
+    policy: Option<MailboxPolicy>,
+    /// The place of its mailbox in memory, which no other has as long as this is held; 0 if it was gone already.
+    mailbox: u64,
+}
+
+enum Address<M>
+where
+    M: TimerMessage,
+{
+    Weak(WeakRecipient<M>),
+    Strong(Recipient<M>),
+    /// Gets tokens, and the messages later.
+    WeakTracked(WeakRecipient<Tracked<M>>),
+    StrongTracked(Recipient<Tracked<M>>),
+}
+
+impl<M> Clone for Address<M>
+where
+    M: TimerMessage,
+{
+    fn clone(&self) -> Self {
+        match self {
+            Self::Weak(recipient) => Self::Weak(recipient.clone()),
+            Self::Strong(recipient) => Self::Strong(recipient.clone()),
+            Self::WeakTracked(recipient) => Self::WeakTracked(recipient.clone()),
+            Self::StrongTracked(recipient) => Self::StrongTracked(recipient.clone()),
+        }
+    }
+}
+
+impl<M> Target<M>
+where
+    M: TimerMessage,
+{
+    fn from_address(address: Address<M>, mailbox: u64) -> Self {
+        Self(Arc::new(Inner { address, policy: None, mailbox }))
+    }
+
+    /// The same target with a policy of its own for a recipient that does not keep up, in place of that of the timer actor
+    /// ([`TimerActorBuilder::mailbox_policy`](crate::TimerActorBuilder::mailbox_policy)).
+    ///
+    /// Messages for one recipient wait in one queue, whatever policies they have: one that has to wait holds up all that are
+    /// due later, except for those that are sent at once ([`Unbounded`](MailboxPolicy::Unbounded), not tracked).
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::{MailboxPolicy, Target};
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    ///
+    /// # System::new().block_on(async {
+    /// let customer = Customer.start();
+    /// let target: Target<Remind> = Target::from(&customer).mailbox_policy(MailboxPolicy::Wait { window: 4 });
+    /// # drop(target);
+    /// # });
+    /// ```
+    #[must_use = "the target itself stays as it was"]
+    pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
+        let Inner { address, mailbox, .. } = &*self.0;
+        Self(Arc::new(Inner { address: address.clone(), policy: Some(policy), mailbox: *mailbox }))
+    }
+
+    /// The same target, which is to get at most so many messages before it has handled one of them; short for
+    /// [`mailbox_policy`](Self::mailbox_policy) with [`MailboxPolicy::Wait`].
+    #[must_use = "the target itself stays as it was"]
+    pub fn window(self, messages: usize) -> Self {
+        self.mailbox_policy(MailboxPolicy::Wait { window: messages })
+    }
+}
+
+impl<M> Target<M>
+where
+    M: TimerMessage,
+{
+    /// A target that keeps the recipient alive as long as a timer for it is pending.
+    pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
+        let recipient = recipient.into();
+        let mailbox = mailbox_id(&recipient);
+        Self::from_address(Address::Strong(recipient), mailbox)
+    }
+
+    /// A target under tracked delivery: the message stays in the timer actor until its handler begins, so that it can be
+    /// cancelled even when it is due and lies, as it were, in the mailbox. The delivery is acknowledged when the handler
+    /// ends. See [`Tracked`].
+    ///
+    /// A timer that repeats never has two repetitions under way then, and a fixed delay counts from the acknowledgement. A
+    /// message of it is made when its handler is about to begin, on the thread of the recipient.
+    ///
+    /// ```
+    /// use actix::prelude::*;
+    /// use actix_timers::{Target, impl_tracked};
+    /// # #[derive(Message)]
+    /// # #[rtype(result = "()")]
+    /// # struct Remind;
+    /// # struct Customer;
+    /// # impl Actor for Customer { type Context = Context<Self>; }
+    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// impl_tracked!(Customer: Remind);
+    ///
+    /// # System::new().block_on(async {
+    /// let customer = Customer.start();
+    /// let target: Target<Remind> = Target::tracked(&customer);
+    /// # drop(target);
+    /// # });
+    /// ```
+    pub fn tracked<A>(addr: &Addr<A>) -> Self
+    where
+        A: Actor + Handler<Tracked<M>>,
+        A::Context: ToEnvelope<A, Tracked<M>>,
+    {
+        Self::tracked_recipient(addr.downgrade())
+    }
+
+    /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>`, or an address, or their weak forms.
+    pub fn tracked_recipient(recipient: impl Into<WeakRecipient<Tracked<M>>>) -> Self {
+        let recipient = recipient.into();
+        let mailbox = mailbox_id_behind(&recipient);
+        Self::from_address(Address::WeakTracked(recipient), mailbox)
+    }
+
+    /// As [`tracked`](Self::tracked), but keeps the recipient alive as long as a timer for it is pending.
+    pub fn tracked_strong(recipient: impl Into<Recipient<Tracked<M>>>) -> Self {
+        let recipient = recipient.into();
+        let mailbox = mailbox_id(&recipient);
+        Self::from_address(Address::StrongTracked(recipient), mailbox)
+    }
+
+    /// Whether the recipient is still there.
+    pub fn is_alive(&self) -> bool {
+        match self.is_tracked() {
+            false => self.open().is_some_and(|recipient| recipient.connected()),
+            true => self.open_tracked().is_some_and(|recipient| recipient.connected()),
+        }
+    }
+
+    pub(crate) fn policy(&self) -> Option<MailboxPolicy> {
+        self.0.policy
+    }
+
+    pub(crate) fn is_tracked(&self) -> bool {
+        matches!(self.0.address, Address::WeakTracked(_) | Address::StrongTracked(_))
+    }
+
+    /// Whether messages may have to wait in a queue, if the timer actor has this policy.
+    pub(crate) fn is_queued(&self, default: MailboxPolicy) -> bool {
+        self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
+    }
+
+    /// Keeps the place of the mailbox, and not the actor.
+    pub(crate) fn pin(&self) -> Arc<dyn MailboxPin> {
+        match &self.0.address {
+            Address::Weak(recipient) => Arc::new(recipient.clone()),
+            Address::Strong(recipient) => Arc::new(recipient.downgrade()),
+            Address::WeakTracked(recipient) => Arc::new(recipient.clone()),
+            Address::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
+        }
+    }
+
+    /// A way to the recipient for tokens; see [`open`](Self::open).
+    pub(crate) fn open_tracked(&self) -> Option<Recipient<Tracked<M>>> {
+        match &self.0.address {
+            Address::WeakTracked(recipient) => recipient.upgrade(),
+            Address::StrongTracked(recipient) => Some(recipient.clone()),
+            Address::Weak(_) | Address::Strong(_) => None,
+        }
+    }
+
+    pub(crate) fn mailbox(&self) -> u64 {
+        self.0.mailbox
+    }
+
+    /// Keeps the mailbox in its place in memory, and nothing alive.
+    pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
+        match &self.0.address {
+            Address::Weak(_) | Address::WeakTracked(_) => Arc::clone(&self.0) as _,
+            Address::Strong(recipient) => Arc::new(recipient.downgrade()),
+            Address::StrongTracked(recipient) => Arc::new(recipient.downgrade()),
+        }
+    }
+
+    /// A way to the recipient. It may have stopped all the same: ask it whether it is connected.
+    pub(crate) fn open(&self) -> Option<Recipient<M>> {
+        match &self.0.address {
+            Address::Weak(recipient) => recipient.upgrade(),
+            Address::Strong(recipient) => Some(recipient.clone()),
+            Address::WeakTracked(_) | Address::StrongTracked(_) => None,
+        }
+    }
+}
+
+/// Where the mailbox behind an address or a recipient is in memory. It stays there as long as anybody holds one of them,
+/// weak ones included.
+pub(crate) fn mailbox_id(address: &impl Hash) -> u64 {
+    /// Keeps what it is given instead of mixing it.
+    #[derive(Default)]
+    struct Keep(u64);
+
+    impl Hasher for Keep {
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+            }
+        }
+
+        fn write_usize(&mut self, number: usize) {
+            self.0 = number as u64;
+        }
+
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+
+    let mut keep = Keep::default();
+    address.hash(&mut keep);
+    keep.finish()
+}
+
+/// The same, of a weak one; 0 if the mailbox is gone.
+fn mailbox_id_behind<M>(recipient: &WeakRecipient<M>) -> u64
+where
+    M: TimerMessage,
+{
+    recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient))
+}
+
+/// Puts a message into a mailbox, past its capacity if need be. Hands it back if the mailbox is closed.
+///
+/// Every sender has one slot in a mailbox of its own. The one given here has just been [opened](Target::open), so that
+/// slot is free, and the mailbox is never full for it; unlike `do_send`, a closed mailbox shows.
+pub(crate) fn send<M>(recipient: &Recipient<M>, message: M) -> Result<(), M>
+where
+    M: TimerMessage,
+{
+    recipient.try_send(message).map_err(|error| match error {
+        SendError::Full(message) | SendError::Closed(message) => message,
+    })
+}
+
+impl<M> Clone for Target<M>
+where
+    M: TimerMessage,
+{
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<M> fmt::Debug for Target<M>
+where
+    M: TimerMessage,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = match &self.0.address {
+            Address::Weak(_) => "weak",
+            Address::Strong(_) => "strong",
+            Address::WeakTracked(_) => "weak, tracked",
+            Address::StrongTracked(_) => "strong, tracked",
+        };
+        write!(f, "Target<{}>({address})", std::any::type_name::<M>())
+    }
+}
+
+impl<M> From<WeakRecipient<M>> for Target<M>
+where
+    M: TimerMessage,
+{
+    fn from(recipient: WeakRecipient<M>) -> Self {
+        let mailbox = mailbox_id_behind(&recipient);
+        Self::from_address(Address::Weak(recipient), mailbox)
+    }
+}
+
+impl<M> From<Recipient<M>> for Target<M>
+where
+    M: TimerMessage,
+{
+    fn from(recipient: Recipient<M>) -> Self {
+        Self::from(recipient.downgrade())
+    }
+}
+
+impl<M> From<&Recipient<M>> for Target<M>
+where
+    M: TimerMessage,
+{
+    fn from(recipient: &Recipient<M>) -> Self {
+        Self::from(recipient.downgrade())
+    }
+}
+
+impl<M, A> From<WeakAddr<A>> for Target<M>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    fn from(addr: WeakAddr<A>) -> Self {
+        Self::from(addr.recipient())
+    }
+}
+
+impl<M, A> From<Addr<A>> for Target<M>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    fn from(addr: Addr<A>) -> Self {
+        Self::from(addr.downgrade())
+    }
+}
+
+impl<M, A> From<&Addr<A>> for Target<M>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    fn from(addr: &Addr<A>) -> Self {
+        Self::from(addr.downgrade())
+    }
+}
+
+impl<M> From<&Target<M>> for Target<M>
+where
+    M: TimerMessage,
+{
+    fn from(target: &Target<M>) -> Self {
+        target.clone()
+    }
+}

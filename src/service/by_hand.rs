@@ -1,0 +1,738 @@
+//! The service step by step: the test polls the contexts itself, and stands in for the watchdog.
+//!
+//! Here is the turn protocol; `recipient_queues`, `inboxes`, `calls` and `watched` are about the rest.
+
+mod calls;
+mod inboxes;
+mod recipient_queues;
+mod watched;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+use std::time::{Duration, SystemTime};
+
+use actix::dev::ContextFut;
+use actix::prelude::*;
+
+use crate::api::timer_actor::TimerActor;
+use crate::service::deliver::driver::Turn;
+use crate::service::owner::thread_registry;
+use crate::service::queue::mailbox_delivery::TurnBy;
+use crate::service::state::Service;
+use crate::{
+    Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,
+    TimerActorBuilder, TimerContext, TimerId, Timers,
+};
+
+/// The context of a listener, to be polled.
+type Listening = Box<ContextFut<Listener, Context<Listener>>>;
+
+thread_local! {
+    /// The timer that a listener has scheduled last.
+    static LAST_OWN: Cell<Option<TimerId>> = const { Cell::new(None) };
+    /// A listener that is polled in the middle of things.
+    static POLLED: RefCell<Option<Listening>> = const { RefCell::new(None) };
+    /// A listener that is restarted in the middle of things.
+    static RESTARTS: RefCell<Option<Listening>> = const { RefCell::new(None) };
+}
+
+/// Code of the user that runs in the middle of things.
+type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+fn call(hook: &Hook) {
+    let hook = hook.lock().unwrap().take();
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Number(u32, Hook);
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        call(&self.1);
+    }
+}
+
+fn number(number: u32) -> Number {
+    Number(number, Hook::default())
+}
+
+struct Listener(Arc<Mutex<Vec<u32>>>);
+
+impl Actor for Listener {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Listener {}
+
+impl Handler<Number> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, number: Number, _: &mut Context<Self>) {
+        self.0.lock().unwrap().push(number.0);
+    }
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct After(u64, Number);
+
+impl Handler<After> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, After(delay, number): After, ctx: &mut Context<Self>) {
+        LAST_OWN.set(ctx.schedule_after(Duration::from_millis(delay), number).ok());
+    }
+}
+
+/// Schedules one message by a timer that repeats. The hook is called while it is made.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct StartRepeating(u32, Hook);
+
+impl Handler<StartRepeating> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, StartRepeating(message, hook): StartRepeating, ctx: &mut Context<Self>) {
+        let _ = ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), made(message, hook));
+    }
+}
+
+/// Messages during whose making the hook is called.
+fn made(message: u32, hook: Hook) -> MessageSource<Number> {
+    MessageSource::from_fn(move || {
+        call(&hook);
+        number(message)
+    })
+}
+
+/// Spawns a future that calls the hook whenever the context polls its items; before the inbox, if it is there first.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Between(Hook);
+
+impl Handler<Between> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, Between(hook): Between, ctx: &mut Context<Self>) {
+        ctx.spawn(actix::fut::wrap_future(std::future::poll_fn(move |_| {
+            call(&hook);
+            Poll::Pending
+        })));
+    }
+}
+
+/// Does something with the context.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Run(Job);
+
+type Job = Box<dyn FnOnce(&mut Context<Listener>) + Send>;
+
+impl Handler<Run> for Listener {
+    type Result = ();
+
+    fn handle(&mut self, Run(job): Run, ctx: &mut Context<Self>) {
+        job(ctx);
+    }
+}
+
+/// A message whose handler answers with a future that never ends.
+#[derive(Clone, Message)]
+#[rtype(result = "()")]
+struct Endless(u32);
+
+impl Handler<Endless> for Listener {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, Endless(number): Endless, _: &mut Context<Self>) -> Self::Result {
+        self.0.lock().unwrap().push(number);
+        Box::pin(actix::fut::wrap_future(std::future::pending()))
+    }
+}
+
+/// Keeps dead letters.
+#[derive(Default)]
+struct Clerk(Arc<Mutex<Vec<DeadLetter>>>);
+
+impl Actor for Clerk {
+    type Context = Context<Self>;
+}
+
+impl Handler<DeadLetter> for Clerk {
+    type Result = ();
+
+    fn handle(&mut self, letter: DeadLetter, _: &mut Context<Self>) {
+        self.0.lock().unwrap().push(letter);
+    }
+}
+
+/// A manual clock that runs code of the user whenever it is read, until that is done, and remembers its alarms.
+#[derive(Clone)]
+struct Observed {
+    hands: ManualClock,
+    reading: Reading,
+    alarms: Arc<Mutex<Vec<Duration>>>,
+}
+
+/// True when it is done.
+type Reading = Arc<Mutex<Option<Box<dyn FnMut() -> bool + Send>>>>;
+
+impl Clock for Observed {
+    fn now(&self) -> Duration {
+        let reading = self.reading.lock().unwrap().take();
+        if let Some(mut reading) = reading
+            && !reading()
+        {
+            *self.reading.lock().unwrap() = Some(reading);
+        }
+        self.hands.now()
+    }
+
+    fn wall(&self) -> SystemTime {
+        self.hands.wall()
+    }
+
+    fn since(&self, instant: tokio::time::Instant) -> Duration {
+        self.hands.since(instant)
+    }
+
+    fn since_request(&self, made: RequestTime) -> Duration {
+        self.hands.since_request(made)
+    }
+
+    fn alarm(&self, time: Duration) -> Alarm {
+        self.alarms.lock().unwrap().push(time);
+        self.hands.alarm(time)
+    }
+
+    fn wall_is_steady(&self) -> bool {
+        true
+    }
+}
+
+/// Counts calls, and does something at the next one.
+#[derive(Default)]
+struct Called {
+    calls: AtomicUsize,
+    hook: Hook,
+}
+
+impl Called {
+    fn take(&self) -> usize {
+        self.calls.swap(0, Ordering::SeqCst)
+    }
+}
+
+impl Wake for Called {
+    fn wake(self: Arc<Self>) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        call(&self.hook);
+    }
+}
+
+fn poll<A: Actor<Context = Context<A>>>(context: &mut ContextFut<A, Context<A>>, called: &Arc<Called>) {
+    let waker = Waker::from(Arc::clone(called));
+    assert!(Pin::new(context).poll(&mut TaskContext::from_waker(&waker)) == Poll::Pending);
+}
+
+/// An actor that is polled by the test alone.
+struct Ear {
+    addr: Addr<Listener>,
+    context: Listening,
+    called: Arc<Called>,
+    log: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Ear {
+    fn new() -> Self {
+        let log = Arc::default();
+        let context = Context::new();
+        let addr = context.address();
+        let context = Box::new(context.into_future(Listener(Arc::clone(&log))));
+        let mut ear = Self { addr, context, called: Arc::default(), log };
+        ear.poll();
+        ear
+    }
+
+    fn poll(&mut self) {
+        poll(&mut self.context, &self.called);
+    }
+
+    fn log(&self) -> Vec<u32> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+/// A timer actor and an actor, both of which are polled by the test alone.
+struct World {
+    clock: ManualClock,
+    reading: Reading,
+    alarms: Arc<Mutex<Vec<Duration>>>,
+    service: Arc<Service>,
+    timers: Timers,
+    driver: Box<ContextFut<TimerActor, Context<TimerActor>>>,
+    driver_called: Arc<Called>,
+    addr: Addr<Listener>,
+    listener: Listening,
+    listener_called: Arc<Called>,
+    log: Arc<Mutex<Vec<u32>>>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(TimerActorBuilder::default(), ManualClock::new())
+    }
+
+    fn with(builder: TimerActorBuilder, clock: ManualClock) -> Self {
+        let observed = Observed { hands: clock, reading: Reading::default(), alarms: Arc::default() };
+        Self::of(builder.clock(observed.clone()).build().unwrap(), observed)
+    }
+
+    fn of(actor: TimerActor, Observed { hands, reading, alarms }: Observed) -> Self {
+        let service = Arc::clone(actor.service());
+        let context = Context::new();
+        let timers = Timers::new(Arc::clone(&service), context.address());
+        thread_registry::set_current(&service);
+        let Ear { addr, context: listener, called: listener_called, log } = Ear::new();
+        let mut world = Self {
+            clock: hands,
+            reading,
+            alarms,
+            service,
+            timers,
+            driver: Box::new(context.into_future(actor)),
+            driver_called: Arc::default(),
+            addr,
+            listener,
+            listener_called,
+            log,
+        };
+        world.poll_driver();
+        world
+    }
+
+    /// Runs `job` when the clock is read next while `id` is out of the hands of the timer actor and not in a mailbox yet.
+    fn when_in_flight(&self, id: TimerId, job: impl FnOnce() + Send + 'static) {
+        let (service, mut job) = (Arc::clone(&self.service), Some(job));
+        *self.reading.lock().unwrap() = Some(Box::new(move || {
+            let is_waiting = service.get(id).is_some_and(|timer| timer.location.as_str() != "flight");
+            match job.take_if(|_| !is_waiting) {
+                Some(job) => {
+                    job();
+                    true
+                }
+                None => false,
+            }
+        }));
+    }
+
+    /// The listener does something with its context.
+    fn run(&mut self, job: impl FnOnce(&mut Context<Listener>) + Send + 'static) {
+        self.addr.do_send(Run(Box::new(job)));
+        self.poll_listener();
+    }
+
+    /// Polls everybody who was called, until nobody is.
+    fn go_on(&mut self) {
+        loop {
+            match (self.driver_called.take() > 0, self.listener_called.take() > 0) {
+                (false, false) => return,
+                (driver, listener) => {
+                    if driver {
+                        self.poll_driver();
+                    }
+                    if listener {
+                        self.poll_listener();
+                    }
+                }
+            }
+        }
+    }
+
+    fn owner(&self) -> crate::engine::OwnerId {
+        *self.service.state().mailboxes.values().next().unwrap()
+    }
+
+    fn poll_driver(&mut self) {
+        poll(&mut self.driver, &self.driver_called);
+    }
+
+    fn poll_listener(&mut self) {
+        poll(&mut self.listener, &self.listener_called);
+    }
+
+    /// The listener schedules a message to itself.
+    fn own(&mut self, delay: u64, number: Number) {
+        self.addr.do_send(After(delay, number));
+        self.poll_listener();
+    }
+
+    fn log(&self) -> Vec<u32> {
+        self.log.lock().unwrap().clone()
+    }
+}
+
+/// A target whose actor is gone: a message for it is dropped in the turn in which it is due.
+fn nobody() -> Target<Number> {
+    let context = Context::<Listener>::new();
+    let target = Target::from(context.address());
+    drop(context);
+    target
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// The driver finds the turn taken and goes to sleep without an alarm. It has to be called when the turn is over.
+#[test]
+fn a_driver_that_found_the_turn_taken_is_called_after_it() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.poll_driver();
+    world.driver_called.take();
+
+    let service = Arc::clone(&world.service);
+    let claim = service.driver.claim_elsewhere();
+    assert!(claim.is_some());
+    world.clock.jump(ms(10));
+    assert_eq!(world.driver_called.take(), 1, "by its alarm");
+    world.poll_driver();
+    assert!(world.log().is_empty(), "the turn is taken");
+    drop(claim);
+    assert!(world.driver_called.take() > 0, "it would never look again");
+    world.poll_driver();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+}
+
+/// The same for a turn of the watchdog: the driver is polled in the middle of it.
+#[test]
+fn the_watchdog_calls_the_driver_after_its_turn() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let driver = Hook::default();
+    world.timers.schedule_after(nobody(), ms(10), Number(0, Arc::clone(&driver))).unwrap();
+    world.timers.schedule_after(&target, ms(50), number(1)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(30));
+    world.driver_called.take();
+
+    let service = Arc::clone(&world.service);
+    let found = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&found);
+    *driver.lock().unwrap() = Some(Box::new(move || {
+        *seen.lock().unwrap() = Some(matches!(service.turn(TurnBy::Driver), Turn::Taken));
+    }));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert_eq!(*found.lock().unwrap(), Some(true), "in the middle of the turn it is taken");
+    assert!(world.driver_called.take() > 0, "it has to set its alarm");
+    world.poll_driver();
+    world.clock.jump(ms(20));
+    assert_eq!(world.driver_called.take(), 1, "by its alarm");
+}
+
+/// An inbox sends a message of somebody else's. As soon as it has been taken out of the inbox, the next one that is due for
+/// this actor would go to the mailbox without queueing; so nobody else may have a turn.
+#[test]
+fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.own(10, number(1));
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.timers.schedule_after(&target, ms(20), number(3)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    world.clock.jump(ms(10));
+
+    // The context is woken by the message that comes into the mailbox: in the middle of its sending.
+    let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
+    let seen = Arc::clone(&found);
+    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        *seen.lock().unwrap() = Some(service.driver.claim_elsewhere().is_none());
+    }));
+    world.poll_listener();
+    assert_eq!(*found.lock().unwrap(), Some(true), "the turn is taken");
+    world.poll_driver();
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+/// The first message of a turn keeps the watchdog from sending the second, and meanwhile the actor of that is polled. An own
+/// message of it is due behind them.
+#[test]
+fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let slow = Hook::default();
+    world.timers.schedule_after(nobody(), ms(10), Number(0, Arc::clone(&slow))).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.own(10, number(2));
+    world.poll_driver();
+    world.clock.jump(ms(30));
+
+    // What the actor could take at that moment.
+    let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
+    let seen = Arc::clone(&found);
+    *slow.lock().unwrap() = Some(Box::new(move || {
+        *seen.lock().unwrap() = Some(service.state().engine.in_inboxes());
+    }));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert_eq!(*found.lock().unwrap(), Some(0), "what is due behind them does not lie in the inbox yet");
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// The watchdog sends a message after the context has emptied its mailbox and before it polls the inbox. An own message that is
+/// due later does not overtake it.
+#[test]
+fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let watchdog = Hook::default();
+    target.do_send(Between(Arc::clone(&watchdog)));
+    world.poll_listener();
+    world.timers.schedule_after(&target, ms(5), number(1)).unwrap();
+    world.own(10, number(2));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+
+    let service = Arc::clone(&world.service);
+    *watchdog.lock().unwrap() = Some(Box::new(move || {
+        assert!(matches!(service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    }));
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// A waker is foreign code: a combinator of futures may have one of its own.
+#[test]
+fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
+    for watch_sends in [true, false] {
+        let mut world = World::new();
+        let target = world.addr.clone();
+        let (between, locked) = (Hook::default(), Arc::<Mutex<Option<bool>>>::default());
+        let (service, called) = (Arc::clone(&world.service), Arc::clone(&world.listener_called));
+        let seen = Arc::clone(&locked);
+        let look: Box<dyn FnOnce() + Send> = Box::new(move || *seen.lock().unwrap() = Some(service.is_locked()));
+        target.do_send(Between(Arc::clone(&between)));
+        world.poll_listener();
+        world.own(10, number(1));
+        // What is due before an own message goes to the mailbox, what is due behind it to the inbox.
+        world.timers.schedule_after(&target, ms(if watch_sends { 5 } else { 15 }), number(2)).unwrap();
+        world.poll_driver();
+        world.clock.jump(ms(30));
+        let service = Arc::clone(&world.service);
+        let claim = if watch_sends {
+            *between.lock().unwrap() = Some(Box::new(move || {
+                assert!(matches!(service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+                *called.hook.lock().unwrap() = Some(look);
+            }));
+            None
+        } else {
+            // The watchdog has the turn while a message of somebody else is the next.
+            world.poll_driver();
+            *called.hook.lock().unwrap() = Some(look);
+            service.driver.claim_elsewhere()
+        };
+        world.poll_listener();
+        drop(claim);
+        // It calls an inbox that has waited for the turn.
+        world.poll_driver();
+        assert_eq!(*locked.lock().unwrap(), Some(false), "watch sends: {watch_sends}");
+    }
+}
+
+/// The watchdog sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
+/// The next incarnation shares the mailbox, but not the timers.
+#[test]
+fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.own(10, number(1));
+    let first = LAST_OWN.take().unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.own(10, number(3));
+    world.poll_driver();
+    world.clock.jump(ms(30));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled, "what waited for it stays in the inbox");
+
+    let World { service, listener, listener_called, log, .. } = world;
+    RESTARTS.replace(Some(listener));
+    *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
+        assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
+    }));
+    let guard = service.state();
+    let owner = *guard.mailboxes.values().next().unwrap();
+    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
+    let mut listener = RESTARTS.take().unwrap();
+    assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
+    poll(&mut listener, &listener_called);
+    assert_eq!(*log.lock().unwrap(), [2]);
+}
+
+crate::impl_tracked!(Listener: Number, Endless, Run);
+
+/// Two messages are due for a window of one. While the token of the first is being sent, a drain takes that message back; the
+/// second is in the driver's hands, and goes in its place.
+#[test]
+fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
+    let mut world = World::new();
+    let target = Target::tracked(&world.addr).window(1);
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&drained);
+    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        count.store(service.drain().len(), Ordering::SeqCst);
+    }));
+    for _ in 0..4 {
+        world.poll_driver();
+        world.poll_listener();
+    }
+    assert_eq!((drained.load(Ordering::SeqCst), world.log()), (1, vec![2]));
+    assert_eq!(world.timers.snapshot().pending(), 0);
+}
+
+/// An inbox that has a message of somebody else to send waits for the turn. It does not poll itself until it gets it.
+#[test]
+fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.own(10, number(1));
+    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    let service = Arc::clone(&world.service);
+    let turn = service.driver.claim_elsewhere();
+    assert!(turn.is_some());
+    world.poll_listener();
+    world.listener_called.take();
+    world.poll_listener();
+    assert_eq!((world.log(), world.listener_called.take()), (vec![1], 0));
+
+    world.driver_called.take();
+    drop(turn);
+    assert_eq!(world.driver_called.take(), 1);
+    world.poll_driver();
+    assert!(world.listener_called.take() > 0, "the inbox is called");
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// A handler is so quick that it has run before the watchdog notes that the message is sent. No knock tells the watchdog of it then:
+/// it goes on with the next late message by itself, and not after another 20 ms.
+#[test]
+fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.own(10, number(2));
+    let second = LAST_OWN.take().unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    let owner = *world.service.state().mailboxes.values().next().unwrap();
+    world.service.state().watch_inbox(owner, ms(10));
+
+    let called = Arc::clone(&world.listener_called);
+    *called.hook.lock().unwrap() = Some(Box::new(|| {
+        let mut listener = POLLED.take().unwrap();
+        poll(&mut listener, &Arc::default());
+        POLLED.set(Some(listener));
+    }));
+    let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
+    POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
+    assert!(world.service.deliver_late_by_mailbox());
+    world.listener = POLLED.take().unwrap();
+    assert_eq!(world.log(), [1]);
+    assert_eq!(world.timers.cancel(second), CancelOutcome::InProgress, "it is on its way");
+    (0..2).for_each(|_| world.poll_listener());
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// How often a listener calls itself that is polled, twice, while the hook runs.
+fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>)) -> usize {
+    let calls = Arc::new(AtomicUsize::new(usize::MAX));
+    let (called, counted) = (Arc::clone(&world.listener_called), Arc::clone(&calls));
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        let mut listener = POLLED.take().unwrap();
+        poll(&mut listener, &called);
+        called.take();
+        poll(&mut listener, &called);
+        counted.store(called.take(), Ordering::SeqCst);
+        POLLED.set(Some(listener));
+    }));
+    let idle = Box::new(Context::new().into_future(Listener(Arc::default())));
+    POLLED.set(Some(std::mem::replace(&mut world.listener, idle)));
+    work(&world.service);
+    world.listener = POLLED.take().unwrap();
+    calls.load(Ordering::SeqCst)
+}
+
+/// The watchdog makes a message of somebody else for an actor whose inbox is polled meanwhile. The inbox waits until the message
+/// is sent, without polling itself: nobody knows how long the user's code takes.
+#[test]
+fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
+    let (mut world, hook) = (World::new(), Hook::default());
+    let target = world.addr.clone();
+    let repeat = Repeat::every(ms(10)).times(1);
+    world.timers.schedule_at_fixed_rate(&target, repeat, made(2, Arc::clone(&hook))).unwrap();
+    world.own(5, number(1));
+    world.own(20, number(3));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    world.poll_driver();
+    let service = Arc::clone(&world.service);
+    let turn = service.driver.claim_elsewhere();
+    world.poll_listener();
+    assert_eq!(world.log(), [1], "the second waits for the turn");
+    drop(turn);
+    let owner = *service.state().mailboxes.values().next().unwrap();
+
+    let calls = calls_while(&hook, &mut world, |service| {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
+    });
+    assert_eq!(calls, 0);
+    assert!(world.listener_called.take() > 0, "the inbox is called");
+    (0..3).for_each(|_| world.poll_listener());
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+/// The same for a message of the actor's own, which the watchdog sends through its mailbox.
+#[test]
+fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
+    let (mut world, hook) = (World::new(), Hook::default());
+    world.addr.do_send(StartRepeating(1, Arc::clone(&hook)));
+    world.poll_listener();
+    world.own(10, number(2));
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    let owner = *world.service.state().mailboxes.values().next().unwrap();
+
+    let calls = calls_while(&hook, &mut world, |service| {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
+    });
+    assert_eq!(calls, 0);
+    assert!(world.listener_called.take() > 0, "the inbox is called");
+    (0..3).for_each(|_| world.poll_listener());
+    assert_eq!(world.log(), [1, 2]);
+}

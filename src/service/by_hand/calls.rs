@@ -1,0 +1,215 @@
+//! When the driver is called, and what it does then.
+
+use crate::service::by_hand::*;
+use crate::{MessageSource, Repeat, RescheduleOutcome, ScheduleAfter};
+
+impl World {
+    fn alarms(&self) -> Vec<Duration> {
+        std::mem::take(&mut *self.alarms.lock().unwrap())
+    }
+}
+
+#[test]
+fn a_timer_that_is_not_the_first_calls_nobody() {
+    let mut world = World::new();
+    let (target, timers) = (world.addr.clone(), world.timers.clone());
+    let after = |delay| timers.schedule_after(&target, ms(delay), number(0)).unwrap();
+    after(10);
+    assert_eq!(world.driver_called.take(), 1, "nothing was pending");
+    world.poll_driver();
+    let id = after(20);
+    world.poll_driver();
+    world.driver_called.take();
+
+    after(20);
+    assert_eq!(world.driver_called.take(), 0, "later");
+    after(10);
+    assert_eq!(world.driver_called.take(), 0, "at the same time");
+    assert_eq!(world.timers.reschedule_after(id, ms(30)), RescheduleOutcome::Rescheduled);
+    assert_eq!(world.driver_called.take(), 0, "moved to a later time");
+    assert_eq!(world.timers.reschedule_after(id, ms(10)), RescheduleOutcome::Rescheduled);
+    assert_eq!(world.driver_called.take(), 0, "moved to the same time");
+    after(9);
+    assert_eq!(world.driver_called.take(), 1, "earlier");
+    world.poll_driver();
+    world.driver_called.take();
+    assert_eq!(world.timers.reschedule_after(id, ms(8)), RescheduleOutcome::Rescheduled);
+    assert_eq!(world.driver_called.take(), 1, "moved to an earlier time");
+}
+
+#[test]
+fn a_repetition_that_is_not_due_before_all_else_calls_nobody() {
+    let mut world = World::new();
+    world.run(|ctx| {
+        let source = MessageSource::from_fn(|| number(1));
+        ctx.schedule_at_fixed_rate(Repeat::every(ms(10)), source).unwrap();
+    });
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(15), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    world.driver_called.take();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    assert_eq!(world.driver_called.take(), 0, "the next is due at 20 ms");
+    world.clock.jump(ms(5));
+    world.poll_driver();
+    world.clock.jump(ms(5));
+    world.poll_driver();
+    world.driver_called.take();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2, 1]);
+    assert_eq!(world.driver_called.take(), 1, "nothing else is pending");
+}
+
+/// The driver compares the clocks as soon as there is something that follows the wall clock. Until then a step of it would
+/// not be noticed.
+#[test]
+fn a_timer_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
+    let minute = Duration::from_secs(60);
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(90_000), number(2)).unwrap();
+    world.poll_driver();
+    world.timers.schedule_after(&target, ms(90_000), number(2)).unwrap();
+    world.poll_driver();
+    world.driver_called.take();
+    let at = world.clock.wall() + 2 * minute;
+    let id = world.timers.schedule_at(&target, at, number(1)).unwrap();
+    assert_eq!(world.driver_called.take(), 1, "a timer");
+    assert!(world.timers.cancel(id).is_cancelled());
+    world.poll_driver();
+    let id = world.timers.schedule_after(&target, ms(100_000), number(1)).unwrap();
+    world.driver_called.take();
+    assert_eq!(world.timers.reschedule_at(id, at), RescheduleOutcome::Rescheduled);
+    assert_eq!(world.driver_called.take(), 1, "a timer that was moved");
+}
+
+/// The same for a repetition: it is moved to a time of day while the handler of the one before runs.
+#[test]
+fn a_repetition_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let (timers, mine) = (world.timers.clone(), Arc::new(Mutex::new(None)));
+    let (id, at) = (Arc::clone(&mine), world.clock.wall() + Duration::from_secs(120));
+    let source = MessageSource::from_fn(move || {
+        let (timers, id) = (timers.clone(), *id.lock().unwrap());
+        Run(Box::new(move |_| {
+            assert_eq!(timers.reschedule_at(id.unwrap(), at), RescheduleOutcome::InProgress);
+        }))
+    });
+    let repeating = world.timers.schedule_at_fixed_rate(Target::tracked(&target), ms(10), source).unwrap();
+    *mine.lock().unwrap() = Some(repeating);
+    world.timers.schedule_after(&target, ms(90_000), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert!(world.service.state().wall_offset.is_none());
+    // All that happens now is on its way to being published.
+    world.service.state().published.ask_to_publish();
+    world.driver_called.take();
+    world.poll_listener();
+    assert_eq!(world.timers.get(repeating).map(|timer| timer.remaining.as_secs()), Some(119));
+    assert_eq!(world.driver_called.take(), 1);
+}
+
+#[test]
+fn an_alarm_is_set_once_for_one_time() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.poll_driver();
+    assert_eq!(world.alarms(), [ms(10)]);
+    world.poll_driver();
+    assert!(world.alarms().is_empty());
+}
+
+#[test]
+fn a_look_that_finds_nothing_sets_no_alarm() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.poll_driver();
+    }
+    assert!(world.alarms().is_empty());
+    assert_eq!(world.driver_called.take(), 0);
+}
+
+/// Requests in the mailbox of the timer actor, more than it may take in without letting others have their turn.
+#[test]
+fn a_timer_actor_takes_in_as_many_requests_in_a_row_as_its_budget_allows() {
+    let mut world = World::with(TimerActorBuilder::default().request_budget(3), ManualClock::new());
+    for _ in 0..7 {
+        world.timers.addr().do_send(ScheduleAfter::new(&world.addr, ms(10), number(0)));
+    }
+    let mut taken_in = Vec::new();
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+        taken_in.push(world.timers.snapshot().counters.accepted);
+    }
+    taken_in.dedup();
+    assert_eq!(taken_in, [3, 6, 7]);
+}
+
+/// 20 ms either way are left to the check that each timer gets when it is due.
+#[test]
+fn a_step_of_the_wall_clock_is_followed_from_a_certain_size_on() {
+    let second = Duration::from_secs(1);
+    let remaining_after = |step: i64| {
+        let mut world =
+            World::with(TimerActorBuilder::default(), ManualClock::starting_at(SystemTime::UNIX_EPOCH + 9 * second));
+        let target = world.addr.clone();
+        let id = world.timers.schedule_at(&target, world.clock.wall() + second, number(1)).unwrap();
+        world.poll_driver();
+        let (wall, by) = (world.clock.wall(), Duration::from_millis(step.unsigned_abs()));
+        world.clock.set_wall(if step < 0 { wall - by } else { wall + by });
+        world.poll_driver();
+        world.timers.get(id).unwrap().remaining
+    };
+    for step in [0, 10, 20, -10, -20] {
+        assert_eq!(remaining_after(step), second, "{step} ms");
+    }
+    assert_eq!(remaining_after(21), ms(979));
+    assert_eq!(remaining_after(-21), ms(1021));
+}
+
+#[test]
+fn on_a_wall_clock_before_1970_time_that_passes_is_no_step() {
+    let hour = Duration::from_secs(3600);
+    let clock = ManualClock::starting_at(SystemTime::UNIX_EPOCH - hour);
+    let mut world = World::with(TimerActorBuilder::default(), clock);
+    let target = world.addr.clone();
+    world.timers.schedule_at(&target, world.clock.wall() + 3 * hour, number(1)).unwrap();
+    world.poll_driver();
+    let apart = world.service.state().wall_offset;
+    assert!(apart.is_some_and(|apart| apart < 0));
+    world.clock.jump(hour / 2);
+    world.poll_driver();
+    assert_eq!(world.service.state().wall_offset, apart);
+}
+
+/// An actor without an address that lives on is looked after: now and then, and all of them once in the time.
+#[test]
+fn strays_are_looked_after_once_in_five_seconds() {
+    for (detached, first_look) in [(1, 5000), (300, 2500)] {
+        let mut world = World::new();
+        let mut ears = Vec::new();
+        for _ in 0..detached {
+            let mut ear = Ear::new();
+            ear.addr.do_send(Between(Hook::default()));
+            ear.addr.do_send(After(3_600_000, number(1)));
+            ear.poll();
+            let Ear { addr, mut context, called, .. } = ear;
+            drop(addr);
+            poll(&mut context, &called);
+            ears.push(context);
+        }
+        for _ in 0..4 {
+            world.poll_driver();
+        }
+        world.clock.jump(ms(1000));
+        world.poll_driver();
+        assert_eq!(world.service.state().detached.len(), detached);
+        assert_eq!(world.service.state().detached_check_at, ms(first_look), "{detached}");
+    }
+}

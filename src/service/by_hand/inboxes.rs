@@ -1,0 +1,393 @@
+//! Messages of actors to themselves, in inboxes and on their way through mailboxes, and the end of their owners.
+
+use crate::engine::DeadLetterReason;
+use crate::service::by_hand::*;
+use crate::simulation::{self, Simulation};
+use crate::sync;
+
+impl World {
+    /// The inbox sends the first message that lies in it through the mailbox, as the watchdog does.
+    fn deliver_by_mailbox(&self) {
+        let owner = self.owner();
+        drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog));
+    }
+
+    /// Lets `by` pass, and the watchdog bring out what is due.
+    fn watch_at(&self, by: u64) {
+        self.clock.jump(ms(by));
+        assert!(matches!(self.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    }
+}
+
+/// A message for one actor does not wait until another actor has handled its own.
+#[test]
+fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
+    let mut world = World::new();
+    let mut other = Ear::new();
+    other.addr.do_send(After(1000, number(1)));
+    other.poll();
+    world.own(10, number(2));
+    world.timers.schedule_after(&other.addr, ms(10), number(3)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert_eq!(world.service.state().engine.in_inboxes(), 1);
+    assert_eq!(world.timers.snapshot().counters.delivered, 1, "it is in the mailbox");
+    other.poll();
+    assert_eq!(other.log(), [3]);
+}
+
+/// Messages of others that lie in the inbox of an actor that is restarted go to the next incarnation: a few in each turn, in
+/// order, and none is lost.
+#[test]
+fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
+    let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
+    let target = world.addr.clone();
+    world.own(10, number(0));
+    for n in 1..=5 {
+        world.timers.schedule_after(&target, ms(10), number(n)).unwrap();
+    }
+    world.clock.jump(ms(10));
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+    }
+    assert_eq!(world.service.state().engine.in_inboxes(), 6);
+    assert!(world.listener.restart());
+    let mut seen = Vec::new();
+    while world.driver_called.take() > 0 {
+        world.poll_driver();
+        world.poll_listener();
+        seen.push(world.log().len());
+    }
+    seen.dedup();
+    assert_eq!(seen, [2, 4, 5]);
+    assert_eq!(world.log(), [1, 2, 3, 4, 5]);
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.cancelled, counters.delivered, counters.pending), (1, 5, 0));
+    assert_eq!(world.service.state().engine.owners(), 0, "and then it is forgotten");
+}
+
+/// The timer actor ends while a message is on its way through the mailbox of its actor: the message is withdrawn.
+#[test]
+fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {
+    let mut world = World::new();
+    let clerk = Clerk::default();
+    let letters = Arc::clone(&clerk.0);
+    let mut office = Context::new();
+    world.timers.subscribe_dead_letters(office.address());
+    let _stays = office.address();
+    let mut office = Box::new({
+        office.set_mailbox_capacity(16);
+        office.into_future(clerk)
+    });
+    world.own(10, number(1));
+    let id = LAST_OWN.take().unwrap();
+    world.watch_at(30);
+    world.deliver_by_mailbox();
+    world.service.shut_down();
+    poll(&mut office, &Arc::default());
+    world.poll_listener();
+    assert!(world.log().is_empty());
+    let letters = std::mem::take(&mut *letters.lock().unwrap());
+    let letters: Vec<_> = letters.iter().map(|letter| (letter.id, letter.reason)).collect();
+    assert_eq!(letters, [(id, DeadLetterReason::ServiceStopped)]);
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (1, 0, 0));
+}
+
+/// The same, but the handler has run already, and nobody knows yet.
+#[test]
+fn a_message_that_was_handled_just_before_the_timer_actor_stops_is_delivered() {
+    let mut world = World::new();
+    let clerk = Clerk::default();
+    let letters = Arc::clone(&clerk.0);
+    let office = Context::new();
+    let stays = office.address();
+    world.timers.subscribe_dead_letters(stays.clone());
+    let mut office = Box::new(office.into_future(clerk));
+    let after_the_mailbox = Hook::default();
+    world.addr.do_send(Between(Arc::clone(&after_the_mailbox)));
+    world.poll_listener();
+    world.own(10, number(1));
+    world.watch_at(30);
+    world.deliver_by_mailbox();
+    let service = Arc::clone(&world.service);
+    *after_the_mailbox.lock().unwrap() = Some(Box::new(move || service.shut_down()));
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    poll(&mut office, &Arc::default());
+    assert!(letters.lock().unwrap().is_empty());
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (0, 1, 0));
+}
+
+/// An actor that has lost its last address, and lives on, gets its messages through the mailbox; once somebody has an
+/// address again and it schedules, from its inbox, where a cancel is exact.
+#[test]
+fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
+    let World { clock, service, mut driver, driver_called, addr, mut listener, listener_called, log, timers, .. } =
+        World::new();
+    addr.do_send(Between(Hook::default()));
+    addr.do_send(After(5, number(1)));
+    poll(&mut listener, &listener_called);
+    let weak = addr.downgrade();
+    drop(addr);
+    clock.jump(ms(5));
+    poll(&mut listener, &listener_called);
+    let owner = *service.state().mailboxes.values().next().unwrap();
+    assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox));
+    let addr = weak.upgrade().unwrap();
+    addr.do_send(After(5, number(2)));
+    poll(&mut listener, &listener_called);
+    let second = LAST_OWN.take().unwrap();
+    // Only now does the driver see that the inbox had left.
+    clock.jump(ms(5));
+    for _ in 0..2 {
+        poll(&mut driver, &driver_called);
+    }
+    assert_eq!(timers.get(second).map(|timer| timer.location.as_str()), Some("inbox"));
+    assert!(service.state().mailbox_deliveries.is_empty());
+    assert_eq!(timers.cancel(second), CancelOutcome::Cancelled);
+    poll(&mut listener, &listener_called);
+    assert_eq!(*log.lock().unwrap(), [1]);
+}
+
+/// That its handler has been called shows in that the inbox is polled once more: its answer may never come.
+#[test]
+fn a_message_under_way_is_delivered_when_its_handler_was_called() {
+    let mut world = World::new();
+    world.run(|ctx| LAST_OWN.set(ctx.schedule_after(ms(10), Endless(1)).ok()));
+    let id = LAST_OWN.take().unwrap();
+    world.watch_at(30);
+    world.deliver_by_mailbox();
+    assert_eq!(world.timers.cancel(id), CancelOutcome::InProgress);
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    let counters = world.timers.snapshot().counters;
+    assert_eq!((counters.delivered, counters.pending), (1, 0));
+}
+
+/// The inbox finds that a handler was called, which has not answered yet. The state is unlocked for a moment then, in which the
+/// watch sends the next message.
+#[test]
+fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_before_ends() {
+    let mut world = World::new();
+    world.run(|ctx| LAST_OWN.set(ctx.schedule_after(ms(10), Endless(1)).ok()));
+    world.own(10, number(2));
+    world.own(10, number(3));
+    world.watch_at(30);
+    world.deliver_by_mailbox();
+    world.poll_driver();
+    // From now on each thing that happens calls the driver, in that very moment. The first is the end of that message.
+    world.service.state().published.hurry();
+    let (service, owner) = (Arc::clone(&world.service), world.owner());
+    *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
+    }));
+    world.poll_listener();
+    assert!(world.driver_called.hook.lock().unwrap().is_none());
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+/// A waker that does something when its last copy is dropped.
+struct Last(Hook);
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        call(&self.0);
+    }
+}
+
+/// The watchdog has sent a message, which is handled before the watchdog has noted that. It does so while the inbox is polled,
+/// between its look at the bell and that at what is due. The inbox is called for what is due later.
+#[test]
+fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.own(50, number(2));
+    world.watch_at(30);
+    let owner = world.owner();
+    let (to_actor, at_actor) = std::sync::mpsc::channel();
+    let (to_watch, at_watch) = std::sync::mpsc::channel();
+    let tell_actor = to_actor.clone();
+    *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+        tell_actor.send(()).unwrap();
+        at_watch.recv().unwrap();
+    }));
+    let service = Arc::clone(&world.service);
+    let watchdog = std::thread::spawn(move || {
+        drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
+        to_actor.send(()).unwrap();
+    });
+    at_actor.recv().unwrap();
+    world.listener_called.take();
+    let hook = Hook::default();
+    let waker = Waker::from(Arc::new(Last(Arc::clone(&hook))));
+    assert!(Pin::new(&mut *world.listener).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    drop(waker);
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        to_watch.send(()).unwrap();
+        at_actor.recv().unwrap();
+    }));
+    world.poll_listener();
+    assert!(hook.lock().unwrap().is_none());
+    watchdog.join().unwrap();
+    assert_eq!(world.log(), [1]);
+    world.go_on();
+    world.clock.jump(ms(30));
+    world.poll_driver();
+    world.go_on();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// The context is restarted in the middle of the sending of a message to it, by the waker that the message calls. The
+/// sending cannot end before that, so the restart does not wait for it without end.
+#[test]
+fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.watch_at(30);
+    let World { service, listener, listener_called, log, timers, addr: _addr, .. } = world;
+    RESTARTS.replace(Some(listener));
+    *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
+        assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
+    }));
+    let guard = service.state();
+    let owner = *guard.mailboxes.values().next().unwrap();
+    drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
+    let mut listener = RESTARTS.take().unwrap();
+    assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
+    poll(&mut listener, &listener_called);
+    assert!(log.lock().unwrap().is_empty());
+    let counters = timers.snapshot().counters;
+    assert_eq!((counters.cancelled, counters.delivered), (1, 0));
+}
+
+/// Before a context runs, the place where it will be in memory is not known. Each item in it knows the service: the inbox and
+/// its spare.
+#[test]
+fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
+    let world = World::new();
+    let before = Arc::strong_count(&world.service);
+    let mut context = Context::<Listener>::new();
+    for n in 0..5 {
+        context.schedule_after(ms(10), number(n)).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&world.service) - before, 2);
+    assert_eq!(world.timers.snapshot().pending(), 5);
+}
+
+/// The watchdog is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
+#[test]
+fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
+    for seed in 0..20 {
+        let mut world = World::new();
+        world.own(10, number(1));
+        world.watch_at(30);
+        let World { service, mut listener, listener_called, log, timers, addr: _addr, .. } = world;
+        let (began, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (begins, ends) = (Arc::clone(&began), Arc::clone(&ended));
+        *listener_called.hook.lock().unwrap() = Some(Box::new(move || {
+            begins.store(1, Ordering::SeqCst);
+            (0..50).for_each(|_| sync::yield_now());
+            ends.store(1, Ordering::SeqCst);
+        }));
+        let simulation = Simulation::new(seed);
+        simulation::spawn("watch", move || {
+            let guard = service.state();
+            let owner = *guard.mailboxes.values().next().unwrap();
+            drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
+        });
+        simulation::spawn("arbiter", move || {
+            while began.load(Ordering::SeqCst) == 0 {
+                sync::yield_now();
+            }
+            assert!(listener.restart());
+            assert_eq!(ended.load(Ordering::SeqCst), 1, "seed {seed}");
+            poll(&mut listener, &listener_called);
+        });
+        simulation.run(1_000_000_000, |_, _| Ok(())).unwrap();
+        assert!(log.lock().unwrap().is_empty());
+        assert_eq!(timers.snapshot().counters.cancelled, 1);
+    }
+}
+
+/// The watchdog does not look after a timer actor on a clock of its own.
+#[test]
+fn nothing_is_kept_for_a_watch_that_is_not_there() {
+    let mut world = World::new();
+    world.own(10, number(1));
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    world.poll_listener();
+    assert_eq!(world.log(), [1]);
+    assert!(world.service.state().waiting.is_empty());
+}
+
+/// Virtual time does not pass as long as something that is due waits for an actor of another thread.
+#[test]
+fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
+    let mut world = World::new();
+    let may_time_pass = |world: &World| {
+        let service = Arc::clone(&world.service);
+        std::thread::spawn(move || service.activity().may_last()).join().unwrap()
+    };
+    world.own(10, number(1));
+    world.poll_driver();
+    assert!(may_time_pass(&world));
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert!(!may_time_pass(&world), "a message in an inbox");
+    world.poll_listener();
+    world.poll_driver();
+    assert!(may_time_pass(&world));
+
+    let id = world.timers.schedule_after(Target::tracked(&world.addr), ms(10), number(2)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    assert_eq!(world.timers.get(id).map(|timer| timer.location.as_str()), Some("mailbox"));
+    assert!(!may_time_pass(&world), "a message in a mailbox");
+    world.poll_listener();
+    world.poll_driver();
+    assert!(may_time_pass(&world));
+
+    world.own(10, number(3));
+    world.poll_driver();
+    world.watch_at(30);
+    world.deliver_by_mailbox();
+    world.poll_driver();
+    assert!(!may_time_pass(&world), "a message on its way from an inbox to a mailbox");
+    for _ in 0..3 {
+        world.poll_listener();
+        world.poll_driver();
+    }
+    assert!(may_time_pass(&world));
+    assert_eq!(world.log(), [1, 2, 3]);
+}
+
+#[test]
+fn a_drain_that_leaves_time_delivers_a_message_due_at_its_end() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(11), number(2)).unwrap();
+    world.poll_driver();
+    let mut drained = Box::pin(Arc::clone(&world.service).drain_within(ms(10)));
+    let mut look = || drained.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+    assert!(look().is_pending());
+    world.poll_driver();
+    assert!(look().is_pending());
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    let Poll::Ready(returned) = look() else { panic!("the time is over") };
+    world.poll_listener();
+    assert_eq!((world.log(), returned.len()), (vec![1], 1));
+}

@@ -1,0 +1,216 @@
+//! The watchdog: when it looks and what it does then, with the test in its place.
+
+use std::sync::OnceLock;
+
+use tokio::runtime::Runtime;
+
+use crate::service::by_hand::*;
+use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
+use crate::service::deliver::watchdog::Watchdog;
+use crate::service::query::directory;
+use crate::service::state::Settings;
+use crate::sync::elapsed;
+
+/// A runtime whose clock is the real one, so that the watchdog finds it so.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| tokio::runtime::Builder::new_current_thread().build().unwrap())
+}
+
+/// A world on a manual clock that the watchdog may look after. (It does not by itself, since no runtime is there.)
+fn watchable() -> World {
+    let observed = Observed { hands: ManualClock::new(), reading: Reading::default(), alarms: Arc::default() };
+    let actor = TimerActorBuilder::default().clock(observed.clone()).build().unwrap();
+    let settings = Settings { watched: true, ..actor.service().settings.clone() };
+    let service = directory::enter(|number| Service::new(number, settings, Arc::new(observed.clone())));
+    World::of(TimerActor::new(service), observed)
+}
+
+/// Has a watchdog without a thread look after it.
+fn watch_of(world: &World) -> Arc<Watchdog> {
+    let watchdog = Arc::new(Watchdog::without_a_thread());
+    let _entered = runtime().enter();
+    world.service.join_watchdog_of(&watchdog);
+    assert!(world.service.is_watched());
+    // It has been called to have its first look.
+    assert_eq!(watchdog.was_told(), AT_ONCE);
+    watchdog
+}
+
+fn watched() -> (World, Arc<Watchdog>) {
+    let world = watchable();
+    let watchdog = watch_of(&world);
+    (world, watchdog)
+}
+
+fn nanos(time: Duration) -> Nanos {
+    time.as_nanos() as Nanos
+}
+
+impl Watchdog {
+    /// When the watchdog looks next, which is forgotten.
+    fn was_told(&self) -> Nanos {
+        let next = self.next_check.next();
+        self.next_check.begin();
+        next
+    }
+}
+
+/// The wall clock is stepped forward while the arbiter is about to be kept busy.
+#[test]
+fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
+    let (mut world, watchdog) = watched();
+    let target = world.addr.clone();
+    let hour = Duration::from_secs(3600);
+    let wall = world.clock.wall();
+    world.timers.schedule_at(&target, wall + hour, number(1)).unwrap();
+    world.poll_driver();
+    watchdog.was_told();
+    world.clock.set_wall(wall + hour - ms(100));
+    world.poll_driver();
+    assert!(watchdog.was_told() < nanos(elapsed() + ms(200)));
+}
+
+/// Messages that the watchdog brings into an inbox have waited already: the thread of their actor is busy. A driver that runs lets inboxes run.
+#[test]
+fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
+    for (by, since) in [(TurnBy::Watchdog, ms(10)), (TurnBy::Driver, ms(40))] {
+        let (mut world, _) = watched();
+        world.own(10, number(1));
+        world.poll_driver();
+        world.clock.jump(ms(40));
+        assert!(matches!(world.service.turn(by), Turn::Sleep(_)));
+        let waiting: Vec<_> = world.service.state().waiting.iter().map(|(since, _)| *since).collect();
+        assert_eq!(waiting, [since], "{by:?}");
+    }
+}
+
+/// A flooded actor handles a message that the watchdog has sent: the next one is sent at once.
+#[test]
+fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
+    for (by, ended) in [(TurnBy::Watchdog, AT_ONCE), (TurnBy::Driver, IDLE)] {
+        let (mut world, watchdog) = watched();
+        let handled = Hook::default();
+        world.addr.do_send(Between(Arc::clone(&handled)));
+        world.own(10, number(1));
+        world.poll_driver();
+        world.clock.jump(ms(40));
+        assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+        let owner = world.owner();
+        drop(world.service.deliver_by_mailbox(world.service.state(), owner, by));
+        watchdog.was_told();
+        let found = Arc::new(Mutex::new(None));
+        let (seen, looks) = (Arc::clone(&found), Arc::clone(&watchdog));
+        *handled.lock().unwrap() = Some(Box::new(move || *seen.lock().unwrap() = Some(looks.was_told())));
+        world.poll_listener();
+        assert_eq!(world.log(), [1]);
+        assert_eq!(*found.lock().unwrap(), Some(ended), "{by:?}");
+    }
+}
+
+/// The counter of what the watchdog has done.
+fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> u64 {
+    let page = recorder.handle().render();
+    let queues = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
+    let watchdog = queues.filter(|line| line.contains("reason=\"watch\""));
+    watchdog.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// A flooded actor gets the next of its messages as soon as it has handled one, and not when the watchdog would look again.
+#[test]
+fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let (mut world, watchdog) = metrics::with_local_recorder(&recorder, watched);
+    let flooded = Hook::default();
+    world.addr.do_send(Between(Arc::clone(&flooded)));
+    let ids = [1, 2].map(|n| {
+        world.own(10, number(n));
+        LAST_OWN.take().unwrap()
+    });
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    watchdog.check();
+    assert_eq!(interventions(&recorder), 1);
+    let places = move |timers: &Timers| ids.map(|id| timers.get(id).map(|timer| timer.location.as_str()));
+    assert_eq!(places(&world.timers), [Some("flight"), Some("inbox")]);
+    // After the mailbox, and before the inbox.
+    let (timers, found) = (world.timers.clone(), Arc::new(Mutex::new(None)));
+    let seen = Arc::clone(&found);
+    *flooded.lock().unwrap() = Some(Box::new(move || {
+        watchdog.check();
+        *seen.lock().unwrap() = Some(places(&timers));
+    }));
+    world.poll_listener();
+    assert_eq!(*found.lock().unwrap(), Some([None, Some("flight")]));
+    assert_eq!(interventions(&recorder), 2);
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
+/// The inbox of an actor that was flooded is polled again, and has handled what it may in a row.
+#[test]
+fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
+    let (mut world, watchdog) = watched();
+    for n in 0..70 {
+        world.own(10, number(n));
+    }
+    let last = LAST_OWN.take().unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(40));
+    watchdog.check();
+    assert_eq!(world.service.state().mailbox_deliveries.len(), 1);
+    world.poll_listener();
+    assert_eq!(world.log().len(), 1 + 64);
+    watchdog.check();
+    assert_eq!(world.timers.get(last).map(|timer| timer.location.as_str()), Some("inbox"));
+    assert!(world.service.state().mailbox_deliveries.is_empty());
+}
+
+#[test]
+fn a_watch_that_finds_nothing_to_do_calls_nobody() {
+    let (mut world, watchdog) = watched();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(1000), number(1)).unwrap();
+    world.poll_driver();
+    world.driver_called.take();
+    assert!(watchdog.check() > nanos(elapsed()));
+    assert_eq!(world.driver_called.take(), 0);
+}
+
+/// Something will be late in 6 ms, and the driver may still come to it.
+#[test]
+fn the_watchdog_looks_every_ten_milliseconds_at_most() {
+    let mut world = watchable();
+    let target = world.addr.clone();
+    world.timers.schedule_after(&target, ms(5), number(1)).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(19));
+    let watchdog = watch_of(&world);
+    let before = elapsed();
+    assert!(watchdog.check() >= nanos(before + ms(10)));
+}
+
+#[test]
+fn the_watchdog_forgets_services_that_are_gone() {
+    let (world, watchdog) = watched();
+    assert_eq!(watchdog.looks_after(), 1);
+    watchdog.check();
+    assert_eq!(watchdog.looks_after(), 1);
+    let service = Arc::downgrade(&world.service);
+    drop(world);
+    drop(World::new());
+    assert_eq!(service.strong_count(), 0);
+    watchdog.check();
+    assert_eq!(watchdog.looks_after(), 0);
+}
+
+/// The handle of a runtime keeps its files open, and a service lives as long as somebody has its `Timers`.
+#[test]
+fn a_service_that_has_stopped_lets_go_of_its_runtime() {
+    let (world, _) = watched();
+    let World { service, driver, .. } = world;
+    drop(driver);
+    assert!(service.is_stopped());
+    assert!(!service.is_watched());
+    assert!(!service.watchdog_entry.get().unwrap().has_runtime());
+}

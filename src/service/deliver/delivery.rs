@@ -1,0 +1,207 @@
+//! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
+
+use std::any::type_name;
+use std::sync::Arc;
+
+use actix::dev::{MessageResponse, ToEnvelope};
+use actix::{Actor, Handler, WeakAddr};
+
+use crate::engine::{DueTimer, Outcome};
+use crate::model::carried::{Carried, send};
+use crate::model::target::Target;
+use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Ticket, Via, produce};
+use crate::service::deliver::message_stores::{
+    ContextRoute, MessageRef, MessageStores, ReplyFuture, Route, StateGuard, request,
+};
+use crate::service::owner::subscribers::DeadLetterEvent;
+use crate::service::schedule::admission::Wakeup;
+use crate::service::state::Service;
+
+impl MessageStores {
+    /// The store for jobs that an actor of type `A` schedules for itself.
+    pub(crate) fn own<A, J>(&mut self) -> u32
+    where
+        A: Actor + Handler<MessageOf<J>>,
+        A::Context: ToEnvelope<A, MessageOf<J>>,
+        J: Job,
+    {
+        self.find_or_insert::<J, fn(A, J)>(type_name::<MessageOf<J>>(), || {
+            Route::Context(Box::new(ContextRoute::<A> {
+                deliver: deliver::<A, J>,
+                send_to_owner: send_to_owner::<A, J>,
+            }))
+        })
+    }
+
+    /// The store for jobs whose messages go to the mailboxes of recipients as soon as they are due.
+    pub(crate) fn plain<J>(&mut self) -> u32
+    where
+        J: Job<To = Target<MessageOf<J>>>,
+    {
+        self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
+            post: post::<J>,
+            mailbox: |stores, payload| stores.stored::<J>(payload).map(|job| job.to().mailbox()),
+            queue: None,
+        })
+    }
+}
+
+/// Runs the handler of the owner.
+fn deliver<A, J>(
+    service: &Service,
+    mut state: StateGuard<'_>,
+    due: DueTimer<MessageRef>,
+    actor: &mut A,
+    ctx: &mut A::Context,
+) where
+    A: Actor + Handler<MessageOf<J>>,
+    J: Job,
+{
+    let Some(taken) = J::take(&mut state, due) else { return };
+    let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
+    let mut wakeup = Wakeup::default();
+    let (mut state, produced) = produce::<J>(service, state, taken, Via::Handler);
+    let Committed { message, resume, deferred } = J::commit(produced, &mut state, ticket, Via::Handler, &mut wakeup);
+    drop(state);
+    if J::PRODUCES {
+        service.notify(wakeup);
+    }
+    deferred.discard(service);
+    let Some(message) = message else { return };
+    let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
+    <A as Handler<MessageOf<J>>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
+    if let Some(clocks) = resume {
+        service.resume(due.key, clocks);
+    }
+}
+
+/// Sends a message to its owner through the mailbox.
+fn send_to_owner<A, J>(
+    service: &Service,
+    mut state: StateGuard<'_>,
+    due: DueTimer<MessageRef>,
+    addr: &WeakAddr<A>,
+) -> Option<ReplyFuture>
+where
+    A: Actor + Handler<MessageOf<J>>,
+    A::Context: ToEnvelope<A, MessageOf<J>>,
+    J: Job,
+{
+    let taken = J::take(&mut state, due)?;
+    let ticket = Ticket { due, id: service.id_if_lost::<J>(&state, due.key) };
+    let (mut state, produced) = produce::<J>(service, state, taken, Via::OwnMailbox);
+    let (message, deferred) = J::send_off(produced, &mut state, ticket);
+    drop(state);
+    deferred.discard(service);
+    request(addr, message?)
+}
+
+/// A message for a recipient between two steps.
+struct Outgoing<J: Job, S> {
+    ticket: Ticket,
+    connection: Connection<MessageOf<J>>,
+    step: S,
+}
+
+impl<J: Job> Outgoing<J, J::Taken> {
+    #[inline(always)]
+    fn produce(self, service: &Service) -> Outgoing<J, J::Produced> {
+        let Self { ticket, connection, step } = self;
+        let step = if connection.is_open {
+            J::produce(step, service, Via::Mailbox)
+        } else {
+            J::give_up(step, Outcome::DeadLettered(STOPPED))
+        };
+        Outgoing { ticket, connection, step }
+    }
+}
+
+impl<J: Job> Outgoing<J, J::Produced> {
+    #[inline(always)]
+    fn commit(self, guard: &mut StateGuard<'_>, wakeup: &mut Wakeup) -> Outgoing<J, Committed<J>> {
+        let Self { ticket, connection, step } = self;
+        Outgoing { ticket, connection, step: J::commit(step, guard, ticket, Via::Mailbox, wakeup) }
+    }
+}
+
+/// Sends messages to their recipients. The outcome is counted before the messages can be seen: a handler, on whatever thread,
+/// finds room for another timer.
+///
+/// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has
+/// handled one, and is not woken for each.
+fn post<'a, J: Job>(
+    service: &'a Arc<Service>,
+    mut guard: StateGuard<'a>,
+    due: &mut Vec<DueTimer<MessageRef>>,
+) -> StateGuard<'a> {
+    guard.stores.fetch(due.iter().map(|due| due.payload));
+    let mut wakeup = Wakeup::default();
+    let mut committed = Vec::with_capacity(due.len());
+    if J::PRODUCES {
+        let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, &mut guard, due)).collect();
+        drop(guard);
+        let produced: Vec<_> = taken.into_iter().map(|outgoing| outgoing.produce(service)).collect();
+        guard = service.state();
+        committed.extend(produced.into_iter().map(|outgoing| outgoing.commit(&mut guard, &mut wakeup)));
+    } else {
+        for due in due.drain(..) {
+            let Some(taken) = take::<J>(service, &mut guard, due) else { continue };
+            committed.push(taken.produce(service).commit(&mut guard, &mut wakeup));
+        }
+    }
+    drop(guard);
+    if J::PRODUCES {
+        service.notify(wakeup);
+    }
+    let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
+    for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed {
+        let Ticket { due, id } = ticket;
+        if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
+            // The clock may be the user's. Whatever it does, the rest is sent.
+            let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
+            // If a waker panics the message is in the mailbox all the same.
+            let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
+            if let Err(message) = sent {
+                stopped_just_now.push(due.key);
+                match id {
+                    Some(id) => letters.push(DeadLetterEvent::of(id, due.deadline, STOPPED, Some(message))),
+                    None => service.drop_contained(message),
+                }
+            }
+        }
+        service.drop_contained(connection.recipient);
+        deferred.discard(service);
+    }
+    let mut guard = service.state();
+    for key in stopped_just_now {
+        if let Some(payload) = guard.engine.break_off(key, STOPPED) {
+            service.discard(guard, payload);
+            guard = service.state();
+        }
+    }
+    if letters.is_empty() {
+        return guard;
+    }
+    drop(guard);
+    letters.into_iter().for_each(|lost| service.emit_dead_letter(lost));
+    service.state()
+}
+
+#[inline(always)]
+fn take<J: Job>(
+    service: &Service,
+    guard: &mut StateGuard<'_>,
+    due: DueTimer<MessageRef>,
+) -> Option<Outgoing<J, J::Taken>> {
+    let step = J::take(guard, due)?;
+    let connection = Connection::to(J::target_of(&step).and_then(Target::open));
+    Some(Outgoing { ticket: Ticket { due, id: service.id_for_dead_letter(guard, due.key) }, connection, step })
+}
+
+impl Service {
+    /// The id of an owner's timer: its message can only get lost where it is produced.
+    #[inline(always)]
+    fn id_if_lost<J: Job>(&self, guard: &StateGuard<'_>, key: crate::timing::Key) -> Option<crate::model::id::TimerId> {
+        if J::PRODUCES { self.id_for_dead_letter(guard, key) } else { None }
+    }
+}

@@ -1,0 +1,389 @@
+//! The driver: the one alarm of a timer actor, and what is done when it rings.
+//!
+//! The driver is an item in the timer actor's own context. It sleeps until the head of the delay queue expires and not
+//! a tick earlier; whoever schedules something earlier wakes it. One turn moves a bounded number of entries, then
+//! other actors of the arbiter have their turn.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use actix::dev::AsyncContextParts;
+use actix::fut::ActorFuture;
+use actix::{Actor, AsyncContext};
+
+use crate::engine::{Due, DueTimer, OwnerId};
+use crate::metrics::{WakeupCause, gate};
+use crate::model::clock::Alarm;
+use crate::service::deliver::message_stores::{MessageRef, SendFn, StateGuard};
+use crate::service::queue::mailbox_delivery::TurnBy;
+use crate::service::state::{NEVER, Service, State};
+use crate::timing::Tick;
+
+/// Steps of the wall clock smaller than this are left to the check that each timer gets when it is due.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// Messages to recipients that are made ready before the first of them is sent.
+const SENT_TOGETHER: usize = 64;
+
+/// The two clocks cannot be read at the same instant: the thread may lose its core in between. So how far they are apart
+/// is known within bounds, and the wall clock was stepped if it was out of them before.
+struct Readings {
+    before: Duration,
+    wall: SystemTime,
+    after: Duration,
+}
+
+/// What a turn leaves to be done.
+pub(crate) enum Turn {
+    /// More is due already.
+    More,
+    /// Nothing is due before this time; never, if none.
+    Sleep(Option<Duration>),
+    /// It was not taken, because another thread is taking one.
+    Taken,
+}
+
+/// The future in the timer actor's context that drives time.
+pub(crate) struct Driver {
+    service: Arc<Service>,
+    alarm: Option<(Duration, Alarm)>,
+    started: bool,
+}
+
+impl Driver {
+    pub(crate) const fn new(service: Arc<Service>) -> Self {
+        Self { service, alarm: None, started: false }
+    }
+
+    /// Whether the alarm for `time` has rung; sets it if it is not set.
+    fn rings(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
+        let alarm = match &mut self.alarm {
+            Some((set_for, alarm)) if *set_for == time => alarm,
+            _ => &mut self.alarm.insert((time, self.service.clock.alarm(time))).1,
+        };
+        alarm.as_mut().poll(cx).is_ready()
+    }
+}
+
+impl<A> ActorFuture<A> for Driver
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.service.driver.register(cx.waker());
+        this.service.sleep.end();
+        if !std::mem::replace(&mut this.started, true) {
+            let _ = this.service.thread.set(std::thread::current().id());
+            this.service.join_watchdog();
+        }
+        let rang = this.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
+        if rang {
+            this.alarm = None;
+        }
+        this.service.meters.woken(if rang { WakeupCause::Alarm } else { WakeupCause::Call });
+        this.service.intake.store(0, Ordering::Relaxed);
+        let more = match this.service.turn(TurnBy::Driver) {
+            Turn::More => true,
+            // The watchdog calls when it is done.
+            Turn::Taken => return Poll::Pending,
+            Turn::Sleep(None) => {
+                this.alarm = None;
+                this.service.sleep.begin(None);
+                false
+            }
+            Turn::Sleep(Some(time)) if this.rings(time, cx) => {
+                this.alarm = None;
+                true
+            }
+            Turn::Sleep(Some(time)) => {
+                this.service.sleep.begin(Some(time));
+                false
+            }
+        };
+        if more {
+            // Also if the next alarm has rung already: that may be so after every turn, on a clock that is fast.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        // Nobody can ask for anything any more, and nothing is left to do.
+        let forgotten = !ctx.parts().connected() && this.service.state().engine.counters().pending == 0;
+        if forgotten { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Messages to recipients that are sent together: of one type, and all due before what comes next.
+struct Run {
+    messages: Vec<DueTimer<MessageRef>>,
+    longest: usize,
+    by: TurnBy,
+}
+
+impl Run {
+    /// On the thread of the timer actor no inbox can be polled while messages wait in a run. Elsewhere one could, and what
+    /// is due later overtake them: there each is sent at once.
+    fn new(by: TurnBy) -> Self {
+        let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
+        Self { messages: Vec::new(), longest, by }
+    }
+
+    /// Adds a message; sends what does not go together with it, and all of them if they are many.
+    fn add<'a>(
+        &mut self,
+        service: &'a Arc<Service>,
+        mut guard: StateGuard<'a>,
+        due: DueTimer<MessageRef>,
+    ) -> StateGuard<'a> {
+        if self.messages.first().is_some_and(|first| first.payload.store != due.payload.store) {
+            guard = self.post(service, guard);
+        }
+        self.messages.push(due);
+        if self.messages.len() >= self.longest { self.post(service, guard) } else { guard }
+    }
+
+    fn post<'a>(&mut self, service: &'a Arc<Service>, guard: StateGuard<'a>) -> StateGuard<'a> {
+        let Some(first) = self.messages.first().map(|first| first.payload) else { return guard };
+        let Some(post) = guard.stores.post_of(first) else { return guard };
+        match self.by {
+            TurnBy::Driver => post(service, guard, &mut self.messages),
+            TurnBy::Watchdog => service.post_from_elsewhere(guard, post, &mut self.messages),
+        }
+    }
+}
+
+impl Service {
+    /// Takes the driver's turn while a batch keeps it from being polled. It looks itself after that.
+    pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
+        self.turn(TurnBy::Driver);
+        self.driver.wake();
+    }
+
+    /// Does what is due, within the budget.
+    pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> Turn {
+        let claim = match by {
+            TurnBy::Driver => self.driver.claim(),
+            TurnBy::Watchdog => self.driver.claim_elsewhere(),
+        };
+        let Some(_claim) = claim else { return Turn::Taken };
+        let began = std::time::Instant::now();
+        let now = self.clock.now();
+        let steady = self.clock.wall_is_steady();
+        self.ask_who_traces();
+        let tick = self.tick.round_down(now);
+        let completions = self.take_completions();
+        let (mut guard, readings) = self.state_and_clocks(now);
+        if by == TurnBy::Driver {
+            guard.driven = now;
+        }
+        for (owner, key) in completions {
+            guard = self.poll_done(guard, owner, key);
+        }
+        self.note_lateness(&mut guard, now, by);
+        let wall = self.check_wall_clock(&mut guard, readings);
+        let mut budget = self.settings.expiry_budget;
+        let mut wakers = Vec::new();
+        if by == TurnBy::Driver {
+            let waiting = std::mem::take(&mut guard.await_turn);
+            wakers.extend(waiting.into_iter().filter_map(|owner| guard.ring_for(owner)));
+        }
+        let mut run = Run::new(by);
+        let exhausted = loop {
+            if !guard.orphaned.is_empty() {
+                if budget == 0 {
+                    break true;
+                }
+                guard = run.post(self, guard);
+                guard = self.send_foreign(guard, by, &mut budget);
+                continue;
+            }
+            match guard.engine.expire(tick, wall, &mut budget) {
+                Due::Inbox(owner) => {
+                    wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
+                }
+                Due::Recipient(due) => {
+                    if let Some(owner) = guard.waiting_before(due.payload) {
+                        guard.engine.queue_behind(due.key, owner);
+                        wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
+                    } else {
+                        guard = run.add(self, guard, due);
+                    }
+                }
+                Due::Done => break false,
+                Due::Exhausted => break true,
+            }
+        };
+        guard = run.post(self, guard);
+        let more_in_queues;
+        (guard, more_in_queues) = self.flush_ready(guard, now, by);
+        if by == TurnBy::Driver {
+            guard = self.free_ended(guard, budget);
+        }
+        guard = self.serve_without_inbox(guard, by);
+        if by == TurnBy::Driver {
+            guard = self.check_detached(guard, now);
+        }
+        let next_slow_check = self.check_slow_recipients(&mut guard, now);
+        let more = exhausted || more_in_queues || (by == TurnBy::Driver && !guard.ended.is_empty());
+        let next = guard.engine.next_wake();
+        if budget < self.settings.expiry_budget {
+            guard.published.ask_to_publish();
+        }
+        let (report, publish) = match guard.published.is_due(now) {
+            Ok(()) => match gate::try_enter() {
+                Some(pass) => (Some((pass, self.report(&mut guard, now))), None),
+                // A scrape goes on, which has published by itself.
+                None => (None, guard.published.put_off(now)),
+            },
+            Err(later) => (None, later),
+        };
+        let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
+        let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
+        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check]);
+        let armed = guard.armed;
+        let over = self.wound_down(&mut guard, now);
+        let ended = guard.engine.ended();
+        let warnings = self.warnings(&mut guard, now);
+        drop(guard);
+        // Before anything foreign runs, which may scrape.
+        if let Some((_pass, report)) = report {
+            self.meters.publish(&report);
+        }
+        drop(over);
+        self.contain(|| self.end_spans(&ended));
+        self.warn(warnings);
+        // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
+        if armed != NEVER {
+            self.expect(armed);
+        }
+        Self::wake_all(wakers);
+        self.meters.turned(began.elapsed());
+        if more { Turn::More } else { Turn::Sleep(sleep) }
+    }
+
+    /// Sends messages for one recipient from a thread other than the driver's.
+    pub(crate) fn post_from_elsewhere<'a>(
+        self: &'a Arc<Self>,
+        guard: StateGuard<'a>,
+        post: SendFn,
+        messages: &mut Vec<DueTimer<MessageRef>>,
+    ) -> StateGuard<'a> {
+        let addressee = messages.first().and_then(|first| guard.addressee(first.payload));
+        self.send_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
+    }
+
+    /// Sends something to an owner from a thread other than the driver's, where the owner's inbox may be polled meanwhile.
+    pub(crate) fn send_elsewhere<'a, T>(
+        &'a self,
+        mut guard: StateGuard<'a>,
+        addressee: Option<OwnerId>,
+        send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
+    ) -> (StateGuard<'a>, T) {
+        let Some(owner) = addressee else { return send(guard) };
+        guard.mail_begins(owner);
+        let (mut guard, sent) = send(guard);
+        if let Some(waker) = guard.mail_is_sent(owner) {
+            drop(guard);
+            Self::wake_all(vec![waker]);
+            guard = self.state();
+        }
+        (guard, sent)
+    }
+
+    /// Something has come into the inbox of `owner`: who is to be woken for it.
+    fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
+        let owner_state = state.engine.owner_mut(owner)?;
+        let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
+        let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.watched);
+        if !owner_state.is_slow {
+            state.note_waiting(owner);
+        }
+        if is_without_inbox {
+            state.without_inbox.push(owner);
+        } else if !is_watched && self.is_watched() {
+            // A driver that runs lets inboxes run, too. Only what the watchdog brings is stuck already.
+            let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
+            state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
+        }
+        waker
+    }
+
+    /// How long the driver may sleep, if the next tick that matters is `next`, and others want it to look at some time.
+    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
+        state.armed = next.unwrap_or(NEVER);
+        let detached = (!state.detached.is_empty()).then_some(state.detached_check_at);
+        let wind_down = state.wind_down_at();
+        let retry = state.queues.next_retry();
+        let next = next.map(|tick| self.tick.time_of(tick));
+        let first = [next, detached, wind_down, retry].into_iter().chain(looks).flatten().min();
+        // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
+        first.filter(|time| *time < Duration::MAX)
+    }
+
+    /// The lock, and both clocks if timers follow the wall clock. A clock may be code of the user: it is read before.
+    fn state_and_clocks(&self, now: Duration) -> (StateGuard<'_>, Option<Readings>) {
+        let state = self.state();
+        if state.engine.wall_timers() == 0 {
+            return (state, None);
+        }
+        drop(state);
+        let before = now.max(self.clock.now());
+        let wall = self.clock.wall();
+        let readings = Readings { before, wall, after: self.clock.now() };
+        (self.state(), Some(readings))
+    }
+
+    /// The time of day, if timers follow it; moves them if the wall clock was stepped.
+    fn check_wall_clock(&self, state: &mut State, readings: Option<Readings>) -> Option<Duration> {
+        let Some(Readings { before, wall, after }) = readings else {
+            state.wall_offset = None;
+            return None;
+        };
+        let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH);
+        let nanos = match &since_epoch {
+            Ok(wall) => wall.as_nanos().cast_signed(),
+            Err(earlier) => -earlier.duration().as_nanos().cast_signed(),
+        };
+        let wall = since_epoch.unwrap_or_default();
+        let least = nanos - after.as_nanos().cast_signed();
+        let most = nanos - before.as_nanos().cast_signed();
+        let step = CLOCK_STEP.as_nanos().cast_signed();
+        let is_off = |offset: i128| offset + step < least || offset > most + step;
+        let stepped = state.wall_offset.is_some_and(is_off);
+        if stepped {
+            state.warnings.note_step(before, least - state.wall_offset.unwrap_or(least));
+            state.engine.follow_wall_clock(self.tick.round_down(before), wall);
+        }
+        if stepped || state.wall_offset.is_none() {
+            state.wall_offset = Some(least);
+        }
+        Some(wall)
+    }
+
+    /// Sends what others have queued in the inboxes of owners that have ended, before anything that is due later.
+    fn send_foreign<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        by: TurnBy,
+        budget: &mut usize,
+    ) -> StateGuard<'a> {
+        let mut run = Run::new(by);
+        while *budget > 0
+            && let Some(queue_owner) = guard.orphaned.front().copied()
+        {
+            match guard.engine.first_foreign(queue_owner) {
+                Some(foreign) => {
+                    *budget -= 1;
+                    guard = run.add(self, guard, foreign);
+                }
+                None => drop(guard.orphaned.pop_front()),
+            }
+        }
+        run.post(self, guard)
+    }
+}

@@ -1,0 +1,219 @@
+//! Message stores: where messages wait, typed and without an allocation each.
+//!
+//! All messages of one type lie side by side in one typed store: for an actor's own timers a store per actor and
+//! message type, for other recipients a store per message type. The engine knows a message as store and slot. Each
+//! operation on a message (drop it, box it, hand it over) is a function that was compiled for the message's type when
+//! the store was made.
+//!
+//! These functions take the lock's guard and give it up before a message meets code of the user: its handler, or its
+//! `Drop`. So user code never runs under the lock, and may call the timers again.
+
+use std::any::{Any, TypeId};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Handler, WeakAddr};
+use rustc_hash::FxHashMap;
+
+use crate::engine::DueTimer;
+use crate::model::carried::Carried;
+use crate::service::deliver::job::Job;
+use crate::service::deliver::slab::Slab;
+use crate::service::queue::dispatch::QueueRoute;
+use crate::service::state::{Service, State};
+use crate::sync::MutexGuard;
+
+/// Where a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MessageRef {
+    pub(crate) store: u32,
+    pub(crate) slot: u32,
+}
+
+pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
+
+/// Whether a message is there: has the processor fetch it.
+type PrefetchFn = fn(&MessageStores, MessageRef) -> bool;
+/// Drops a message, after unlocking.
+pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
+/// Takes a message out, boxed.
+type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
+/// Counts the outcome of messages of one store and sends them to their recipients, unlocking meanwhile.
+pub(crate) type SendFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, &mut Vec<DueTimer<MessageRef>>) -> StateGuard<'a>;
+/// The place in memory of the mailbox that a message is for.
+type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<u64>;
+/// Runs the handler of the owner with the message, after unlocking.
+type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
+/// Sends a message to its owner through the mailbox, after unlocking.
+type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
+/// What the handler answered, once it has run; `None` if it never will.
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+/// Kept only to be dropped where code of the user may run.
+pub(crate) type Answer = Box<dyn Any + Send>;
+
+pub(crate) struct MessageStore {
+    slab: Box<dyn Any + Send>,
+    fetch: PrefetchFn,
+    pub(crate) discard: DiscardFn,
+    pub(crate) take_boxed: TakeBoxedFn,
+    pub(crate) route: Route,
+    pub(crate) message_type: &'static str,
+}
+
+/// A message taken out of its store.
+pub(crate) struct BoxedMessage {
+    pub(crate) contents: BoxedContents,
+    /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
+    pub(crate) target: Option<Box<dyn Any + Send>>,
+}
+
+impl BoxedMessage {
+    pub(crate) fn new(contents: BoxedContents, target: Option<Box<dyn Any + Send>>) -> Self {
+        Self { contents, target }
+    }
+}
+
+/// A message, or what makes one.
+pub(crate) enum BoxedContents {
+    Message(Box<dyn Any + Send>),
+    /// Code of the user.
+    Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
+}
+
+/// How messages of a store leave it.
+pub(crate) enum Route {
+    /// To a recipient: how, and where its mailbox is.
+    Recipient { post: SendFn, mailbox: MailboxOfFn, queue: Option<QueueRoute> },
+    /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
+    Context(Box<dyn Any + Send>),
+}
+
+pub(crate) struct ContextRoute<A: Actor> {
+    pub(crate) deliver: DeliverFn<A>,
+    pub(crate) send_to_owner: SendToOwnerFn<A>,
+}
+
+impl<A: Actor> Clone for ContextRoute<A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A: Actor> Copy for ContextRoute<A> {}
+
+/// All stores of one timer actor.
+#[derive(Default)]
+pub(crate) struct MessageStores {
+    stores: Vec<MessageStore>,
+    by_type: FxHashMap<TypeId, u32>,
+}
+
+impl MessageStores {
+    /// The store of type `Key`, in which jobs of type `J` are stored.
+    pub(crate) fn find_or_insert<J: Job, Key: 'static>(
+        &mut self,
+        message_type: &'static str,
+        route: impl FnOnce() -> Route,
+    ) -> u32 {
+        *self.by_type.entry(TypeId::of::<Key>()).or_insert_with(|| {
+            self.stores.push(MessageStore {
+                slab: Box::new(Slab::<J>::new()),
+                fetch: |stores, payload| stores.stored::<J>(payload).is_some(),
+                discard: discard::<J>,
+                take_boxed: |stores, payload| stores.take::<J>(payload).and_then(J::take_boxed),
+                route: route(),
+                message_type,
+            });
+            (self.stores.len() - 1) as u32
+        })
+    }
+
+    /// Another way to drop the jobs of a store.
+    pub(crate) fn discard_by(&mut self, store: u32, discard: DiscardFn) -> u32 {
+        if let Some(store) = self.stores.get_mut(store as usize) {
+            store.discard = discard;
+        }
+        store
+    }
+
+    /// How a message is sent to its recipient, if it is for one.
+    pub(crate) fn post_of(&self, payload: MessageRef) -> Option<SendFn> {
+        match self.store(payload.store)?.route {
+            Route::Recipient { post, .. } => Some(post),
+            Route::Context(_) => None,
+        }
+    }
+
+    /// How a message moves in a queue, if it takes its way through one.
+    pub(crate) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
+        match self.store(payload.store)?.route {
+            Route::Recipient { queue, .. } => queue,
+            Route::Context(_) => None,
+        }
+    }
+
+    /// The place in memory of the mailbox of its recipient, if it is for one.
+    pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<u64> {
+        match self.store(payload.store)?.route {
+            Route::Recipient { mailbox, .. } => mailbox(self, payload),
+            Route::Context(_) => None,
+        }
+    }
+
+    /// Has the processor fetch messages, all at once. One after the other, each would be a wait for memory.
+    pub(crate) fn fetch(&self, messages: impl Iterator<Item = MessageRef>) {
+        for payload in messages {
+            std::hint::black_box(self.store(payload.store).map(|store| (store.fetch)(self, payload)));
+        }
+    }
+
+    pub(crate) fn store(&self, store: u32) -> Option<&MessageStore> {
+        self.stores.get(store as usize)
+    }
+
+    /// Stores what belongs into `store`; hands it back if the store is full.
+    pub(crate) fn put<S: Send + 'static>(&mut self, store: u32, stored: S) -> Result<MessageRef, S> {
+        match self.slab::<S>(store) {
+            Some(slab) => slab.put(stored).map(|slot| MessageRef { store, slot }),
+            None => Err(stored),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take<S: 'static>(&mut self, payload: MessageRef) -> Option<S> {
+        self.slab::<S>(payload.store)?.take(payload.slot)
+    }
+
+    pub(crate) fn stored<S: 'static>(&self, payload: MessageRef) -> Option<&S> {
+        self.stores.get(payload.store as usize)?.slab.downcast_ref::<Slab<S>>()?.get(payload.slot)
+    }
+
+    pub(crate) fn stored_mut<S: 'static>(&mut self, payload: MessageRef) -> Option<&mut S> {
+        self.slab::<S>(payload.store)?.get_mut(payload.slot)
+    }
+
+    fn slab<S: 'static>(&mut self, store: u32) -> Option<&mut Slab<S>> {
+        self.stores.get_mut(store as usize)?.slab.downcast_mut()
+    }
+}
+
+fn discard<S: 'static>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
+    let stored = state.stores.slab::<S>(payload.store).and_then(|slab| slab.discard(payload.slot));
+    drop(state);
+    drop(stored);
+}
+
+/// Puts a message into a mailbox. None if it is closed.
+pub(crate) fn request<A, M>(addr: &WeakAddr<A>, message: M) -> Option<ReplyFuture>
+where
+    A: Actor + Handler<M::Message>,
+    A::Context: ToEnvelope<A, M::Message>,
+    M: Carried,
+{
+    let request = addr.upgrade()?.send(message.unpack());
+    // Whoever polls it knows what it waits for: tokio's budget would only make an answer that is there look absent.
+    Some(Box::pin(tokio::task::unconstrained(
+        async move { request.await.ok().map(|answer| Box::new(answer) as Answer) },
+    )))
+}

@@ -1,0 +1,98 @@
+//! The message of a timer that does not repeat, as it is stored.
+
+use crate::engine::{ClockReading, DueTimer, Outcome};
+use crate::model::carried::Carried;
+use crate::model::target::Target;
+use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Ticket, Via};
+use crate::service::deliver::message_stores::{BoxedContents, BoxedMessage, MessageRef};
+use crate::service::schedule::admission::Wakeup;
+use crate::service::state::Service;
+use crate::service::state::State;
+
+/// A message and its destination.
+pub(crate) struct Once<C, D> {
+    pub(crate) to: D,
+    pub(crate) message: C,
+}
+
+/// When a stored message was produced: nobody asks.
+const AT_ONCE: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
+
+impl<C, D> Job for Once<C, D>
+where
+    C: Carried,
+    D: Destination<C::Message>,
+{
+    type Carried = C;
+    type To = D;
+    type Taken = Self;
+    /// With an ending if it is not to be delivered.
+    type Produced = (Self, Option<Outcome>);
+    type Producer = ();
+    type Rest = D;
+
+    const PRODUCES: bool = false;
+
+    fn to(&self) -> &D {
+        &self.to
+    }
+
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
+    }
+
+    #[inline(always)]
+    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self> {
+        state.stores.take(due.payload)
+    }
+
+    #[inline(always)]
+    fn target_of(taken: &Self) -> Option<&Target<C::Message>> {
+        taken.to.target()
+    }
+
+    #[inline(always)]
+    fn produce(taken: Self, _: &Service, _: Via) -> Self::Produced {
+        (taken, None)
+    }
+
+    #[inline(always)]
+    fn give_up(taken: Self, outcome: Outcome) -> Self::Produced {
+        (taken, Some(outcome))
+    }
+
+    #[inline(always)]
+    fn is_ready((_, outcome): &Self::Produced) -> Option<ClockReading> {
+        outcome.is_none().then_some(AT_ONCE)
+    }
+
+    #[inline(always)]
+    fn commit(
+        (Self { to, message }, outcome): Self::Produced,
+        state: &mut State,
+        ticket: Ticket,
+        via: Via,
+        _: &mut Wakeup,
+    ) -> Committed<Self> {
+        // Taken out of its inbox, an own message counts as delivered already.
+        if via != Via::Handler {
+            state.engine.finish(ticket.due.key, outcome.unwrap_or(Outcome::Delivered));
+        }
+        let mut deferred = Deferred { rest: Some(to), ..Deferred::NONE };
+        let Some(outcome) = outcome else { return Committed { message: Some(message), resume: None, deferred } };
+        match outcome {
+            Outcome::DeadLettered(reason) => deferred.lose(ticket, reason, Some(message)),
+            _ => deferred.message = Some(message),
+        }
+        Committed { message: None, resume: None, deferred }
+    }
+
+    #[inline(always)]
+    fn send_off((Self { to, message }, _): Self::Produced, _: &mut State, _: Ticket) -> (Option<C>, Deferred<Self>) {
+        (Some(message), Deferred { rest: Some(to), ..Deferred::NONE })
+    }
+
+    fn take_rest(_: &mut State, _: MessageRef) -> Option<D> {
+        None
+    }
+}

@@ -1,0 +1,234 @@
+//! The producer of the messages of a repeating timer, as it is stored.
+
+use std::time::SystemTime;
+
+use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
+use crate::model::carried::Carried;
+use crate::model::target::Target;
+use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Ticket, Via};
+use crate::service::deliver::message_stores::{BoxedContents, BoxedMessage, MessageRef};
+use crate::service::schedule::admission::Wakeup;
+use crate::service::schedule::repeating::{Calendar, Clocks};
+use crate::service::state::{Service, State};
+
+const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
+
+/// A producer and the destination of its messages.
+pub(crate) struct Series<C: Carried, D> {
+    pub(crate) to: D,
+    /// Out while a message is produced.
+    pub(crate) producer: Option<Producer<C>>,
+}
+
+/// Produces the messages of a timer, and finds its times of day if it follows a calendar.
+pub(crate) struct Producer<C: Carried> {
+    pub(crate) source: C::Source,
+    pub(crate) calendar: Option<Calendar>,
+    /// A message that was produced and for which there was no room.
+    pub(crate) ready: Option<C>,
+}
+
+/// A repetition that is due.
+pub(crate) struct Taken<C: Carried> {
+    recurrence: Recurrence,
+    producer: Producer<C>,
+    target: Option<Target<C::Message>>,
+}
+
+/// A repetition whose message was to be produced.
+pub(crate) struct Produced<C: Carried> {
+    taken: Taken<C>,
+    /// The message, or the ending of the timer.
+    result: Result<Ready<C>, Outcome>,
+}
+
+/// A message, and what comes after it.
+struct Ready<C> {
+    message: C,
+    next: NextRun,
+    now: ClockReading,
+}
+
+impl<C: Carried, D> Series<C, D> {
+    /// The producer is still to be put in.
+    pub(crate) const fn new(to: D) -> Self {
+        Self { to, producer: None }
+    }
+
+    /// There was no room for a message that was produced.
+    pub(crate) fn keep(&mut self, message: C) {
+        if let Some(producer) = &mut self.producer {
+            producer.ready = Some(message);
+        }
+    }
+}
+
+impl<C: Carried> Producer<C> {
+    fn next(&mut self) -> C {
+        self.ready.take().unwrap_or_else(|| C::next_of(&mut self.source))
+    }
+
+    fn after_this(&self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
+        let Some(calendar) = &self.calendar else {
+            return match recurrence.after_this(now, via != Via::Mailbox) {
+                // A message may wait long in a mailbox, and what is missed meanwhile shows only afterwards.
+                NextRun::At { .. } if via == Via::OwnMailbox => NextRun::AfterHandler,
+                next => next,
+            };
+        };
+        // Should the wall clock have gone back a little, no time of day comes twice.
+        let last = now.wall.unwrap_or_default().max(recurrence.wall().unwrap_or_default());
+        let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(calendar);
+        let at = next.and_then(|next| next.duration_since(SystemTime::UNIX_EPOCH).ok());
+        at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now))
+    }
+}
+
+impl<C, D> Job for Series<C, D>
+where
+    C: Carried,
+    D: Destination<C::Message>,
+{
+    type Carried = C;
+    type To = D;
+    type Taken = Taken<C>;
+    type Produced = Produced<C>;
+    type Producer = Producer<C>;
+    type Rest = Self;
+
+    const PRODUCES: bool = true;
+
+    fn to(&self) -> &D {
+        &self.to
+    }
+
+    /// The message of a timer that never ran is the next one of the series.
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        let Self { to, producer } = self;
+        let Producer { mut source, ready, .. } = producer?;
+        if let Some(message) = ready {
+            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
+        }
+        let source = Box::new(move || C::next_of(&mut source).into_any());
+        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
+    }
+
+    fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<C>> {
+        let recurrence = *state.engine.recurrence(due.key)?;
+        let series = state.stores.stored_mut::<Self>(due.payload)?;
+        let target = series.to.target().cloned();
+        series.producer.take().map(|producer| Taken { recurrence, producer, target })
+    }
+
+    fn target_of(taken: &Taken<C>) -> Option<&Target<C::Message>> {
+        taken.target.as_ref()
+    }
+
+    fn produce(mut taken: Taken<C>, service: &Service, via: Via) -> Produced<C> {
+        let Taken { recurrence, producer, .. } = &mut taken;
+        let result = service.contain(|| {
+            let now = service.read(Clocks::of(recurrence));
+            if recurrence.is_over(now) {
+                return Err(Outcome::Cancelled);
+            }
+            let message = producer.next();
+            Ok(Ready { message, next: producer.after_this(recurrence, now, via), now })
+        });
+        Produced { taken, result: result.unwrap_or(Err(Outcome::DeadLettered(PANICKED))) }
+    }
+
+    fn give_up(taken: Taken<C>, outcome: Outcome) -> Produced<C> {
+        Produced { taken, result: Err(outcome) }
+    }
+
+    fn is_ready(produced: &Produced<C>) -> Option<ClockReading> {
+        produced.result.as_ref().ok().map(|ready| ready.now)
+    }
+
+    /// Sets the next repetition, unless the timer was cancelled meanwhile.
+    fn commit(
+        produced: Produced<C>,
+        state: &mut State,
+        ticket: Ticket,
+        _: Via,
+        wakeup: &mut Wakeup,
+    ) -> Committed<Self> {
+        let Produced { taken: Taken { recurrence, producer, target }, result } = produced;
+        let due = ticket.due;
+        let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
+        let Ready { message, next, now } = match result {
+            Ok(ready) => ready,
+            Err(outcome) => {
+                end(state, ticket, outcome, &mut deferred);
+                return Committed { message: None, resume: None, deferred };
+            }
+        };
+        state.engine.plan(due.key, next);
+        let repeated = state.engine.repeat(due.key, now);
+        match repeated {
+            Repeated::Gone => {
+                deferred.message = Some(message);
+                return Committed { message: None, resume: None, deferred };
+            }
+            Repeated::Last(payload) => deferred.rest = state.stores.take(payload),
+            Repeated::Between => put_back(state, due.payload, &mut deferred),
+            Repeated::Armed(deadline) => {
+                put_back(state, due.payload, &mut deferred);
+                state.expect_repetition(deadline, wakeup);
+            }
+        }
+        let resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
+        Committed { message: Some(message), resume, deferred }
+    }
+
+    fn send_off(produced: Produced<C>, state: &mut State, ticket: Ticket) -> (Option<C>, Deferred<Self>) {
+        let Produced { taken: Taken { producer, target, .. }, result } = produced;
+        let due = ticket.due;
+        let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
+        match result {
+            Ok(ready) if state.engine.payload(due.key) == Some(due.payload) => {
+                state.engine.plan(due.key, ready.next);
+                put_back(state, due.payload, &mut deferred);
+                return (Some(ready.message), deferred);
+            }
+            Ok(ready) => deferred.message = Some(ready.message),
+            Err(outcome) => end(state, ticket, outcome, &mut deferred),
+        }
+        (None, deferred)
+    }
+
+    fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self> {
+        state.stores.take(payload)
+    }
+}
+
+/// Puts a producer back into its series.
+fn put_back<C, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<C, D>>)
+where
+    C: Carried,
+    D: Destination<C::Message>,
+{
+    if let Some(series) = state.stores.stored_mut::<Series<C, D>>(payload) {
+        series.producer = deferred.producer.take();
+    }
+}
+
+/// Ends a timer without a message, unless it was cancelled meanwhile.
+fn end<C, D>(state: &mut State, ticket: Ticket, outcome: Outcome, deferred: &mut Deferred<Series<C, D>>)
+where
+    C: Carried,
+    D: Destination<C::Message>,
+{
+    let ready = deferred.producer.as_mut().and_then(|producer| producer.ready.take());
+    match (state.engine.finish(ticket.due.key, outcome), outcome) {
+        (Some(payload), Outcome::DeadLettered(reason)) => {
+            deferred.rest = state.stores.take(payload);
+            deferred.lose(ticket, reason, ready);
+        }
+        (Some(payload), _) => {
+            deferred.rest = state.stores.take(payload);
+            deferred.message = ready;
+        }
+        (None, _) => deferred.message = ready,
+    }
+}

@@ -1,0 +1,127 @@
+//! Owners that have ended, and those without an inbox in their context: in each turn of the driver some of them are seen to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::OwnerId;
+use crate::service::deliver::message_stores::StateGuard;
+use crate::service::owner::inbox::ActorRef;
+use crate::service::owner::thread_registry;
+use crate::service::queue::mailbox_delivery::TurnBy;
+use crate::service::state::{Service, State};
+
+/// How often is looked whether an actor has stopped that nothing else tells of; see `Service::check_detached`.
+const DETACHED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How many of them in one turn.
+const DETACHED_PER_TURN: usize = 256;
+
+impl Service {
+    /// Frees the timers of owners that have ended: as many as the turn has left, and some in any case.
+    pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
+        let share = self.settings.expiry_budget.div_ceil(8);
+        for _ in 0..left.max(share) {
+            let Some(owner) = guard.ended.last().copied() else { break };
+            guard.published.ask_to_publish();
+            match guard.engine.cancel_one_of(owner) {
+                Some(payload) => {
+                    let discard = guard.stores.store(payload.store).map(|store| store.discard);
+                    if let Some(discard) = discard {
+                        self.contain(|| discard(self, guard, payload));
+                        guard = self.state();
+                    }
+                }
+                // Its foreign messages are still to be sent.
+                None if guard.engine.owned(owner) > 0 => break,
+                None => {
+                    guard.ended.pop();
+                    let owner_state = guard.engine.remove_owner(owner);
+                    if let Some(owner_state) = &owner_state
+                        && guard.mailboxes.get(&owner_state.mailbox) == Some(&owner)
+                    {
+                        guard.mailboxes.remove(&owner_state.mailbox);
+                    }
+                    drop(guard);
+                    drop(owner_state);
+                    guard = self.state();
+                }
+            }
+        }
+        guard
+    }
+
+    /// Owners without an inbox in their context: ends those that have stopped, and sends the others their messages
+    /// through the mailbox.
+    pub(crate) fn serve_without_inbox<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        by: TurnBy,
+    ) -> StateGuard<'a> {
+        let mut for_the_driver = Vec::new();
+        while let Some(owner) = guard.without_inbox.pop() {
+            let owner_state =
+                guard.engine.owner(owner).filter(|owner_state| owner_state.without_inbox && !owner_state.ended);
+            let Some(actor_ref) = owner_state.and_then(|owner_state| owner_state.actor_ref.clone()) else { continue };
+            if guard.mailbox_deliveries.contains_key(&owner) {
+                continue;
+            }
+            let is_alive;
+            (guard, is_alive) = self.is_alive(&*actor_ref, guard);
+            if is_alive {
+                guard.note_detached(owner);
+                guard = self.deliver_by_mailbox(guard, owner, by);
+            } else if by == TurnBy::Driver {
+                self.end_detached(&mut guard, owner);
+            } else {
+                // What is known of it is known to the driver's thread.
+                for_the_driver.push(owner);
+            }
+        }
+        guard.without_inbox.append(&mut for_the_driver);
+        guard
+    }
+
+    /// Ends owners without an inbox in their context whose actors have stopped: nothing tells when they do.
+    pub(crate) fn check_detached<'a>(&'a self, mut guard: StateGuard<'a>, now: Duration) -> StateGuard<'a> {
+        if guard.detached.is_empty() || now < guard.detached_check_at {
+            return guard;
+        }
+        let look_at = guard.detached.len().min(DETACHED_PER_TURN);
+        for _ in 0..look_at {
+            let Some(owner) = guard.detached.pop_front() else { break };
+            let Some(owner_state) = guard.engine.owner_mut(owner).filter(|owner_state| !owner_state.ended) else {
+                continue;
+            };
+            if !owner_state.without_inbox {
+                owner_state.detached = false;
+                continue;
+            }
+            let Some(actor_ref) = owner_state.actor_ref.clone() else { continue };
+            let is_alive;
+            (guard, is_alive) = self.is_alive(&*actor_ref, guard);
+            if is_alive {
+                guard.detached.push_back(owner);
+            } else {
+                self.end_detached(&mut guard, owner);
+            }
+        }
+        // All of them are looked at once in the time.
+        let rounds = (guard.detached.len() / DETACHED_PER_TURN) as u32 + 1;
+        guard.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
+        guard
+    }
+
+    /// Whether an actor is still there. The address that is made for that may be its last, so it is not made under the lock.
+    fn is_alive<'a>(&'a self, actor_ref: &dyn ActorRef, guard: StateGuard<'a>) -> (StateGuard<'a>, bool) {
+        drop(guard);
+        let is_alive = actor_ref.is_alive();
+        (self.state(), is_alive)
+    }
+
+    fn end_detached(&self, state: &mut State, owner: OwnerId) {
+        if let Some(owner_state) = state.engine.owner(owner).filter(|owner_state| !owner_state.ended) {
+            thread_registry::unbind_mailbox(owner_state.mailbox, self.number(), owner);
+            state.end(owner);
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! How an actor's own timers reach it.
+//!
+//! # Ownership
+//!
+//! An *owner* is one incarnation of an actor: from its first timer to its stop or restart. For each owner one item, an
+//! [`Inbox`], lives in the actor's context. actix drops it when the actor stops, when it is restarted and when its
+//! arbiter goes down, and that ends the owner: its timers are cancelled, and the next incarnation is another owner. (A
+//! second item, the `spare`, tells that from an item that was cancelled by mistake.)
+//!
+//! # The short way
+//!
+//! A due message stays where it is; only its timer moves, into the owner's inbox. The [`Inbox`] is polled by the
+//! actor's context, takes one message at a time and runs its handler. Up to that moment a cancel is exact: the message
+//! is in no mailbox.
+//!
+//! # The way through the mailbox
+//!
+//! An item in a context keeps its actor alive, and a timer must not. So once no address of the actor is left, the
+//! inbox leaves. Either that was the last reason to live, and the actor stops, or other futures of its own keep the
+//! actor going; then its messages are *sent through the mailbox*, one at a time, the next one when the
+//! handler of the one before has run. The inbox returns when the actor schedules again.
+//!
+//! The second reason to go that way is an inbox that is not polled: a context empties its mailbox first, and a flooded
+//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watchdog` is patient, the watchdog sends
+//! its messages that way, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
+//! still can. As soon as the inbox is polled again the rest takes the short way.
+
+use std::any::type_name;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use actix::dev::AsyncContextParts;
+use actix::fut::{ActorFuture, wrap_future};
+use actix::{Actor, AsyncContext, WeakAddr};
+
+use crate::engine::{DueTimer, OwnerId};
+use crate::service::deliver::message_stores::{ContextRoute, MessageRef, ReplyFuture, Route, StateGuard};
+use crate::service::owner::spare::{Pair, Spare};
+use crate::service::owner::thread_registry;
+use crate::service::owner::wake_flag::WakeFlag;
+use crate::service::queue::mailbox_delivery::Again;
+use crate::service::state::{Mail, Service};
+
+/// Handlers run in one poll of an actor; then others have their turn.
+const MESSAGES_PER_POLL: usize = 64;
+
+/// What the service knows about an owner.
+pub(crate) struct OwnerState {
+    /// Wakes the actor's context; none until its inbox has been polled, and from a wake to the next poll.
+    pub(crate) waker: Option<Waker>,
+    /// Rings when something is due, or may be.
+    pub(crate) wake_flag: Arc<WakeFlag>,
+    /// An inbox is in the context.
+    pub(crate) present: bool,
+    /// The inbox has left the context.
+    pub(crate) without_inbox: bool,
+    /// It is looked after while the inbox is away.
+    pub(crate) detached: bool,
+    /// Its actor has stopped or was restarted.
+    pub(crate) ended: bool,
+    /// The watchdog looks after its inbox.
+    pub(crate) watched: bool,
+    /// The inbox has taken something since the watchdog looked.
+    pub(crate) moved: bool,
+    /// It is listed among the `slow_recipients`.
+    pub(crate) is_slow: bool,
+    /// The place of its mailbox in memory; see `thread_registry`.
+    pub(crate) mailbox: u64,
+    /// None for a queue.
+    pub(crate) actor_ref: Option<Arc<dyn ActorRef>>,
+}
+
+impl OwnerState {
+    /// The state of a queue, which is no actor and has no inbox.
+    pub(crate) fn of_queue(mailbox: u64, wake_flag: &Arc<WakeFlag>) -> Self {
+        Self {
+            waker: None,
+            wake_flag: Arc::clone(wake_flag),
+            present: false,
+            without_inbox: false,
+            detached: false,
+            ended: false,
+            watched: false,
+            moved: false,
+            is_slow: false,
+            mailbox,
+            actor_ref: None,
+        }
+    }
+}
+
+/// Sends a message through the mailbox; `None` if the owner has stopped.
+pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
+
+/// The owner as seen by the driver, which does not know its type.
+pub(crate) trait ActorRef: Send + Sync {
+    fn is_alive(&self) -> bool;
+
+    /// The name of the actor's type.
+    fn actor_type(&self) -> &'static str;
+
+    /// How the messages of a store are sent through the mailbox.
+    fn send_to_owner(&self, route: &Route) -> Option<BoxedSend>;
+}
+
+struct TypedActorRef<A: Actor>(WeakAddr<A>);
+
+impl<A: Actor> ActorRef for TypedActorRef<A> {
+    fn is_alive(&self) -> bool {
+        self.0.upgrade().is_some()
+    }
+
+    fn actor_type(&self) -> &'static str {
+        type_name::<A>()
+    }
+
+    fn send_to_owner(&self, route: &Route) -> Option<BoxedSend> {
+        let route = context_route::<A>(route)?;
+        let addr = self.0.clone();
+        Some(Box::new(move |service, state, due| (route.send_to_owner)(service, state, due, &addr)))
+    }
+}
+
+fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
+    match route {
+        Route::Context(route) => route.downcast_ref().copied(),
+        Route::Recipient { .. } => None,
+    }
+}
+
+/// The item in an actor's context that hands it the messages of its own timers.
+pub(crate) struct Inbox {
+    service: Arc<Service>,
+    owner: OwnerId,
+    wake_flag: Arc<WakeFlag>,
+    waker: Option<Waker>,
+    mailbox: u64,
+    /// Where the context was when last polled.
+    place: usize,
+    pair: Rc<Pair>,
+    /// It left because no address of the actor was left; the owner lives on.
+    left: bool,
+}
+
+impl Inbox {
+    /// Makes the actor behind `ctx` an owner and moves an inbox into its context. `None` if the service is full.
+    pub(crate) fn open<A, C>(service: &Arc<Service>, mailbox: u64, ctx: &mut C) -> Option<OwnerId>
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        let wake_flag = Arc::new(WakeFlag::cleared());
+        let owner_state = OwnerState {
+            waker: None,
+            wake_flag: Arc::clone(&wake_flag),
+            present: false,
+            without_inbox: false,
+            detached: false,
+            ended: false,
+            watched: false,
+            moved: false,
+            is_slow: false,
+            mailbox,
+            actor_ref: Some(Arc::new(TypedActorRef(ctx.address().downgrade()))),
+        };
+        let mut state = service.state();
+        let owner = state.engine.add_owner(owner_state).ok()?;
+        state.mailboxes.insert(mailbox, owner);
+        drop(state);
+        Self::enter(service, owner, mailbox, wake_flag, ctx);
+        Some(owner)
+    }
+
+    /// Moves an inbox into the context again if it has left it.
+    pub(crate) fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if let Some(wake_flag) = Self::return_to(service, owner) {
+            Self::enter(service, owner, mailbox, wake_flag, ctx);
+        }
+    }
+
+    /// Moves an inbox into the context again that was dropped without the context having ended.
+    pub(crate) fn come_back<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, pair: &Rc<Pair>, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if let Some(wake_flag) = Self::return_to(service, owner) {
+            pair.inbox.set(true);
+            Self::spawn(service, owner, mailbox, wake_flag, pair, ctx);
+        }
+    }
+
+    /// The wake flag of an owner that has no inbox at present.
+    fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<WakeFlag>> {
+        let now = service.clock.now();
+        let mut state = service.state();
+        let owner_state =
+            state.engine.owner_mut(owner).filter(|owner_state| !owner_state.present && !owner_state.ended)?;
+        owner_state.without_inbox = false;
+        owner_state.wake_flag.set();
+        let wake_flag = Arc::clone(&owner_state.wake_flag);
+        if let Some(oldest) = state.engine.oldest_due(owner)
+            && service.is_watched()
+        {
+            state.watch_inbox(owner, now);
+            service.expect(oldest);
+        }
+        Some(wake_flag)
+    }
+
+    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, wake_flag: Arc<WakeFlag>, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        let pair = Rc::new(Pair { inbox: Cell::new(true), spare: Cell::new(true) });
+        Self::spawn(service, owner, mailbox, wake_flag, &pair, ctx);
+        ctx.spawn(Spare::new(Arc::clone(service), owner, mailbox, pair));
+    }
+
+    fn spawn<A, C>(
+        service: &Arc<Service>,
+        owner: OwnerId,
+        mailbox: u64,
+        wake_flag: Arc<WakeFlag>,
+        pair: &Rc<Pair>,
+        ctx: &mut C,
+    ) where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if let Some(owner_state) = service.state().engine.owner_mut(owner) {
+            owner_state.present = true;
+        }
+        let (service, pair) = (Arc::clone(service), Rc::clone(pair));
+        let mut inbox = Self { service, owner, wake_flag, waker: None, mailbox, place: 0, pair, left: false };
+        if ctx.parts().started() {
+            inbox.settle(thread_registry::context_address(ctx));
+        }
+        ctx.spawn(inbox);
+    }
+
+    /// Both items have been dropped: the context has ended or was restarted, and the owner with it.
+    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: u64) {
+        if service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.present) {
+            return;
+        }
+        thread_registry::unbind_mailbox(mailbox, service.number(), owner);
+        service.end_owner(owner);
+    }
+
+    /// Lets the owner be found by the place of its context from now on.
+    fn settle(&mut self, place: usize) {
+        if self.place != place {
+            thread_registry::unbind_context(self.place, self.service.number(), self.owner);
+            thread_registry::bind_context(place, self.service.number(), self.owner);
+            self.place = place;
+        }
+    }
+
+    /// Nothing to do until the service calls: looks whether that is so, and if not, says how to be called.
+    fn rest(&mut self, cx: &Context<'_>) -> bool {
+        let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if !self.wake_flag.is_set() && is_known {
+            return true;
+        }
+        if !is_known {
+            self.waker = Some(cx.waker().clone());
+        }
+        // A waker is foreign code: none is cloned or dropped under the lock.
+        let mut waker = self.waker.clone();
+        let mut state = self.service.state();
+        if let Some(owner_state) = state.engine.owner_mut(self.owner) {
+            owner_state.wake_flag.clear();
+            std::mem::swap(&mut owner_state.waker, &mut waker);
+        }
+        let rests = state.engine.inbox_len(self.owner) == 0 && !state.mailbox_deliveries.contains_key(&self.owner);
+        drop(state);
+        drop(waker);
+        rests
+    }
+}
+
+impl<A> ActorFuture<A> for Inbox
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        this.settle(thread_registry::context_address(ctx));
+        if !ctx.parts().connected() {
+            this.left = true;
+            return Poll::Ready(());
+        }
+        if !this.pair.spare.replace(true) {
+            ctx.spawn(Spare::new(Arc::clone(&this.service), this.owner, this.mailbox, Rc::clone(&this.pair)));
+        }
+        if this.rest(cx) {
+            return Poll::Pending;
+        }
+        let mut fetched = None;
+        for _ in 0..MESSAGES_PER_POLL {
+            if ctx.waiting() {
+                // Stopping, or waiting for a future: no messages now. The context polls again after that.
+                this.wake_flag.set();
+                return Poll::Pending;
+            }
+            let mut state = this.service.state();
+            if state.mailbox_deliveries.contains_key(&this.owner) {
+                match this.service.try_take_over(state, this.owner) {
+                    Ok(unlocked) => state = unlocked,
+                    Err(Again::AtOnce) => {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    Err(Again::WhenCalled) => return Poll::Pending,
+                }
+            }
+            match state.mail_goes_first(this.owner) {
+                None => {}
+                Some(Mail::Sent) => {
+                    drop(state);
+                    this.wake_flag.set();
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Some(Mail::BeingSent) => return Poll::Pending,
+            }
+            let upcoming = state.engine.upcoming_chunk(this.owner);
+            if std::mem::replace(&mut fetched, upcoming) != upcoming {
+                state.stores.fetch(state.engine.upcoming(this.owner));
+            }
+            let Some(next) = state.engine.next_due(this.owner) else { return Poll::Pending };
+            if let Some(post) = state.stores.post_of(next) {
+                // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
+                // It goes only while the watchdog has no turn, which might send what is due later meanwhile.
+                let Some(claim) = this.service.driver.claim() else {
+                    state.await_turn.push(this.owner);
+                    return Poll::Pending;
+                };
+                match state.engine.take_for_send(this.owner) {
+                    Some(due) => {
+                        let publish = state.published.ask_to_publish();
+                        drop(post(&this.service, state, &mut vec![due]));
+                        if publish {
+                            this.service.driver.wake();
+                        }
+                    }
+                    None => drop(state),
+                }
+                drop(claim);
+                this.wake_flag.set();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
+            let publish = state.published.ask_to_publish();
+            if let Some(owner_state) = state.engine.owner_mut(this.owner) {
+                owner_state.moved = true;
+            }
+            let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
+            match route {
+                Some(route) => (route.deliver)(&this.service, state, due, actor, ctx),
+                None => drop(state),
+            }
+            if publish {
+                this.service.driver.wake();
+            }
+        }
+        // Pending alone is not enough: after a handler that has spawned a future the context polls all its items again at
+        // once. Only waiting ends its turn.
+        this.wake_flag.set();
+        ctx.wait(wrap_future(give_way()));
+        Poll::Pending
+    }
+}
+
+/// Lets all others of the arbiter have their turn.
+async fn give_way() {
+    let mut gave_way = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut gave_way, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        thread_registry::unbind_context(self.place, self.service.number(), self.owner);
+        self.pair.inbox.set(false);
+        let mut state = self.service.state();
+        let left = self.left;
+        let mut waker = None;
+        if let Some(owner_state) = state.engine.owner_mut(self.owner) {
+            owner_state.present = false;
+            owner_state.without_inbox = left;
+            waker = owner_state.waker.take();
+        }
+        if left {
+            state.without_inbox.push(self.owner);
+        }
+        drop(state);
+        drop(waker);
+        if left {
+            self.service.driver.wake();
+        } else if !self.pair.spare.get() {
+            Self::end_unless_present(&self.service, self.owner, self.mailbox);
+        }
+    }
+}

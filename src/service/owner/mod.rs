@@ -1,0 +1,8 @@
+//! TODO
+
+pub(crate) mod detached;
+pub(crate) mod inbox;
+pub(crate) mod spare;
+pub(crate) mod subscribers;
+pub(crate) mod thread_registry;
+pub(crate) mod wake_flag;

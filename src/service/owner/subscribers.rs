@@ -1,0 +1,179 @@
+//! Who hears of dead letters, and how they are told.
+//!
+//! Dead letters are counted by the engine whether or not anybody listens. Without subscribers that is all: one flag is
+//! read where a message is lost, and nothing is looked up or kept.
+
+use std::any::{Any, type_name};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use actix::{Recipient, WeakRecipient};
+
+use crate::engine::DeadLetterReason;
+use crate::model::carried::Carried;
+use crate::model::dead_letter::{DeadLetter, DeadLetterDetails};
+use crate::model::id::TimerId;
+use crate::model::target::{mailbox_id, send};
+use crate::service::state::{Service, State};
+use crate::timing::{Key, Tick};
+use crate::trace;
+
+/// Those who subscribed. Locked only to look at the list; no code of the user runs meanwhile.
+#[derive(Default)]
+pub(crate) struct Subscribers {
+    /// Whether there are any.
+    any: AtomicBool,
+    /// Whether dead letters are traced, when last asked.
+    traced: AtomicBool,
+    list: Mutex<Vec<Subscriber>>,
+}
+
+struct Subscriber {
+    recipient: WeakRecipient<DeadLetter>,
+    /// The place of its mailbox in memory, which no other has as long as this is held.
+    mailbox: u64,
+}
+
+/// A message that was lost, and what is known of its timer.
+pub(crate) struct DeadLetterEvent {
+    pub(crate) id: TimerId,
+    pub(crate) deadline: Tick,
+    pub(crate) reason: DeadLetterReason,
+    pub(crate) message_type: &'static str,
+    /// None if it was on its way already.
+    pub(crate) message: Option<Box<dyn Any + Send>>,
+}
+
+impl DeadLetterEvent {
+    /// A message whose type is known here.
+    pub(crate) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
+        let message = message.map(Carried::into_any);
+        Self { id, deadline, reason, message_type: type_name::<M::Message>(), message }
+    }
+}
+
+impl Subscribers {
+    fn change<R>(&self, change: impl FnOnce(&mut Vec<Subscriber>) -> R) -> R {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut list);
+        self.any.store(!list.is_empty(), Ordering::Release);
+        result
+    }
+
+    /// Those who can be reached; the others are forgotten.
+    fn reachable(&self) -> Vec<Recipient<DeadLetter>> {
+        let mut closed = Vec::new();
+        let open = self.change(|list| {
+            let mut open = Vec::with_capacity(list.len());
+            list.retain(|subscriber| match subscriber.recipient.upgrade() {
+                Some(recipient) if recipient.connected() => {
+                    open.push(recipient);
+                    true
+                }
+                // It may be the last address: not to be dropped while the list is locked.
+                recipient => {
+                    closed.push(recipient);
+                    false
+                }
+            });
+            open
+        });
+        drop(closed);
+        open
+    }
+}
+
+impl Service {
+    /// From now on `recipient` is told of dead letters.
+    pub(crate) fn subscribe(&self, recipient: &Recipient<DeadLetter>) {
+        let mailbox = mailbox_id(recipient);
+        let subscriber = Subscriber { recipient: recipient.downgrade(), mailbox };
+        self.subscribers.change(|list| {
+            if list.iter().all(|known| known.mailbox != mailbox) {
+                list.push(subscriber);
+            }
+        });
+    }
+
+    /// Whether anybody wants to hear of dead letters.
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.subscribers.any.load(Ordering::Acquire) || self.subscribers.traced.load(Ordering::Relaxed)
+    }
+
+    /// Asks whether dead letters are traced. To be called outside of the lock: whoever traces is asked, and that is foreign
+    /// code.
+    pub(crate) fn ask_who_traces(&self) {
+        if self.settings.internal {
+            return;
+        }
+        if let Some(traced) = self.contain(trace::reads_dead_letters) {
+            self.subscribers.traced.store(traced, Ordering::Relaxed);
+        }
+    }
+
+    /// The id of a pending timer whose message may get lost, if anybody wants to know.
+    pub(crate) fn id_for_dead_letter(&self, state: &State, key: Key) -> Option<TimerId> {
+        self.has_subscribers().then(|| self.id_of(state, key))
+    }
+
+    /// Tells the subscribers of a message that was lost. It is counted already. Not to be called under the lock.
+    pub(crate) fn emit_dead_letter(&self, lost: DeadLetterEvent) {
+        // No letters about letters: they would never come to an end.
+        let is_letter = lost.message.as_ref().is_some_and(|message| message.is::<DeadLetter>());
+        if is_letter {
+            self.contain(|| drop(lost));
+            return;
+        }
+        // The clock may be the user's.
+        self.contain(|| {
+            trace::dead_letter(&self.name, &lost);
+            let now = self.clock.now();
+            self.warn_of_dead_letter(now, &lost);
+            let DeadLetterEvent { id, deadline, reason, message_type, message } = lost;
+            let deadline = self.tick.time_of(deadline);
+            let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
+            let timer = self.name.clone();
+            let letter =
+                DeadLetter::new(DeadLetterDetails { id, timer, reason, overdue, remaining, message_type }, message);
+            for recipient in self.subscribers.reachable() {
+                self.contain(|| drop(send(&recipient, letter.clone())));
+                self.contain(|| drop(recipient));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix::prelude::*;
+
+    use super::*;
+    use crate::TimerActorBuilder;
+
+    struct Clerk;
+
+    impl Actor for Clerk {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<DeadLetter> for Clerk {
+        type Result = ();
+
+        fn handle(&mut self, _: DeadLetter, _: &mut Context<Self>) {}
+    }
+
+    #[test]
+    fn a_subscriber_that_has_stopped_is_forgotten_although_somebody_has_its_address() {
+        let actor = TimerActorBuilder::default().build().unwrap();
+        let context = Context::<Clerk>::new();
+        let addr = context.address();
+        actor.service().subscribe(&addr.clone().recipient());
+        assert_eq!(actor.service().subscribers.reachable().len(), 1);
+        assert!(actor.service().subscribers.any.load(Ordering::Acquire));
+        drop(context);
+        assert_eq!(actor.service().subscribers.reachable().len(), 0);
+        assert!(!actor.service().subscribers.any.load(Ordering::Acquire));
+        drop(addr);
+    }
+}

@@ -1,0 +1,160 @@
+//! The end: of an owner, by a drain, or because the driver has stopped.
+
+use std::any::Any;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use crate::engine::{DeadLetterReason, Outcome, OwnerId};
+use crate::model::view::Returned;
+use crate::service::deliver::message_stores::{BoxedContents, BoxedMessage};
+use crate::service::owner::subscribers::DeadLetterEvent;
+use crate::service::state::{Service, State};
+use crate::timing::{Key, Tick};
+
+impl Service {
+    /// Refuses everything from now on and gives back what was never handed over, by deadline.
+    pub(crate) fn drain(&self) -> Vec<Returned> {
+        let now = self.clock.now();
+        let wall = self.clock.wall();
+        let returned = self.empty(Outcome::Returned, |state, key, deadline| {
+            let due = self.tick.time_of(deadline);
+            let overdue = now.checked_sub(due);
+            let at = match (state.engine.wall_time(key), overdue) {
+                (Some(at), _) => SystemTime::UNIX_EPOCH.checked_add(at),
+                (None, Some(overdue)) => wall.checked_sub(overdue),
+                (None, None) => wall.checked_add(due.saturating_sub(now)),
+            };
+            (self.id_of(state, key), at, due.saturating_sub(now), overdue.is_some(), deadline)
+        });
+        returned
+            .into_iter()
+            .filter_map(|((id, at, remaining, overdue, deadline), message_type, boxed)| {
+                let BoxedMessage { contents, target } = boxed;
+                self.contain(|| drop(target));
+                let Some(message) = self.open(contents) else {
+                    let reason = DeadLetterReason::SourcePanicked;
+                    self.state().engine.lose_returned(reason);
+                    if self.has_subscribers() {
+                        self.emit_dead_letter(DeadLetterEvent { id, deadline, reason, message_type, message: None });
+                    }
+                    return None;
+                };
+                Some(Returned { id, deadline: at, remaining, overdue, message, message_type })
+            })
+            .collect()
+    }
+
+    /// The message of a timer that never ran; none if the code that makes it panics.
+    pub(crate) fn open(&self, contents: BoxedContents) -> Option<Box<dyn Any + Send>> {
+        match contents {
+            BoxedContents::Message(message) => Some(message),
+            BoxedContents::Source(mut source) => {
+                let made = self.contain(&mut source);
+                self.contain(|| drop(source));
+                made
+            }
+        }
+    }
+
+    /// The driver has stopped: what is still pending can never be delivered.
+    pub(crate) fn shut_down(&self) {
+        self.ask_who_traces();
+        self.stopped.store(true, Ordering::Release);
+        if let Some(watched) = self.watchdog_entry.get() {
+            watched.leave();
+        }
+        // The records behind internal timers are on disk: nothing is lost with them.
+        let outcome = match self.settings.internal {
+            true => Outcome::Cancelled,
+            false => Outcome::DeadLettered(DeadLetterReason::ServiceStopped),
+        };
+        let lost = self.empty(outcome, |state, key, deadline| (self.id_for_dead_letter(state, key), deadline));
+        let withdrawn = self.withdraw_all(outcome);
+        self.publish();
+        let reason = DeadLetterReason::ServiceStopped;
+        for ((id, deadline), message_type, boxed) in lost {
+            let BoxedMessage { contents, target } = boxed;
+            match id {
+                Some(id) => self.emit_dead_letter(DeadLetterEvent {
+                    id,
+                    deadline,
+                    reason,
+                    message_type,
+                    message: self.open(contents),
+                }),
+                None => drop(self.contain(|| drop(contents))),
+            }
+            self.contain(|| drop(target));
+        }
+        withdrawn.into_iter().for_each(|lost| self.emit_dead_letter(lost));
+        self.warn_for_the_last_time();
+    }
+
+    /// Takes back all messages that are under way through the mailboxes of their owners. The messages are gone with that;
+    /// the rest of the letters about them is returned, if anybody wants to read it.
+    fn withdraw_all(&self, outcome: Outcome) -> Vec<DeadLetterEvent> {
+        let mut letters = Vec::new();
+        let mut guard = self.state();
+        while let Some((owner, key)) =
+            guard.mailbox_deliveries.iter().next().map(|(owner, delivery)| (*owner, delivery.key))
+        {
+            let letter = self.letter_about(&guard, key);
+            guard = self.withdraw(guard, owner, outcome);
+            if guard.engine.outcome(key) == Some(outcome) {
+                letters.extend(letter);
+            }
+        }
+        letters
+    }
+
+    fn letter_about(&self, state: &State, key: Key) -> Option<DeadLetterEvent> {
+        let id = self.id_for_dead_letter(state, key)?;
+        let deadline = state.engine.view(key)?.deadline;
+        let message_type = state.stores.store(state.engine.payload(key)?.store)?.message_type;
+        Some(DeadLetterEvent { id, deadline, reason: DeadLetterReason::ServiceStopped, message_type, message: None })
+    }
+
+    /// Closes and takes out all that is pending.
+    fn empty<D>(
+        &self,
+        outcome: Outcome,
+        describe: impl Fn(&State, Key, Tick) -> D,
+    ) -> Vec<(D, &'static str, BoxedMessage)> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.engine.close();
+        let mut emptied = Vec::new();
+        for (deadline, key) in state.engine.unfinished() {
+            let description = describe(state, key, deadline);
+            if state.engine.is_posted(key) {
+                // Its token is of no use any more; what the driver has in its hands may go in its place.
+                state.recall(key);
+            }
+            let Some(handover) = state.engine.give_up(key, outcome) else { continue };
+            let store = state.stores.store(handover.payload.store).map(|store| (store.take_boxed, store.message_type));
+            if let Some((take_boxed, message_type)) = store {
+                let boxed = take_boxed(&mut state.stores, handover.payload);
+                emptied.extend(boxed.map(|boxed| (description, message_type, boxed)));
+            }
+        }
+        state.published.ask_to_publish();
+        let senders = state.queues.close();
+        // Nothing is left to wait for.
+        let over = std::mem::take(&mut state.wind_downs);
+        drop(guard);
+        drop(over);
+        self.contain(|| drop(senders));
+        self.end_all_spans();
+        // There is something to publish, and queues have become empty.
+        self.driver.wake();
+        emptied
+    }
+
+    /// Ends an owner: its timers are cancelled by the driver, in its next turn or, if they are many, its next turns.
+    pub(crate) fn end_owner(&self, owner: OwnerId) {
+        let mut state = self.state();
+        state.end(owner);
+        drop(self.withdraw(state, owner, Outcome::Cancelled));
+        self.driver.wake();
+    }
+}

@@ -1,0 +1,117 @@
+//! What is known of a pending timer.
+
+use std::time::{Duration, SystemTime};
+
+use crate::engine::{Location, OwnerId, Recurrence, TimerView};
+use crate::model::actor_id::ActorTag;
+use crate::model::location::TimerLocation;
+use crate::model::view::TimerInfo;
+use crate::service::deliver::message_stores::MessageRef;
+use crate::service::state::{Service, State};
+use crate::timing::Key;
+
+/// How many messages before a timer in its inbox or queue are counted, when one is asked for: some microseconds' worth.
+pub(crate) const COUNTED_ALONE: usize = 4096;
+
+/// And when it is one of many.
+pub(crate) const COUNTED_IN_LISTS: usize = 32;
+
+impl State {
+    /// The mailbox of the actor that a timer is for. `queue_owner` is the owner that the engine knows of.
+    fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<u64> {
+        let recipient = self.stores.mailbox_of(payload);
+        let mailbox = recipient.or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))?;
+        (mailbox != 0).then_some(mailbox)
+    }
+
+    /// The tag of the actor that a timer is for.
+    pub(crate) fn tag_for(&self, timer: Key) -> Option<ActorTag> {
+        let queue_owner = self.engine.view(timer)?.owner;
+        self.mailbox_for(self.engine.payload(timer)?, queue_owner).map(ActorTag::of)
+    }
+
+    /// The type of the actor that a timer is for, if that has timers of its own here.
+    pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
+        let queue_owner = self.engine.view(timer)?.owner;
+        self.actor_type_at(self.mailbox_for(self.engine.payload(timer)?, queue_owner)?)
+    }
+
+    fn actor_type_at(&self, mailbox: u64) -> Option<&'static str> {
+        let owner = *self.mailboxes.get(&mailbox)?;
+        Some(self.engine.owner(owner)?.actor_ref.as_ref()?.actor_type())
+    }
+
+    fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {
+        let queue = || self.queues.at(self.stores.mailbox_of(self.engine.payload(key)?)?);
+        let in_queue = |ahead: Option<usize>| {
+            let queue = queue()?;
+            // The one that is held is the first, and not in the queue any more.
+            let held = usize::from(queue.held.is_some());
+            Some(TimerLocation::Queue {
+                length: self.engine.inbox_len(queue.queue_owner) + held,
+                ahead,
+                under_way: queue.under_way(),
+                mailbox_full: queue.is_full(),
+            })
+        };
+        let in_inbox = |owner| TimerLocation::Inbox {
+            length: self.engine.inbox_len(owner),
+            ahead: self.engine.place_in_inbox(owner, key, most),
+            by_mailbox: self.mailbox_deliveries.contains_key(&owner),
+        };
+        match view.location {
+            Location::Wheel => {
+                let (level, bucket) = view.bucket.unwrap_or((0, view.deadline));
+                let ticks = self.engine.bucket_ticks(level).unwrap_or(1);
+                let expires_in = service.tick.time_of(bucket).saturating_sub(now);
+                TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
+            }
+            Location::Inbox(owner) => in_inbox(owner),
+            Location::Queue(queue_owner) => match queue() {
+                Some(queue) if queue.queue_owner == queue_owner => {
+                    let held = usize::from(queue.held.is_some());
+                    let ahead = self.engine.place_in_inbox(queue_owner, key, most).map(|ahead| ahead + held);
+                    in_queue(ahead).unwrap_or(TimerLocation::Flight)
+                }
+                _ => in_inbox(queue_owner),
+            },
+            Location::Token => match queue() {
+                Some(queue) if queue.held.is_some_and(|(held, _)| held == key) => {
+                    in_queue(Some(0)).unwrap_or(TimerLocation::Flight)
+                }
+                queue => TimerLocation::Mailbox { under_way: queue.map_or(1, |queue| queue.under_way()) },
+            },
+            Location::Source => TimerLocation::Source,
+            Location::Flight => TimerLocation::Flight,
+            Location::Handler => TimerLocation::Handler,
+        }
+    }
+}
+
+impl Service {
+    /// What is known of a pending timer. Messages before it in an inbox or a queue are counted up to `most`.
+    pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
+        let view = state.engine.view(key)?;
+        let payload = state.engine.payload(key)?;
+        let store = state.stores.store(payload.store);
+        let deadline = self.tick.time_of(view.deadline);
+        let recurrence = state.engine.recurrence(key);
+        let mailbox = state.mailbox_for(payload, view.owner);
+        Some(TimerInfo {
+            id: self.id_of(state, key),
+            state: view.state,
+            remaining: deadline.saturating_sub(now),
+            overdue: now.saturating_sub(deadline),
+            level: view.bucket.map(|(level, _)| level),
+            location: state.location_of(key, &view, self, now, most),
+            wall_time: state.engine.wall_time(key).and_then(|at| SystemTime::UNIX_EPOCH.checked_add(at)),
+            repeats: recurrence.is_some(),
+            period: recurrence.and_then(Recurrence::period),
+            message_type: store.map_or("", |store| store.message_type).into(),
+            actor: mailbox.map(ActorTag::of),
+            actor_type: mailbox.and_then(|mailbox| state.actor_type_at(mailbox)).map(Into::into),
+            key: state.engine.key_of(key).cloned(),
+            group: state.engine.group_of(key).cloned(),
+        })
+    }
+}

@@ -1,0 +1,382 @@
+//! Many timers at a time: which they are, what can be said of them, and their end. Nothing here holds the lock for more
+//! than a page of timers.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::ResponseFuture;
+
+use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey};
+use crate::model::actor_id::ActorId;
+use crate::model::error::CancelOutcome;
+use crate::model::filter::TimerFilter;
+use crate::model::id::TimerId;
+use crate::model::view::TimerInfo;
+use crate::service::query::description::COUNTED_IN_LISTS;
+use crate::service::state::{Service, State};
+use crate::timing::{Key, Tick};
+
+/// Timers looked at while the lock is held: some microseconds' worth.
+const PAGE: usize = 256;
+
+/// Timers cancelled before the other actors of the arbiter get their turn.
+const CANCELLED_AT_ONCE: usize = 64;
+
+/// An actor as the state knows it.
+#[derive(Debug, Clone, Copy)]
+struct Subject {
+    mailbox: u64,
+    owner: Option<OwnerId>,
+}
+
+/// A list that is being made.
+pub struct Listing {
+    filter: TimerFilter,
+    now: Duration,
+    source: Source,
+    /// The timers that are looked at, each with the number from which on those after it are.
+    page: Vec<(u64, Key)>,
+    /// By store, whether its messages are of a type that is wanted, as far as that is known.
+    stores: Vec<bool>,
+    found: Vec<(Tick, TimerInfo)>,
+    /// It is enough when so many have been found.
+    enough: usize,
+}
+
+/// Where the timers of a list are taken from.
+enum Source {
+    /// Slots, some of which may be free.
+    Slots(Range<u64>),
+    /// Members of a group, by their numbers.
+    Group(TimerGroup, Range<u64>),
+    Timers(std::vec::IntoIter<Key>),
+}
+
+impl Source {
+    /// Takes out the next few timers. False if that were all.
+    fn fill(&mut self, state: &State, page: &mut Vec<(u64, Key)>) -> bool {
+        match self {
+            Self::Slots(slots) => {
+                let end = slots.end.min(slots.start.saturating_add(PAGE as u64));
+                let live = |slot: u64| Some((slot + 1, state.engine.slot(u32::try_from(slot).ok()?)?.1?));
+                page.extend((slots.start..end).filter_map(live));
+                slots.start = end;
+                slots.start < slots.end
+            }
+            Self::Group(group, numbers) => {
+                let members = state.engine.group_members(group, numbers.start).take(PAGE);
+                page.extend(members.filter(|(number, _)| *number < numbers.end).map(|(number, key)| (number + 1, key)));
+                let is_all = page.len() < PAGE;
+                numbers.start = page.last().filter(|_| !is_all).map_or(numbers.end, |(next, _)| *next);
+                !is_all
+            }
+            Self::Timers(timers) => {
+                page.extend(timers.take(PAGE).map(|key| (0, key)));
+                page.len() == PAGE
+            }
+        }
+    }
+}
+
+impl Listing {
+    fn new(filter: TimerFilter, now: Duration, source: Source) -> Self {
+        Self { filter, now, source, page: Vec::new(), stores: Vec::new(), found: Vec::new(), enough: usize::MAX }
+    }
+
+    fn keep(&mut self, deadline: Tick, info: TimerInfo) {
+        self.found.push((deadline, info));
+        if let Some(limit) = self.filter.limit
+            && self.found.len() >= limit.saturating_mul(2).max(PAGE)
+        {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.found.sort_by_key(|(deadline, _)| *deadline);
+        self.found.truncate(self.filter.limit.unwrap_or(usize::MAX));
+    }
+
+    /// The timers found, by deadline.
+    pub fn finish(mut self) -> Vec<TimerInfo> {
+        self.sort();
+        self.found.into_iter().map(|(_, info)| info).collect()
+    }
+
+    /// Whether messages of a store are of a type that is wanted.
+    fn wants_store(&mut self, state: &State, store: u32) -> bool {
+        let Some(wanted) = &self.filter.message_type else { return true };
+        while let Some(next) =
+            state.stores.store(self.stores.len() as u32).filter(|_| self.stores.len() <= store as usize)
+        {
+            self.stores.push(wanted.fits(next.message_type));
+        }
+        self.stores.get(store as usize).copied().unwrap_or(false)
+    }
+}
+
+/// For those who look at one part of a list after the other.
+impl Listing {
+    /// Where the next part begins, and where the last one ends.
+    pub fn cursor(&self) -> (u64, u64) {
+        match &self.source {
+            Source::Slots(numbers) | Source::Group(_, numbers) => (numbers.start, numbers.end),
+            Source::Timers(_) => (0, 0),
+        }
+    }
+
+    /// Whether enough has been found.
+    pub fn is_full(&self) -> bool {
+        self.found.len() >= self.enough
+    }
+}
+
+impl State {
+    /// Whether a timer is the actor's own or for it.
+    fn is_of(&self, timer: Key, subject: Subject) -> bool {
+        let Some(payload) = self.engine.payload(timer) else { return false };
+        match self.stores.mailbox_of(payload) {
+            Some(mailbox) => mailbox == subject.mailbox,
+            None => subject.owner.is_some() && self.engine.view(timer).and_then(|view| view.owner) == subject.owner,
+        }
+    }
+}
+
+impl Service {
+    pub(crate) fn cancel_key(&self, scope: KeyScope, key: &TimerKey) -> CancelOutcome {
+        let state = self.state();
+        match state.engine.keyed(scope, key) {
+            Some(timer) => self.stop(state, timer),
+            None => CancelOutcome::NotFound,
+        }
+    }
+
+    pub(crate) fn timer_by_key(&self, scope: KeyScope, key: &TimerKey) -> Option<TimerId> {
+        let state = self.state();
+        state.engine.keyed(scope, key).map(|timer| self.id_of(&state, timer))
+    }
+
+    /// Cancels those that still can be, and returns how many these were.
+    pub(crate) fn cancel_all(&self, timers: &[Key]) -> usize {
+        timers.iter().filter(|timer| self.stop(self.state(), **timer).is_cancelled()).count()
+    }
+
+    /// The same, letting other actors have their turn now and then.
+    pub(crate) fn cancel_by_and_by(self: Arc<Self>, timers: Vec<Key>) -> ResponseFuture<usize> {
+        Box::pin(async move {
+            let mut cancelled = 0;
+            for some in timers.chunks(CANCELLED_AT_ONCE) {
+                cancelled += self.cancel_all(some);
+                tokio::task::yield_now().await;
+            }
+            cancelled
+        })
+    }
+
+    /// An owner's own timers. To be called on the thread of its actor: two at a time would disturb each other.
+    pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
+        let mut state = self.state();
+        let mut timers = Vec::with_capacity(state.engine.owned_itself(owner));
+        let count = timers.capacity();
+        for number in 1..=count {
+            timers.extend(state.engine.turn_over(owner));
+            if number % PAGE == 0 {
+                drop(state);
+                state = self.state();
+            }
+        }
+        timers
+    }
+
+    /// The timers of a group, in the order in which they joined it.
+    pub(crate) fn timers_of_group(&self, group: &TimerGroup) -> Vec<Key> {
+        let mut state = self.state();
+        let end = state.engine.groups_joined();
+        let (mut timers, mut next) = (Vec::with_capacity(state.engine.group_len(group)), 0);
+        loop {
+            let before = timers.len();
+            for (number, timer) in state.engine.group_members(group, next).take(PAGE) {
+                next = number + 1;
+                if number < end {
+                    timers.push(timer);
+                }
+            }
+            if timers.len() < before + PAGE {
+                return timers;
+            }
+            drop(state);
+            state = self.state();
+        }
+    }
+
+    /// The timers of an actor: its own, and those for it.
+    pub(crate) fn timers_of(&self, actor: &ActorId) -> Vec<Key> {
+        let Some(mailbox) = actor.mailbox() else { return Vec::new() };
+        let mut state = self.state();
+        let subject = Subject { mailbox, owner: state.mailboxes.get(&mailbox).copied() };
+        let mut timers = Vec::new();
+        for slot in 0..state.engine.slots() {
+            let timer = state.engine.slot(slot).and_then(|(_, timer)| timer);
+            timers.extend(timer.filter(|timer| state.is_of(*timer, subject)));
+            if slot as usize % PAGE == PAGE - 1 {
+                drop(state);
+                state = self.state();
+            }
+        }
+        timers
+    }
+
+    /// What is known of an owner's own timers, by deadline. To be called on the thread of its actor.
+    pub(crate) fn list_own(&self, owner: OwnerId) -> Vec<TimerInfo> {
+        let source = Source::Timers(self.timers_of_owner(owner).into_iter());
+        let mut listing = Listing::new(TimerFilter::new(), self.clock.now(), source);
+        while self.continue_list(&mut listing) {}
+        listing.finish()
+    }
+
+    pub(crate) fn begin_list(&self, filter: TimerFilter) -> Listing {
+        self.begin_part(filter, 0)
+    }
+
+    /// Begins a list where an earlier part of it ended.
+    fn begin_part(&self, filter: TimerFilter, from: u64) -> Listing {
+        let now = self.clock.now();
+        let state = self.state();
+        let source = match &filter.group {
+            Some(group) => Source::Group(group.clone(), from..state.engine.groups_joined()),
+            None => Source::Slots(from..u64::from(state.engine.slots())),
+        };
+        drop(state);
+        Listing::new(filter, now, source)
+    }
+
+    /// Begins a part of a list, of at most so many timers.
+    pub(crate) fn begin_part_of(&self, filter: TimerFilter, from: u64, most: usize) -> Listing {
+        let mut listing = self.begin_part(filter, from);
+        listing.enough = most;
+        listing
+    }
+
+    /// Looks at some timers more, until the list is full. False if that were all.
+    pub(crate) fn continue_list(&self, listing: &mut Listing) -> bool {
+        let state = self.state();
+        let mut page = std::mem::take(&mut listing.page);
+        page.clear();
+        let more = listing.source.fill(&state, &mut page);
+        for (next, timer) in &page {
+            if let Some((deadline, info)) = self.fitting(&state, *timer, listing) {
+                listing.keep(deadline, info);
+            }
+            if listing.found.len() >= listing.enough {
+                if let Source::Slots(numbers) | Source::Group(_, numbers) = &mut listing.source {
+                    numbers.start = *next;
+                }
+                break;
+            }
+        }
+        listing.page = page;
+        more
+    }
+
+    /// What is known of a timer, if the list wants it.
+    fn fitting(&self, state: &State, timer: Key, listing: &mut Listing) -> Option<(Tick, TimerInfo)> {
+        if !listing.wants_store(state, state.engine.payload(timer)?.store) {
+            return None;
+        }
+        let filter = &listing.filter;
+        let view = state.engine.view(timer)?;
+        let other_level = filter.level.is_some() && view.bucket.map(|(level, _)| level) != filter.level;
+        if other_level || filter.state.is_some_and(|state| view.state != state) {
+            return None;
+        }
+        let remaining = self.tick.time_of(view.deadline).saturating_sub(listing.now);
+        if filter.due_within.is_some_and(|most| remaining > most)
+            || filter.due_after.is_some_and(|least| remaining <= least)
+        {
+            return None;
+        }
+        let other_key =
+            !filter.keys.is_empty() && state.engine.key_of(timer).is_none_or(|key| !filter.keys.contains(key));
+        let other_group = filter.group.as_ref().is_some_and(|group| state.engine.group_of(timer) != Some(group));
+        if other_key || other_group {
+            return None;
+        }
+        if let Some(actor) = &filter.actor {
+            let mailbox = actor.mailbox()?;
+            let subject = Subject { mailbox, owner: state.mailboxes.get(&mailbox).copied() };
+            if !state.is_of(timer, subject) {
+                return None;
+            }
+        }
+        if filter.actor_tag.is_some() && state.tag_for(timer) != filter.actor_tag {
+            return None;
+        }
+        if let Some(part) = &filter.actor_type
+            && state.actor_type_for(timer).is_none_or(|name| !name.contains(part.as_str()))
+        {
+            return None;
+        }
+        Some((view.deadline, self.info(state, timer, listing.now, COUNTED_IN_LISTS)?))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::collections::HashSet;
+
+    use actix::prelude::*;
+
+    use super::*;
+    use crate::api::timer_actor::TimerActor;
+    use crate::{ManualClock, Target, TimerActorBuilder, TimerOptions, Timers};
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    /// Groups around the size of a page: each timer is found, and once.
+    #[test]
+    fn a_group_of_any_size_is_found_whole() {
+        for size in [PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 1] {
+            let actor = TimerActorBuilder::default().clock(ManualClock::new()).build().unwrap();
+            let timers = Timers::new(Arc::clone(actor.service()), Context::<TimerActor>::new().address());
+            let target = Target::from(Context::<Bell>::new().address());
+            for number in 0..2 * size {
+                let options = TimerOptions::new().group(if number % 2 == 0 { "even" } else { "odd" });
+                timers.timer(&target, options).after(Duration::from_secs(60), Ring).unwrap();
+            }
+            assert_eq!(timers.list(&TimerFilter::new().group("even")).len(), size);
+            let found = timers.service().timers_of_group(&"odd".into());
+            assert_eq!((found.len(), found.iter().collect::<HashSet<_>>().len()), (size, size));
+        }
+    }
+
+    #[test]
+    fn a_list_of_a_group_leaves_out_timers_that_join_it_meanwhile() {
+        let actor = TimerActorBuilder::default().clock(ManualClock::new()).build().unwrap();
+        let timers = Timers::new(Arc::clone(actor.service()), Context::<TimerActor>::new().address());
+        let target = Target::from(Context::<Bell>::new().address());
+        let join =
+            || timers.timer(&target, TimerOptions::new().group("g")).after(Duration::from_secs(60), Ring).unwrap();
+        let first = join();
+        let mut listing = actor.service().begin_list(TimerFilter::new().group("g"));
+        join();
+        while actor.service().continue_list(&mut listing) {}
+        let found: Vec<TimerId> = listing.finish().iter().map(|timer| timer.id).collect();
+        assert_eq!(found, [first]);
+    }
+}

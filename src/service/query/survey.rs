@@ -1,0 +1,253 @@
+//! A look at a whole timer actor in small steps, each with the lock of its own.
+
+use std::time::{Duration, SystemTime};
+
+use crate::engine::Counters;
+use crate::model::id::ShortId;
+use crate::model::view::TimerInfo;
+use crate::service::query::description::{COUNTED_ALONE, COUNTED_IN_LISTS};
+use crate::service::state::Service;
+use crate::timing::{BucketSnapshot, LevelStats, Tick};
+
+/// Buckets looked at while the lock is held.
+const BUCKETS: usize = 512;
+
+/// Timers looked at while the lock is held: some microseconds' worth.
+pub const TIMERS_OF_A_BUCKET: usize = 256;
+
+/// A timer actor in numbers.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Outline {
+    /// The time of its clock.
+    pub now: Duration,
+    /// The time of day.
+    pub wall: SystemTime,
+    /// The length of a tick.
+    pub tick: Duration,
+    /// Buckets in one turn of a level.
+    pub wheel_size: usize,
+    /// Timers that may be pending at a time.
+    pub capacity: usize,
+    /// No timer is accepted any more.
+    pub is_closed: bool,
+    /// Nothing will ever be delivered again.
+    pub is_stopped: bool,
+    /// The accounts of all timers.
+    pub counters: Counters,
+    /// Actors with timers of their own.
+    pub actors: usize,
+    /// Timers that are due and wait in the inboxes of their actors.
+    pub in_inboxes: usize,
+    /// Timers that repeat.
+    pub repeating: usize,
+    /// Timers set to a time of day.
+    pub wall_clock: usize,
+    /// Timers with a key or a group.
+    pub labelled: usize,
+    /// Levels of the wheel.
+    pub depth: usize,
+    /// The time that one turn of the topmost level covers.
+    pub horizon: Duration,
+    /// Buckets that wait for their expiration.
+    pub queued_buckets: usize,
+    /// The tick at which the next bucket expires.
+    pub next_expiration: Option<Tick>,
+    /// The tick up to which everything has expired.
+    pub clock: Tick,
+}
+
+/// A way through the wheel in the order in which its buckets expire.
+pub struct TimerWalk {
+    level: usize,
+    from: Tick,
+    /// That bucket, and no other.
+    alone: bool,
+    limit: usize,
+    found: Vec<(Tick, TimerInfo)>,
+    /// Not all timers of a bucket were looked at that may have been wanted.
+    pub sampled: bool,
+}
+
+impl TimerWalk {
+    /// A way to those that come next.
+    pub const fn to_the_next(limit: usize) -> Self {
+        Self { level: 0, from: 0, alone: false, limit, found: Vec::new(), sampled: false }
+    }
+
+    /// A way to those in one bucket.
+    pub const fn to_bucket(level: usize, start: Tick, limit: usize) -> Self {
+        Self { level, from: start, alone: true, limit, found: Vec::new(), sampled: false }
+    }
+
+    /// The timers found, by deadline.
+    pub fn finish(mut self) -> Vec<TimerInfo> {
+        self.found.sort_by_key(|(deadline, _)| *deadline);
+        self.found.truncate(self.limit);
+        self.found.into_iter().map(|(_, info)| info).collect()
+    }
+}
+
+impl Service {
+    pub(crate) fn outline(&self) -> Outline {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let state = self.state();
+        let engine = &state.engine;
+        Outline {
+            now,
+            wall,
+            tick: self.tick.length(),
+            wheel_size: self.settings.engine.wheel_size.get(),
+            capacity: self.settings.engine.capacity,
+            is_closed: engine.is_closed(),
+            is_stopped: self.is_stopped(),
+            counters: engine.counters(),
+            actors: engine.owners(),
+            in_inboxes: engine.in_inboxes(),
+            repeating: engine.repeating_timers(),
+            wall_clock: engine.wall_timers(),
+            labelled: engine.labelled(),
+            depth: engine.level_count(),
+            horizon: self.tick.time_of(engine.horizon()),
+            queued_buckets: engine.queued_buckets(),
+            next_expiration: engine.next_expiration(),
+            clock: engine.clock(),
+        }
+    }
+
+    /// What is known of the pending timer with an id of which only the beginning is known. None if several have such ids.
+    pub(crate) fn get_short(&self, id: ShortId) -> Option<TimerInfo> {
+        let now = self.clock.now();
+        let state = self.state();
+        let timer = match id.place() {
+            Some((_, slot)) => state.engine.slot(slot)?.1?,
+            None => {
+                let mut timers = state.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
+                timers.next().filter(|_| timers.next().is_none())?
+            }
+        };
+        (ShortId::of(self.id_of(&state, timer)) == id).then(|| self.info(&state, timer, now, COUNTED_ALONE))?
+    }
+
+    pub(crate) fn level(&self, level: usize) -> Option<LevelStats> {
+        self.state().engine.stats_of_level(level)
+    }
+
+    /// Some buckets of a level from this tick on, in order; and where those that follow begin, if there may be any.
+    pub(crate) fn buckets(&self, level: usize, from: Tick) -> (Vec<BucketSnapshot>, Option<Tick>) {
+        let state = self.state();
+        let buckets: Vec<BucketSnapshot> = state.engine.buckets_from(level, from).take(BUCKETS).collect();
+        let next = buckets.get(BUCKETS - 1).and_then(|last| last.start.checked_add(1));
+        (buckets, next)
+    }
+
+    /// Looks at some timers more. False if that were all, or enough.
+    pub(crate) fn continue_walk(&self, walk: &mut TimerWalk) -> bool {
+        let now = self.clock.now();
+        let state = self.state();
+        let mut budget = TIMERS_OF_A_BUCKET;
+        while walk.found.len() < walk.limit && walk.level < state.engine.level_count() {
+            let bucket = state.engine.buckets_from(walk.level, walk.from).next();
+            let Some(bucket) = bucket.filter(|bucket| !walk.alone || bucket.start == walk.from) else {
+                if walk.alone {
+                    return false;
+                }
+                (walk.level, walk.from) = (walk.level + 1, 0);
+                continue;
+            };
+            let take = bucket.entries.min(TIMERS_OF_A_BUCKET).min(walk.limit);
+            if take > budget {
+                return true;
+            }
+            budget -= take;
+            let timers = state.engine.timers_of_bucket(walk.level, bucket.start).take(take);
+            let known = timers.filter_map(|timer| {
+                let deadline = state.engine.view(timer)?.deadline;
+                Some((deadline, self.info(&state, timer, now, COUNTED_IN_LISTS)?))
+            });
+            walk.found.extend(known);
+            // All that are in one bucket of level 0 are due at the same tick.
+            walk.sampled |= take < bucket.entries && (walk.level > 0 || walk.found.len() < walk.limit || walk.alone);
+            match bucket.start.checked_add(1).filter(|_| !walk.alone) {
+                Some(next) => walk.from = next,
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix::prelude::*;
+
+    use super::*;
+    use crate::api::timer_actor::TimerActor;
+    use crate::{ManualClock, Target, TimerActorBuilder, Timers};
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    /// A timer actor of 16 buckets a level, with so many timers due after so many milliseconds.
+    fn filled(timers: &[(u64, usize)]) -> TimerActor {
+        let actor = TimerActorBuilder::default().clock(ManualClock::new()).wheel_size(16).build().unwrap();
+        let handle = Timers::new(actor.service().clone(), Context::<TimerActor>::new().address());
+        let target = Target::from(Context::<Bell>::new().address());
+        for (due, count) in timers {
+            for _ in 0..*count {
+                handle.schedule_after(&target, Duration::from_millis(*due), Ring).unwrap();
+            }
+        }
+        actor
+    }
+
+    /// How many were found, and whether others may have been wanted.
+    fn walked(actor: &TimerActor, mut walk: TimerWalk) -> (usize, bool) {
+        while actor.service().continue_walk(&mut walk) {}
+        let sampled = walk.sampled;
+        (walk.finish().len(), sampled)
+    }
+
+    #[test]
+    fn a_look_says_whether_it_has_left_out_timers_that_may_have_been_wanted() {
+        let due_together = filled(&[(5, 5)]);
+        assert_eq!(walked(&due_together, TimerWalk::to_the_next(3)), (3, false), "any of them may be next");
+        assert_eq!(walked(&due_together, TimerWalk::to_the_next(5)), (5, false));
+        assert_eq!(walked(&due_together, TimerWalk::to_bucket(0, 5, 3)), (3, true), "the bucket is wanted");
+        assert_eq!(walked(&due_together, TimerWalk::to_bucket(0, 5, 5)), (5, false));
+        let far = filled(&[(100, 5)]);
+        assert_eq!(walked(&far, TimerWalk::to_the_next(3)), (3, true), "others of the bucket may be due before them");
+        assert_eq!(walked(&far, TimerWalk::to_the_next(5)), (5, false));
+        let many = filled(&[(5, TIMERS_OF_A_BUCKET + 44)]);
+        assert_eq!(walked(&many, TimerWalk::to_the_next(1000)), (TIMERS_OF_A_BUCKET, true));
+    }
+
+    #[test]
+    fn a_look_at_many_buckets_takes_several_steps() {
+        let buckets: Vec<_> = (1..=100).map(|due| (due * 16, 10)).collect();
+        let actor = filled(&buckets);
+        let mut walk = TimerWalk::to_the_next(1000);
+        let mut found = Vec::new();
+        while actor.service().continue_walk(&mut walk) {
+            found.push(walk.found.len());
+        }
+        let steps: Vec<_> = found.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(found[0] <= TIMERS_OF_A_BUCKET && found.len() >= 3, "{found:?}");
+        assert!(steps.iter().all(|step| *step <= TIMERS_OF_A_BUCKET), "{found:?}");
+        assert_eq!(walk.finish().len(), 1000);
+    }
+}

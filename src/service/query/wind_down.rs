@@ -1,0 +1,74 @@
+//! Winding down: nothing new is taken in, and for some time what falls due is still delivered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::model::view::Returned;
+use crate::service::state::{Service, State};
+use crate::timing::MAX_TICK;
+
+/// A year. Where nothing is due sooner the driver has few turns, and each may look at all that is pending.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Somebody who waits for the end.
+pub(crate) struct WindDown {
+    until: Duration,
+    /// Dropped to let it go on: it hears that in any case.
+    _over: oneshot::Sender<()>,
+}
+
+impl Service {
+    /// Refuses everything from now on, delivers for `time` what falls due, and gives back the rest, by deadline.
+    pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
+        let _ = self.wind_down(time).await;
+        self.drain()
+    }
+
+    /// Refuses everything from now on. What is returned is ready when nothing more is to be waited for.
+    fn wind_down(&self, time: Duration) -> oneshot::Receiver<()> {
+        let until = self.clock.now().saturating_add(time);
+        let (over, is_over) = oneshot::channel();
+        let mut state = self.state();
+        state.engine.close();
+        // Each timer that ends may be the last: the driver is to look at each.
+        state.published.hurry();
+        state.wind_downs.push(WindDown { until, _over: over });
+        drop(state);
+        if self.is_stopped() {
+            self.state().wind_downs.clear();
+        }
+        self.driver.wake();
+        is_over
+    }
+
+    /// Ends those that wait no longer: their time is over, or nothing that is pending falls due before that. To be dropped
+    /// once the lock is given up.
+    pub(crate) fn wound_down(&self, state: &mut State, now: Duration) -> Vec<WindDown> {
+        if state.wind_downs.is_empty() {
+            return Vec::new();
+        }
+        let counters = state.engine.counters();
+        let in_wheel: usize = state.engine.level_stats().map(|stats| stats.entries).sum();
+        let under_way = counters.pending > in_wheel as u64;
+        let mut next = state.engine.next_expiration();
+        if next.is_some_and(|next| self.tick.time_of(next).saturating_sub(now) > FAR) {
+            // A bucket so far away begins long before what lies in it is due.
+            next = state.engine.unfinished().first().map(|(deadline, _)| *deadline);
+        }
+        // What is due at the end of time is never due.
+        let next = next.filter(|next| *next < MAX_TICK).map_or(Duration::MAX, |next| self.tick.time_of(next));
+        let is_over = |wind_down: &mut WindDown| {
+            now >= wind_down.until || (!under_way && (next > wind_down.until || next == Duration::MAX))
+        };
+        state.wind_downs.extract_if(.., is_over).collect()
+    }
+}
+
+impl State {
+    /// When the driver has to look after those that wait.
+    pub(crate) fn wind_down_at(&self) -> Option<Duration> {
+        self.wind_downs.iter().map(|wind_down| wind_down.until).min()
+    }
+}

@@ -1,0 +1,231 @@
+//! Mailbox deliveries: messages of an actor's own timers on their way through its mailbox. What the way is for: see `inbox`.
+//!
+//! One message at a time is under way to an owner, and the inbox does not overtake it. The message can be withdrawn as
+//! long as its handler has not begun: actix passes over a message whose request was dropped. That is only certain
+//! where no handler can begin meanwhile, so it is done when the owner or the service ends, not for a cancel.
+
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use crate::engine::{Outcome, OwnerId};
+use crate::service::deliver::message_stores::{Answer, ReplyFuture, StateGuard};
+use crate::service::state::Service;
+use crate::sync;
+use crate::timing::Key;
+
+/// Who does the work of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnBy {
+    /// The timer actor, on its arbiter.
+    Driver,
+    /// The watchdog, because the timer actor is late.
+    Watchdog,
+}
+
+/// A message on its way through the mailbox of its owner.
+pub(crate) struct MailboxDelivery {
+    pub(crate) key: Key,
+    /// The request for its handling; none until the message is in the mailbox.
+    request: Option<ReplyFuture>,
+    answer: Option<Answer>,
+    completion_waker: Waker,
+    /// The inbox was polled while the message was under way.
+    seen: bool,
+}
+
+/// When an inbox that cannot go on has to be polled again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    AtOnce,
+    /// Another thread calls it.
+    WhenCalled,
+}
+
+/// Wakes the sender when the handler has run.
+struct CompletionWaker {
+    service: Weak<Service>,
+    owner: OwnerId,
+    key: Key,
+    by: TurnBy,
+}
+
+impl Wake for CompletionWaker {
+    /// May be called by tokio while the state is locked, so it must not lock it.
+    fn wake(self: Arc<Self>) {
+        let Some(service) = self.service.upgrade() else { return };
+        service.completions.lock().unwrap_or_else(PoisonError::into_inner).push((self.owner, self.key));
+        service.driver.wake();
+        if self.by == TurnBy::Watchdog {
+            service.wake_watchdog();
+        }
+    }
+}
+
+impl Service {
+    /// Sends the first message of an owner's inbox through its mailbox, if there is one.
+    pub(crate) fn deliver_by_mailbox<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        owner: OwnerId,
+        by: TurnBy,
+    ) -> StateGuard<'a> {
+        let due = loop {
+            // It may have ended while a message of somebody else was sent. Then the mailbox belongs to the next incarnation.
+            if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) {
+                return guard;
+            }
+            let Some(due) = guard.engine.take_for_send(owner) else { return guard };
+            match guard.stores.post_of(due.payload) {
+                // A message of somebody else: the mailbox is where it belongs.
+                Some(post) => guard = self.post_from_elsewhere(guard, post, &mut vec![due]),
+                None => break due,
+            }
+        };
+        let send = guard.stores.store(due.payload.store).and_then(|store| {
+            let owner_state = guard.engine.owner(owner)?;
+            owner_state.actor_ref.as_ref()?.send_to_owner(&store.route)
+        });
+        let Some(send) = send else {
+            guard.engine.finish(due.key, Outcome::Cancelled);
+            return guard;
+        };
+        let completion_waker = CompletionWaker { service: Arc::downgrade(self), owner, key: due.key, by };
+        let completion_waker = Waker::from(Arc::new(completion_waker));
+        let delivery = MailboxDelivery { key: due.key, request: None, answer: None, completion_waker, seen: false };
+        guard.mailbox_deliveries.insert(owner, delivery);
+        let sent = self.contain(|| send(self, guard, due)).flatten();
+        if sent.is_some() {
+            let _ = self.contain(|| self.hand_over(due.key, due.deadline));
+        }
+        let mut guard = self.state();
+        let under_way = guard.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == due.key);
+        match (under_way, sent) {
+            (Some(delivery), Some(request)) => {
+                delivery.request = Some(request);
+                let waker = guard.ring_for(owner);
+                let guard = self.poll_done(guard, owner, due.key);
+                let Some(waker) = waker else { return guard };
+                drop(guard);
+                Self::wake_all(vec![waker]);
+                self.state()
+            }
+            (Some(_), None) => self.finish(guard, owner, Outcome::Cancelled),
+            (None, sent) => {
+                drop(guard);
+                self.contain(|| drop(sent));
+                self.state()
+            }
+        }
+    }
+
+    /// Whether handlers have run whose messages were under way.
+    pub(crate) fn has_completions(&self) -> bool {
+        !self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The messages whose handlers have run, as far as they were reported.
+    pub(crate) fn take_completions(&self) -> Vec<(OwnerId, Key)> {
+        std::mem::take(&mut *self.completions.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts the outcome of a message under way if its handler has run. Only a stopped actor does not run it.
+    pub(crate) fn poll_done<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, key: Key) -> StateGuard<'a> {
+        let Some(delivery) = guard.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == key) else {
+            return guard;
+        };
+        // Without a request it is just being sent; the sender looks once it is there.
+        let Some(request) = &mut delivery.request else { return guard };
+        match request.as_mut().poll(&mut Context::from_waker(&delivery.completion_waker)) {
+            Poll::Pending => guard,
+            Poll::Ready(answer) => {
+                let outcome = if answer.is_some() { Outcome::Delivered } else { Outcome::Cancelled };
+                delivery.answer = answer;
+                self.finish(guard, owner, outcome)
+            }
+        }
+    }
+
+    /// For an inbox that is polled: the guard, if no message is under way any more. Otherwise the inbox has to be polled
+    /// again: at once if the answer says so, or when it is called, because the message is still being sent. That may take
+    /// long, if the user's code makes the message.
+    ///
+    /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
+    /// inbox, its handler has been called at the next, even if the answer, a future perhaps, is still to come.
+    pub(crate) fn try_take_over<'a>(
+        &'a self,
+        mut guard: StateGuard<'a>,
+        owner: OwnerId,
+    ) -> Result<StateGuard<'a>, Again> {
+        let Some(key) = guard.mailbox_deliveries.get(&owner).map(|delivery| delivery.key) else { return Ok(guard) };
+        guard = self.poll_done(guard, owner, key);
+        if let Some(delivery) = guard.mailbox_deliveries.get_mut(&owner)
+            && delivery.request.is_some()
+            && std::mem::replace(&mut delivery.seen, true)
+        {
+            guard = self.finish(guard, owner, Outcome::Delivered);
+        }
+        // It was unlocked meanwhile, and the watchdog may have sent the next one.
+        match guard.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
+            None => return Ok(guard),
+            Some(false) => return Err(Again::WhenCalled),
+            Some(true) => {}
+        }
+        if let Some(owner_state) = guard.engine.owner(owner) {
+            owner_state.wake_flag.set();
+        }
+        Err(Again::AtOnce)
+    }
+
+    /// Takes back the message under way to an owner, so that it will not be handled any more. To be called where no
+    /// handler of the owner can begin meanwhile.
+    pub(crate) fn withdraw<'a>(
+        &'a self,
+        mut guard: StateGuard<'a>,
+        owner: OwnerId,
+        outcome: Outcome,
+    ) -> StateGuard<'a> {
+        /// Sending takes microseconds, but user code may be involved if it fails.
+        const PATIENCE: Duration = Duration::from_millis(100);
+        let began = sync::elapsed();
+        loop {
+            let Some(delivery) = guard.mailbox_deliveries.get(&owner) else { return guard };
+            if delivery.request.is_some() || sync::elapsed().saturating_sub(began) > PATIENCE {
+                let key = delivery.key;
+                guard = self.poll_done(guard, owner, key);
+                return self.finish(guard, owner, outcome);
+            }
+            // Another thread is just sending it.
+            drop(guard);
+            sync::yield_now();
+            guard = self.state();
+        }
+    }
+
+    /// Counts the outcome of the message under way to an owner; the next may follow.
+    fn finish<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, outcome: Outcome) -> StateGuard<'a> {
+        let state = &mut *guard;
+        let Some(delivery) = state.mailbox_deliveries.remove(&owner) else { return guard };
+        let after_reply = state.finish_repetition(delivery.key, outcome);
+        let publish = state.published.ask_to_publish();
+        let mut waker = None;
+        match state.engine.owner_mut(owner) {
+            Some(owner_state) if owner_state.without_inbox => state.without_inbox.push(owner),
+            Some(owner_state) => {
+                owner_state.wake_flag.set();
+                waker = owner_state.waker.take();
+            }
+            None => {}
+        }
+        drop(guard);
+        // With the request goes what the handler has answered: code of the user.
+        let key = delivery.key;
+        self.contain(|| drop(delivery));
+        self.after_reply(key, after_reply);
+        Self::wake_all(waker.into_iter().collect());
+        if publish {
+            self.driver.wake();
+        }
+        self.state()
+    }
+}

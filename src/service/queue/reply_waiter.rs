@@ -1,0 +1,95 @@
+//! Reply waiters: waiting for an answer without a task. What is waited for is kept by the waker that waits for it.
+//!
+//! actix withdraws a message whose request is dropped before it was handled, so a request must outlive even the timer
+//! actor that made it. A waiter does: the answering side holds the waker, the waker holds the waiter, and the waiter holds
+//! the receiving side, until the answer comes or the mailbox is dropped. Either wakes it.
+
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::task::Unconstrained;
+
+use crate::service::state::Service;
+use crate::sync::Mutex;
+use crate::timing::Key;
+
+/// What is acknowledged when a waiter is done.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answered {
+    /// The handler of the message that a token stood for has ended.
+    Token(Key),
+    /// So many plain messages have been handled, the latest by a request.
+    Request(u64),
+}
+
+/// Acknowledges when it is dropped, however the waiter ends: also if a handler panics.
+pub(crate) struct Acknowledgement {
+    pub(crate) service: Arc<Service>,
+    pub(crate) mailbox: u64,
+    pub(crate) answered: Answered,
+}
+
+impl Drop for Acknowledgement {
+    fn drop(&mut self) {
+        self.service.acknowledge(self.mailbox, self.answered);
+    }
+}
+
+struct ReplyWaiter<F: Future> {
+    service: Arc<Service>,
+    waiting: Mutex<Option<Waiting<F>>>,
+}
+
+struct Waiting<F: Future> {
+    answer: Pin<Box<Unconstrained<F>>>,
+    acknowledgement: Acknowledgement,
+}
+
+/// Acknowledges when there is an answer. To be called where no lock is held. Returns the answer if it is there already.
+///
+/// Tokio's budget is set aside: whoever waits knows for what, and a budget would only wake for nothing. The future is boxed by
+/// the caller, since a large message may be in it.
+pub(crate) fn wait_for<F>(answer: Pin<Box<Unconstrained<F>>>, acknowledgement: Acknowledgement) -> Option<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    let service = Arc::clone(&acknowledgement.service);
+    let waiting = Waiting { answer, acknowledgement };
+    let waiter = Arc::new(ReplyWaiter { service, waiting: Mutex::new(Some(waiting)) });
+    waiter.poke()
+}
+
+impl<F> ReplyWaiter<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    /// Looks whether the answer is there, and acknowledges it if so. Whoever wakes meanwhile waits, and looks again.
+    fn poke(self: &Arc<Self>) -> Option<F::Output> {
+        let waker = Waker::from(Arc::clone(self));
+        let mut place = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = place.as_mut()?;
+        let Poll::Ready(answer) = waiting.answer.as_mut().poll(&mut Context::from_waker(&waker)) else { return None };
+        let done = place.take();
+        drop(place);
+        if let Some(Waiting { answer: waited_for, acknowledgement }) = done {
+            drop(waited_for);
+            drop(acknowledgement);
+        }
+        Some(answer)
+    }
+}
+
+impl<F> Wake for ReplyWaiter<F>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    /// Called by whoever answers, on its thread. No lock of the service is held there.
+    fn wake(self: Arc<Self>) {
+        // The answer is code of the user. It is dropped in the middle of actix's work, so its panics are contained.
+        self.service.contain(|| drop(self.poke()));
+    }
+}

@@ -1,0 +1,185 @@
+//! Slow recipients: recipients that have not taken yet what is due for them, and which of them has let something wait longest.
+//!
+//! Something waits in the inbox of its owner, on its way through the mailbox of that (a mailbox delivery), in a queue, or behind a
+//! token. Whoever lets the first message wait is listed by the deadline of that. What becomes of it is not followed, that
+//! would be work for each message: it is looked at when the entry comes to the front.
+//!
+//! A slow recipient is *stuck* when its message has waited for as long as the settings say. The driver looks then, publishes and
+//! warns, and again whenever the time has doubled: a recipient that never goes on costs next to nothing. Others that are stuck
+//! meanwhile follow when it goes on.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use crate::engine::OwnerId;
+use crate::service::state::{Service, State};
+use crate::timing::{Key, Tick};
+
+/// The least time from one that is found stuck to the next.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The message that has waited longest for its recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OldestWaiting {
+    pub(crate) deadline: Tick,
+    pub(crate) key: Key,
+    /// The recipient, or the queue of it.
+    pub(crate) owner: OwnerId,
+}
+
+#[derive(Default)]
+pub(crate) struct SlowRecipients {
+    /// Each that is listed, once; never later than its first message is due.
+    by_deadline: BinaryHeap<Reverse<(Tick, OwnerId)>>,
+    /// The one that was found stuck last.
+    stuck: Option<Stuck>,
+    /// Nobody is found stuck before.
+    not_before: Duration,
+}
+
+/// One that was found stuck, and is so again once it has let something wait for so long.
+#[derive(Debug, Clone, Copy)]
+struct Stuck {
+    owner: OwnerId,
+    again: Duration,
+}
+
+impl SlowRecipients {
+    /// Whether `owner`, which has let something wait for so long, is found stuck now.
+    fn is_newly_stuck(&mut self, owner: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
+        if waited < stuck_after {
+            self.stuck = None;
+            return false;
+        }
+        if now < self.not_before || waited < self.patience(owner, stuck_after) {
+            return false;
+        }
+        self.stuck = Some(Stuck { owner, again: waited.saturating_mul(2) });
+        self.not_before = now.saturating_add(EVERY);
+        true
+    }
+
+    /// How long `owner` may let something wait.
+    fn patience(&self, owner: OwnerId, stuck_after: Duration) -> Duration {
+        self.stuck.filter(|stuck| stuck.owner == owner).map_or(stuck_after, |stuck| stuck.again)
+    }
+}
+
+impl State {
+    /// Something may have begun to wait for a recipient.
+    #[inline]
+    pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
+        if self.engine.owner(owner).is_some_and(|owner_state| !owner_state.is_slow) {
+            self.list(owner);
+        }
+    }
+
+    /// The same for the recipient of a queue.
+    pub(crate) fn note_waiting_in_queue(&mut self, mailbox: u64) {
+        if let Some(queue_owner) = self.queues.get(mailbox).map(|queue| queue.queue_owner) {
+            self.note_waiting(queue_owner);
+        }
+    }
+
+    fn list(&mut self, owner: OwnerId) {
+        let Some((deadline, _)) = self.first_waiting(owner) else { return };
+        if let Some(owner_state) = self.engine.owner_mut(owner) {
+            owner_state.is_slow = true;
+            self.slow_recipients.by_deadline.push(Reverse((deadline, owner)));
+        }
+    }
+
+    /// What has waited longest for its recipient; looks at no more than so many that have been listed. `None` if nothing
+    /// waits, or if all that were looked at have gone on.
+    pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
+        for _ in 0..budget {
+            let Reverse((listed, owner)) = *self.slow_recipients.by_deadline.peek()?;
+            match self.first_waiting(owner) {
+                Some((deadline, key)) if deadline <= listed => return Some(OldestWaiting { deadline, key, owner }),
+                first => {
+                    self.slow_recipients.by_deadline.pop();
+                    if let Some(owner_state) = self.engine.owner_mut(owner) {
+                        owner_state.is_slow = first.is_some();
+                    }
+                    self.slow_recipients.by_deadline.extend(first.map(|(deadline, _)| Reverse((deadline, owner))));
+                }
+            }
+        }
+        None
+    }
+
+    /// The first message that waits for a recipient, and its deadline.
+    fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
+        let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
+        let is_line = self.queues.get(mailbox).is_some_and(|queue| queue.queue_owner == owner);
+        let under_way = self.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
+        let key = if is_line { self.first_of_queue(mailbox) } else { under_way };
+        let key = key.or_else(|| self.engine.first_due(owner))?;
+        Some((self.engine.view(key)?.deadline, key))
+    }
+
+    /// The first message that has left the engine's queue, and has not been handled.
+    fn first_of_queue(&mut self, mailbox: u64) -> Option<Key> {
+        while let Some((key, number)) = self.queues.get(mailbox)?.first_token() {
+            if self.token_number_of(key) == Some(number) {
+                return Some(key);
+            }
+            self.queues.get(mailbox)?.forget_tokens_to(number);
+        }
+        self.queues.get(mailbox)?.held.map(|(key, _)| key)
+    }
+}
+
+impl Service {
+    /// For how long something has waited for its recipient that is due.
+    pub(crate) fn waited(&self, state: &mut State, now: Duration) -> Duration {
+        let oldest = state.oldest_waiting(self.check_budget());
+        oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(self.tick.time_of(oldest.deadline)))
+    }
+
+    /// Looks whether somebody is stuck, and nobody knows yet. Says when to look again.
+    pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
+        let stuck_after = self.settings.stuck_after;
+        let Some(oldest) = state.oldest_waiting(self.check_budget()) else {
+            state.slow_recipients.stuck = None;
+            // There are others that could not be looked at.
+            return (!state.slow_recipients.by_deadline.is_empty()).then_some(now);
+        };
+        let since = self.tick.time_of(oldest.deadline);
+        let waited = now.saturating_sub(since);
+        if state.slow_recipients.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
+            state.published.ask_to_publish();
+            self.note_stuck(state, oldest, waited);
+        }
+        let again = since.saturating_add(state.slow_recipients.patience(oldest.owner, stuck_after));
+        Some(again.max(state.slow_recipients.not_before))
+    }
+
+    /// Twice as many as one turn can list: the list never holds many that have gone on.
+    fn check_budget(&self) -> usize {
+        self.settings.expiry_budget.saturating_mul(2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_found_stuck_whenever_the_time_has_doubled_and_others_in_turn() {
+        let mut slow_recipients = SlowRecipients::default();
+        let [one, other] = [1, 2].map(|index| OwnerId(Key::new(index, 0)));
+        let secs = Duration::from_secs;
+        let mut finds = |owner, now, waited| slow_recipients.is_newly_stuck(owner, secs(now), secs(waited), secs(10));
+        assert!(!finds(one, 109, 9));
+        assert!(finds(one, 110, 10));
+        assert!(!finds(one, 119, 19));
+        assert!(finds(one, 120, 20), "twice as long");
+        assert!(!finds(other, 129, 15), "somebody else, but too soon");
+        assert!(finds(other, 130, 16));
+        assert!(!finds(other, 140, 26));
+        assert!(!finds(other, 140, 3), "it has gone on");
+        assert!(finds(other, 147, 10));
+    }
+}

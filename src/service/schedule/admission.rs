@@ -1,0 +1,159 @@
+//! Admission: a timer is taken in under the lock, by the engine, with its message in its store; or rejected, with the message
+//! handed back.
+
+use crate::api::options::TimerOptions;
+use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
+use crate::model::carried::Carried;
+use crate::model::id::TimerId;
+use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::job::Job;
+use crate::service::deliver::message_stores::MessageRef;
+use crate::service::deliver::once::Once;
+use crate::service::schedule::deadline::Deadline;
+use crate::service::state::State;
+use crate::timing::{Key, Tick};
+
+/// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
+/// have become so full that its cascade has to begin early.
+const LOOK_EVERY: u64 = 4096;
+
+/// A timer to be taken in, apart from its message.
+pub(crate) struct NewTimer<'o> {
+    pub(crate) deadline: Deadline,
+    pub(crate) recurrence: Option<Recurrence>,
+    pub(crate) key_owner: KeyOwner,
+    /// An id of the caller's.
+    pub(crate) id: Option<TimerId>,
+    pub(crate) options: Option<&'o TimerOptions>,
+}
+
+/// The owner of a timer, and the scope of its key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeyOwner {
+    owner: Option<OwnerId>,
+    /// Among which timers its key is unique; nothing if its target had gone before it was named.
+    scope: Option<KeyScope>,
+}
+
+impl KeyOwner {
+    pub(crate) const fn own(owner: OwnerId) -> Self {
+        Self { owner: Some(owner), scope: Some(KeyScope::Owner(owner)) }
+    }
+
+    pub(crate) const fn owner(self) -> Option<OwnerId> {
+        self.owner
+    }
+
+    pub(crate) const fn scope(self) -> Option<KeyScope> {
+        self.scope
+    }
+
+    #[inline(always)]
+    pub(crate) fn recipient<M>(target: &Target<M>) -> Self
+    where
+        M: TimerMessage,
+    {
+        let mailbox = target.mailbox();
+        Self { owner: None, scope: (mailbox != 0).then_some(KeyScope::Recipient(mailbox)) }
+    }
+}
+
+/// What others have to be told of once the lock is given up.
+#[derive(Default)]
+pub(crate) struct Wakeup {
+    /// The driver has to look.
+    pub(crate) poke: bool,
+    /// The tick of a timer that is due before all that was known.
+    pub(crate) first_deadline: Option<Tick>,
+}
+
+/// A timer that was taken in.
+pub(crate) struct Admitted {
+    pub(crate) key: Key,
+    /// The message of the timer that had its key, to be dropped after unlocking.
+    pub(crate) replaced: Option<MessageRef>,
+}
+
+/// What was not taken in, and why.
+pub(crate) struct NotAdmitted<J> {
+    pub(crate) reason: NotAdmittedReason,
+    pub(crate) job: J,
+}
+
+impl<C: Carried, D> NotAdmitted<Once<C, D>> {
+    /// What was not taken in is the message alone.
+    pub(crate) fn message(self) -> NotAdmitted<C> {
+        NotAdmitted { reason: self.reason, job: self.job.message }
+    }
+}
+
+pub(crate) type Admission<J> = Result<Admitted, NotAdmitted<J>>;
+
+pub(crate) enum NotAdmittedReason {
+    Duplicate(TimerId),
+    Engine(RejectReason),
+}
+
+impl State {
+    /// Takes a timer in with its message and its labels, in the place of the one that had its key. All at once: nobody sees
+    /// both, or neither.
+    #[inline(always)]
+    pub(crate) fn admit<J: Job>(
+        &mut self,
+        timer: &NewTimer<'_>,
+        store: u32,
+        job: J,
+        wakeup: &mut Wakeup,
+    ) -> Admission<J> {
+        let NewTimer { deadline, recurrence, key_owner, id, options } = timer;
+        let name = id.map(|id| id.as_uuid().as_u128());
+        if let Some((id, name)) = id.zip(name)
+            && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
+        {
+            return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), job });
+        }
+        // Whether it is taken in or rejected, there is something new to publish.
+        wakeup.poke |= self.published.ask_to_publish();
+        let label = options.and_then(|options| key_owner.scope().zip(options.key.clone()));
+        let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
+        let unset = MessageRef { store, slot: u32::MAX };
+        let scheduled = match old {
+            None => self.engine.schedule(deadline.now, deadline.tick, key_owner.owner(), unset),
+            Some(old) => self.engine.schedule_in_place_of(old, deadline.now, deadline.tick, key_owner.owner(), unset),
+        };
+        let key = match scheduled {
+            Ok(key) => key,
+            Err(refused) => return Err(NotAdmitted { reason: NotAdmittedReason::Engine(refused.reason), job }),
+        };
+        match self.stores.put(store, job) {
+            Ok(payload) => self.engine.set_payload(key, payload),
+            Err(job) => {
+                let _ = self.engine.cancel(key);
+                return Err(NotAdmitted { reason: NotAdmittedReason::Engine(RejectReason::Capacity), job });
+            }
+        }
+        if let Some(recurrence) = recurrence {
+            // As many recurrences fit in as timers do.
+            self.engine.set_recurrence(key, *recurrence);
+        }
+        if let Some(wall) = deadline.wall {
+            self.engine.set_wall_time(key, wall);
+        }
+        if let Some(name) = name {
+            self.engine.set_name(key, name);
+        }
+        // A message that is on its way already goes on without the key.
+        let replaced = old.and_then(|old| self.engine.cancel(old).ok());
+        if let Some(options) = options {
+            self.engine.label(key, label, options.group.clone());
+        }
+        if self.is_first(deadline.tick) {
+            wakeup.first_deadline = Some(deadline.tick);
+        }
+        wakeup.poke |= wakeup.first_deadline.is_some()
+            || self.engine.counters().accepted.is_multiple_of(LOOK_EVERY)
+            || (deadline.wall.is_some() && self.wall_offset.is_none());
+        Ok(Admitted { key, replaced })
+    }
+}

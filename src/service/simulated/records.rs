@@ -1,0 +1,616 @@
+//! What happened in a simulation, and what must not have.
+//!
+//! All of it is in one order, that of the steps taken. An operation that several threads could interrupt is known by the
+//! step at which it was called and the step at which it returned.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::service::simulated::series::Series;
+use crate::simulation::{self, seeds};
+use crate::{RescheduleOutcome, TimerId};
+
+pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// How long each message of a flood takes.
+pub(crate) const FLOOD_PACE: u64 = MILLISECOND / 2;
+
+/// How a message reaches its recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A timer of the recipient's own.
+    Own,
+    Plain,
+    Tracked,
+    /// Tracked, where there are others with a window.
+    TrackedInLine,
+    /// With a window.
+    Windowed,
+    /// With a window, and tracked.
+    WindowedTracked,
+}
+
+impl Kind {
+    /// Whether its timer knows when its handler is done, so that nothing follows before that.
+    pub(crate) const fn is_followed(self) -> bool {
+        !matches!(self, Self::Plain | Self::Windowed)
+    }
+
+    /// Whether it may have to wait although it is due.
+    pub(crate) const fn may_wait(self) -> bool {
+        matches!(self, Self::TrackedInLine | Self::Windowed | Self::WindowedTracked)
+    }
+
+    /// Whether one that is due earlier comes before one that is due later.
+    const fn comes_before(self, later: Self) -> bool {
+        !self.may_wait() || !matches!(later, Self::Own | Self::Plain)
+    }
+}
+
+/// The actor that a message is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Recipient {
+    pub(crate) arbiter: usize,
+    pub(crate) incarnation: u32,
+    /// It has been told to stop, for good.
+    pub(crate) is_gone: bool,
+    /// It waits for so many futures, and takes no messages.
+    pub(crate) waits: u32,
+    /// Since when its mailbox has not been empty.
+    pub(crate) flooded: Option<u64>,
+}
+
+/// A timer, or one repetition of a timer that repeats.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: Kind,
+    pub(crate) service: usize,
+    pub(crate) recipient: usize,
+    pub(crate) incarnation: u32,
+    pub(crate) id: Option<TimerId>,
+    /// The timer that this is a repetition of.
+    pub(crate) series: Option<usize>,
+    /// When it was scheduled or moved last: the steps of the call and of its return.
+    pub(crate) called: u64,
+    pub(crate) returned: Option<u64>,
+    pub(crate) returned_at: u64,
+    /// It is pending, as far as is known, and has to be handled.
+    pub(crate) is_set: bool,
+    /// Its deadline lies between these.
+    pub(crate) least: u64,
+    pub(crate) most: u64,
+    /// It is due at once: not rounded up.
+    pub(crate) at_once: bool,
+    /// A move is under way.
+    pub(crate) moves: bool,
+    /// Nobody knows whether a move meant this repetition: its place among others is unknown.
+    pub(crate) unordered: bool,
+    /// Calls under way that want to cancel it.
+    pub(crate) cancels: u32,
+    pub(crate) refused: bool,
+    pub(crate) cancelled: bool,
+    pub(crate) drained: bool,
+    /// Its message exists, or has existed.
+    pub(crate) is_made: bool,
+    pub(crate) dropped: bool,
+    pub(crate) handled: Option<u64>,
+}
+
+impl Entry {
+    pub(crate) const fn new(kind: Kind, service: usize, recipient: usize, incarnation: u32) -> Self {
+        Self {
+            kind,
+            service,
+            recipient,
+            incarnation,
+            id: None,
+            series: None,
+            called: 0,
+            returned: None,
+            returned_at: 0,
+            is_set: false,
+            least: 0,
+            most: u64::MAX,
+            at_once: false,
+            moves: false,
+            unordered: false,
+            cancels: 0,
+            refused: false,
+            cancelled: false,
+            drained: false,
+            is_made: true,
+            dropped: false,
+            handled: None,
+        }
+    }
+
+    /// The first tick in which it may be due.
+    const fn first_tick(&self) -> u64 {
+        if self.at_once { self.least / MILLISECOND } else { self.least.div_ceil(MILLISECOND) }
+    }
+
+    /// The last one.
+    const fn last_tick(&self) -> u64 {
+        self.most.div_ceil(MILLISECOND)
+    }
+
+    /// Whether it has been accepted and has not ended, as far as is known.
+    const fn is_open(&self) -> bool {
+        self.is_set && !self.refused && !self.cancelled && !self.drained && self.handled.is_none() && !self.moves
+    }
+}
+
+#[derive(Debug)]
+struct Arbiter {
+    /// Since when a handler, or a flooded mailbox, has kept it busy.
+    busy: Option<u64>,
+    /// How many keep it busy: a flood, and a handler that blocks.
+    depth: u32,
+    /// When the last of them ended.
+    freed: u64,
+}
+
+/// Shared by all threads of a simulation.
+#[derive(Clone, Default)]
+pub(crate) struct Records(Arc<Mutex<Log>>);
+
+#[derive(Default)]
+pub(crate) struct Log {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) series: Vec<Series>,
+    pub(crate) recipients: Vec<Recipient>,
+    arbiters: Vec<Arbiter>,
+    steps: u64,
+    failure: Option<String>,
+    any_stopped: bool,
+    /// Until when some thread was preempted last, at least.
+    disturbed: u64,
+    /// Drains under way.
+    pub(crate) drains: u32,
+    /// There has been one.
+    pub(crate) any_drain: bool,
+    /// The services are being stopped.
+    pub(crate) is_over: bool,
+}
+
+/// What is in each message: tells when it is handled, and dropped.
+pub(crate) struct Note {
+    pub(crate) records: Records,
+    pub(crate) number: usize,
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.records.dropped(self.number);
+    }
+}
+
+macro_rules! tell {
+    ($($text:tt)*) => {
+        if seeds::is_replay() {
+            println!("{:>12} {}", simulation::now(), format_args!($($text)*));
+        }
+    };
+}
+
+pub(crate) use tell;
+
+impl Log {
+    pub(crate) fn step(&mut self) -> u64 {
+        self.steps += 1;
+        self.steps
+    }
+
+    pub(crate) fn fail(&mut self, failure: String) {
+        tell!("FAILURE {failure}");
+        self.failure.get_or_insert(failure);
+    }
+}
+
+/// When a flooded recipient must have handled a message, unless its handler blocks. The watchdog may look once in vain,
+/// because the inbox has taken something before, and each message goes through the mailbox.
+fn latest_in_flood(log: &Log, entry: &Entry, flooded: u64, patience: u64) -> Option<u64> {
+    let recipient = log.recipients[entry.recipient];
+    let arbiter = &log.arbiters[recipient.arbiter];
+    if arbiter.depth > 1 || recipient.waits > 0 || entry.kind.may_wait() {
+        return None;
+    }
+    let busy = log.arbiters[entry.service].busy.unwrap_or(0);
+    let ahead = log.entries.iter().filter(|other| other.recipient == entry.recipient).count() as u64;
+    let since = (entry.last_tick() * MILLISECOND).max(flooded).max(busy).max(arbiter.freed).max(log.disturbed);
+    Some(since + 2 * patience + ahead * FLOOD_PACE)
+}
+
+impl Records {
+    // No thread of the simulation stops while it holds this.
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn fail(&self, failure: String) {
+        self.log().fail(failure);
+    }
+
+    /// # Errors
+    /// What went wrong first.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.log().failure.clone().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn add_arbiter(&self) {
+        self.log().arbiters.push(Arbiter { busy: None, depth: 0, freed: 0 });
+    }
+
+    pub(crate) fn add_recipient(&self, arbiter: usize) -> usize {
+        let mut log = self.log();
+        log.recipients.push(Recipient { arbiter, incarnation: 0, is_gone: false, waits: 0, flooded: None });
+        log.recipients.len() - 1
+    }
+
+    pub(crate) fn recipient(&self, recipient: usize) -> Recipient {
+        self.log().recipients[recipient]
+    }
+
+    pub(crate) fn set_busy(&self, arbiter: usize, busy: bool) {
+        tell!("arbiter {arbiter} busy: {busy}");
+        let arbiter = &mut self.log().arbiters[arbiter];
+        if busy {
+            arbiter.depth += 1;
+            arbiter.busy.get_or_insert_with(simulation::now);
+        } else {
+            arbiter.depth -= 1;
+            arbiter.freed = simulation::now();
+            arbiter.busy = arbiter.busy.filter(|_| arbiter.depth > 0);
+        }
+    }
+
+    /// From now on its mailbox does not get empty, or it does again.
+    pub(crate) fn set_flooded(&self, recipient: usize, flooded: bool) {
+        tell!("recipient {recipient} flooded: {flooded}");
+        let arbiter = self.recipient(recipient).arbiter;
+        self.set_busy(arbiter, flooded);
+        self.log().recipients[recipient].flooded = flooded.then(simulation::now);
+    }
+
+    pub(crate) fn set_waits(&self, recipient: usize, waits: bool) {
+        tell!("recipient {recipient} waits: {waits}");
+        let count = &mut self.log().recipients[recipient].waits;
+        *count = if waits { *count + 1 } else { count.saturating_sub(1) };
+    }
+
+    pub(crate) fn stops(&self, recipient: usize, for_good: bool) {
+        tell!("recipient {recipient} stops, for good: {for_good}");
+        let mut log = self.log();
+        log.any_stopped = true;
+        log.recipients[recipient].incarnation += 1;
+        log.recipients[recipient].waits = 0;
+        log.recipients[recipient].is_gone |= for_good;
+    }
+
+    /// A timer is about to be scheduled.
+    pub(crate) fn schedule(&self, kind: Kind, service: usize, recipient: usize, delay: u64) -> Note {
+        let mut log = self.log();
+        let called = log.step();
+        let (now, incarnation) = (simulation::now(), log.recipients[recipient].incarnation);
+        let entry = Entry::new(kind, service, recipient, incarnation);
+        log.entries.push(Entry { called, least: now + delay, at_once: delay == 0, ..entry });
+        let number = log.entries.len() - 1;
+        tell!("schedule {number} {kind:?} service {service} recipient {recipient} after {} us", delay / 1000);
+        drop(log);
+        Note { records: self.clone(), number }
+    }
+
+    pub(crate) fn scheduled(&self, number: usize, id: Option<TimerId>, delay: u64) {
+        tell!("scheduled {number}: {}", id.is_some());
+        let mut log = self.log();
+        let step = log.step();
+        let entry = &mut log.entries[number];
+        entry.returned = Some(step);
+        entry.returned_at = simulation::now();
+        entry.is_set = true;
+        entry.most = simulation::now() + delay;
+        entry.id = id;
+        entry.refused = id.is_none();
+        log.series_scheduled(number);
+    }
+
+    /// A timer that can be cancelled or moved, if there is one: its number, id and service.
+    pub(crate) fn any_timer(&self) -> Option<(usize, TimerId, usize)> {
+        let log = self.log();
+        let count = log.entries.len().min(12);
+        let number = log.entries.len().checked_sub(1 + simulation::random(count as u64) as usize)?;
+        Some((number, log.id_of(number)?, log.entries[number].service))
+    }
+
+    pub(crate) fn cancelled(&self, number: usize) {
+        tell!("cancelled {number}");
+        let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.series_cancelled(number);
+        }
+        let entry = &mut log.entries[number];
+        entry.cancels -= 1;
+        let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
+        let is_kept = !entry.dropped;
+        entry.cancelled = true;
+        if is_wrong {
+            let failure = format!("cancelled, but it had ended before: {number} {:?}", log.entries[number]);
+            log.fail(failure);
+        } else if is_kept {
+            let failure = format!("cancelled, but its message was not dropped: {number} {:?}", log.entries[number]);
+            log.fail(failure);
+        }
+    }
+
+    /// A timer is about to be cancelled.
+    pub(crate) fn cancel(&self, number: usize) {
+        let mut log = self.log();
+        let first = log.first_of(number);
+        log.entries[first].cancels += 1;
+    }
+
+    /// A cancel has answered that it comes too late.
+    pub(crate) fn not_cancelled(&self, number: usize, is_in_progress: bool) {
+        tell!("not cancelled: {number}, in progress: {is_in_progress}");
+        let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return if is_in_progress { log.series_ends(number) } else { log.series_not_found(number) };
+        }
+        log.entries[number].cancels -= 1;
+    }
+
+    /// A cancel has answered that no such timer is pending.
+    pub(crate) fn not_found(&self, number: usize) {
+        tell!("not found: {number}");
+        let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.series_not_found(number);
+        }
+        log.entries[number].cancels -= 1;
+        let entry = &log.entries[number];
+        if entry.cancels > 0 || log.drains > 0 {
+            // Another call may have ended it, and not said so yet.
+            return;
+        }
+        let has_ended_with_owner =
+            entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
+        // It is over once it is in the mailbox, or taken for its handler; its slot may belong to another since.
+        let may_be_sent =
+            matches!(entry.kind, Kind::Own | Kind::Plain | Kind::Windowed) && simulation::now() >= entry.least;
+        if !entry.dropped
+            && entry.handled.is_none()
+            && !may_be_sent
+            && !has_ended_with_owner
+            && !entry.drained
+            && !log.recipients[entry.recipient].is_gone
+        {
+            let failure = format!("not found, but nothing has become of it: {number} {entry:?}");
+            log.fail(failure);
+        }
+    }
+
+    /// A timer is about to be moved. It is moved by one thread at a time.
+    pub(crate) fn move_to(&self, number: usize, delay: u64) -> Option<(u64, u64)> {
+        let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.move_series(number, delay);
+        }
+        let entry = &mut log.entries[number];
+        if entry.moves || entry.returned.is_none() {
+            return None;
+        }
+        tell!("move {number} after {} us", delay / 1000);
+        let before = (entry.least, entry.most);
+        entry.moves = true;
+        entry.least = entry.least.min(simulation::now() + delay);
+        entry.most = u64::MAX;
+        Some(before)
+    }
+
+    pub(crate) fn moved(
+        &self,
+        number: usize,
+        delay: u64,
+        (least, most): (u64, u64),
+        began: (u64, u64),
+        outcome: RescheduleOutcome,
+    ) {
+        tell!("moved {number}: {outcome:?}");
+        let mut log = self.log();
+        if log.entries[number].series.is_some() {
+            return log.series_moved(number, delay, least, began, outcome);
+        }
+        let moved = outcome == RescheduleOutcome::Rescheduled;
+        let step = log.step();
+        let entry = &mut log.entries[number];
+        entry.moves = false;
+        if moved {
+            entry.called = began.0;
+            entry.returned = Some(step);
+            entry.returned_at = simulation::now();
+            entry.least = began.1 + delay;
+            entry.most = simulation::now() + delay;
+            entry.at_once = delay == 0;
+        } else {
+            (entry.least, entry.most) = (least, most);
+        }
+    }
+
+    pub(crate) fn step(&self) -> u64 {
+        self.log().step()
+    }
+
+    pub(crate) fn handled(&self, number: usize, recipient: usize) {
+        tell!("handled {number}");
+        let mut log = self.log();
+        let step = log.step();
+        let incarnation = log.recipients[recipient].incarnation;
+        let entry = &mut log.entries[number];
+        let failure = if entry.handled.replace(step).is_some() {
+            "handled twice"
+        } else if entry.cancelled {
+            "handled, but it was cancelled"
+        } else if entry.drained {
+            "handled, but it was given back"
+        } else if entry.recipient != recipient {
+            "handled by another"
+        } else if simulation::now() < entry.least {
+            "handled too early"
+        } else if entry.kind == Kind::Own && entry.incarnation != incarnation {
+            "handled by another incarnation"
+        } else {
+            return log.series_handled(number, step);
+        };
+        let failure = format!("{failure}: {number} {:?}", log.entries[number]);
+        log.fail(failure);
+    }
+
+    /// A drain begins, or has told of all that it gave back.
+    pub(crate) fn drains(&self, begins: bool) {
+        tell!("drain: {begins}");
+        let mut log = self.log();
+        log.any_drain = true;
+        log.drains = if begins { log.drains + 1 } else { log.drains - 1 };
+    }
+
+    pub(crate) fn drained(&self, number: usize) {
+        tell!("drained {number}");
+        let mut log = self.log();
+        let entry = &mut log.entries[number];
+        let is_wrong = entry.cancelled || entry.handled.is_some() || entry.drained;
+        entry.drained = true;
+        let series = entry.series;
+        if let Some(series) = series {
+            log.series[series].is_drained = true;
+        }
+        if is_wrong {
+            let failure = format!("given back, but it had ended before: {number} {:?}", log.entries[number]);
+            log.fail(failure);
+        }
+    }
+
+    fn dropped(&self, number: usize) {
+        let mut log = self.log();
+        if std::mem::replace(&mut log.entries[number].dropped, true) {
+            log.fail(format!("dropped twice: {number}"));
+        }
+    }
+
+    /// All threads wait for something to do: nothing is due that was not handled, and somebody will wake for the next.
+    pub(crate) fn check_rest(&self, next: Option<u64>) {
+        self.check_open(next, |log, entry| {
+            let recipient = log.recipients[entry.recipient];
+            (!entry.kind.may_wait() && recipient.waits == 0).then_some(entry.last_tick() * MILLISECOND)
+        });
+    }
+
+    /// The same when no time will ever pass again.
+    pub(crate) fn check_end(&self) {
+        self.log().is_over = true;
+        self.check_open(None, |log, entry| (log.recipients[entry.recipient].waits == 0).then_some(0));
+    }
+
+    /// Some thread is preempted until then, at least. It may be the watchdog, in the middle of looking.
+    pub(crate) fn disturbed(&self, until: u64) {
+        let mut log = self.log();
+        log.disturbed = log.disturbed.max(until);
+    }
+
+    /// Some arbiters are kept busy: the watchdog stands in for them.
+    pub(crate) fn check_busy(&self) {
+        /// The watchdog is patient for 20 ms, looks every 10 ms, and ticks are rounded up.
+        const LATEST: u64 = 31 * MILLISECOND;
+        self.check_open(None, |log, entry| {
+            let recipient = log.recipients[entry.recipient];
+            if let Some(flooded) = recipient.flooded {
+                return latest_in_flood(log, entry, flooded, LATEST);
+            }
+            let busy = log.arbiters[entry.service].busy?;
+            let is_free =
+                log.arbiters[recipient.arbiter].busy.is_none() && recipient.waits == 0 && !entry.kind.may_wait();
+            is_free.then_some((entry.last_tick() * MILLISECOND).max(busy).max(log.disturbed) + LATEST)
+        });
+    }
+
+    /// Nothing is open that should have been handled by `latest`, now or, if that is later, when something happens next.
+    fn check_open(&self, next: Option<u64>, latest: impl Fn(&Log, &Entry) -> Option<u64>) {
+        let mut log = self.log();
+        let now = simulation::now();
+        let forgotten = log.entries.iter().enumerate().find(|(_, entry)| {
+            let recipient = log.recipients[entry.recipient];
+            let has_ended = recipient.is_gone
+                || (entry.kind == Kind::Own && entry.incarnation != recipient.incarnation)
+                // What was in the mailbox of an incarnation that has stopped may be gone with it.
+                || entry.dropped
+                || entry.series.is_some_and(|series| log.series[series].is_dropped);
+            if has_ended || !entry.is_open() {
+                return false;
+            }
+            latest(&log, entry).is_some_and(|latest| latest <= now || next.is_some_and(|next| next > latest))
+        });
+        if let Some((number, entry)) = forgotten {
+            let failure = format!("not handled at {now}, next at {next:?}: {number} {entry:?}");
+            log.fail(failure);
+        }
+    }
+
+    /// The order of all that was handled; and every message has been dropped.
+    pub(crate) fn check_order(&self) {
+        let mut log = self.log();
+        let mut handled: Vec<(usize, &Entry)> = log
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.handled.is_some() && !entry.moves && !entry.unordered)
+            .collect();
+        handled.sort_by_key(|(_, entry)| entry.handled);
+        let mut failure = None;
+        for (place, (first, earlier)) in handled.iter().enumerate() {
+            for (second, later) in &handled[place + 1..] {
+                if earlier.recipient != later.recipient || earlier.service != later.service {
+                    continue;
+                }
+                let was_before = later.returned.is_some_and(|returned| returned < earlier.called)
+                    && later.last_tick() <= earlier.first_tick();
+                let was_due_before =
+                    later.last_tick() < earlier.first_tick() && later.returned_at < earlier.first_tick() * MILLISECOND;
+                if (was_before || was_due_before) && later.kind.comes_before(earlier.kind) {
+                    failure.get_or_insert_with(|| format!("{first} before {second}: {earlier:?} {later:?}"));
+                }
+            }
+        }
+        let kept = log.entries.iter().enumerate().find(|(_, entry)| entry.is_made && !entry.dropped);
+        let failure = failure.or_else(|| kept.map(|(number, entry)| format!("never dropped: {number} {entry:?}")));
+        let kept = log.series.iter().find(|series| !series.is_dropped);
+        let failure = failure.or_else(|| kept.map(|series| format!("its source was never dropped: {series:?}")));
+        if let Some(failure) = failure {
+            log.fail(failure);
+        }
+    }
+
+    /// The counters of a service, once it has ended.
+    pub(crate) fn check_counters(&self, service: usize, counters: &crate::engine::Counters) {
+        let mut log = self.log();
+        let count = |is: fn(&Entry) -> bool| {
+            log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
+        };
+        // The next repetition is accepted when a message is handed over, if the timer goes on.
+        let most = count(|entry| !entry.refused);
+        let least = most - log.uncertain_of(service);
+        let (handled, cancelled) =
+            (count(|entry| entry.handled.is_some()), count(|entry| entry.cancelled && entry.series.is_none()));
+        let cancelled = cancelled + log.series_cancelled_of(service);
+        let drained = count(|entry| entry.drained);
+        let is_right = counters.balance()
+            && counters.pending == 0
+            && (least..=most).contains(&counters.accepted)
+            && counters.returned == drained
+            && counters.delivered >= handled
+            && counters.cancelled >= cancelled
+            && (log.any_stopped || drained > 0 || (counters.delivered == handled && counters.cancelled == cancelled));
+        if !is_right {
+            let seen =
+                format!("accepted {least} to {most}, handled {handled}, cancelled {cancelled}, drained {drained}");
+            log.fail(format!("the counters of service {service} are wrong: {seen}, but {counters:?}"));
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Warnings: what the operator of a service should know before somebody complains. Each, with what to do about it, is told
+//! in `docs/guide/operations.md`.
+//!
+//! What is noticed is noticed under the lock, in a turn of the driver or of the watchdog, and told when it has been given up:
+//! a subscriber is foreign code. Only dead letters are reported at once. Of each kind at most one is told in
+//! [`EVERY`], by the clock of the timer actor, and says how many were withheld since the one before.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing::field::display;
+use tracing::warn;
+
+use crate::engine::{Counters, DeadLetterReason};
+use crate::model::id::TimerId;
+use crate::service::owner::subscribers::DeadLetterEvent;
+use crate::service::queue::mailbox_delivery::TurnBy;
+use crate::service::queue::slow_recipients::OldestWaiting;
+use crate::service::state::{Service, State};
+
+/// The least time between two warnings of one kind.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The driver is late. The alert `ActixTimersDriverStalled` has the same threshold.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Smaller steps of the wall clock are every day's.
+const STEP: Duration = Duration::from_secs(1);
+
+/// The share of the capacity, in percent, from which on it is nearly used up, as in `ActixTimersCapacityNearlyFull`; and the
+/// one below which that is over.
+const NEARLY_FULL: u64 = 80;
+const HAS_ROOM: u64 = 70;
+
+/// Longer texts of panics are cut.
+const TEXT: usize = 200;
+
+#[derive(Debug)]
+enum Warning {
+    NearlyFull { pending: u64, capacity: usize, suppressed: u64 },
+    Full { refused: u64, capacity: usize },
+    Late { late: Duration, by: TurnBy, suppressed: u64 },
+    Stepped { seconds: f64, suppressed: u64 },
+    Stuck { id: TimerId, message_type: &'static str, waited: Duration, behind: usize },
+    Panicked { panics: u64, text: String },
+}
+
+/// What is to be told once the lock is given up.
+#[derive(Debug, Default)]
+pub(crate) struct PendingWarnings(Vec<Warning>);
+
+/// Lets one warning pass in ten seconds, and counts the others.
+#[derive(Debug, Default)]
+pub struct Limit {
+    next: Duration,
+    withheld: u64,
+}
+
+impl Limit {
+    fn is_open(&self, now: Duration) -> bool {
+        now >= self.next
+    }
+
+    /// How many were withheld since the last, if this one may pass.
+    pub fn pass(&mut self, now: Duration) -> Option<u64> {
+        if !self.is_open(now) {
+            self.withheld += 1;
+            return None;
+        }
+        self.next = now.saturating_add(EVERY);
+        Some(std::mem::take(&mut self.withheld))
+    }
+}
+
+/// What a timer actor has noticed, and told.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings {
+    nearly_full: Limit,
+    full: Limit,
+    late: Limit,
+    stepped: Limit,
+    panicked: Limit,
+    /// The capacity is nearly used up, and that was noticed.
+    is_nearly_full: bool,
+    /// Of those that were refused for want of capacity, how many were told.
+    refused: u64,
+    /// Since when the driver has been missing, while the watchdog stands in.
+    missing_since: Option<Duration>,
+    pending: PendingWarnings,
+}
+
+impl Warnings {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The wall clock was stepped by so many nanoseconds.
+    pub(crate) fn note_step(&mut self, now: Duration, nanos: i128) {
+        if nanos.unsigned_abs() >= STEP.as_nanos()
+            && let Some(suppressed) = self.stepped.pass(now)
+        {
+            let seconds = nanos as f64 / 1e9;
+            self.pending.0.push(Warning::Stepped { seconds, suppressed });
+        }
+    }
+
+    fn note_capacity(&mut self, now: Duration, counters: &Counters, capacity: usize) {
+        let Counters { pending, refused_capacity, .. } = *counters;
+        let share = pending.saturating_mul(100) / (capacity as u64).max(1);
+        if share < HAS_ROOM {
+            self.is_nearly_full = false;
+        } else if share >= NEARLY_FULL
+            && !std::mem::replace(&mut self.is_nearly_full, true)
+            && let Some(suppressed) = self.nearly_full.pass(now)
+        {
+            self.pending.0.push(Warning::NearlyFull { pending, capacity, suppressed });
+        }
+        if refused_capacity > self.refused && self.full.pass(now).is_some() {
+            let refused = refused_capacity - std::mem::replace(&mut self.refused, refused_capacity);
+            self.pending.0.push(Warning::Full { refused, capacity });
+        }
+    }
+
+    /// A turn begins in which something is overdue, or would be for the driver, since `due`.
+    fn note_lateness(&mut self, now: Duration, due: Option<Duration>, driven: Duration, by: TurnBy) {
+        let since = match by {
+            TurnBy::Driver => {
+                self.missing_since = None;
+                due
+            }
+            // What the watchdog has done is not overdue any more, but its driver is still missing.
+            TurnBy::Watchdog => due.map(|due| *self.missing_since.get_or_insert(due.max(driven))),
+        };
+        let late = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        if late >= LATE
+            && let Some(suppressed) = self.late.pass(now)
+        {
+            self.pending.0.push(Warning::Late { late, by, suppressed });
+        }
+    }
+}
+
+/// Panics of user code that were caught and not told yet. Noted wherever they happen, told by the next turn.
+#[derive(Debug, Default)]
+pub(crate) struct Panics {
+    any: AtomicBool,
+    /// How many, and what the first of them said.
+    unreported: Mutex<Option<(u64, String)>>,
+}
+
+impl Panics {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes one. True, since somebody has to tell.
+    pub(crate) fn note(&self, panic: &(dyn Any + Send)) -> bool {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
+        let text = text.unwrap_or("it has no text").chars().take(TEXT).collect();
+        self.unreported().get_or_insert((0, text)).0 += 1;
+        self.any.store(true, Ordering::Release);
+        true
+    }
+
+    fn unreported(&self) -> MutexGuard<'_, Option<(u64, String)>> {
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Warning> {
+        if !self.any.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        self.unreported().take().map(|(panics, text)| Warning::Panicked { panics, text })
+    }
+}
+
+/// Dead letters that were told, of each reason. They are emitted outside of the lock, at once.
+#[derive(Debug, Default)]
+pub(crate) struct DeadLetterLimiter(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
+
+impl DeadLetterLimiter {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many were withheld since the last, if this one may be told.
+    fn pass(&self, now: Duration, reason: DeadLetterReason) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)[reason as usize].pass(now)
+    }
+}
+
+impl Service {
+    /// A message was lost. Not to be called under the lock.
+    pub(crate) fn warn_of_dead_letter(&self, now: Duration, lost: &DeadLetterEvent) {
+        let DeadLetterEvent { id, reason, message_type, .. } = *lost;
+        let Some(suppressed) = self.dead_letter_limiter.pass(now, reason) else { return };
+        let (timer, id, reason) = (&*self.name, display(id), reason.as_str());
+        warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, "a message became a dead letter");
+    }
+
+    /// A turn begins.
+    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
+        let due = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
+        let driven = state.driven;
+        state.warnings.note_lateness(now, due, driven, by);
+    }
+
+    /// A recipient does not take what is due for it. That is [noticed](Self::check_slow_recipients) no more often than it may
+    /// be told.
+    pub(crate) fn note_stuck(&self, state: &mut State, oldest: OldestWaiting, waited: Duration) {
+        let OldestWaiting { key, owner, .. } = oldest;
+        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
+        let message_type = store.map_or("", |store| store.message_type);
+        let behind = state.engine.inbox_len(owner) - usize::from(state.engine.first_due(owner) == Some(key));
+        let warning = Warning::Stuck { id: self.id_of(state, key), message_type, waited, behind };
+        state.warnings.pending.0.push(warning);
+    }
+
+    /// What is to be told now, with what shows in the counters.
+    pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
+        let counters = state.engine.counters();
+        state.warnings.note_capacity(now, &counters, self.settings.engine.capacity);
+        if state.warnings.panicked.is_open(now)
+            && let Some(panicked) = self.panics.take()
+        {
+            state.warnings.panicked.pass(now);
+            state.warnings.pending.0.push(panicked);
+        }
+        std::mem::take(&mut state.warnings.pending)
+    }
+
+    /// Warns. Not to be called under the lock.
+    pub(crate) fn warn(&self, pending_warnings: PendingWarnings) {
+        for warning in pending_warnings.0 {
+            self.contain(|| tell(&self.name, warning));
+        }
+    }
+
+    /// There is no next turn to tell of panics.
+    pub(crate) fn warn_for_the_last_time(&self) {
+        self.warn(PendingWarnings(self.panics.take().into_iter().collect()));
+    }
+}
+
+fn tell(timer: &str, warning: Warning) {
+    match warning {
+        Warning::NearlyFull { pending, capacity, suppressed } => {
+            warn!(target: "actix_timers", timer, pending, capacity, suppressed, "the capacity is nearly used up");
+        }
+        Warning::Full { refused, capacity } => {
+            warn!(target: "actix_timers", timer, refused, capacity, "timers were refused: the capacity is used up");
+        }
+        Warning::Late { late, by: TurnBy::Driver, suppressed } => {
+            let late_seconds = late.as_secs_f64();
+            warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is late");
+        }
+        Warning::Late { late, by: TurnBy::Watchdog, suppressed } => {
+            let late_seconds = late.as_secs_f64();
+            warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is blocked, the watchdog runs instead");
+        }
+        Warning::Stepped { seconds, suppressed } => {
+            warn!(target: "actix_timers", timer, step_seconds = seconds, suppressed, "the wall clock was stepped");
+        }
+        Warning::Stuck { id, message_type, waited, behind } => {
+            let (id, waited_seconds) = (display(id), waited.as_secs_f64());
+            warn!(
+                target: "actix_timers",
+                timer,
+                id,
+                message_type,
+                waited_seconds,
+                behind,
+                "a recipient does not take its messages"
+            );
+        }
+        Warning::Panicked { panics, text } => {
+            warn!(target: "actix_timers", timer, panics, panic = text, "a panic of user code was caught");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_passes_in_the_time_and_says_how_many_did_not() {
+        let mut limit = Limit::default();
+        assert_eq!(limit.pass(Duration::ZERO), Some(0));
+        assert_eq!(limit.pass(EVERY / 2), None);
+        assert_eq!(limit.pass(EVERY / 2), None);
+        assert_eq!(limit.pass(EVERY), Some(2));
+        assert_eq!(limit.pass(EVERY * 2), Some(0));
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_reason_to_be_silent() {
+        let mut limit = Limit::default();
+        assert_eq!(limit.pass(Duration::MAX), Some(0));
+        assert_eq!(limit.pass(Duration::MAX), Some(0));
+    }
+}
