@@ -32,6 +32,10 @@ pub use crate::api::builder::TimerActorBuilder;
 pub use crate::api::config::TimerActorConfig;
 #[cfg(feature = "actix")]
 pub use crate::api::context::TimerContext;
+#[cfg(feature = "cron")]
+pub use crate::api::cron::ScheduleCron;
+#[cfg(feature = "actix")]
+pub use crate::api::dead_letters::SubscribeDeadLetters;
 #[cfg(feature = "actix")]
 pub use crate::api::drain::Drain;
 #[cfg(feature = "actix")]
@@ -39,7 +43,7 @@ pub use crate::api::guard::TimerGuard;
 #[cfg(feature = "actix")]
 pub use crate::api::messages::{Cancel, GetSnapshot, GetTimer, Reschedule, ScheduleAfter, ScheduleAt};
 #[cfg(feature = "actix")]
-pub use crate::api::options::{ContextTimer, TargetTimer, TimerOptions};
+pub use crate::api::options::{ContextTimer, TargetTimer};
 #[cfg(feature = "actix")]
 pub use crate::api::periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
 #[cfg(feature = "actix")]
@@ -57,9 +61,9 @@ pub use crate::model::actor_id::{ActorId, ActorTag, ParseActorTagError};
 #[cfg(feature = "actix")]
 pub use crate::model::clock::{Alarm, Clock, SystemClock};
 #[cfg(feature = "cron")]
-pub use crate::model::cron::{Cron, CronError, ScheduleCron};
+pub use crate::model::cron::{Cron, CronError};
 #[cfg(feature = "actix")]
-pub use crate::model::dead_letter::{DeadLetter, SubscribeDeadLetters};
+pub use crate::model::dead_letter::DeadLetter;
 #[cfg(feature = "actix")]
 pub use crate::model::error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
 #[cfg(feature = "actix")]
@@ -72,6 +76,8 @@ pub use crate::model::location::TimerLocation;
 pub use crate::model::mailbox_policy::MailboxPolicy;
 #[cfg(feature = "actix")]
 pub use crate::model::manual_clock::ManualClock;
+#[cfg(feature = "actix")]
+pub use crate::model::options::TimerOptions;
 #[cfg(feature = "actix")]
 pub use crate::model::repeat::Repeat;
 #[cfg(feature = "actix")]

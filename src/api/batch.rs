@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use actix::{Context, Handler, Message};
 
 use crate::api::intake::Intake;
-use crate::api::options::TimerOptions;
 use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;

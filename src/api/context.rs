@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler};
 
-use crate::api::options::{ContextTimer, TimerOptions};
+use crate::api::options::ContextTimer;
 use crate::api::registry;
 use crate::api::timers::{cancel, reschedule};
 use crate::engine::{KeyScope, TimerKey};
@@ -13,6 +13,7 @@ use crate::engine::{KeyScope, TimerKey};
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;

@@ -8,12 +8,12 @@ use std::{fmt, iter, vec};
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message, MessageResult};
 
-use crate::api::options::TimerOptions;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::{cancel, get, reschedule};
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;

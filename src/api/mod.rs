@@ -12,6 +12,9 @@ pub(crate) mod batch;
 pub(crate) mod builder;
 pub(crate) mod config;
 pub(crate) mod context;
+#[cfg(feature = "cron")]
+pub(crate) mod cron;
+pub(crate) mod dead_letters;
 pub(crate) mod drain;
 pub(crate) mod guard;
 pub(crate) mod intake;

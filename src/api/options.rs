@@ -1,4 +1,4 @@
-//! What can be wanted of a timer besides its time and its message, and the two ways to schedule with it.
+//! Timers with options: the second half of `ctx.timer` and `Timers::timer`.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,13 +7,11 @@ use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler};
 
 use crate::api::registry;
-use crate::engine::{TimerGroup, TimerKey};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
-#[cfg(feature = "serde")]
-use crate::model::duration_text;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
@@ -21,104 +19,6 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::repeating::RepeatSchedule;
 use crate::service::state::Service;
-
-/// What is wanted of a timer besides its time and its message.
-///
-/// Used with [`ctx.timer`](crate::TimerContext::timer), [`Timers::timer`](crate::Timers::timer), the `options` of requests
-/// ([`ScheduleAfter`](crate::ScheduleAfter::options), [`ScheduleAt`](crate::ScheduleAt::options)) and of
-/// [batches](crate::ScheduleBatch::options). A timer that needs none is scheduled without, and costs a little less.
-///
-/// With the feature `serde`, options can be read from a configuration: times are texts as in [`TimerActorConfig`](crate::TimerActorConfig),
-/// what is left out is not wanted, and unknown fields are refused.
-///
-/// Jitter and slack are for the first deadline: moving a timer later sets the very deadline that was asked for. Of a timer
-/// that repeats, jitter moves all repetitions by the same time, and slack is for each of them.
-///
-/// ```
-/// use std::time::Duration;
-/// use actix_timers::TimerOptions;
-///
-/// let options = TimerOptions::new().jitter(Duration::from_secs(30)).slack(Duration::from_secs(1));
-/// assert_ne!(options, TimerOptions::default());
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-#[must_use = "options do nothing until a timer is scheduled with them"]
-pub struct TimerOptions {
-    pub(crate) key: Option<TimerKey>,
-    pub(crate) group: Option<TimerGroup>,
-    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
-    pub(crate) jitter: Duration,
-    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
-    pub(crate) slack: Duration,
-}
-
-impl TimerOptions {
-    /// No options.
-    pub const fn new() -> Self {
-        Self { key: None, group: None, jitter: Duration::ZERO, slack: Duration::ZERO }
-    }
-
-    /// The name of the timer. A timer of the same owner that has it already is replaced: in one step the old one is
-    /// cancelled, even if it is due and only its handler has not run, and the new one takes its place, which is also free
-    /// for it if the capacity is used up. If the new one is refused, the old one stays.
-    ///
-    /// For timers made through a context, the owner is that incarnation of the actor. For others it is the recipient: all
-    /// timers of one timer actor for the same mailbox, whatever their messages. The two do not replace each other.
-    ///
-    /// The key is free again when its timer has ended.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use actix::prelude::*;
-    /// use actix_timers::{TimerContext, TimerOptions};
-    ///
-    /// #[derive(Message)]
-    /// #[rtype(result = "()")]
-    /// struct Save;
-    ///
-    /// struct Editor;
-    ///
-    /// impl Editor {
-    ///     /// Saves two seconds after the last keystroke.
-    ///     fn typed(&mut self, ctx: &mut Context<Self>) {
-    ///         let _ = ctx.timer(TimerOptions::new().key("save")).after(Duration::from_secs(2), Save);
-    ///     }
-    /// }
-    /// # impl Actor for Editor { type Context = Context<Self>; fn started(&mut self, ctx: &mut Self::Context) { self.typed(ctx); } }
-    /// # impl Handler<Save> for Editor { type Result = (); fn handle(&mut self, _: Save, _: &mut Context<Self>) {} }
-    /// # System::new().block_on(async { Editor.start(); });
-    /// ```
-    pub fn key(mut self, key: impl Into<TimerKey>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
-
-    /// The group of the timer: all of one timer actor that have the same are counted, listed and cancelled together. See
-    /// [`Timers::cancel_group`](crate::Timers::cancel_group).
-    pub fn group(mut self, group: impl Into<TimerGroup>) -> Self {
-        self.group = Some(group.into());
-        self
-    }
-
-    /// Adds a random time between zero and `span` to the deadline, so that what would be due at one time spreads. Never
-    /// earlier than without. Each timer gets a time of its own, also when the options are shared.
-    pub const fn jitter(mut self, span: Duration) -> Self {
-        self.jitter = span;
-        self
-    }
-
-    /// Lets the timer be up to so much late, so that several come due together and the timer actor is woken less often.
-    /// After [jitter](Self::jitter), if there is both. What counts for the order is the deadline that comes out.
-    ///
-    /// Of the ticks it may take it gets the one divisible by the highest power of two. With a slack of a second and ticks
-    /// of a millisecond that are the multiples of 512 at least.
-    pub const fn slack(mut self, most: Duration) -> Self {
-        self.slack = most;
-        self
-    }
-}
 
 /// A timer of an actor's own with options; made by [`ctx.timer`](crate::TimerContext::timer), and completed by saying
 /// when.
@@ -212,7 +112,7 @@ where
         A::Context: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        self.repeat(RepeatSchedule::Calendar(cron.into_calendar()), message.into())
+        self.repeat(RepeatSchedule::cron(cron), message.into())
     }
 
     fn repeat<M>(
@@ -321,7 +221,7 @@ where
         cron: Cron,
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>> {
-        self.repeat(RepeatSchedule::Calendar(cron.into_calendar()), message.into())
+        self.repeat(RepeatSchedule::cron(cron), message.into())
     }
 
     fn repeat(

@@ -7,10 +7,10 @@ use std::time::Duration;
 use actix::{Context, Handler, Message};
 
 use crate::api::messages::{Answer, fixed};
-use crate::api::options::TimerOptions;
 use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;

@@ -6,13 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use actix::Addr;
 
-use crate::api::options::{TargetTimer, TimerOptions};
+use crate::api::options::TargetTimer;
 use crate::api::timer_actor::TimerActor;
 use crate::model::clock::Clock;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;

@@ -1,22 +1,11 @@
-//! Cron expressions: times of day that come again.
+//! Cron expressions.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use actix::{Context, Handler, Message};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-
-use crate::api::messages::{Answer, fixed};
-use crate::api::options::TimerOptions;
-use crate::api::timer_actor::TimerActor;
-use crate::model::error::ScheduleError;
-use crate::model::id::TimerId;
-use crate::model::source::MessageSource;
-use crate::model::target::Target;
-use crate::model::timer_message::TimerMessage;
-use crate::service::schedule::repeating::{Calendar, RepeatSchedule};
 
 /// A cron expression in a time zone.
 ///
@@ -113,10 +102,6 @@ impl Cron {
     pub fn time_zone(&self) -> Option<&str> {
         self.zone.iana_name()
     }
-
-    pub(crate) fn into_calendar(self) -> Calendar {
-        Box::new(move |after| self.next_after(after))
-    }
 }
 
 impl FromStr for Cron {
@@ -131,91 +116,5 @@ impl FromStr for Cron {
 impl fmt::Display for Cron {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.expression.as_str(), self.zone.iana_name().unwrap_or("local time"))
-    }
-}
-
-/// Deliver messages at the times that a cron expression names.
-///
-/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
-/// request.
-///
-/// ```
-/// use actix::prelude::*;
-/// use actix_timers::{Cron, ScheduleCron, TimerActor};
-/// # #[derive(Clone, Message)]
-/// # #[rtype(result = "()")]
-/// # struct Report;
-/// # struct Office;
-/// # impl Actor for Office { type Context = Context<Self>; }
-/// # impl Handler<Report> for Office { type Result = (); fn handle(&mut self, _: Report, _: &mut Context<Self>) {} }
-///
-/// # System::new().block_on(async {
-/// let office = Office.start();
-/// let mornings = Cron::new("0 9 * * MON-FRI")?.in_time_zone("America/New_York")?;
-/// TimerActor::from_registry().send(ScheduleCron::new(&office, mornings, Report)).await??;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # }).unwrap();
-/// ```
-#[must_use = "a request does nothing until it is sent to a timer actor"]
-pub struct ScheduleCron<M>
-where
-    M: TimerMessage,
-{
-    id: std::cell::Cell<Option<TimerId>>,
-    target: Target<M>,
-    cron: Cron,
-    options: TimerOptions,
-    source: MessageSource<M>,
-}
-
-impl<M> ScheduleCron<M>
-where
-    M: TimerMessage,
-{
-    /// A request to deliver messages to `target` whenever `cron` says.
-    pub fn new(target: impl Into<Target<M>>, cron: Cron, message: impl Into<MessageSource<M>>) -> Self {
-        let (target, source) = (target.into(), message.into());
-        Self { id: std::cell::Cell::new(None), target, cron, options: TimerOptions::new(), source }
-    }
-
-    /// Sets options, in place of those set before.
-    pub fn options(self, options: TimerOptions) -> Self {
-        Self { options, ..self }
-    }
-
-    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
-    /// that needs not be remembered.
-    pub fn id(&self) -> TimerId {
-        fixed(&self.id)
-    }
-}
-
-impl<M> Message for ScheduleCron<M>
-where
-    M: TimerMessage,
-{
-    type Result = Result<TimerId, ScheduleError<MessageSource<M>>>;
-}
-
-impl<M> Handler<ScheduleCron<M>> for TimerActor
-where
-    M: TimerMessage,
-{
-    type Result = Answer<MessageSource<M>>;
-
-    fn handle(&mut self, request: ScheduleCron<M>, ctx: &mut Context<Self>) -> Self::Result {
-        self.take_in(1, ctx);
-        let ScheduleCron { id, target, cron, options, source } = request;
-        let schedule = RepeatSchedule::Calendar(cron.into_calendar());
-        Answer::new(self.service(), self.service().repeat_for(schedule, id.get(), &options, target, source))
-    }
-}
-
-impl<M> fmt::Debug for ScheduleCron<M>
-where
-    M: TimerMessage,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleCron").field("id", &self.id.get()).field("cron", &self.cron).finish_non_exhaustive()
     }
 }

@@ -5,15 +5,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use actix::{Context, Handler, Message, Recipient};
+use actix::Message;
 
-use crate::api::timer_actor::TimerActor;
-use crate::api::timers::Timers;
 use crate::engine::DeadLetterReason;
 use crate::model::id::TimerId;
 
 /// A timer that ended without its message being handed over, and why. Sent to all who
-/// [subscribed](Timers::subscribe_dead_letters).
+/// [subscribed](crate::Timers::subscribe_dead_letters).
 ///
 /// The message itself comes along. All subscribers get the same one, so the first who [takes](Self::take) it has it; one
 /// that nobody takes is dropped with the last letter about it.
@@ -124,33 +122,5 @@ impl fmt::Debug for DeadLetter {
             .field("overdue", &self.overdue)
             .field("message_type", &self.message_type)
             .finish_non_exhaustive()
-    }
-}
-
-/// Asks a timer actor to send its dead letters to a recipient, which is held weakly; see [`DeadLetter`]. The same as
-/// [`Timers::subscribe_dead_letters`].
-#[derive(Debug, Clone, Message)]
-#[rtype(result = "()")]
-pub struct SubscribeDeadLetters(pub Recipient<DeadLetter>);
-
-impl Handler<SubscribeDeadLetters> for TimerActor {
-    type Result = ();
-
-    fn handle(&mut self, SubscribeDeadLetters(recipient): SubscribeDeadLetters, ctx: &mut Context<Self>) {
-        self.take_in(1, ctx);
-        self.service().subscribe(&recipient);
-        // It may be the last address of its actor.
-        self.service().contain(|| drop(recipient));
-    }
-}
-
-impl Timers {
-    /// Sends a [`DeadLetter`] to `recipient` for every timer of this timer actor whose message cannot be handed over, from
-    /// now on. Any number of actors may subscribe, each once. They are held weakly, and forgotten once they have stopped.
-    ///
-    /// Letters are put into the mailbox past its capacity, as `do_send` does. One that cannot be handed to any subscriber is
-    /// dropped, and so is one about a message that is a `DeadLetter` itself: no letters are written about letters.
-    pub fn subscribe_dead_letters(&self, recipient: impl Into<Recipient<DeadLetter>>) {
-        self.service().subscribe(&recipient.into());
     }
 }

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::api::settling;
 use crate::model::clock::{Alarm, Clock};
 use crate::model::request_time::RequestTime;
 
@@ -137,32 +136,6 @@ impl ManualClock {
         Self { hands: Arc::new(Mutex::new(hands)) }
     }
 
-    /// Lets time pass, on both clocks, from one event to the next: each message that falls due meanwhile is handled while
-    /// the clock shows its time, and so is what comes of it. Returns when all that is due has been handled.
-    ///
-    /// To be awaited on the thread whose actors are tested. Timer actors elsewhere, if they run on this clock, are waited
-    /// for, too; the mailboxes of actors on other threads are not: ask such an actor something, and it has handled what
-    /// was sent to it before. A handler's future is not waited for, since it may itself wait for a later time. What an actor
-    /// cannot handle now, because it waits for a future (`ctx.wait`), stays due.
-    pub async fn advance(&self, by: Duration) {
-        let end = self.now().saturating_add(by);
-        loop {
-            self.settle().await;
-            let now = self.now();
-            match self.next_alarm().filter(|next| *next < end) {
-                // An alarm of the past, that nobody looks at, must not keep time from passing.
-                Some(next) if next > now => self.jump(next - now),
-                _ if now < end => self.jump(end - now),
-                _ => return,
-            }
-        }
-    }
-
-    /// Returns when all that is due now has been handled, as [`advance`](Self::advance) does, and no time passes.
-    pub async fn settle(&self) {
-        settling::settle(|service| service.clock.is_moved_by(self)).await;
-    }
-
     /// Moves both clocks at once, and tells those whose time has come. Saturates at the end of the range.
     ///
     /// Nothing happens in between, as after a process was stopped for so long: what was due meanwhile is late.
@@ -187,7 +160,7 @@ impl ManualClock {
     }
 
     /// The time of the first alarm that has not rung.
-    fn next_alarm(&self) -> Option<Duration> {
+    pub(crate) fn next_alarm(&self) -> Option<Duration> {
         self.hands().sleepers.iter().map(|sleeper| sleeper.time).min()
     }
 

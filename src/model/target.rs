@@ -12,7 +12,6 @@ use actix::{Actor, Addr, Handler, Recipient, WeakAddr, WeakRecipient};
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
 use crate::model::tracked::Tracked;
-use crate::service::queue::recipient_queues::MailboxPin;
 
 /// Who a timer's message goes to: made from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
 ///
@@ -240,6 +239,21 @@ where
             Address::Strong(recipient) => Some(recipient.clone()),
             Address::WeakTracked(_) | Address::StrongTracked(_) => None,
         }
+    }
+}
+
+/// Keeps the place of a mailbox from being used again, and knows whether its actor is there.
+pub(crate) trait MailboxPin: Send + Sync {
+    /// To be asked where no lock is held: the address made for that may be the last.
+    fn is_alive(&self) -> bool;
+}
+
+impl<M> MailboxPin for WeakRecipient<M>
+where
+    M: TimerMessage,
+{
+    fn is_alive(&self) -> bool {
+        self.upgrade().is_some_and(|recipient| recipient.connected())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Tracked delivery: the message stays in the timer actor until its handler begins.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use actix::dev::MessageResponse;
@@ -10,10 +9,8 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use crate::engine::DeadLetterReason;
-use crate::model::carried::{Boxed, Carried, is_large};
+use crate::model::reply::{Answer, ReplyFuture};
 use crate::model::timer_message::TimerMessage;
-use crate::service::queue::reply_waiter::wait_for;
-use crate::service::state::Service;
 use crate::timing::Key;
 
 /// What a recipient gets instead of a message under tracked delivery: a token. The message itself stays with the timer
@@ -57,13 +54,20 @@ use crate::timing::Key;
 ///
 /// A token that is dropped instead of [run](Self::run) makes its message a dead letter.
 pub struct Tracked<M> {
-    service: Arc<Service>,
+    host: Arc<dyn TokenHost<M>>,
     key: Key,
-    /// Which token of the timer it is: one that was moved after it was due gets another.
     number: u64,
-    /// It still has something to do.
     is_open: bool,
-    message: PhantomData<fn() -> M>,
+}
+
+/// The timer actor that holds the message of a token.
+pub(crate) trait TokenHost<M>: Send + Sync {
+    /// Takes the message of a token and gives it to `handle`, unless the token stands for it no more. The end of the
+    /// handler is known by its answer.
+    fn run(self: Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture);
+
+    /// Makes a dead letter of the message of a token that will never be handled.
+    fn lose(&self, key: Key, number: u64, reason: DeadLetterReason);
 }
 
 impl<M: Message> Message for Tracked<M> {
@@ -71,8 +75,8 @@ impl<M: Message> Message for Tracked<M> {
 }
 
 impl<M> Tracked<M> {
-    pub(crate) const fn new(service: Arc<Service>, key: Key, number: u64) -> Self {
-        Self { service, key, number, is_open: true, message: PhantomData }
+    pub(crate) const fn new(host: Arc<dyn TokenHost<M>>, key: Key, number: u64) -> Self {
+        Self { host, key, number, is_open: true }
     }
 
     /// Does nothing any more.
@@ -83,7 +87,7 @@ impl<M> Tracked<M> {
     /// The message cannot be handed over.
     pub(crate) fn give_up(&mut self, reason: DeadLetterReason) {
         if std::mem::replace(&mut self.is_open, false) {
-            self.service.lose(self.key, self.number, reason);
+            self.host.lose(self.key, self.number, reason);
         }
     }
 }
@@ -101,20 +105,11 @@ where
         A: Actor + Handler<M>,
     {
         self.close();
-        if const { is_large::<M>() } { self.run_as::<Boxed<M>, A>(actor, ctx) } else { self.run_as::<M, A>(actor, ctx) }
-    }
-
-    fn run_as<C, A>(&self, actor: &mut A, ctx: &mut A::Context)
-    where
-        C: Carried<Message = M>,
-        A: Actor + Handler<M>,
-    {
-        let Some((message, acknowledgement, _delivering)) = self.service.begin::<C>(self.key, self.number) else {
-            return;
-        };
-        let (answer, answered) = oneshot::channel();
-        <A as Handler<M>>::handle(actor, message.unpack(), ctx).handle(ctx, Some(answer));
-        drop(wait_for(Box::pin(unconstrained(answered)), acknowledgement));
+        Arc::clone(&self.host).run(self.key, self.number, &mut |message| {
+            let (answer, answered) = oneshot::channel();
+            <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, Some(answer));
+            Box::pin(unconstrained(async move { answered.await.ok().map(|answer| Box::new(answer) as Answer) }))
+        });
     }
 }
 

@@ -20,8 +20,8 @@ use actix::prelude::*;
 
 use crate::api::timer_actor::TimerActor;
 use crate::service::deliver::driver::Turn;
+use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::thread_registry;
-use crate::service::queue::mailbox_delivery::TurnBy;
 use crate::service::state::Service;
 use crate::{
     Alarm, CancelOutcome, Clock, DeadLetter, ManualClock, MessageSource, Repeat, RequestTime, Target,

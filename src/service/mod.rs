@@ -36,6 +36,7 @@ mod handshakes;
 pub(crate) mod owner;
 pub(crate) mod query;
 pub(crate) mod queue;
+mod reports;
 pub(crate) mod schedule;
 #[cfg(test)]
 mod simulated;

@@ -12,6 +12,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
+use tokio::sync::oneshot;
 
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report, gate};
@@ -19,21 +20,20 @@ use crate::model::clock::Clock;
 use crate::model::id::IdMaker;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
-use crate::service::deliver::message_stores::{MessageRef, MessageStores, StateGuard};
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::{MessageStores, StateGuard};
+use crate::service::deliver::sleep::{ExternalWork, Sleep};
 use crate::service::deliver::turns::Turns;
 use crate::service::deliver::watchdog::WatchdogEntry;
-use crate::service::owner::inbox::OwnerState;
+use crate::service::owner::owner_state::OwnerState;
 use crate::service::owner::subscribers::Subscribers;
-use crate::service::query::activity::{ExternalWork, Sleep};
-use crate::service::query::wind_down::WindDown;
 use crate::service::queue::mailbox_delivery::MailboxDelivery;
 use crate::service::queue::recipient_queues::RecipientQueues;
 use crate::service::queue::slow_recipients::SlowRecipients;
 use crate::service::schedule::random::Random;
 use crate::sync::Mutex;
 use crate::timing::{Key, Tick, TickLength};
-use crate::trace::TimerSpans;
-use crate::trace::{DeadLetterLimiter, Panics, Warnings};
+use crate::trace::{DeadLetterLimiter, Panics, TimerSpans, Warnings};
 
 /// "No alarm is set."
 pub(crate) const NEVER: Tick = Tick::MAX;
@@ -143,6 +143,13 @@ pub(crate) struct State {
     pub(crate) published: Published,
     /// Who waits for the end of what falls due soon.
     pub(crate) wind_downs: Vec<WindDown>,
+}
+
+/// Somebody who waits for the end.
+pub(crate) struct WindDown {
+    pub(crate) until: Duration,
+    /// Dropped to let it go on: it hears that in any case.
+    pub(crate) _over: oneshot::Sender<()>,
 }
 
 impl State {

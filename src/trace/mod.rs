@@ -12,6 +12,10 @@
 //!
 //! `on` with `warnings`, and `off`, have the same names: everything else is written once.
 
+use std::time::Duration;
+
+use crate::model::id::TimerId;
+
 #[cfg(not(feature = "tracing"))]
 mod off;
 #[cfg(feature = "tracing")]
@@ -20,10 +24,25 @@ mod on;
 mod warnings;
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{DeadLetterLimiter, Delivering, Panics, TimerSpans, Warnings, dead_letter, reads_dead_letters};
+pub(crate) use off::{
+    DeadLetterLimiter, Delivering, IS_ON, Panics, PendingWarnings, TimerSpans, Warnings, dead_letter,
+    reads_dead_letters,
+};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Delivering, TimerSpans, dead_letter, reads_dead_letters};
+pub(crate) use on::{Delivering, IS_ON, TimerSpans, dead_letter, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub use warnings::Limit;
 #[cfg(feature = "tracing")]
-pub(crate) use warnings::{DeadLetterLimiter, Panics, Warnings};
+pub(crate) use warnings::{DeadLetterLimiter, Panics, PendingWarnings, Warnings};
+
+/// A recipient that does not take its messages.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only tracing warns of it"))]
+pub(crate) struct StuckRecipient {
+    /// The oldest message that waits, and its type.
+    pub(crate) id: TimerId,
+    pub(crate) message_type: &'static str,
+    pub(crate) waited: Duration,
+    /// Messages that wait behind it.
+    pub(crate) behind: usize,
+}

@@ -3,12 +3,13 @@
 use std::any::Any;
 use std::time::Duration;
 
+use crate::engine::{Counters, DeadLetterReason};
 use crate::model::id::TimerId;
-use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::queue::mailbox_delivery::TurnBy;
-use crate::service::queue::slow_recipients::OldestWaiting;
-use crate::service::state::{Service, State};
-use crate::timing::{Key, Tick};
+use crate::timing::Key;
+use crate::trace::StuckRecipient;
+
+/// Whether anything is traced.
+pub(crate) const IS_ON: bool = false;
 
 /// The spans of pending timers: none.
 #[derive(Debug)]
@@ -18,9 +19,32 @@ impl TimerSpans {
     pub(crate) const fn new() -> Self {
         Self
     }
+
+    #[inline(always)]
+    pub(crate) fn begin(
+        &self,
+        _: &str,
+        _: Key,
+        _: TimerId,
+        _: Duration,
+        _: impl FnOnce() -> Option<&'static str>,
+        _: impl FnOnce() -> bool,
+    ) {
+    }
+
+    #[inline(always)]
+    pub(crate) fn end(&self, _: &[Key]) {}
+
+    #[inline(always)]
+    pub(crate) fn end_all(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn hand_over(&self, _: Key, _: impl FnOnce() -> Duration, _: impl FnOnce() -> bool) -> Delivering {
+        Delivering
+    }
 }
 
-/// What users are to be warned of: nothing.
+/// Warnings for operators: none.
 #[derive(Debug)]
 pub(crate) struct Warnings;
 
@@ -31,10 +55,26 @@ impl Warnings {
 
     #[inline(always)]
     pub(crate) fn note_step(&mut self, _: Duration, _: i128) {}
+
+    #[inline(always)]
+    pub(crate) fn note_lateness(&mut self, _: Duration, _: impl FnOnce() -> Option<Duration>, _: Duration, _: bool) {}
+
+    #[inline(always)]
+    pub(crate) fn note_stuck(&mut self, _: StuckRecipient) {}
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, _: Duration, _: &Panics, _: impl FnOnce() -> Counters, _: usize) -> PendingWarnings {
+        PendingWarnings
+    }
 }
 
-/// What is to be told: nothing.
+/// Warnings to emit: none.
 pub(crate) struct PendingWarnings;
+
+impl PendingWarnings {
+    #[inline(always)]
+    pub(crate) fn emit(self, _: &str, _: impl FnMut(&dyn Fn())) {}
+}
 
 /// Panics of user code that were caught: the panic hook has reported them.
 #[derive(Debug)]
@@ -45,14 +85,19 @@ impl Panics {
         Self
     }
 
-    /// False: nobody will tell.
+    /// Returns false: nothing will be emitted.
     #[inline(always)]
     pub(crate) fn note(&self, _: &(dyn Any + Send)) -> bool {
         false
     }
+
+    #[inline(always)]
+    pub(crate) fn take_pending(&self) -> PendingWarnings {
+        PendingWarnings
+    }
 }
 
-/// Dead letters that were told: none.
+/// Limits of the warnings about dead letters: none.
 #[derive(Debug)]
 pub(crate) struct DeadLetterLimiter;
 
@@ -60,60 +105,18 @@ impl DeadLetterLimiter {
     pub(crate) const fn new() -> Self {
         Self
     }
+
+    #[inline(always)]
+    pub(crate) fn warn(&self, _: &str, _: Duration, _: TimerId, _: DeadLetterReason, _: &'static str) {}
 }
 
 /// Held while a message is handed over.
 pub(crate) struct Delivering;
 
-impl Service {
-    #[inline(always)]
-    pub(crate) fn begin_span(&self, _: Key, _: TimerId, _: Duration) {}
-
-    #[inline(always)]
-    pub(crate) fn end_spans(&self, _: &[Key]) {}
-
-    #[inline(always)]
-    pub(crate) fn end_all_spans(&self) {
-        let TimerSpans = &self.timer_spans;
-    }
-
-    #[inline(always)]
-    pub(crate) fn note_lateness(&self, _: &mut State, _: Duration, _: TurnBy) {}
-
-    #[inline(always)]
-    pub(crate) fn note_stuck(&self, _: &mut State, _: OldestWaiting, _: Duration) {}
-
-    #[inline(always)]
-    pub(crate) fn warnings(&self, state: &mut State, _: Duration) -> PendingWarnings {
-        let Warnings = state.warnings;
-        PendingWarnings
-    }
-
-    #[inline(always)]
-    pub(crate) fn warn(&self, _: PendingWarnings) {}
-
-    #[inline(always)]
-    pub(crate) fn warn_of_dead_letter(&self, _: Duration, _: &DeadLetterEvent) {
-        let DeadLetterLimiter = self.dead_letter_limiter;
-    }
-
-    #[inline(always)]
-    pub(crate) fn warn_for_the_last_time(&self) {
-        let Panics = self.panics;
-    }
-
-    /// Records how late a message is that is handed over now.
-    #[inline(always)]
-    pub(crate) fn hand_over(&self, _: Key, deadline: Tick) -> Delivering {
-        self.measure_lag(deadline);
-        Delivering
-    }
-}
-
-/// Whether dead letters are of interest.
+/// Whether a subscriber reads dead letters.
 pub(crate) const fn reads_dead_letters() -> bool {
     false
 }
 
 #[inline(always)]
-pub(crate) fn dead_letter(_: &str, _: &DeadLetterEvent) {}
+pub(crate) fn dead_letter(_: &str, _: TimerId, _: DeadLetterReason, _: &'static str) {}

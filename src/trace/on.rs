@@ -10,10 +10,12 @@ use rustc_hash::FxHashMap;
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span, debug, debug_span, enabled, field};
 
+use crate::engine::DeadLetterReason;
 use crate::model::id::TimerId;
-use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::state::Service;
-use crate::timing::{Key, Tick};
+use crate::timing::Key;
+
+/// Whether anything is traced.
+pub(crate) const IS_ON: bool = true;
 
 /// The spans of pending timers. The engine tells of those that have ended.
 #[derive(Debug, Default)]
@@ -36,15 +38,28 @@ impl TimerSpans {
     }
 }
 
-impl Service {
-    /// A timer was taken in.
-    pub(crate) fn begin_span(&self, key: Key, id: TimerId, delay: Duration) {
-        if self.settings.internal || !enabled!(target: "actix_timers", Level::DEBUG) {
+/// Whether a subscriber reads spans of timers.
+fn is_read() -> bool {
+    enabled!(target: "actix_timers", Level::DEBUG)
+}
+
+impl TimerSpans {
+    /// Reports a timer that was admitted. `message_type` is none, and `is_pending` false, if it has ended on another thread.
+    pub(crate) fn begin(
+        &self,
+        timer: &str,
+        key: Key,
+        id: TimerId,
+        delay: Duration,
+        message_type: impl FnOnce() -> Option<&'static str>,
+        is_pending: impl FnOnce() -> bool,
+    ) {
+        if !is_read() {
             return;
         }
-        let (timer, delay_seconds) = (&*self.name, delay.as_secs_f64());
+        let delay_seconds = delay.as_secs_f64();
         debug!(target: "actix_timers", timer, %id, delay_seconds, "scheduled");
-        let Some(message_type) = self.message_type(key) else { return };
+        let Some(message_type) = message_type() else { return };
         // A root: a child would keep the span of the call open until the timer ends.
         let span = debug_span!(
             target: "actix_timers",
@@ -59,62 +74,55 @@ impl Service {
             return;
         }
         span.follows_from(Span::current());
-        self.keep_span(key, span);
+        self.keep(key, span, is_pending);
     }
 
     /// Keeps the span of a timer until that has ended.
-    fn keep_span(&self, key: Key, span: Span) {
-        let earlier = self.timer_spans.spans().insert(key, span);
+    fn keep(&self, key: Key, span: Span, is_pending: impl FnOnce() -> bool) {
+        let earlier = self.spans().insert(key, span);
         drop(earlier);
         // It may have ended already, on another thread.
-        let is_pending = self.state().engine.report_end(key);
-        if !is_pending {
-            drop(self.timer_spans.remove(key));
+        if !is_pending() {
+            drop(self.remove(key));
         }
     }
 
-    /// Timers have ended: closes their spans.
-    pub(crate) fn end_spans(&self, ended: &[Key]) {
+    /// Closes the spans of timers that have ended.
+    pub(crate) fn end(&self, ended: &[Key]) {
         for key in ended {
-            drop(self.timer_spans.remove(*key));
+            drop(self.remove(*key));
         }
     }
 
-    /// All timers have ended.
-    pub(crate) fn end_all_spans(&self) {
-        let spans = std::mem::take(&mut *self.timer_spans.spans());
+    /// Closes all spans.
+    pub(crate) fn end_all(&self) {
+        let spans = std::mem::take(&mut *self.spans());
         drop(spans);
     }
 
-    /// Records how late a message is that is handed over now, and enters the span of its delivery.
-    pub(crate) fn hand_over(&self, key: Key, deadline: Tick) -> Delivering {
-        self.measure_lag(deadline);
-        if !enabled!(target: "actix_timers", Level::DEBUG) {
+    /// Enters the span of a delivery.
+    pub(crate) fn hand_over(
+        &self,
+        key: Key,
+        lag: impl FnOnce() -> Duration,
+        is_pending: impl FnOnce() -> bool,
+    ) -> Delivering {
+        if !is_read() {
             return None;
         }
-        let timer = self.timer_spans.remove(key)?;
-        let lag = self.clock.now().saturating_sub(self.tick.time_of(deadline));
-        let lag_seconds = lag.as_secs_f64();
+        let timer = self.remove(key)?;
+        let lag_seconds = lag().as_secs_f64();
         let delivery = debug_span!(target: "actix_timers", parent: &timer, "deliver", lag_seconds).entered();
-        self.keep_span(key, timer);
+        self.keep(key, timer, is_pending);
         Some(delivery)
-    }
-
-    /// The type of a pending timer's message.
-    fn message_type(&self, key: Key) -> Option<&'static str> {
-        let state = self.state();
-        state.engine.view(key)?;
-        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
-        Some(store.map_or("", |store| store.message_type))
     }
 }
 
-/// Whether dead letters are of interest.
+/// Whether a subscriber reads dead letters.
 pub(crate) fn reads_dead_letters() -> bool {
     enabled!(target: "actix_timers", Level::WARN)
 }
 
-pub(crate) fn dead_letter(timer: &str, lost: &DeadLetterEvent) {
-    let DeadLetterEvent { id, reason, message_type, .. } = *lost;
+pub(crate) fn dead_letter(timer: &str, id: TimerId, reason: DeadLetterReason, message_type: &'static str) {
     debug!(target: "actix_timers", timer, id = field::display(id), reason = reason.as_str(), message_type, "dead letter");
 }

@@ -15,10 +15,7 @@ use tracing::warn;
 
 use crate::engine::{Counters, DeadLetterReason};
 use crate::model::id::TimerId;
-use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::queue::mailbox_delivery::TurnBy;
-use crate::service::queue::slow_recipients::OldestWaiting;
-use crate::service::state::{Service, State};
+use crate::trace::StuckRecipient;
 
 /// The least time between two warnings of one kind.
 const EVERY: Duration = Duration::from_secs(10);
@@ -41,9 +38,9 @@ const TEXT: usize = 200;
 enum Warning {
     NearlyFull { pending: u64, capacity: usize, suppressed: u64 },
     Full { refused: u64, capacity: usize },
-    Late { late: Duration, by: TurnBy, suppressed: u64 },
+    Late { late: Duration, is_blocked: bool, suppressed: u64 },
     Stepped { seconds: f64, suppressed: u64 },
-    Stuck { id: TimerId, message_type: &'static str, waited: Duration, behind: usize },
+    Stuck(StuckRecipient),
     Panicked { panics: u64, text: String },
 }
 
@@ -123,21 +120,60 @@ impl Warnings {
         }
     }
 
-    /// A turn begins in which something is overdue, or would be for the driver, since `due`.
-    fn note_lateness(&mut self, now: Duration, due: Option<Duration>, driven: Duration, by: TurnBy) {
-        let since = match by {
-            TurnBy::Driver => {
-                self.missing_since = None;
-                due
-            }
+    /// A turn begins, with an overdue bucket since `due` or none. `is_blocked` if the watchdog takes it in place of the driver,
+    /// whose last turn was at `driven`.
+    pub(crate) fn note_lateness(
+        &mut self,
+        now: Duration,
+        due: impl FnOnce() -> Option<Duration>,
+        driven: Duration,
+        is_blocked: bool,
+    ) {
+        let due = due();
+        let since = if is_blocked {
             // What the watchdog has done is not overdue any more, but its driver is still missing.
-            TurnBy::Watchdog => due.map(|due| *self.missing_since.get_or_insert(due.max(driven))),
+            due.map(|due| *self.missing_since.get_or_insert(due.max(driven)))
+        } else {
+            self.missing_since = None;
+            due
         };
         let late = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if late >= LATE
             && let Some(suppressed) = self.late.pass(now)
         {
-            self.pending.0.push(Warning::Late { late, by, suppressed });
+            self.pending.0.push(Warning::Late { late, is_blocked, suppressed });
+        }
+    }
+
+    /// A recipient does not take its messages. That is noticed no more often than a warning may be emitted.
+    pub(crate) fn note_stuck(&mut self, stuck: StuckRecipient) {
+        self.pending.0.push(Warning::Stuck(stuck));
+    }
+
+    /// Takes the warnings to emit now, with those that show in the counters.
+    pub(crate) fn take(
+        &mut self,
+        now: Duration,
+        panics: &Panics,
+        counters: impl FnOnce() -> Counters,
+        capacity: usize,
+    ) -> PendingWarnings {
+        self.note_capacity(now, &counters(), capacity);
+        if self.panicked.is_open(now)
+            && let Some(panicked) = panics.take()
+        {
+            self.panicked.pass(now);
+            self.pending.0.push(panicked);
+        }
+        std::mem::take(&mut self.pending)
+    }
+}
+
+impl PendingWarnings {
+    /// Warns, each time within `contain`. Not to be called under the lock.
+    pub(crate) fn emit(self, timer: &str, mut contain: impl FnMut(&dyn Fn())) {
+        for warning in &self.0 {
+            contain(&|| tell(timer, warning));
         }
     }
 }
@@ -174,6 +210,11 @@ impl Panics {
         }
         self.unreported().take().map(|(panics, text)| Warning::Panicked { panics, text })
     }
+
+    /// The last warning of a service: no turn follows.
+    pub(crate) fn take_pending(&self) -> PendingWarnings {
+        PendingWarnings(self.take().into_iter().collect())
+    }
 }
 
 /// Dead letters that were told, of each reason. They are emitted outside of the lock, at once.
@@ -189,81 +230,42 @@ impl DeadLetterLimiter {
     fn pass(&self, now: Duration, reason: DeadLetterReason) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[reason as usize].pass(now)
     }
-}
 
-impl Service {
-    /// A message was lost. Not to be called under the lock.
-    pub(crate) fn warn_of_dead_letter(&self, now: Duration, lost: &DeadLetterEvent) {
-        let DeadLetterEvent { id, reason, message_type, .. } = *lost;
-        let Some(suppressed) = self.dead_letter_limiter.pass(now, reason) else { return };
-        let (timer, id, reason) = (&*self.name, display(id), reason.as_str());
+    /// Warns of a lost message. Not to be called under the lock.
+    pub(crate) fn warn(
+        &self,
+        timer: &str,
+        now: Duration,
+        id: TimerId,
+        reason: DeadLetterReason,
+        message_type: &'static str,
+    ) {
+        let Some(suppressed) = self.pass(now, reason) else { return };
+        let (id, reason) = (display(id), reason.as_str());
         warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, "a message became a dead letter");
     }
-
-    /// A turn begins.
-    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
-        let due = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
-        let driven = state.driven;
-        state.warnings.note_lateness(now, due, driven, by);
-    }
-
-    /// A recipient does not take what is due for it. That is [noticed](Self::check_slow_recipients) no more often than it may
-    /// be told.
-    pub(crate) fn note_stuck(&self, state: &mut State, oldest: OldestWaiting, waited: Duration) {
-        let OldestWaiting { key, owner, .. } = oldest;
-        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
-        let message_type = store.map_or("", |store| store.message_type);
-        let behind = state.engine.inbox_len(owner) - usize::from(state.engine.first_due(owner) == Some(key));
-        let warning = Warning::Stuck { id: self.id_of(state, key), message_type, waited, behind };
-        state.warnings.pending.0.push(warning);
-    }
-
-    /// What is to be told now, with what shows in the counters.
-    pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
-        let counters = state.engine.counters();
-        state.warnings.note_capacity(now, &counters, self.settings.engine.capacity);
-        if state.warnings.panicked.is_open(now)
-            && let Some(panicked) = self.panics.take()
-        {
-            state.warnings.panicked.pass(now);
-            state.warnings.pending.0.push(panicked);
-        }
-        std::mem::take(&mut state.warnings.pending)
-    }
-
-    /// Warns. Not to be called under the lock.
-    pub(crate) fn warn(&self, pending_warnings: PendingWarnings) {
-        for warning in pending_warnings.0 {
-            self.contain(|| tell(&self.name, warning));
-        }
-    }
-
-    /// There is no next turn to tell of panics.
-    pub(crate) fn warn_for_the_last_time(&self) {
-        self.warn(PendingWarnings(self.panics.take().into_iter().collect()));
-    }
 }
 
-fn tell(timer: &str, warning: Warning) {
-    match warning {
+fn tell(timer: &str, warning: &Warning) {
+    match *warning {
         Warning::NearlyFull { pending, capacity, suppressed } => {
             warn!(target: "actix_timers", timer, pending, capacity, suppressed, "the capacity is nearly used up");
         }
         Warning::Full { refused, capacity } => {
             warn!(target: "actix_timers", timer, refused, capacity, "timers were refused: the capacity is used up");
         }
-        Warning::Late { late, by: TurnBy::Driver, suppressed } => {
+        Warning::Late { late, is_blocked: false, suppressed } => {
             let late_seconds = late.as_secs_f64();
             warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is late");
         }
-        Warning::Late { late, by: TurnBy::Watchdog, suppressed } => {
+        Warning::Late { late, is_blocked: true, suppressed } => {
             let late_seconds = late.as_secs_f64();
             warn!(target: "actix_timers", timer, late_seconds, suppressed, "the driver is blocked, the watchdog runs instead");
         }
         Warning::Stepped { seconds, suppressed } => {
             warn!(target: "actix_timers", timer, step_seconds = seconds, suppressed, "the wall clock was stepped");
         }
-        Warning::Stuck { id, message_type, waited, behind } => {
+        Warning::Stuck(StuckRecipient { id, message_type, waited, behind }) => {
             let (id, waited_seconds) = (display(id), waited.as_secs_f64());
             warn!(
                 target: "actix_timers",
@@ -275,8 +277,8 @@ fn tell(timer: &str, warning: Warning) {
                 "a recipient does not take its messages"
             );
         }
-        Warning::Panicked { panics, text } => {
-            warn!(target: "actix_timers", timer, panics, panic = text, "a panic of user code was caught");
+        Warning::Panicked { panics, ref text } => {
+            warn!(target: "actix_timers", timer, panics, panic = text.as_str(), "a panic of user code was caught");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::engine::DeadLetterReason;
 use crate::service::by_hand::*;
+use crate::service::deliver::turns::TurnBy;
 use crate::simulation::{self, Simulation};
 use crate::sync;
 

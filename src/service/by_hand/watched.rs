@@ -6,6 +6,7 @@ use tokio::runtime::Runtime;
 
 use crate::service::by_hand::*;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
+use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::Watchdog;
 use crate::service::query::directory;
 use crate::service::state::Settings;

@@ -8,13 +8,13 @@ use actix::{Actor, Handler, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::{Carried, send};
+use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
-use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Ticket, Via, produce};
-use crate::service::deliver::message_stores::{
-    ContextRoute, MessageRef, MessageStores, ReplyFuture, Route, StateGuard, request,
-};
+use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
+use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::message_stores::{ContextRoute, MessageStores, Route, StateGuard, request};
+use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::schedule::admission::Wakeup;
 use crate::service::state::Service;
 
 impl MessageStores {

@@ -17,8 +17,9 @@ use actix::{Actor, AsyncContext};
 use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
 use crate::model::clock::Alarm;
-use crate::service::deliver::message_stores::{MessageRef, SendFn, StateGuard};
-use crate::service::queue::mailbox_delivery::TurnBy;
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::{SendFn, StateGuard};
+use crate::service::deliver::turns::TurnBy;
 use crate::service::state::{NEVER, Service, State};
 use crate::timing::Tick;
 

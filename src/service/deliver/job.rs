@@ -16,13 +16,13 @@ use actix::Recipient;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
 use crate::model::carried::Carried;
-use crate::model::id::TimerId;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::message_stores::{BoxedMessage, MessageRef, StateGuard};
+use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::message_stores::{StateGuard, Stored};
+use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::queue::recipient_queues::TokenId;
-use crate::service::schedule::admission::Wakeup;
+use crate::service::queue::token_id::TokenId;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
@@ -90,7 +90,7 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
 pub(crate) type MessageOf<J> = <<J as Job>::Carried as Carried>::Message;
 
 /// What is stored for a timer, and the steps of its message.
-pub(crate) trait Job: Send + Sized + 'static {
+pub(crate) trait Job: Stored + Sized {
     type Carried: Carried;
     type To: Destination<<Self::Carried as Carried>::Message>;
     /// A message that left the store, or its producer.
@@ -106,9 +106,6 @@ pub(crate) trait Job: Send + Sized + 'static {
     const PRODUCES: bool;
 
     fn to(&self) -> &Self::To;
-
-    /// The message of a timer that ends before its time, to be given back or dropped.
-    fn take_boxed(self) -> Option<BoxedMessage>;
 
     /// Step 1. None if the timer was cancelled.
     fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self::Taken>;
@@ -140,14 +137,6 @@ pub(crate) trait Job: Send + Sized + 'static {
 
     /// Takes out what is left in the store of a timer that has ended.
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;
-}
-
-/// A timer whose message is under way.
-#[derive(Clone, Copy)]
-pub(crate) struct Ticket {
-    pub(crate) due: DueTimer<MessageRef>,
-    /// The id of the timer, if anybody wants to hear of it should its message get lost.
-    pub(crate) id: Option<TimerId>,
 }
 
 /// A message whose outcome is counted.

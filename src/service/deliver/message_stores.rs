@@ -9,26 +9,25 @@
 //! `Drop`. So user code never runs under the lock, and may call the timers again.
 
 use std::any::{Any, TypeId};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, WeakAddr};
 use rustc_hash::FxHashMap;
 
-use crate::engine::DueTimer;
+use crate::engine::{DeadLetterReason, DueTimer};
 use crate::model::carried::Carried;
-use crate::service::deliver::job::Job;
+use crate::model::reply::{Answer, ReplyFuture};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
-use crate::service::queue::dispatch::QueueRoute;
+use crate::service::queue::token_id::TokenId;
 use crate::service::state::{Service, State};
 use crate::sync::MutexGuard;
 
-/// Where a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MessageRef {
-    pub(crate) store: u32,
-    pub(crate) slot: u32,
+/// What a store holds for a timer.
+pub(crate) trait Stored: Send + 'static {
+    /// The message of a timer that ends before its time, to be given back or dropped.
+    fn take_boxed(self) -> Option<BoxedMessage>;
 }
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
@@ -47,11 +46,6 @@ type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<u64>;
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
 type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
-/// What the handler answered, once it has run; `None` if it never will.
-pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
-/// Kept only to be dropped where code of the user may run.
-pub(crate) type Answer = Box<dyn Any + Send>;
-
 pub(crate) struct MessageStore {
     slab: Box<dyn Any + Send>,
     fetch: PrefetchFn,
@@ -61,26 +55,6 @@ pub(crate) struct MessageStore {
     pub(crate) message_type: &'static str,
 }
 
-/// A message taken out of its store.
-pub(crate) struct BoxedMessage {
-    pub(crate) contents: BoxedContents,
-    /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
-    pub(crate) target: Option<Box<dyn Any + Send>>,
-}
-
-impl BoxedMessage {
-    pub(crate) fn new(contents: BoxedContents, target: Option<Box<dyn Any + Send>>) -> Self {
-        Self { contents, target }
-    }
-}
-
-/// A message, or what makes one.
-pub(crate) enum BoxedContents {
-    Message(Box<dyn Any + Send>),
-    /// Code of the user.
-    Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
-}
-
 /// How messages of a store leave it.
 pub(crate) enum Route {
     /// To a recipient: how, and where its mailbox is.
@@ -88,6 +62,20 @@ pub(crate) enum Route {
     /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
     Context(Box<dyn Any + Send>),
 }
+
+/// What can be done with jobs in a queue; compiled for their type.
+#[derive(Clone, Copy)]
+pub(crate) struct QueueRoute {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) token_id: fn(&mut MessageStores, MessageRef) -> Option<&mut Option<TokenId>>,
+    pub(crate) lose: Lose,
+}
+
+/// Sends the message that is next in a queue, unlocking meanwhile. False if it has to wait.
+type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, u64) -> (StateGuard<'a>, bool);
+
+/// Makes a dead letter of a message under way, unlocking meanwhile.
+type Lose = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
 
 pub(crate) struct ContextRoute<A: Actor> {
     pub(crate) deliver: DeliverFn<A>,
@@ -111,7 +99,7 @@ pub(crate) struct MessageStores {
 
 impl MessageStores {
     /// The store of type `Key`, in which jobs of type `J` are stored.
-    pub(crate) fn find_or_insert<J: Job, Key: 'static>(
+    pub(crate) fn find_or_insert<J: Stored, Key: 'static>(
         &mut self,
         message_type: &'static str,
         route: impl FnOnce() -> Route,

@@ -4,8 +4,7 @@
 //! later than that. While the watchdog looks, under those same locks, the number says [`IDLE`]: whatever comes meanwhile
 //! makes it look again. So either the watchdog sees what was put there, or it is told.
 
-use crate::sync::AtomicU64;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Times of the watchdog: nanoseconds of real time.
 pub(crate) type Nanos = u64;

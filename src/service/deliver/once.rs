@@ -3,11 +3,11 @@
 use crate::engine::{ClockReading, DueTimer, Outcome};
 use crate::model::carried::Carried;
 use crate::model::target::Target;
-use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Ticket, Via};
-use crate::service::deliver::message_stores::{BoxedContents, BoxedMessage, MessageRef};
-use crate::service::schedule::admission::Wakeup;
-use crate::service::state::Service;
-use crate::service::state::State;
+use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
+use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_stores::Stored;
+use crate::service::deliver::wakeup::Wakeup;
+use crate::service::state::{Service, State};
 
 /// A message and its destination.
 pub(crate) struct Once<C, D> {
@@ -17,6 +17,16 @@ pub(crate) struct Once<C, D> {
 
 /// When a stored message was produced: nobody asks.
 const AT_ONCE: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
+
+impl<C, D> Stored for Once<C, D>
+where
+    C: Carried,
+    D: Destination<C::Message>,
+{
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
+    }
+}
 
 impl<C, D> Job for Once<C, D>
 where
@@ -35,10 +45,6 @@ where
 
     fn to(&self) -> &D {
         &self.to
-    }
-
-    fn take_boxed(self) -> Option<BoxedMessage> {
-        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
     }
 
     #[inline(always)]

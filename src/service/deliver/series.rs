@@ -5,9 +5,10 @@ use std::time::SystemTime;
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::carried::Carried;
 use crate::model::target::Target;
-use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Ticket, Via};
-use crate::service::deliver::message_stores::{BoxedContents, BoxedMessage, MessageRef};
-use crate::service::schedule::admission::Wakeup;
+use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
+use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_stores::Stored;
+use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::repeating::{Calendar, Clocks};
 use crate::service::state::{Service, State};
 
@@ -84,6 +85,23 @@ impl<C: Carried> Producer<C> {
     }
 }
 
+impl<C, D> Stored for Series<C, D>
+where
+    C: Carried,
+    D: Destination<C::Message>,
+{
+    /// The message of a timer that never ran is the next one of the series.
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        let Self { to, producer } = self;
+        let Producer { mut source, ready, .. } = producer?;
+        if let Some(message) = ready {
+            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
+        }
+        let source = Box::new(move || C::next_of(&mut source).into_any());
+        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
+    }
+}
+
 impl<C, D> Job for Series<C, D>
 where
     C: Carried,
@@ -100,17 +118,6 @@ where
 
     fn to(&self) -> &D {
         &self.to
-    }
-
-    /// The message of a timer that never ran is the next one of the series.
-    fn take_boxed(self) -> Option<BoxedMessage> {
-        let Self { to, producer } = self;
-        let Producer { mut source, ready, .. } = producer?;
-        if let Some(message) = ready {
-            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
-        }
-        let source = Box::new(move || C::next_of(&mut source).into_any());
-        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
     }
 
     fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<C>> {

@@ -10,6 +10,15 @@ use std::task::Waker;
 
 use crate::sync::{AtomicWaker, Mutex, MutexGuard};
 
+/// The holder of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnBy {
+    /// The timer actor, on its arbiter.
+    Driver,
+    /// The watchdog, because the timer actor is late.
+    Watchdog,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<()>,

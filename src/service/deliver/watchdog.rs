@@ -17,26 +17,23 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::engine::OwnerId;
-use crate::metrics::WakeupCause;
-use crate::model::clock;
-use crate::service::deliver::driver::Turn;
-use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos, NextCheck};
-use crate::service::queue::mailbox_delivery::TurnBy;
-use crate::service::state::{NEVER, Service, State};
 use crate::sync;
-use crate::sync::Ordering;
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Thread};
-use crate::timing::Tick;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 
 /// How late a message may be before the watchdog steps in. Longer than an arbiter normally lets its actors wait, so that
 /// the watchdog does not disturb, and the inbox, which is cheaper and cancels more, gets its chance; short enough to be
 /// still in time for a human.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
+/// A service that a watchdog looks after.
+pub(crate) trait Watched: Send + Sync {
+    /// Delivers late messages, and returns the time of the next check.
+    fn help(self: Arc<Self>) -> Nanos;
+}
+
 /// The watchdog of this process. Tests in virtual time have their own.
-static WATCHDOG: LazyLock<Arc<Watchdog>> = LazyLock::new(Arc::default);
+pub(crate) static WATCHDOG: LazyLock<Arc<Watchdog>> = LazyLock::new(Arc::default);
 
 /// A thread that looks after services.
 #[derive(Default)]
@@ -45,27 +42,27 @@ pub(crate) struct Watchdog {
     /// None if it could not be started.
     thread: OnceLock<Option<Thread>>,
     /// What it looks after.
-    services: Mutex<Vec<Weak<Service>>>,
+    services: Mutex<Vec<Weak<dyn Watched>>>,
 }
 
 /// What the watchdog knows of a service.
 pub(crate) struct WatchdogEntry {
-    watchdog: Arc<Watchdog>,
+    pub(crate) watchdog: Arc<Watchdog>,
     /// The runtime whose clock the service runs on. It keeps files open, so it is given up when the service stops.
-    runtime: Mutex<Option<Handle>>,
+    pub(crate) runtime: Mutex<Option<Handle>>,
     /// When the clock of the service showed zero.
-    origin: i64,
+    pub(crate) origin: i64,
     /// The service has stopped, or its clock has turned out not to be the real one.
-    over: AtomicBool,
+    pub(crate) over: AtomicBool,
 }
 
 impl WatchdogEntry {
-    fn at(&self, time: Duration) -> Nanos {
+    pub(crate) fn at(&self, time: Duration) -> Nanos {
         let time = i64::try_from(time.saturating_add(GRACE).as_nanos()).unwrap_or(i64::MAX);
         u64::try_from(self.origin.saturating_add(time)).unwrap_or(AT_ONCE)
     }
 
-    fn runtime(&self) -> MutexGuard<'_, Option<Handle>> {
+    pub(crate) fn runtime(&self) -> MutexGuard<'_, Option<Handle>> {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +73,7 @@ impl WatchdogEntry {
     }
 }
 
-fn now() -> Nanos {
+pub(crate) fn now() -> Nanos {
     u64::try_from(sync::elapsed().as_nanos()).unwrap_or(IDLE)
 }
 
@@ -86,7 +83,7 @@ fn after(time: Nanos, by: Duration) -> Nanos {
 
 impl Watchdog {
     /// Has it look at `time`, or before.
-    fn check_at(&self, time: Nanos) {
+    pub(crate) fn check_at(&self, time: Nanos) {
         if self.next_check.expect(time)
             && let Some(Some(thread)) = self.thread.get()
         {
@@ -95,8 +92,8 @@ impl Watchdog {
     }
 
     /// From now on it looks after `service`.
-    fn add(self: &Arc<Self>, service: &Arc<Service>) {
-        self.services().push(Arc::downgrade(service));
+    pub(crate) fn add(self: &Arc<Self>, service: Weak<dyn Watched>) {
+        self.services().push(service);
         self.thread.get_or_init(|| {
             let watchdog = Arc::clone(self);
             sync::spawn("actix-timers-watch".to_owned(), move || watchdog.run()).ok()
@@ -104,7 +101,7 @@ impl Watchdog {
         self.check_at(AT_ONCE);
     }
 
-    fn services(&self) -> MutexGuard<'_, Vec<Weak<Service>>> {
+    fn services(&self) -> MutexGuard<'_, Vec<Weak<dyn Watched>>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,202 +139,6 @@ impl Watchdog {
             next => next.max(after(now(), GRACE / 2)),
         }
     }
-}
-
-impl Service {
-    /// Lets the watchdog look after this service. To be called on the thread of its arbiter.
-    pub(crate) fn join_watchdog(self: &Arc<Self>) {
-        self.join_watchdog_of(&WATCHDOG);
-    }
-
-    pub(crate) fn join_watchdog_of(self: &Arc<Self>, watchdog: &Arc<Watchdog>) {
-        if !self.settings.watched || self.watchdog_entry.get().is_some() || !clock::is_real() {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let passed = i64::try_from(self.clock.now().as_nanos()).unwrap_or(i64::MAX);
-        let origin = i64::try_from(now()).unwrap_or(i64::MAX).saturating_sub(passed);
-        let (runtime, over) = (Mutex::new(Some(runtime)), AtomicBool::new(false));
-        if self.watchdog_entry.set(WatchdogEntry { watchdog: Arc::clone(watchdog), runtime, origin, over }).is_ok() {
-            watchdog.add(self);
-        }
-    }
-
-    /// Lets the watchdog look at once.
-    pub(crate) fn wake_watchdog(&self) {
-        if let Some(watched) = self.watchdog_entry.get() {
-            watched.watchdog.check_at(AT_ONCE);
-        }
-    }
-
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watchdog_entry.get().is_some_and(|watched| !watched.over.load(Ordering::Relaxed))
-    }
-
-    /// Something will be due at `tick`, earlier than what the watchdog may know of.
-    pub(crate) fn expect(&self, tick: Tick) {
-        if let Some(watched) = self.watchdog_entry.get().filter(|watched| !watched.over.load(Ordering::Relaxed)) {
-            watched.watchdog.check_at(watched.at(self.tick.time_of(tick)));
-        }
-    }
-
-    /// Does what is late and says when to look again.
-    fn help(self: &Arc<Self>) -> Nanos {
-        let Some(watched) = self.watchdog_entry.get() else { return IDLE };
-        let Some(runtime) = watched.runtime().clone() else { return IDLE };
-        let _entered = runtime.enter();
-        if !clock::is_real() {
-            watched.leave();
-            return IDLE;
-        }
-        let mut helped = self.has_completions() && self.alone(|| self.deliver_next_by_mailbox());
-        let now = self.clock.now();
-        let late = is_late(self.missing(&self.state()), now);
-        let turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
-        helped |= matches!(turn, Some(Turn::More | Turn::Sleep(_)));
-        helped |= !self.state().waiting.is_empty() && self.alone(|| self.deliver_late_by_mailbox());
-        if helped {
-            self.meters.woken(WakeupCause::Watchdog);
-        }
-        let next_slow_check = self.next_slow_check();
-        if self.is_stopped() {
-            self.publish();
-            return IDLE;
-        }
-        if matches!(turn, Some(Turn::More)) {
-            return AT_ONCE;
-        }
-        let state = self.state();
-        let waiting = state.waiting.front().map(|(since, _)| *since);
-        self.missing(&state)
-            .into_iter()
-            .chain(waiting)
-            .chain(next_slow_check)
-            .map(|time| watched.at(time))
-            .min()
-            .unwrap_or(IDLE)
-    }
-
-    /// Looks in the driver's place whether somebody is stuck, and says when to look again.
-    fn next_slow_check(&self) -> Option<Duration> {
-        let now = self.clock.now();
-        let mut state = self.state();
-        let again = self.check_slow_recipients(&mut state, now);
-        let warnings = self.warnings(&mut state, now);
-        drop(state);
-        self.warn(warnings);
-        again
-    }
-
-    /// Does its part while the driver has no turn: messages that the driver is just sending must not be overtaken.
-    fn alone(&self, part: impl FnOnce() -> bool) -> bool {
-        self.driver.claim_elsewhere().is_some_and(|_claim| part())
-    }
-
-    /// Since when the driver has been missing, or will be. Never later than what it sleeps until: what is scheduled after
-    /// that does not tell the watchdog. And not before its last turn: a driver that runs may have much to do, but needs no
-    /// help.
-    fn missing(&self, state: &State) -> Option<Duration> {
-        let next = state.engine.next_wake().unwrap_or(NEVER).min(state.armed);
-        let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driven));
-        let called = state.queues.ready_since.map(|called| called.max(state.driven));
-        due.into_iter().chain(called).min()
-    }
-
-    /// Where a handler has run, sends the next message after the one it was called with, if the inbox does not.
-    fn deliver_next_by_mailbox(self: &Arc<Self>) -> bool {
-        let completions = self.take_completions();
-        let now = self.clock.now();
-        let mut guard = self.state();
-        for (owner, key) in &completions {
-            guard = self.poll_done(guard, *owner, *key);
-            let oldest = guard.engine.oldest_due(*owner).map(|tick| self.tick.time_of(tick));
-            let stuck = guard
-                .engine
-                .owner(*owner)
-                .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if stuck && is_late(oldest, now) && !guard.mailbox_deliveries.contains_key(owner) {
-                guard = self.escort_in_a_row(guard, *owner, now);
-            }
-        }
-        !completions.is_empty()
-    }
-
-    /// Sends a message to every owner whose inbox has something to give and has not given anything for so long.
-    pub(crate) fn deliver_late_by_mailbox(self: &Arc<Self>) -> bool {
-        let now = self.clock.now();
-        let mut budget = self.settings.expiry_budget;
-        let mut helped = false;
-        let mut guard = self.state();
-        while let Some(owner) = next_late(&mut guard, now) {
-            let state = &mut *guard;
-            let empty = state.engine.inbox_len(owner) == 0;
-            let Some(owner_state) = state.engine.owner_mut(owner) else { continue };
-            if empty || owner_state.ended || owner_state.without_inbox {
-                owner_state.watched = false;
-                continue;
-            }
-            state.waiting.push_back((now, owner));
-            if !std::mem::take(&mut owner_state.moved) && !state.mailbox_deliveries.contains_key(&owner) {
-                guard = self.escort_in_a_row(guard, owner, now);
-                helped = true;
-            }
-            budget -= 1;
-            if budget == 0 {
-                budget = self.settings.expiry_budget;
-                guard = self.let_others_in(guard);
-            }
-        }
-        helped
-    }
-
-    /// Sends the first message of an inbox, and the next ones if they are late: usually the first is under way after that, and
-    /// knocks when its handler has run. A handler that was quicker than this thread does not knock.
-    fn escort_in_a_row<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        owner: OwnerId,
-        now: Duration,
-    ) -> StateGuard<'a> {
-        for _ in 0..self.settings.expiry_budget {
-            guard = self.deliver_by_mailbox(guard, owner, TurnBy::Watchdog);
-            let oldest = guard.engine.oldest_due(owner).map(|tick| self.tick.time_of(tick));
-            let is_open = guard
-                .engine
-                .owner(owner)
-                .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if !is_open || !is_late(oldest, now) || guard.mailbox_deliveries.contains_key(&owner) {
-                break;
-            }
-        }
-        guard
-    }
-
-    fn let_others_in<'a>(&'a self, guard: StateGuard<'a>) -> StateGuard<'a> {
-        drop(guard);
-        sync::yield_now();
-        self.state()
-    }
-}
-
-impl State {
-    /// From now on the watchdog looks after the inbox of `owner`, in which something has been waiting `since`.
-    pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
-        let Some(owner_state) = self.engine.owner_mut(owner) else { return };
-        if !std::mem::replace(&mut owner_state.watched, true) {
-            owner_state.moved = false;
-            self.waiting.push_back((since, owner));
-        }
-    }
-}
-
-fn is_late(time: Option<Duration>, now: Duration) -> bool {
-    time.is_some_and(|time| time.saturating_add(GRACE) <= now)
-}
-
-fn next_late(state: &mut State, now: Duration) -> Option<OwnerId> {
-    let late = state.waiting.front().is_some_and(|(since, _)| is_late(Some(*since), now));
-    if late { state.waiting.pop_front().map(|(_, owner)| owner) } else { None }
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::owner::inbox::ActorRef;
+use crate::service::deliver::turns::TurnBy;
+use crate::service::owner::owner_state::ActorRef;
 use crate::service::owner::thread_registry;
-use crate::service::queue::mailbox_delivery::TurnBy;
 use crate::service::state::{Service, State};
 
 /// How often is looked whether an actor has stopped that nothing else tells of; see `Service::check_detached`.

@@ -126,9 +126,8 @@ impl Service {
         }
         // The clock may be the user's.
         self.contain(|| {
-            trace::dead_letter(&self.name, &lost);
             let now = self.clock.now();
-            self.warn_of_dead_letter(now, &lost);
+            self.report_dead_letter(now, &lost);
             let DeadLetterEvent { id, deadline, reason, message_type, message } = lost;
             let deadline = self.tick.time_of(deadline);
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));

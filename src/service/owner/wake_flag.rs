@@ -4,8 +4,7 @@
 //! the lock. The consumer clears the flag under the lock, leaves its waker there, and then looks. So either the
 //! one who looks sees what was put in, or the one who puts in finds the waker.
 
-use crate::sync::AtomicBool;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, Ordering};
 
 #[derive(Debug)]
 pub(crate) struct WakeFlag {

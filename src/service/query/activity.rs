@@ -2,59 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use crate::engine::Counters;
 use crate::service::state::Service;
 use crate::timing::Tick;
-
-/// What the driver lets others know of its sleep.
-#[derive(Debug)]
-pub(crate) struct Sleep {
-    /// Until when, in nanoseconds of its clock.
-    until: AtomicU64,
-    /// How often it woke up.
-    wakeups: AtomicU64,
-}
-
-/// "It does not sleep."
-const AWAKE: u64 = u64::MAX;
-
-impl Sleep {
-    pub(crate) fn not_yet() -> Self {
-        Self { until: AtomicU64::new(AWAKE), wakeups: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn end(&self) {
-        self.until.store(AWAKE, Ordering::Release);
-        self.wakeups.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Its alarm is set, for ever if there is none.
-    pub(crate) fn begin(&self, until: Option<Duration>) {
-        self.until.store(nanos(until).min(AWAKE - 1), Ordering::Release);
-    }
-
-    /// Whether the alarm is set, and does not ring after `time`.
-    fn ends_by(&self, time: Option<Duration>) -> bool {
-        let until = self.until.load(Ordering::Acquire);
-        until != AWAKE && until <= nanos(time)
-    }
-}
-
-fn nanos(time: Option<Duration>) -> u64 {
-    time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
-}
-
-/// What others do with what a service has delivered to them, and what virtual time has to wait for.
-#[derive(Debug, Default)]
-pub(crate) struct ExternalWork {
-    /// Steps done.
-    steps: AtomicU64,
-    /// Under way on other threads.
-    working: AtomicUsize,
-}
 
 /// As long as this lives, something is under way on another thread.
 pub(crate) struct ExternalWorkGuard(Arc<Service>);
@@ -143,23 +95,6 @@ impl Service {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn a_driver_sleeps_as_long_as_its_alarm_is_not_later_than_what_is_due() {
-        let ms = |millis| Some(Duration::from_millis(millis));
-        let sleep = Sleep::not_yet();
-        assert!(!sleep.ends_by(None));
-        sleep.begin(ms(5));
-        assert!(sleep.ends_by(ms(5)));
-        assert!(!sleep.ends_by(ms(4)), "it has to set its alarm again");
-        sleep.end();
-        assert!(!sleep.ends_by(ms(5)), "it is awake");
-        sleep.begin(None);
-        assert!(sleep.ends_by(None), "nothing is due");
-        assert!(!sleep.ends_by(ms(5)));
-    }
-
     #[test]
     fn virtual_time_waits_for_work_on_other_threads() {
         let timers = crate::TimerActorBuilder::default().clock(crate::ManualClock::new()).build().unwrap();

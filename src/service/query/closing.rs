@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use crate::engine::{DeadLetterReason, Outcome, OwnerId};
 use crate::model::view::Returned;
-use crate::service::deliver::message_stores::{BoxedContents, BoxedMessage};
+use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage};
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};

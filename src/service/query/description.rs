@@ -6,7 +6,7 @@ use crate::engine::{Location, OwnerId, Recurrence, TimerView};
 use crate::model::actor_id::ActorTag;
 use crate::model::location::TimerLocation;
 use crate::model::view::TimerInfo;
-use crate::service::deliver::message_stores::MessageRef;
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 

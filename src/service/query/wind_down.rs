@@ -6,18 +6,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::model::view::Returned;
-use crate::service::state::{Service, State};
+use crate::service::state::{Service, State, WindDown};
 use crate::timing::MAX_TICK;
 
 /// A year. Where nothing is due sooner the driver has few turns, and each may look at all that is pending.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Somebody who waits for the end.
-pub(crate) struct WindDown {
-    until: Duration,
-    /// Dropped to let it go on: it hears that in any case.
-    _over: oneshot::Sender<()>,
-}
 
 impl Service {
     /// Refuses everything from now on, delivers for `time` what falls due, and gives back the rest, by deadline.

@@ -11,20 +11,23 @@ use actix::prelude::SendError;
 use tokio::task::unconstrained;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome, Repeated};
-use crate::model::carried::{Carried, try_send};
+use crate::model::carried::{Boxed, Carried, is_large, try_send};
 use crate::model::mailbox_policy::MailboxPolicy;
+use crate::model::reply::ReplyFuture;
 use crate::model::timer_message::TimerMessage;
-use crate::model::tracked::Tracked;
+use crate::model::tracked::{TokenHost, Tracked};
 use crate::service::deliver::job::{
-    Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Ticket, Via, produce,
+    Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Via, produce,
 };
-use crate::service::deliver::message_stores::{MessageRef, MessageStores, Route, StateGuard};
+use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::message_stores::{MessageStores, QueueRoute, Route, StateGuard};
 use crate::service::deliver::once::Once;
 use crate::service::deliver::series::Series;
-use crate::service::queue::mailbox_delivery::TurnBy;
-use crate::service::queue::recipient_queues::{RecipientQueue, TokenId};
+use crate::service::deliver::turns::TurnBy;
+use crate::service::deliver::wakeup::Wakeup;
+use crate::service::queue::recipient_queues::RecipientQueue;
 use crate::service::queue::reply_waiter::{Acknowledgement, Answered, wait_for};
-use crate::service::schedule::admission::Wakeup;
+use crate::service::queue::token_id::TokenId;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 use crate::trace::Delivering;
@@ -104,20 +107,6 @@ impl<C: Carried> Queueable for Series<C, Queued<C::Message>> {
         Ok(())
     }
 }
-
-/// What can be done with jobs in a queue; compiled for their type.
-#[derive(Clone, Copy)]
-pub(crate) struct QueueRoute {
-    dispatch: Dispatch,
-    token_id: fn(&mut MessageStores, MessageRef) -> Option<&mut Option<TokenId>>,
-    lose: Lose,
-}
-
-/// Sends the message that is next in a queue, unlocking meanwhile. False if it has to wait.
-type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, u64) -> (StateGuard<'a>, bool);
-
-/// Makes a dead letter of a message under way, unlocking meanwhile.
-type Lose = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
 
 impl MessageStores {
     /// The store for jobs whose messages may have to wait in the queue of their recipient.
@@ -430,7 +419,7 @@ fn send_token<'a, J: Queueable>(
     let kept = if asks_for_room { queue.take_sender::<Tracked<MessageOf<J>>>() } else { None };
     let recipient = kept.or_else(|| target.open_tracked());
     drop(guard);
-    let token = Tracked::<MessageOf<J>>::new(Arc::clone(service), due.key, number);
+    let token = Tracked::<MessageOf<J>>::new(service.clone(), due.key, number);
     let refused = match &recipient {
         Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
         // It is a dead letter when the token is dropped.
@@ -685,12 +674,19 @@ impl Service {
         self.driver.wake();
     }
 
-    /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
-    pub(crate) fn begin<C: Carried>(
+    fn run_token<C: Carried>(
         self: &Arc<Self>,
         key: Key,
         number: u64,
-    ) -> Option<(C, Acknowledgement, Option<Delivering>)> {
+        handle: &mut dyn FnMut(C::Message) -> ReplyFuture,
+    ) {
+        let Some((message, acknowledgement, _delivering)) = self.begin::<C>(key, number) else { return };
+        let reply = handle(message.unpack());
+        drop(wait_for(reply, acknowledgement));
+    }
+
+    /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
+    fn begin<C: Carried>(self: &Arc<Self>, key: Key, number: u64) -> Option<(C, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.state();
         if guard.token_number_of(key) != Some(number) {
             return None;
@@ -747,7 +743,7 @@ impl Service {
     }
 
     /// The token of a message will never be handled: it is a dead letter, if the token still stands for it.
-    pub(crate) fn lose(&self, key: Key, number: u64, reason: DeadLetterReason) {
+    fn lose_token(&self, key: Key, number: u64, reason: DeadLetterReason) {
         let mut guard = self.state();
         let state = &mut *guard;
         if state.token_number_of(key) != Some(number) {
@@ -761,5 +757,19 @@ impl Service {
             None => drop(guard),
         }
         self.request_flush();
+    }
+}
+
+impl<M: TimerMessage> TokenHost<M> for Service {
+    fn run(self: Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture) {
+        if const { is_large::<M>() } {
+            self.run_token::<Boxed<M>>(key, number, handle);
+        } else {
+            self.run_token::<M>(key, number, handle);
+        }
+    }
+
+    fn lose(&self, key: Key, number: u64, reason: DeadLetterReason) {
+        self.lose_token(key, number, reason);
     }
 }

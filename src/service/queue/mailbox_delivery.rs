@@ -9,19 +9,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::engine::{Outcome, OwnerId};
-use crate::service::deliver::message_stores::{Answer, ReplyFuture, StateGuard};
+use crate::model::reply::{Answer, ReplyFuture};
+use crate::service::deliver::message_stores::StateGuard;
+use crate::service::deliver::turns::TurnBy;
 use crate::service::state::Service;
 use crate::sync;
 use crate::timing::Key;
-
-/// Who does the work of a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TurnBy {
-    /// The timer actor, on its arbiter.
-    Driver,
-    /// The watchdog, because the timer actor is late.
-    Watchdog,
-}
 
 /// A message on its way through the mailbox of its owner.
 pub(crate) struct MailboxDelivery {

@@ -5,3 +5,4 @@ pub(crate) mod mailbox_delivery;
 pub(crate) mod recipient_queues;
 pub(crate) mod reply_waiter;
 pub(crate) mod slow_recipients;
+pub(crate) mod token_id;

@@ -22,15 +22,17 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Recipient, WeakRecipient};
+use actix::Recipient;
 use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
+use crate::model::target::MailboxPin;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::message_stores::MessageRef;
-use crate::service::owner::inbox::OwnerState;
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::owner::owner_state::OwnerState;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::queue::reply_waiter::Answered;
+use crate::service::queue::token_id::TokenId;
 use crate::service::state::State;
 use crate::timing::Key;
 
@@ -38,28 +40,6 @@ use crate::timing::Key;
 /// as a rule; not if others fill its mailbox.
 const RETRY_SOONEST: Duration = Duration::from_millis(1);
 const RETRY_LATEST: Duration = Duration::from_millis(128);
-
-/// A stay in a queue or in a mailbox. One that is moved and comes back has another number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TokenId {
-    pub(crate) mailbox: u64,
-    pub(crate) number: u64,
-}
-
-/// Keeps the place of a mailbox from being used again, and knows whether its actor is there.
-pub(crate) trait MailboxPin: Send + Sync {
-    /// To be asked where no lock is held: the address made for that may be the last.
-    fn is_alive(&self) -> bool;
-}
-
-impl<M> MailboxPin for WeakRecipient<M>
-where
-    M: TimerMessage,
-{
-    fn is_alive(&self) -> bool {
-        self.upgrade().is_some_and(|recipient| recipient.connected())
-    }
-}
 
 /// Something that is kept only to be dropped where code of the user may run.
 pub(crate) type DeferredDrop = Box<dyn Any + Send>;

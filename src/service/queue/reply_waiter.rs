@@ -8,8 +8,6 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tokio::task::Unconstrained;
-
 use crate::service::state::Service;
 use crate::sync::Mutex;
 use crate::timing::Key;
@@ -36,13 +34,13 @@ impl Drop for Acknowledgement {
     }
 }
 
-struct ReplyWaiter<F: Future> {
+struct ReplyWaiter<F: Future + ?Sized> {
     service: Arc<Service>,
     waiting: Mutex<Option<Waiting<F>>>,
 }
 
-struct Waiting<F: Future> {
-    answer: Pin<Box<Unconstrained<F>>>,
+struct Waiting<F: Future + ?Sized> {
+    answer: Pin<Box<F>>,
     acknowledgement: Acknowledgement,
 }
 
@@ -50,9 +48,9 @@ struct Waiting<F: Future> {
 ///
 /// Tokio's budget is set aside: whoever waits knows for what, and a budget would only wake for nothing. The future is boxed by
 /// the caller, since a large message may be in it.
-pub(crate) fn wait_for<F>(answer: Pin<Box<Unconstrained<F>>>, acknowledgement: Acknowledgement) -> Option<F::Output>
+pub(crate) fn wait_for<F>(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Option<F::Output>
 where
-    F: Future + Send + 'static,
+    F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
     let service = Arc::clone(&acknowledgement.service);
@@ -63,7 +61,7 @@ where
 
 impl<F> ReplyWaiter<F>
 where
-    F: Future + Send + 'static,
+    F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
     /// Looks whether the answer is there, and acknowledges it if so. Whoever wakes meanwhile waits, and looks again.
@@ -84,7 +82,7 @@ where
 
 impl<F> Wake for ReplyWaiter<F>
 where
-    F: Future + Send + 'static,
+    F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
     /// Called by whoever answers, on its thread. No lock of the service is held there.

@@ -1,18 +1,19 @@
 //! Admission: a timer is taken in under the lock, by the engine, with its message in its store; or rejected, with the message
 //! handed back.
 
-use crate::api::options::TimerOptions;
 use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
 use crate::model::carried::Carried;
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::Job;
-use crate::service::deliver::message_stores::MessageRef;
+use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::once::Once;
+use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::Deadline;
 use crate::service::state::State;
-use crate::timing::{Key, Tick};
+use crate::timing::Key;
 
 /// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
 /// have become so full that its cascade has to begin early.
@@ -57,15 +58,6 @@ impl KeyOwner {
         let mailbox = target.mailbox();
         Self { owner: None, scope: (mailbox != 0).then_some(KeyScope::Recipient(mailbox)) }
     }
-}
-
-/// What others have to be told of once the lock is given up.
-#[derive(Default)]
-pub(crate) struct Wakeup {
-    /// The driver has to look.
-    pub(crate) poke: bool,
-    /// The tick of a timer that is due before all that was known.
-    pub(crate) first_deadline: Option<Tick>,
 }
 
 /// A timer that was taken in.

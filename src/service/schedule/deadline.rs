@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::api::options::TimerOptions;
+use crate::model::options::TimerOptions;
 use crate::service::state::Service;
 use crate::timing::{Tick, coalesce, jitter};
 

@@ -7,19 +7,23 @@ use std::time::{Duration, SystemTime};
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler};
 
-use crate::api::options::TimerOptions;
 use crate::engine::{ClockReading, Outcome, OwnerId, Recurrence, RepeatMode, Repeated, Resumed};
 use crate::model::carried::{Boxed, Carried, is_large};
+#[cfg(feature = "cron")]
+use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Destination, Own, Queued};
-use crate::service::deliver::message_stores::{MessageRef, MessageStores};
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::MessageStores;
 use crate::service::deliver::series::{Producer, Series};
-use crate::service::schedule::admission::{KeyOwner, NewTimer, Wakeup};
+use crate::service::deliver::wakeup::Wakeup;
+use crate::service::schedule::admission::{KeyOwner, NewTimer};
 use crate::service::schedule::deadline::{Deadline, Schedule};
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick, jitter};
@@ -45,6 +49,11 @@ impl RepeatSchedule {
 
     pub(crate) fn fixed_delay(repeat: impl Into<Repeat>) -> Self {
         Self::FixedDelay { repeat: repeat.into(), waited: Duration::ZERO }
+    }
+
+    #[cfg(feature = "cron")]
+    pub(crate) fn cron(cron: Cron) -> Self {
+        Self::Calendar(Box::new(move |after| cron.next_after(after)))
     }
 }
 

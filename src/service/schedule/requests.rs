@@ -6,21 +6,21 @@ use std::time::Duration;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler};
 
-use crate::api::options::TimerOptions;
 use crate::engine::{NextRun, NotPending, Outcome, OwnerId, RejectReason};
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::model::view::{Snapshot, TimerInfo};
 use crate::service::deliver::job::{Destination, Job, Own, Queued};
-use crate::service::deliver::message_stores::{MessageRef, MessageStores, StateGuard};
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::{MessageStores, StateGuard};
 use crate::service::deliver::once::Once;
+use crate::service::deliver::wakeup::Wakeup;
 use crate::service::query::description::COUNTED_ALONE;
-use crate::service::schedule::admission::{
-    Admission, Admitted, KeyOwner, NewTimer, NotAdmitted, NotAdmittedReason, Wakeup,
-};
+use crate::service::schedule::admission::{Admission, Admitted, KeyOwner, NewTimer, NotAdmitted, NotAdmittedReason};
 use crate::service::schedule::deadline::Schedule;
 use crate::service::state::{Service, State};
 use crate::timing::Key;

@@ -1,0 +1,41 @@
+//! References to stored messages, and messages taken out of their stores.
+
+use std::any::Any;
+
+use crate::engine::DueTimer;
+use crate::model::id::TimerId;
+
+/// Where a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MessageRef {
+    pub(crate) store: u32,
+    pub(crate) slot: u32,
+}
+
+/// A message taken out of its store.
+pub(crate) struct BoxedMessage {
+    pub(crate) contents: BoxedContents,
+    /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
+    pub(crate) target: Option<Box<dyn Any + Send>>,
+}
+
+impl BoxedMessage {
+    pub(crate) fn new(contents: BoxedContents, target: Option<Box<dyn Any + Send>>) -> Self {
+        Self { contents, target }
+    }
+}
+
+/// A message, or what makes one.
+pub(crate) enum BoxedContents {
+    Message(Box<dyn Any + Send>),
+    /// Code of the user.
+    Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
+}
+
+/// A timer whose message is under way.
+#[derive(Clone, Copy)]
+pub(crate) struct Ticket {
+    pub(crate) due: DueTimer<MessageRef>,
+    /// The id of the timer, if anybody wants to hear of it should its message get lost.
+    pub(crate) id: Option<TimerId>,
+}

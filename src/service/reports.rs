@@ -1,0 +1,103 @@
+//! Reports of a service to a subscriber of `tracing`: see `trace`.
+
+use std::time::Duration;
+
+use crate::model::id::TimerId;
+use crate::service::deliver::turns::TurnBy;
+use crate::service::owner::subscribers::DeadLetterEvent;
+use crate::service::queue::slow_recipients::OldestWaiting;
+use crate::service::state::{Service, State};
+use crate::timing::{Key, Tick};
+use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient};
+
+impl Service {
+    /// Reports a timer that was admitted.
+    #[inline(always)]
+    pub(crate) fn begin_span(&self, key: Key, id: TimerId, delay: Duration) {
+        if !self.settings.internal {
+            self.timer_spans.begin(&self.name, key, id, delay, || self.message_type(key), || self.is_pending(key));
+        }
+    }
+
+    /// Closes the spans of timers that have ended.
+    #[inline(always)]
+    pub(crate) fn end_spans(&self, ended: &[Key]) {
+        self.timer_spans.end(ended);
+    }
+
+    /// Closes the spans of all timers.
+    #[inline(always)]
+    pub(crate) fn end_all_spans(&self) {
+        self.timer_spans.end_all();
+    }
+
+    /// Records the lateness of a message that is handed over now, and enters the span of its delivery.
+    #[inline(always)]
+    pub(crate) fn hand_over(&self, key: Key, deadline: Tick) -> Delivering {
+        self.measure_lag(deadline);
+        let lag = || self.clock.now().saturating_sub(self.tick.time_of(deadline));
+        self.timer_spans.hand_over(key, lag, || self.is_pending(key))
+    }
+
+    /// Whether a timer is pending. Its end will be reported then.
+    fn is_pending(&self, key: Key) -> bool {
+        self.state().engine.report_end(key)
+    }
+
+    /// The type of a pending timer's message.
+    fn message_type(&self, key: Key) -> Option<&'static str> {
+        let state = self.state();
+        state.engine.view(key)?;
+        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
+        Some(store.map_or("", |store| store.message_type))
+    }
+
+    /// A turn begins.
+    #[inline(always)]
+    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
+        let State { engine, warnings, driven, .. } = state;
+        let due = || engine.next_expiration().map(|tick| self.tick.time_of(tick));
+        warnings.note_lateness(now, due, *driven, by == TurnBy::Watchdog);
+    }
+
+    /// A recipient does not take its messages.
+    pub(crate) fn note_stuck(&self, state: &mut State, oldest: OldestWaiting, waited: Duration) {
+        if !trace::IS_ON {
+            return;
+        }
+        let OldestWaiting { key, owner, .. } = oldest;
+        let store = state.engine.payload(key).and_then(|payload| state.stores.store(payload.store));
+        let message_type = store.map_or("", |store| store.message_type);
+        let behind = state.engine.inbox_len(owner) - usize::from(state.engine.first_due(owner) == Some(key));
+        let id = self.id_of(state, key);
+        state.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
+    }
+
+    /// Takes the warnings to emit once the lock is given up.
+    #[inline(always)]
+    pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
+        let State { engine, warnings, .. } = state;
+        warnings.take(now, &self.panics, || engine.counters(), self.settings.engine.capacity)
+    }
+
+    /// Warns. Not to be called under the lock.
+    #[inline(always)]
+    pub(crate) fn warn(&self, pending: PendingWarnings) {
+        pending.emit(&self.name, |emit| {
+            self.contain(emit);
+        });
+    }
+
+    /// Warns of panics: no turn follows that would.
+    #[inline(always)]
+    pub(crate) fn warn_for_the_last_time(&self) {
+        self.warn(self.panics.take_pending());
+    }
+
+    /// Reports a lost message. Not to be called under the lock.
+    pub(crate) fn report_dead_letter(&self, now: Duration, lost: &DeadLetterEvent) {
+        let DeadLetterEvent { id, reason, message_type, .. } = *lost;
+        trace::dead_letter(&self.name, id, reason, message_type);
+        self.dead_letter_limiter.warn(&self.name, now, id, reason, message_type);
+    }
+}
