@@ -4,6 +4,8 @@
 
 #[cfg(not(any(test, actix_timers_simulation)))]
 pub(crate) use self::real::*;
+pub(crate) use std::sync::atomic::Ordering;
+
 #[cfg(any(test, actix_timers_simulation))]
 pub(crate) use crate::simulation::sync::*;
 

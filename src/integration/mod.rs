@@ -23,17 +23,17 @@ mod survey;
 
 pub use self::internal_timers::{ExternalWork, InternalTimers, builder_on_clock_of};
 pub use self::survey::Survey;
-pub use crate::model::id::ShortId;
-pub use crate::model::secret::unguessable;
-pub use crate::service::query::selection::Listing;
-pub use crate::service::query::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 pub use crate::engine::next_on_grid;
 pub use crate::metrics::catalogue::describe;
 pub use crate::metrics::gate::{Pass as PublishPass, try_enter as try_publish};
 pub use crate::metrics::meters::PUBLISH_EVERY;
 pub use crate::metrics::publishers::{Publisher, register_publisher};
 pub use crate::metrics::tally::{Level, Tally};
+pub use crate::model::id::ShortId;
+pub use crate::model::secret::unguessable;
 pub use crate::model::shown::Shown;
+pub use crate::service::query::selection::Listing;
+pub use crate::service::query::survey::{Outline, TIMERS_OF_A_BUCKET, TimerWalk};
 
 #[cfg(feature = "tracing")]
 pub use crate::trace::Limit as LogLimit;
