@@ -1,12 +1,10 @@
 #![cfg_attr(feature = "actix", doc = include_str!("../README.md"))]
-#![cfg_attr(
-    not(feature = "actix"),
-    doc = "The pure parts of actix-timers: a hierarchical timing wheel and the engine around it."
-)]
+#![cfg_attr(not(feature = "actix"), doc = "The pure part of actix-timers: a hierarchical timing wheel.")]
 
 #[cfg(feature = "actix")]
 mod api;
-pub mod engine;
+#[cfg(feature = "actix")]
+mod engine;
 #[cfg(feature = "actix")]
 pub mod integration;
 #[cfg(feature = "actix")]
@@ -24,76 +22,50 @@ pub mod timing;
 #[cfg(feature = "actix")]
 mod trace;
 
-#[cfg(feature = "actix")]
-pub use crate::api::batch::ScheduleBatch;
-#[cfg(feature = "actix")]
-pub use crate::api::builder::TimerActorBuilder;
-#[cfg(feature = "actix")]
-pub use crate::api::config::TimerActorConfig;
-#[cfg(feature = "actix")]
-pub use crate::api::context::TimerContext;
 #[cfg(feature = "cron")]
-pub use crate::api::cron::ScheduleCron;
+pub use api::cron::ScheduleCron;
 #[cfg(feature = "actix")]
-pub use crate::api::dead_letters::SubscribeDeadLetters;
+pub use api::{
+    batch::ScheduleBatch,
+    builder::TimerActorBuilder,
+    config::TimerActorConfig,
+    context::TimerContext,
+    dead_letters::SubscribeDeadLetters,
+    drain::Drain,
+    guard::TimerGuard,
+    messages::{Cancel, GetSnapshot, GetTimer, Reschedule, ScheduleAfter, ScheduleAt},
+    options::{ContextTimer, TargetTimer},
+    periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay},
+    scrape::scrape,
+    selection::{CancelGroup, CancelKey, CancelOwner, ListTimers},
+    testing,
+    timer_actor::TimerActor,
+    timers::{Timers, cancel, get},
+};
 #[cfg(feature = "actix")]
-pub use crate::api::drain::Drain;
-#[cfg(feature = "actix")]
-pub use crate::api::guard::TimerGuard;
-#[cfg(feature = "actix")]
-pub use crate::api::messages::{Cancel, GetSnapshot, GetTimer, Reschedule, ScheduleAfter, ScheduleAt};
-#[cfg(feature = "actix")]
-pub use crate::api::options::{ContextTimer, TargetTimer};
-#[cfg(feature = "actix")]
-pub use crate::api::periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay};
-#[cfg(feature = "actix")]
-pub use crate::api::scrape::scrape;
-#[cfg(feature = "actix")]
-pub use crate::api::selection::{CancelGroup, CancelKey, CancelOwner, ListTimers};
-#[cfg(feature = "actix")]
-pub use crate::api::testing;
-#[cfg(feature = "actix")]
-pub use crate::api::timer_actor::TimerActor;
-#[cfg(feature = "actix")]
-pub use crate::api::timers::{Timers, cancel, get};
-#[cfg(feature = "actix")]
-pub use crate::model::actor_id::{ActorId, ActorTag, ParseActorTagError};
-#[cfg(feature = "actix")]
-pub use crate::model::clock::{Alarm, Clock, SystemClock};
+pub use engine::{Counters, DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, TimerState};
 #[cfg(feature = "cron")]
-pub use crate::model::cron::{Cron, CronError};
+pub use model::cron::{Cron, CronError};
 #[cfg(feature = "actix")]
-pub use crate::model::dead_letter::DeadLetter;
-#[cfg(feature = "actix")]
-pub use crate::model::error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError};
-#[cfg(feature = "actix")]
-pub use crate::model::filter::TimerFilter;
-#[cfg(feature = "actix")]
-pub use crate::model::id::{ParseTimerIdError, TimerId};
-#[cfg(feature = "actix")]
-pub use crate::model::location::TimerLocation;
-#[cfg(feature = "actix")]
-pub use crate::model::mailbox_policy::MailboxPolicy;
-#[cfg(feature = "actix")]
-pub use crate::model::manual_clock::ManualClock;
-#[cfg(feature = "actix")]
-pub use crate::model::options::TimerOptions;
-#[cfg(feature = "actix")]
-pub use crate::model::repeat::Repeat;
-#[cfg(feature = "actix")]
-pub use crate::model::request_time::RequestTime;
-#[cfg(feature = "actix")]
-pub use crate::model::source::MessageSource;
-#[cfg(feature = "actix")]
-pub use crate::model::target::Target;
-#[cfg(feature = "actix")]
-pub use crate::model::timer_message::TimerMessage;
-#[cfg(feature = "actix")]
-pub use crate::model::tracked::Tracked;
-#[cfg(feature = "actix")]
-pub use crate::model::view::{Returned, Snapshot, TimerInfo};
-#[cfg(feature = "actix")]
-pub use engine::{DeadLetterReason, MissedTickBehavior, TimerGroup, TimerKey, TimerState};
+pub use model::{
+    actor_id::{ActorId, ActorTag, ParseActorTagError},
+    clock::{Alarm, Clock, SystemClock},
+    dead_letter::DeadLetter,
+    error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError},
+    filter::TimerFilter,
+    id::{ParseTimerIdError, TimerId},
+    location::TimerLocation,
+    mailbox_policy::MailboxPolicy,
+    manual_clock::ManualClock,
+    options::TimerOptions,
+    repeat::Repeat,
+    request_time::RequestTime,
+    source::MessageSource,
+    target::Target,
+    timer_message::TimerMessage,
+    tracked::Tracked,
+    view::{Returned, Snapshot, TimerInfo},
+};
 
 /// Compiles and runs the code in the overview of features.
 #[cfg(all(doctest, feature = "actix"))]

@@ -31,7 +31,7 @@ impl DeadLetterReason {
 
 /// The way in which a timer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Its message was handed over.
     Delivered,
     /// It was cancelled, or its owner ended.

@@ -14,7 +14,7 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// # Errors
     /// As [`schedule`](Self::schedule).
-    pub fn schedule_in_place_of(
+    pub(crate) fn schedule_in_place_of(
         &mut self,
         old: Key,
         now: Tick,
@@ -40,7 +40,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// engine.cancel(call).unwrap();
     /// assert_eq!(engine.keyed(gate, &"call".into()), None);
     /// ```
-    pub fn label(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
+    pub(crate) fn label(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
         let Some(record) = self.wheel.get_mut(timer).filter(|record| !record.marks.has(Mark::Labels)) else {
             return false;
         };
@@ -55,46 +55,46 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the pending timer with this key.
-    pub fn keyed(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
+    pub(crate) fn keyed(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
         self.labels.holder(scope, key)
     }
 
     /// Returns the key of a pending timer.
-    pub fn key_of(&self, timer: Key) -> Option<&TimerKey> {
+    pub(crate) fn key_of(&self, timer: Key) -> Option<&TimerKey> {
         self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
         self.labels.key_of(timer.index())
     }
 
     /// Returns the group of a pending timer.
-    pub fn group_of(&self, timer: Key) -> Option<&TimerGroup> {
+    pub(crate) fn group_of(&self, timer: Key) -> Option<&TimerGroup> {
         self.wheel.get(timer).filter(|timer| timer.marks.has(Mark::Labels))?;
         self.labels.group_of(timer.index())
     }
 
     /// Returns the number of pending timers with a key or a group.
-    pub fn labelled(&self) -> usize {
+    pub(crate) fn labelled(&self) -> usize {
         self.labels.len()
     }
 
     /// Returns the number of pending timers in a group.
-    pub fn group_len(&self, group: &TimerGroup) -> usize {
+    pub(crate) fn group_len(&self, group: &TimerGroup) -> usize {
         self.labels.group_len(group)
     }
 
     /// Returns the pending timers of a group in the order of joining, each with its number, from `number` on. Numbers
     /// only grow, so a caller that reads a large group in several steps continues after the last number seen.
-    pub fn group_members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
+    pub(crate) fn group_members(&self, group: &TimerGroup, number: u64) -> impl Iterator<Item = (u64, Key)> {
         self.labels.members(group, number)
     }
 
     /// Returns the number that the next timer to join any group will have.
-    pub const fn groups_joined(&self) -> u64 {
+    pub(crate) const fn groups_joined(&self) -> u64 {
         self.labels.joined()
     }
 
     /// Returns one of an owner's own timers and moves it to the end of their list: as many calls as there are timers
     /// return each of them once.
-    pub fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
+    pub(crate) fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
         let timer = self.wheel.key_at(self.owners.any(owner)?)?;
         let record = self.wheel.get_mut(timer)?;
         self.owners.leave(owner, record.owner_spot());
@@ -103,12 +103,12 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the number of an owner's own timers, without the foreign messages in its inbox.
-    pub fn owned_itself(&self, owner: OwnerId) -> usize {
+    pub(crate) fn owned_itself(&self, owner: OwnerId) -> usize {
         self.owners.own(owner)
     }
 
     /// Returns the number of slots; some of them may be free.
-    pub fn slots(&self) -> u32 {
+    pub(crate) fn slots(&self) -> u32 {
         self.wheel.slots()
     }
 }

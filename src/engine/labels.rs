@@ -12,7 +12,7 @@ use crate::timing::Key;
 
 /// The set of timers among which a key is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyScope {
+pub(crate) enum KeyScope {
     /// The timers of one owner.
     Owner(OwnerId),
     /// The timers for one recipient, which the caller identifies by a number.

@@ -51,6 +51,9 @@ mod names;
 mod owners;
 mod queries;
 mod queues;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used)]
+mod random_model;
 mod recurrence;
 mod repeating;
 mod scheduler;
@@ -60,14 +63,15 @@ mod side_table;
 mod timer;
 mod wall;
 
-pub use counters::{Counters, DeadLetterReason, Outcome};
+pub(crate) use counters::Outcome;
+pub use counters::{Counters, DeadLetterReason};
 pub use group::TimerGroup;
 pub use key::TimerKey;
-pub use labels::KeyScope;
-pub use owners::OwnerId;
-pub use recurrence::{ClockReading, MissedTickBehavior, NextRun, Recurrence, RepeatMode, next_on_grid};
-pub use repeating::{Repeated, Resumed};
-#[cfg(feature = "actix")]
-pub(crate) use scheduler::MAX_CAPACITY;
-pub use scheduler::{Due, DueTimer, Engine, EngineConfig, RejectReason, Rejected};
-pub use timer::{Location, NotPending, TimerState, TimerView};
+pub(crate) use labels::KeyScope;
+pub(crate) use owners::OwnerId;
+pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode};
+pub use recurrence::{MissedTickBehavior, next_on_grid};
+pub(crate) use repeating::{Repeated, Resumed};
+pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};
+pub use timer::TimerState;
+pub(crate) use timer::{Location, NotPending, TimerView};

@@ -33,7 +33,6 @@ impl Names {
 
     /// Returns the timers whose names begin with `beginning`; the other `hidden` bits, at most 64, are arbitrary. Reads
     /// one small table.
-    #[cfg(feature = "actix")]
     pub(crate) fn beginning_with(&self, beginning: u128, hidden: u32) -> impl Iterator<Item = (u128, Key)> {
         let shard = self.shards.get(shard_of(beginning << hidden)).into_iter().flatten();
         shard.map(|(name, key)| (*name, *key)).filter(move |(name, _)| name >> hidden == beginning)

@@ -4,7 +4,7 @@ use crate::timing::{Arena, Chunks, Key, List, Spot};
 
 /// The id of an owner, never used again after the owner has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerId(pub(crate) Key);
+pub(crate) struct OwnerId(pub(crate) Key);
 
 /// An owner: its timers, and its inbox.
 #[derive(Debug)]

@@ -4,91 +4,90 @@ use std::time::Duration;
 
 use crate::engine::counters::{Counters, Outcome};
 use crate::engine::owners::OwnerId;
-use crate::engine::scheduler::{Engine, EngineConfig};
+use crate::engine::scheduler::Engine;
 use crate::engine::timer::{Location, Mark, Stage, TimerView};
 use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
 
 impl<P: Copy, O> Engine<P, O> {
     /// Returns the timer with this name. It may have ended; its name is kept until its slot is used again.
-    pub fn named(&self, name: u128) -> Option<Key> {
+    pub(crate) fn named(&self, name: u128) -> Option<Key> {
         self.names.find(name)
     }
 
     /// Returns the pending timers whose names begin with `beginning`; the other `hidden` bits, at most 64, are
     /// arbitrary.
-    #[cfg(feature = "actix")]
     pub(crate) fn names_beginning_with(&self, beginning: u128, hidden: u32) -> impl Iterator<Item = Key> {
         let named = self.names.beginning_with(beginning, hidden);
         named.filter(|(name, key)| self.name_of(*key) == Some(*name)).map(|(_, key)| key)
     }
 
     /// Returns the name of a pending timer.
-    pub fn name_of(&self, key: Key) -> Option<u128> {
+    pub(crate) fn name_of(&self, key: Key) -> Option<u128> {
         self.wheel.get(key).filter(|timer| timer.marks.has(Mark::Name))?;
         self.names.of_slot(key.index())
     }
 
     /// Returns the caller's data of an owner.
-    pub fn owner(&self, id: OwnerId) -> Option<&O> {
+    pub(crate) fn owner(&self, id: OwnerId) -> Option<&O> {
         self.owners.get(id).map(|owner| &owner.data)
     }
 
     /// Returns the number of an owner's timers, including the foreign messages in its inbox.
-    pub fn owned(&self, id: OwnerId) -> usize {
+    pub(crate) fn owned(&self, id: OwnerId) -> usize {
         self.owners.owned(id)
     }
 
     /// Returns the number of messages in an owner's inbox.
-    pub fn inbox_len(&self, id: OwnerId) -> usize {
+    pub(crate) fn inbox_len(&self, id: OwnerId) -> usize {
         self.owners.get(id).map_or(0, |owner| owner.inbox.len())
     }
 
     /// Returns whether there are foreign messages in an owner's inbox.
-    pub fn has_foreign(&self, id: OwnerId) -> bool {
+    pub(crate) fn has_foreign(&self, id: OwnerId) -> bool {
         self.owners.first_foreign(id).is_some()
     }
 
     /// Returns the number of messages before this one in the inbox or queue of an owner; `None` if it is at least
     /// `most`, or the message is not in it.
-    pub fn place_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
+    pub(crate) fn place_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
         self.wheel.place_held(&self.owners.get(id)?.inbox, key, most)
     }
 
     /// Returns the number of messages in all inboxes.
-    pub const fn in_inboxes(&self) -> usize {
+    pub(crate) const fn in_inboxes(&self) -> usize {
         self.in_inboxes
     }
 
     /// Returns the payload of the first message in an owner's inbox.
-    pub fn next_due(&self, id: OwnerId) -> Option<P> {
+    pub(crate) fn next_due(&self, id: OwnerId) -> Option<P> {
         self.payload(self.wheel.first_held(&self.owners.get(id)?.inbox)?)
     }
 
     /// Returns the payloads of the first few messages in an owner's inbox, for prefetching.
-    pub fn upcoming(&self, id: OwnerId) -> impl Iterator<Item = P> {
+    pub(crate) fn upcoming(&self, id: OwnerId) -> impl Iterator<Item = P> {
         let inbox = self.owners.get(id).map(|owner| &owner.inbox);
         inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|timer| timer.payload)
     }
 
     /// Identifies the messages of [`upcoming`](Self::upcoming): while this number stays the same, so do they, apart
     /// from those removed or added since.
-    pub fn upcoming_chunk(&self, id: OwnerId) -> Option<u32> {
+    pub(crate) fn upcoming_chunk(&self, id: OwnerId) -> Option<u32> {
         self.owners.get(id).map(|owner| owner.inbox.first_chunk())
     }
 
     /// Returns the number of owners.
-    pub fn owners(&self) -> usize {
+    pub(crate) fn owners(&self) -> usize {
         self.owners.len() - self.queues
     }
 
     /// Returns whether the engine is closed.
-    pub const fn is_closed(&self) -> bool {
+    pub(crate) const fn is_closed(&self) -> bool {
         self.closed
     }
 
     /// Returns keys and deadlines of all timers whose messages have not been handed over, by deadline. A message in
     /// production counts as handed over.
-    pub fn unfinished(&self) -> Vec<(Tick, Key)> {
+    pub(crate) fn unfinished(&self) -> Vec<(Tick, Key)> {
         let is_under_way = |stage| matches!(stage, Stage::InFlight | Stage::Making);
         let waiting = self.wheel.iter().filter(|(_, _, timer)| !is_under_way(timer.stage));
         let mut all: Vec<(Tick, Key)> = waiting.map(|(key, deadline, _)| (deadline, key)).collect();
@@ -98,23 +97,23 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the wall-clock time of a pending timer, as a duration since the Unix epoch, if it follows the wall
     /// clock.
-    pub fn wall_time(&self, key: Key) -> Option<Duration> {
+    pub(crate) fn wall_time(&self, key: Key) -> Option<Duration> {
         self.wheel.get(key).filter(|timer| timer.marks.has(Mark::WallTime))?;
         self.wall_times.get(key.index())
     }
 
     /// Returns the number of timers that follow the wall clock.
-    pub fn wall_timers(&self) -> usize {
+    pub(crate) fn wall_timers(&self) -> usize {
         self.wall_times.len()
     }
 
     /// Returns the number of repeating timers.
-    pub fn repeating_timers(&self) -> usize {
+    pub(crate) fn repeating_timers(&self) -> usize {
         self.recurrences.len()
     }
 
     /// Returns a view of a pending timer.
-    pub fn view(&self, key: Key) -> Option<TimerView> {
+    pub(crate) fn view(&self, key: Key) -> Option<TimerView> {
         let timer = self.wheel.get(key)?;
         let owner = self.owners.id_at(timer.owner);
         Some(TimerView {
@@ -127,90 +126,91 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the payload of a pending timer.
-    pub fn payload(&self, key: Key) -> Option<P> {
+    pub(crate) fn payload(&self, key: Key) -> Option<P> {
         self.wheel.get(key).map(|timer| timer.payload)
     }
 
     /// Returns the outcome of the timer of `key`, known until the next timer in its slot has ended.
-    pub fn outcome(&self, key: Key) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, key: Key) -> Option<Outcome> {
         let generation = self.wheel.generation(key.index())?;
         let was_the_last = generation == key.generation().checked_add(1)?;
         if was_the_last { self.outcomes.get(key.index() as usize).copied().flatten() } else { None }
     }
 
     /// Returns the generation of a slot, and its live key.
-    pub fn slot(&self, index: u32) -> Option<(u32, Option<Key>)> {
+    pub(crate) fn slot(&self, index: u32) -> Option<(u32, Option<Key>)> {
         Some((self.wheel.generation(index)?, self.wheel.key_at(index)))
     }
 
     /// Returns the counters.
-    pub const fn counters(&self) -> Counters {
+    pub(crate) const fn counters(&self) -> Counters {
         self.counters
     }
 
     /// Returns the configuration.
-    pub const fn config(&self) -> &EngineConfig {
+    #[cfg(test)]
+    pub(crate) const fn config(&self) -> &crate::engine::EngineConfig {
         &self.config
     }
 
     /// Returns the next tick at which the engine has work; see [`Wheel::next_wake`](crate::timing::Wheel::next_wake).
-    pub fn next_wake(&self) -> Option<Tick> {
+    pub(crate) fn next_wake(&self) -> Option<Tick> {
         self.wheel.next_wake(self.config.cascade_batch)
     }
 
     /// Returns the expiration of the head of the delay queue.
-    pub fn next_expiration(&self) -> Option<Tick> {
+    pub(crate) fn next_expiration(&self) -> Option<Tick> {
         self.wheel.next_expiration()
     }
 
     /// Returns the counts of each level.
-    pub fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
+    pub(crate) fn level_stats(&self) -> impl Iterator<Item = LevelStats> {
         self.wheel.level_stats()
     }
 
     /// Returns the number of buckets in the delay queue.
-    pub fn queued_buckets(&self) -> usize {
+    pub(crate) fn queued_buckets(&self) -> usize {
         self.wheel.queued_buckets()
     }
 
     /// Returns the number of ticks ahead that the existing levels reach.
-    pub fn horizon(&self) -> u64 {
+    pub(crate) fn horizon(&self) -> u64 {
         self.wheel.horizon()
     }
 
     /// Returns the number of levels.
-    pub fn level_count(&self) -> usize {
+    pub(crate) fn level_count(&self) -> usize {
         self.wheel.depth()
     }
 
     /// Returns the counts of one level.
-    pub fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
+    pub(crate) fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
         self.wheel.stats_of_level(level)
     }
 
     /// Returns the number of ticks that one bucket of a level covers.
-    pub fn bucket_ticks(&self, level: usize) -> Option<u64> {
+    pub(crate) fn bucket_ticks(&self, level: usize) -> Option<u64> {
         self.wheel.bucket_ticks(level)
     }
 
     /// Returns the buckets of a level in the order of their expiration; see
     /// [`Wheel::buckets_from`](crate::timing::Wheel::buckets_from).
-    pub fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
+    pub(crate) fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
         self.wheel.buckets_from(level, start)
     }
 
     /// Returns the timers in a bucket, in the order of insertion.
-    pub fn timers_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
+    pub(crate) fn timers_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
         self.wheel.entries_of_bucket(level, start)
     }
 
     /// Returns the tick up to which all timers have expired.
-    pub const fn clock(&self) -> Tick {
+    pub(crate) const fn clock(&self) -> Tick {
         self.wheel.clock()
     }
 
     /// Returns a snapshot of the wheel, bucket by bucket.
-    pub fn snapshot(&self) -> WheelSnapshot {
+    pub(crate) fn snapshot(&self) -> WheelSnapshot {
         self.wheel.snapshot()
     }
 }

@@ -10,14 +10,14 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// # Errors
     /// Returns `data` when 2³² − 1 owners and queues exist.
-    pub fn add_queue(&mut self, data: O) -> Result<OwnerId, O> {
+    pub(crate) fn add_queue(&mut self, data: O) -> Result<OwnerId, O> {
         let line = self.add_owner(data)?;
         self.queues += 1;
         Ok(line)
     }
 
     /// Removes an empty queue.
-    pub fn remove_queue(&mut self, line: OwnerId) -> Option<O> {
+    pub(crate) fn remove_queue(&mut self, line: OwnerId) -> Option<O> {
         let data = self.remove_owner(line)?;
         self.queues -= 1;
         Some(data)
@@ -25,7 +25,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Marks a timer, in flight or with its message in production, as represented by a token: until the token is
     /// [handled](Self::begin) the timer can be cancelled and moved.
-    pub fn post(&mut self, key: Key) {
+    pub(crate) fn post(&mut self, key: Key) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         if let Some(timer) = self.wheel.get_mut(key).filter(under_way) {
             timer.stage = Stage::Posted;
@@ -33,13 +33,13 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns whether a token represents the timer's message.
-    pub fn is_posted(&self, key: Key) -> bool {
+    pub(crate) fn is_posted(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Posted)
     }
 
     /// Takes over a timer whose token is handled: it is in flight until [`finish`](Self::finish). If it repeats, its
     /// message is produced first.
-    pub fn begin(&mut self, key: Key) -> Option<DueTimer<P>> {
+    pub(crate) fn begin(&mut self, key: Key) -> Option<DueTimer<P>> {
         let deadline = self.wheel.deadline(key)?;
         let timer = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Posted)?;
         timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };

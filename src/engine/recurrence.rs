@@ -32,7 +32,7 @@ pub enum MissedTickBehavior {
 
 /// The mode of a repeating timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RepeatMode {
+pub(crate) enum RepeatMode {
     /// On a grid.
     FixedRate {
         /// Time from one repetition to the next.
@@ -51,7 +51,7 @@ pub enum RepeatMode {
 
 /// The step after a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextRun {
+pub(crate) enum NextRun {
     /// Another repetition.
     At {
         /// Its due time.
@@ -68,7 +68,7 @@ pub enum NextRun {
 /// A reading of both clocks. The wall-clock time is a duration since the Unix epoch; it may be omitted if no
 /// [end](Recurrence::until) is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClockReading {
+pub(crate) struct ClockReading {
     /// Monotonic time.
     pub time: Duration,
     /// Wall-clock time.
@@ -81,7 +81,7 @@ const TOLERANCE: Duration = Duration::from_millis(20);
 
 /// The recurrence of a repeating timer: its mode, and its progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recurrence {
+pub(crate) struct Recurrence {
     mode: RepeatMode,
     /// Due time of the present repetition.
     due: Duration,
@@ -105,7 +105,7 @@ const ENDLESS: u64 = u64::MAX;
 
 impl Recurrence {
     /// Returns an endless recurrence with its first repetition at `due`.
-    pub const fn new(mode: RepeatMode, due: Duration) -> Self {
+    pub(crate) const fn new(mode: RepeatMode, due: Duration) -> Self {
         Self {
             mode,
             due,
@@ -121,7 +121,7 @@ impl Recurrence {
 
     /// Begins the grid by this time before the origin of the clock, if the first repetition is due at zero.
     #[must_use]
-    pub fn before_origin(self, by: Duration) -> Self {
+    pub(crate) fn before_origin(self, by: Duration) -> Self {
         let before_origin = if self.due.is_zero() { by } else { Duration::ZERO };
         Self { before_origin: u64::try_from(before_origin.as_nanos()).unwrap_or(u64::MAX), ..self }
     }
@@ -133,24 +133,24 @@ impl Recurrence {
 
     /// Limits the number of deliveries.
     #[must_use]
-    pub const fn times(self, left: u64) -> Self {
+    pub(crate) const fn times(self, left: u64) -> Self {
         Self { left, ..self }
     }
 
     /// Ends the recurrence: no repetition is due after this wall-clock time.
     #[must_use]
-    pub const fn until(self, until: Duration) -> Self {
+    pub(crate) const fn until(self, until: Duration) -> Self {
         Self { until: Some(until), ..self }
     }
 
     /// Allows each repetition a delay, so that timers come due together.
     #[must_use]
-    pub const fn slack(self, slack: Duration) -> Self {
+    pub(crate) const fn slack(self, slack: Duration) -> Self {
         Self { slack, ..self }
     }
 
     /// Returns the deadline of the present repetition, at least `first`.
-    pub fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
+    pub(crate) fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
         if self.slack.is_zero() {
             return first;
         }
@@ -160,17 +160,17 @@ impl Recurrence {
 
     /// Binds the first repetition to this wall-clock time.
     #[must_use]
-    pub const fn at(self, wall: Duration) -> Self {
+    pub(crate) const fn at(self, wall: Duration) -> Self {
         Self { wall: Some(wall), ..self }
     }
 
     /// Returns the wall-clock time of the present repetition, if it is bound to one.
-    pub const fn wall(&self) -> Option<Duration> {
+    pub(crate) const fn wall(&self) -> Option<Duration> {
         self.wall
     }
 
     /// Returns the period; `None` for a timer that follows a calendar.
-    pub const fn period(&self) -> Option<Duration> {
+    pub(crate) const fn period(&self) -> Option<Duration> {
         match self.mode {
             RepeatMode::FixedRate { period, .. } | RepeatMode::FixedDelay { period } => Some(period),
             RepeatMode::Calendar => None,
@@ -178,28 +178,28 @@ impl Recurrence {
     }
 
     /// Returns whether the next step depends on the wall-clock time.
-    pub const fn needs_wall_clock(&self) -> bool {
+    pub(crate) const fn needs_wall_clock(&self) -> bool {
         self.until.is_some() || matches!(self.mode, RepeatMode::Calendar)
     }
 
     /// Returns whether the present repetition is the last.
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.left == 1
     }
 
     /// Returns whether the recurrence ends before its first repetition is due.
-    pub fn is_empty(&self, now: ClockReading) -> bool {
+    pub(crate) fn is_empty(&self, now: ClockReading) -> bool {
         self.left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
     }
 
     /// Returns whether the present repetition, which is due, lies after the end after all: the wall clock was stepped.
-    pub fn is_over(&self, now: ClockReading) -> bool {
+    pub(crate) fn is_over(&self, now: ClockReading) -> bool {
         self.is_after_end(self.due, self.behind(), now, TOLERANCE)
     }
 
     /// Returns the next step if the present repetition is delivered now. `until_handled`: the end of its handler will
     /// be known. The next time of a calendar is known only to the caller.
-    pub fn after_this(&self, now: ClockReading, until_handled: bool) -> NextRun {
+    pub(crate) fn after_this(&self, now: ClockReading, until_handled: bool) -> NextRun {
         if self.is_last() {
             return NextRun::Never;
         }
@@ -213,7 +213,7 @@ impl Recurrence {
 
     /// Returns a repetition at a wall-clock time, if the clocks run at the same rate; [`NextRun::Never`] if it is after
     /// the end.
-    pub fn on_wall_clock(&self, at: Duration, now: ClockReading) -> NextRun {
+    pub(crate) fn on_wall_clock(&self, at: Duration, now: ClockReading) -> NextRun {
         let ahead = at.saturating_sub(now.wall.unwrap_or_default());
         match self.until {
             _ if self.is_last() => NextRun::Never,

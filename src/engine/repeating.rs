@@ -14,7 +14,7 @@ use crate::timing::{Key, Tick};
 
 /// The state of a timer whose message is ready to be handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Repeated<P> {
+pub(crate) enum Repeated<P> {
     /// It was cancelled meanwhile: the message must not be handed over.
     Gone,
     /// It was the last repetition. The timer has ended as delivered.
@@ -27,7 +27,7 @@ pub enum Repeated<P> {
 
 /// The state of a timer whose handler has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resumed<P> {
+pub(crate) enum Resumed<P> {
     /// It was cancelled or moved meanwhile.
     Moved,
     /// It has ended: no repetition is left before its end.
@@ -38,7 +38,7 @@ pub enum Resumed<P> {
 
 impl<P: Copy, O> Engine<P, O> {
     /// Makes a pending timer repeat. Returns false, and changes nothing, if no more repeating timers fit in.
-    pub fn set_recurrence(&mut self, key: Key, recurrence: Recurrence) -> bool {
+    pub(crate) fn set_recurrence(&mut self, key: Key, recurrence: Recurrence) -> bool {
         let Some(timer) = self.wheel.get_mut(key) else { return false };
         let fits = self.recurrences.set(key.index(), recurrence);
         if fits {
@@ -48,18 +48,18 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the recurrence of a pending timer, if it repeats.
-    pub fn recurrence(&self, key: Key) -> Option<&Recurrence> {
+    pub(crate) fn recurrence(&self, key: Key) -> Option<&Recurrence> {
         self.wheel.get(key).filter(|timer| timer.marks.has(Mark::Recurrence))?;
         self.recurrences.get(key.index())
     }
 
     /// Returns whether the message of a repeating timer is in production and the timer has not been cancelled.
-    pub fn is_making(&self, key: Key) -> bool {
+    pub(crate) fn is_making(&self, key: Key) -> bool {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Making)
     }
 
     /// Plans the step after the present repetition of a timer.
-    pub fn plan(&mut self, key: Key, next: NextRun) {
+    pub(crate) fn plan(&mut self, key: Key, next: NextRun) {
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.plan(next);
         }
@@ -67,14 +67,14 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Sets the due time of a moved timer, from which its deadline was rounded: the next repetitions follow it. For a
     /// time [before the origin](Recurrence::before_origin) of the clock `due` is zero and `before_origin` the distance.
-    pub fn set_due(&mut self, key: Key, due: Duration, before_origin: Duration) {
+    pub(crate) fn set_due(&mut self, key: Key, due: Duration, before_origin: Duration) {
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.set_due(due, before_origin);
         }
     }
 
     /// Overrides the plan after a repetition that is in flight.
-    pub fn ask_next(&mut self, key: Key, next: NextRun) {
+    pub(crate) fn ask_next(&mut self, key: Key, next: NextRun) {
         let in_flight = self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::InFlight);
         if in_flight && let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.ask(next);
@@ -83,7 +83,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Counts the message of a timer as delivered, to be handed over now, and takes the [planned](Self::plan) step,
     /// accepting the next repetition whatever the capacity. Once the engine is closed no repetition follows.
-    pub fn repeat(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
+    pub(crate) fn repeat(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         match self.take_next(key) {
             None => Repeated::Gone,
             Some(NextRun::Never) => match self.end(key, Outcome::Delivered) {
@@ -120,7 +120,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Resumes a timer after the handler from whose end the next repetition is counted.
-    pub fn resume(&mut self, key: Key, now: ClockReading) -> Resumed<P> {
+    pub(crate) fn resume(&mut self, key: Key, now: ClockReading) -> Resumed<P> {
         if self.wheel.get(key).is_none_or(|timer| timer.stage != Stage::Between) {
             return Resumed::Moved;
         }
@@ -136,13 +136,13 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Counts a repetition whose message came back after its delivery as a dead letter, and ends its timer if that is
     /// still pending. To be called once for the message.
-    pub fn break_off(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
+    pub(crate) fn break_off(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         self.bounce(key, reason);
         self.give_up(key, Outcome::Cancelled).map(|given_up| given_up.payload)
     }
 
     /// Counts a timer that was [given up](Self::give_up) as returned, but has no message, as a dead letter.
-    pub fn lose_returned(&mut self, reason: DeadLetterReason) {
+    pub(crate) fn lose_returned(&mut self, reason: DeadLetterReason) {
         self.counters.lose_returned(reason);
     }
 

@@ -14,7 +14,7 @@ use crate::timing::{Advance, Key, Step, Tick, TickLength, Wheel, WheelSize};
 
 /// The configuration of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EngineConfig {
+pub(crate) struct EngineConfig {
     /// The length of a tick.
     pub tick: TickLength,
     /// Buckets per turn of a level.
@@ -41,7 +41,7 @@ impl Default for EngineConfig {
 
 /// The reason why a timer was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RejectReason {
+pub(crate) enum RejectReason {
     /// As many timers are pending as the capacity allows.
     Capacity,
     /// The engine is closed.
@@ -52,7 +52,7 @@ pub enum RejectReason {
 
 /// A timer that was rejected, with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rejected<P> {
+pub(crate) struct Rejected<P> {
     /// The reason.
     pub reason: RejectReason,
     /// The payload.
@@ -61,7 +61,7 @@ pub struct Rejected<P> {
 
 /// A due timer with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueTimer<P> {
+pub(crate) struct DueTimer<P> {
     /// Its key.
     pub key: Key,
     /// Its deadline.
@@ -72,7 +72,7 @@ pub struct DueTimer<P> {
 
 /// The result of one call of [`Engine::expire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due<P> {
+pub(crate) enum Due<P> {
     /// A timer went into the inbox of its owner.
     Inbox(OwnerId),
     /// A timer for a recipient is due. It is in flight until [`Engine::finish`].
@@ -102,7 +102,7 @@ pub enum Due<P> {
 /// assert!(engine.counters().balance());
 /// ```
 #[derive(Debug)]
-pub struct Engine<P, O> {
+pub(crate) struct Engine<P, O> {
     pub(super) config: EngineConfig,
     pub(super) wheel: Wheel<Timer<P>>,
     pub(super) owners: Owners<O>,
@@ -128,7 +128,7 @@ pub struct Engine<P, O> {
 
 impl<P: Copy, O> Engine<P, O> {
     /// Returns an engine at tick 0.
-    pub fn new(config: EngineConfig) -> Self {
+    pub(crate) fn new(config: EngineConfig) -> Self {
         Self {
             wheel: Wheel::new(config.wheel_size),
             config: EngineConfig { capacity: config.capacity.min(MAX_CAPACITY), ..config },
@@ -152,7 +152,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// # Errors
     /// Returns the payload when the capacity is used up, the engine is closed or the owner has ended.
     #[inline(always)]
-    pub fn schedule(
+    pub(crate) fn schedule(
         &mut self,
         now: Tick,
         deadline: Tick,
@@ -203,7 +203,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Binds a pending timer to a wall-clock time, a duration since the Unix epoch.
-    pub fn set_wall_time(&mut self, key: Key, at: Duration) {
+    pub(crate) fn set_wall_time(&mut self, key: Key, at: Duration) {
         if let Some(timer) = self.wheel.get_mut(key) {
             timer.marks.set(Mark::WallTime);
             self.wall_times.set(key.index(), at);
@@ -211,7 +211,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Gives a pending timer a name. Returns false, and changes nothing, if a pending timer has it.
-    pub fn set_name(&mut self, key: Key, name: u128) -> bool {
+    pub(crate) fn set_name(&mut self, key: Key, name: u128) -> bool {
         if self.named(name).is_some_and(|known| self.wheel.get(known).is_some()) {
             return false;
         }
@@ -228,7 +228,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Returns the reason why the timer cannot be cancelled any more. A repeating timer in flight stops repeating
     /// nevertheless.
     #[inline]
-    pub fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
+    pub(crate) fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
         self.stoppable(key).inspect_err(|_| self.ask_next(key, NextRun::Never))?;
         self.take_out(key);
         self.end(key, Outcome::Cancelled).ok_or(NotPending::Unknown)
@@ -238,7 +238,7 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// # Errors
     /// Returns the reason why the timer cannot be moved, now or any more.
-    pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> Result<(), NotPending> {
+    pub(crate) fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> Result<(), NotPending> {
         self.stoppable(key)?;
         if self.is_making(key) {
             return Err(NotPending::InFlight);
@@ -263,7 +263,7 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// `wall` is the wall-clock time, needed while [timers follow it](Self::wall_timers): a timer whose wall-clock time
     /// has not come yet is put back. `budget` counts down by one for every entry moved.
-    pub fn expire(&mut self, now: Tick, wall: Option<Duration>, budget: &mut usize) -> Due<P> {
+    pub(crate) fn expire(&mut self, now: Tick, wall: Option<Duration>, budget: &mut usize) -> Due<P> {
         self.pass(now);
         loop {
             let key = match self.wheel.expire(self.now, budget) {
@@ -304,7 +304,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Appends a message for a recipient to the inbox of an owner, if that is the recipient, or to a
     /// [queue](Self::add_queue). Only for a message that [`expire`](Self::expire) has just returned. It does not end
     /// with the owner.
-    pub fn queue_behind(&mut self, key: Key, owner: OwnerId) {
+    pub(crate) fn queue_behind(&mut self, key: Key, owner: OwnerId) {
         let under_way = |timer: &&mut Timer<P>| matches!(timer.stage, Stage::InFlight | Stage::Making);
         let Some(timer) = self.wheel.get_mut(key).filter(under_way) else { return };
         let spot = self.owners.join_as_foreign(owner, key.index());
@@ -317,7 +317,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Takes the first message out of an owner's inbox and counts it as delivered; a repetition only with
     /// [`repeat`](Self::repeat).
-    pub fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
+    pub(crate) fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.first_due(owner)?;
         let deadline = self.wheel.deadline(key)?;
         let payload = if self.take_off_inbox(key) { self.make(key) } else { self.end(key, Outcome::Delivered) }?;
@@ -325,19 +325,19 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the deadline of the first message in an owner's inbox.
-    pub fn oldest_due(&self, owner: OwnerId) -> Option<Tick> {
+    pub(crate) fn oldest_due(&self, owner: OwnerId) -> Option<Tick> {
         self.wheel.deadline(self.first_due(owner)?)
     }
 
     /// Takes the first message out of an owner's inbox to send it another way. It is in flight until
     /// [`finish`](Self::finish) or, if its timer repeats, [`repeat`](Self::repeat).
-    pub fn take_for_send(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
+    pub(crate) fn take_for_send(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.first_due(owner)?;
         self.send_off(key)
     }
 
     /// Ends a timer that is in flight, or whose message was in production.
-    pub fn finish(&mut self, key: Key, outcome: Outcome) -> Option<P> {
+    pub(crate) fn finish(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let under_way = |stage| matches!(stage, Stage::Making | Stage::InFlight);
         self.wheel.get(key).filter(|timer| under_way(timer.stage))?;
         self.end(key, outcome)
@@ -345,7 +345,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Counts a message that came back, its timer [finished](Self::finish) as delivered, as a dead letter. To be called
     /// once for it.
-    pub fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
+    pub(crate) fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
         if self.outcome(key) == Some(Outcome::Delivered) {
             self.outcomes[key.index() as usize] = Some(Outcome::DeadLettered(reason));
         }
@@ -356,19 +356,19 @@ impl<P: Copy, O> Engine<P, O> {
     ///
     /// # Errors
     /// Returns `data` when 2³² − 1 owners exist.
-    pub fn add_owner(&mut self, data: O) -> Result<OwnerId, O> {
+    pub(crate) fn add_owner(&mut self, data: O) -> Result<OwnerId, O> {
         self.owners.insert(data)
     }
 
     /// Returns the caller's data of an owner.
-    pub fn owner_mut(&mut self, id: OwnerId) -> Option<&mut O> {
+    pub(crate) fn owner_mut(&mut self, id: OwnerId) -> Option<&mut O> {
         self.owners.get_mut(id).map(|owner| &mut owner.data)
     }
 
     /// Cancels any one of an owner's own timers, and returns its payload; `None` when no cancellable timer is left. To
     /// end an owner take the foreign messages out of its inbox ([`first_foreign`](Self::first_foreign)), call this
     /// until `None`, in any number of turns, then [`remove_owner`](Self::remove_owner).
-    pub fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
+    pub(crate) fn cancel_one_of(&mut self, id: OwnerId) -> Option<P> {
         loop {
             let slot = self.owners.any(id)?;
             let key = self.wheel.key_at(slot)?;
@@ -383,13 +383,13 @@ impl<P: Copy, O> Engine<P, O> {
     /// Takes the first foreign message out of an owner's inbox, past the owner's own, to send it to its recipient. It
     /// is in flight until [`finish`](Self::finish). For an owner that ends: its own messages end with it, so foreign
     /// ones need not wait for them.
-    pub fn first_foreign(&mut self, queue_owner: OwnerId) -> Option<DueTimer<P>> {
+    pub(crate) fn first_foreign(&mut self, queue_owner: OwnerId) -> Option<DueTimer<P>> {
         let key = self.wheel.key_at(self.owners.first_foreign(queue_owner)?)?;
         self.send_off(key)
     }
 
     /// Removes an owner without timers.
-    pub fn remove_owner(&mut self, id: OwnerId) -> Option<O> {
+    pub(crate) fn remove_owner(&mut self, id: OwnerId) -> Option<O> {
         if self.owned(id) > 0 {
             return None;
         }
@@ -397,7 +397,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Makes the end of a pending timer [reported](Self::ended). Returns false if there is no such timer.
-    pub fn report_end(&mut self, key: Key) -> bool {
+    pub(crate) fn report_end(&mut self, key: Key) -> bool {
         let timer = self.wheel.get_mut(key);
         let is_pending = timer.is_some();
         if let Some(timer) = timer {
@@ -407,17 +407,17 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the timers that have ended since the last call, as far as [requested](Self::report_end).
-    pub fn ended(&mut self) -> Vec<Key> {
+    pub(crate) fn ended(&mut self) -> Vec<Key> {
         std::mem::take(&mut self.ended)
     }
 
     /// Closes the engine: all later timers are rejected.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
     /// Ends a timer whose message has not been handed over: by a drain, or because the service stops.
-    pub fn give_up(&mut self, key: Key, outcome: Outcome) -> Option<DueTimer<P>> {
+    pub(crate) fn give_up(&mut self, key: Key, outcome: Outcome) -> Option<DueTimer<P>> {
         self.stoppable(key).ok()?;
         let deadline = self.wheel.deadline(key)?;
         self.take_out(key);
@@ -426,7 +426,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Moves all timers that follow the wall clock, after it was stepped or time was lost in suspend.
-    pub fn follow_wall_clock(&mut self, now: Tick, wall: Duration) {
+    pub(crate) fn follow_wall_clock(&mut self, now: Tick, wall: Duration) {
         self.pass(now);
         let mut moved_into = None;
         for (deadline, slot) in self.wall_times.in_order(self.config.tick, self.now, wall) {
@@ -441,7 +441,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Replaces the payload of a pending timer.
     #[inline]
-    pub fn set_payload(&mut self, key: Key, payload: P) {
+    pub(crate) fn set_payload(&mut self, key: Key, payload: P) {
         if let Some(timer) = self.wheel.get_mut(key) {
             timer.payload = payload;
         }
@@ -461,7 +461,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the first message in an owner's inbox.
-    pub fn first_due(&self, owner: OwnerId) -> Option<Key> {
+    pub(crate) fn first_due(&self, owner: OwnerId) -> Option<Key> {
         self.wheel.first_held(&self.owners.get(owner)?.inbox)
     }
 

@@ -14,7 +14,7 @@ use crate::timing::Key;
 impl<P: Copy, O> Engine<P, O> {
     /// Puts a repeating timer in flight after its message was produced, for a handler whose end will be known: it is in
     /// flight until [`repeat`](Self::repeat). Returns false if the timer was cancelled meanwhile.
-    pub fn set_off(&mut self, key: Key) -> bool {
+    pub(crate) fn set_off(&mut self, key: Key) -> bool {
         let Some(timer) = self.wheel.get_mut(key).filter(|timer| timer.stage == Stage::Making) else { return false };
         timer.stage = Stage::InFlight;
         true
@@ -22,7 +22,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Begins the offer of a message to a mailbox. Counts it as delivered, and a [planned](Self::plan) next repetition
     /// as accepted. Returns false if the timer was cancelled meanwhile.
-    pub fn begin_send(&mut self, key: Key) -> bool {
+    pub(crate) fn begin_send(&mut self, key: Key) -> bool {
         let Some(timer) = self.wheel.get_mut(key) else { return false };
         let repeats = timer.marks.has(Mark::Recurrence);
         if timer.stage != if repeats { Stage::Making } else { Stage::InFlight } {
@@ -44,7 +44,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Records that the mailbox took the message. A timer that does not repeat ends.
-    pub fn commit_send(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
+    pub(crate) fn commit_send(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
         if !self.is_in_flight(key) {
             return Repeated::Gone;
         }
@@ -71,7 +71,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Records that the mailbox was full and the message waits for room: its timer is in the state
     /// [posted](Self::post).
-    pub fn requeue_send(&mut self, key: Key) {
+    pub(crate) fn requeue_send(&mut self, key: Key) {
         if self.take_back_send(key)
             && let Some(timer) = self.wheel.get_mut(key)
         {
@@ -80,7 +80,7 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Records that the mailbox refused the message for good. The timer ends, even if it repeats.
-    pub fn reject_send(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
+    pub(crate) fn reject_send(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         if self.take_back_send(key) { self.end(key, Outcome::DeadLettered(reason)) } else { None }
     }
 

@@ -146,7 +146,7 @@ pub(crate) const NO_OWNER: u32 = u32::MAX;
 
 /// A view of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimerView {
+pub(crate) struct TimerView {
     /// Its state.
     pub state: TimerState,
     /// Its deadline.
@@ -161,7 +161,7 @@ pub struct TimerView {
 
 /// The holder of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Location {
+pub(crate) enum Location {
     /// The wheel: it is waiting.
     Wheel,
     /// The inbox of its owner.

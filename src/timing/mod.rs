@@ -27,6 +27,7 @@ pub use arena::{Arena, Key};
 pub use jitter::jitter;
 pub use level::{MAX_WHEEL_SIZE, WheelSize};
 pub use list::List;
+#[cfg(feature = "actix")]
 pub(crate) use list::{Chunks, Spot};
 pub use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};

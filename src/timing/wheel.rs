@@ -334,6 +334,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the values of the first few entries in a list of the caller, for prefetching.
+    #[cfg(feature = "actix")]
     pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
         list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
     }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::engine::Counters;
+use actix_timers::Counters;
 use actix_timers::metrics::{CATALOGUE, Kind, Metric};
 use actix_timers::{CancelOutcome, GetSnapshot, ScheduleError, Target, TimerActor, TimerContext, TimerId, Timers};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use actix_timers::engine::Counters;
+use actix_timers::Counters;
 use actix_timers::{
     BuildError, CancelOutcome, MailboxPolicy, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerActorConfig,
     TimerGroup, TimerId, TimerInfo, TimerKey, TimerOptions, TimerState,

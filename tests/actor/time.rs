@@ -294,7 +294,7 @@ fn a_manual_clock_moves_when_told() {
 struct Story {
     deliveries: Vec<(u64, u64)>,
     answers: Vec<String>,
-    counters: actix_timers::engine::Counters,
+    counters: actix_timers::Counters,
     wheel: actix_timers::timing::WheelSnapshot,
     alarms: Option<(u64, u64, u64)>,
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::engine::Counters;
+use actix_timers::Counters;
 use actix_timers::{TimerContext, TimerId, Timers};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 

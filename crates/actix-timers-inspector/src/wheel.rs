@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use actix_timers::engine::Counters;
+use actix_timers::Counters;
 use actix_timers::timing::{BucketSnapshot, LevelStats, Tick};
 use serde::{Serialize, Serializer};
 

@@ -3,7 +3,7 @@
 //! The expectation comes from the file alone, and only the logs come from the airports. After a crash between a handler
 //! and the commit of its completion, a durable timer delivers its message again, as a later attempt.
 
-use actix_timers::engine::Counters;
+use actix_timers::Counters;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 

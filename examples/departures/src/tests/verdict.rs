@@ -1,6 +1,6 @@
 //! Tests that the check detects each deviation.
 
-use actix_timers::engine::Counters;
+use actix_timers::Counters;
 use actix_timers::{CancelOutcome, RescheduleOutcome};
 use jiff::{SignedDuration, Timestamp};
 

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use actix_timers::engine::{
+use super::{
     ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, MissedTickBehavior, NextRun, NotPending,
     Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, TimerGroup, TimerKey, TimerState,
     next_on_grid,
 };
-use actix_timers::timing::{Key, MAX_TICK, Tick, WheelSize};
+use crate::timing::{Key, MAX_TICK, Tick, WheelSize};
 
 struct Rng(u64);
 
