@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The name of a group of timers. Cheap to clone.
 ///
 /// ```
-/// use actix_timers::engine::TimerGroup;
+/// use actix_timers::TimerGroup;
 ///
 /// assert_eq!(TimerGroup::from("campaign-7"), TimerGroup::from(format!("campaign-{}", 7)));
 /// ```

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// a number.
 ///
 /// ```
-/// use actix_timers::engine::TimerKey;
+/// use actix_timers::TimerKey;
 ///
 /// assert_eq!(TimerKey::from("idle"), TimerKey::from(String::from("idle")));
 /// assert_eq!(TimerKey::from(7_u8), TimerKey::from(7_i64));

@@ -28,18 +28,6 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Gives a pending timer without labels a key, a group, or both. A timer that had the key keeps running without it.
     /// Returns false if the timer has ended, or there are too many labels.
-    ///
-    /// ```
-    /// use actix_timers::engine::{Engine, EngineConfig, KeyScope};
-    ///
-    /// let mut engine: Engine<&str, ()> = Engine::new(EngineConfig::default());
-    /// let call = engine.schedule(0, 250, None, "boarding").unwrap();
-    /// let gate = KeyScope::Recipient(7);
-    /// assert!(engine.label(call, Some((gate, "call".into())), Some("departures".into())));
-    /// assert_eq!(engine.keyed(gate, &"call".into()), Some(call));
-    /// engine.cancel(call).unwrap();
-    /// assert_eq!(engine.keyed(gate, &"call".into()), None);
-    /// ```
     pub(crate) fn label(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
         let Some(record) = self.wheel.get_mut(timer).filter(|record| !record.marks.has(Mark::Labels)) else {
             return false;

@@ -311,7 +311,8 @@ fn time_of_day(due: Duration, now: Duration, wall: Duration) -> Duration {
 ///
 /// ```
 /// use std::time::Duration;
-/// use actix_timers::engine::{MissedTickBehavior, next_on_grid};
+/// use actix_timers::MissedTickBehavior;
+/// use actix_timers::integration::next_on_grid;
 ///
 /// let ms = Duration::from_millis;
 /// let next = |missed| next_on_grid(ms(600), ms(300), missed, ms(950));

@@ -87,20 +87,6 @@ pub(crate) enum Due<P> {
 ///
 /// `P` is the location of a message, `O` the caller's data of an owner. Times are ticks of one clock that never goes
 /// back; a `now` before an earlier one counts as that.
-///
-/// ```
-/// use actix_timers::engine::{Due, Engine, EngineConfig, Outcome};
-///
-/// let mut engine: Engine<&str, ()> = Engine::new(EngineConfig::default());
-/// let call = engine.schedule(0, 250, None, "boarding").unwrap();
-/// engine.schedule(0, 300, None, "take-off").unwrap();
-/// assert_eq!(engine.cancel(call), Ok("boarding"));
-///
-/// let Due::Recipient(due) = engine.expire(300, None, &mut 100) else { panic!() };
-/// assert_eq!(due.payload, "take-off");
-/// engine.finish(due.key, Outcome::Delivered);
-/// assert!(engine.counters().balance());
-/// ```
 #[derive(Debug)]
 pub(crate) struct Engine<P, O> {
     pub(super) config: EngineConfig,
