@@ -1,4 +1,4 @@
-//! Reports of a service to a subscriber of `tracing`: see `trace`.
+//! Reports of a service to a subscriber of `tracing`; see `trace`.
 
 use std::time::Duration;
 
@@ -39,12 +39,12 @@ impl Service {
         self.timer_spans.hand_over(key, lag, || self.is_pending(key))
     }
 
-    /// Whether a timer is pending. Its end will be reported then.
+    /// Whether a timer is pending. If so, its end will be reported.
     fn is_pending(&self, key: Key) -> bool {
         self.state().engine.report_end(key)
     }
 
-    /// The type of a pending timer's message.
+    /// Returns the type of a pending timer's message.
     fn message_type(&self, key: Key) -> Option<&'static str> {
         let state = self.state();
         state.engine.view(key)?;
@@ -52,7 +52,7 @@ impl Service {
         Some(store.map_or("", |store| store.message_type))
     }
 
-    /// A turn begins.
+    /// Notes the lateness of the next timer at the start of a turn.
     #[inline(always)]
     pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
         let State { engine, warnings, driven, .. } = state;
@@ -60,7 +60,7 @@ impl Service {
         warnings.note_lateness(now, due, *driven, by == TurnBy::Watchdog);
     }
 
-    /// A recipient does not take its messages.
+    /// Records a warning about a recipient that does not take its messages.
     pub(crate) fn note_stuck(&self, state: &mut State, oldest: OldestWaiting, waited: Duration) {
         if !trace::IS_ON {
             return;
@@ -73,14 +73,14 @@ impl Service {
         state.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
     }
 
-    /// Takes the warnings to emit once the lock is given up.
+    /// Takes the warnings to emit after unlocking.
     #[inline(always)]
     pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
         let State { engine, warnings, .. } = state;
         warnings.take(now, &self.panics, || engine.counters(), self.settings.engine.capacity)
     }
 
-    /// Warns. Not to be called under the lock.
+    /// Emits warnings. Not to be called under the lock.
     #[inline(always)]
     pub(crate) fn warn(&self, pending: PendingWarnings) {
         pending.emit(&self.name, |emit| {
@@ -88,7 +88,7 @@ impl Service {
         });
     }
 
-    /// Warns of panics: no turn follows that would.
+    /// Emits the warnings of panics, since no turn follows that would.
     #[inline(always)]
     pub(crate) fn warn_for_the_last_time(&self) {
         self.warn(self.panics.take_pending());

@@ -1,4 +1,4 @@
-//! The service of one timer actor, and the state that its lock guards.
+//! The service of one timer actor, and the state behind its lock.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -35,10 +35,10 @@ use crate::sync::Mutex;
 use crate::timing::{Key, Tick, TickLength};
 use crate::trace::{DeadLetterLimiter, Panics, TimerSpans, Warnings};
 
-/// "No alarm is set."
+/// The value of an unset alarm.
 pub(crate) const NEVER: Tick = Tick::MAX;
 
-/// What a service is set to.
+/// The settings of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) engine: EngineConfig,
@@ -46,17 +46,18 @@ pub(crate) struct Settings {
     pub(crate) expiry_budget: usize,
     pub(crate) request_budget: usize,
     pub(crate) wall_clock_check_interval: Duration,
-    /// For targets that have none of their own.
+    /// The default for targets without a policy of their own.
     pub(crate) mailbox_policy: MailboxPolicy,
-    /// How long something may wait for its recipient before somebody should know.
+    /// The time after which a message that waits for its recipient causes a warning.
     pub(crate) stuck_after: Duration,
-    /// Runs on the real clock, so that the watchdog can help.
+    /// Whether it runs on the real clock, so that the watchdog can help.
     pub(crate) watched: bool,
-    /// What jitter begins with; chance decides if none is given.
+    /// The seed of jitter; random if `None`.
     pub(crate) jitter_seed: Option<u64>,
-    /// What ids are made with.
+    /// The secret from which ids are derived.
     pub(crate) secret: Secret,
-    /// Its timers are the crate's own: no id finds them, no trace shows them, and none becomes a dead letter when it stops.
+    /// Whether its timers are internal to the crate: no id finds them, no trace shows them, and none becomes a dead
+    /// letter at the stop.
     pub(crate) internal: bool,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Service {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tick: TickLength,
     pub(crate) meters: Meters,
-    /// Wakes the driver, and says who may send what is due.
+    /// Wakes the driver, and assigns the turn to send due messages.
     pub(crate) driver: Turns,
     pub(crate) settings: Settings,
     /// Requests handled from the mailbox in this turn.
@@ -76,85 +77,85 @@ pub(crate) struct Service {
     pub(crate) timer_spans: TimerSpans,
     /// Panics of user code that were caught, with the feature `tracing`.
     pub(crate) panics: Panics,
-    /// Which dead letters were told, with the feature `tracing`.
+    /// The rate limit of warnings about dead letters, with the feature `tracing`.
     pub(crate) dead_letter_limiter: DeadLetterLimiter,
     pub(crate) random: Random,
     pub(crate) ids: IdMaker,
     pub(crate) number: u32,
     pub(crate) sleep: Sleep,
     pub(crate) external: ExternalWork,
-    /// The thread the driver runs on, once it runs.
+    /// The driver's thread, once it runs.
     pub(crate) thread: OnceLock<ThreadId>,
-    /// The driver has stopped: nothing will ever be delivered again.
+    /// Set when the driver has stopped: nothing will be delivered any more.
     pub(crate) stopped: AtomicBool,
-    /// Set once the watchdog looks after this service.
+    /// Set once the watchdog covers this service.
     pub(crate) watchdog_entry: OnceLock<WatchdogEntry>,
-    /// Messages under way whose handlers have run. Locked last, and never for long.
+    /// Messages under way whose handlers have run. Locked last, and briefly.
     pub(crate) completions: Mutex<Vec<(OwnerId, Key)>>,
     pub(crate) state: Mutex<State>,
 }
 
-/// A message that must come before those in an inbox.
+/// A message that must precede the messages of an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mail {
-    /// Another thread is sending it, and calls the inbox afterwards.
+    /// Another thread is sending it, and wakes the inbox afterwards.
     BeingSent,
     /// It is in the mailbox.
     Sent,
 }
 
-/// What the lock guards.
+/// The state behind the lock.
 pub(crate) struct State {
     pub(crate) engine: Engine<MessageRef, OwnerState>,
     pub(crate) stores: MessageStores,
-    /// What waits until its recipient keeps up.
+    /// Messages that wait until their recipients keep up.
     pub(crate) queues: RecipientQueues,
-    /// Who lets something wait.
+    /// Recipients that let a message wait.
     pub(crate) slow_recipients: SlowRecipients,
-    /// What users are to be warned of, with the feature `tracing`.
+    /// Warnings to emit, with the feature `tracing`.
     pub(crate) warnings: Warnings,
-    /// Owners by the place of their mailbox in memory.
+    /// Owners by the address of their mailbox in memory.
     pub(crate) mailboxes: FxHashMap<u64, OwnerId>,
-    /// The tick the driver sleeps until, or is told to look at.
+    /// The driver's next tick: its alarm, or an earlier deadline for which it is woken.
     pub(crate) armed: Tick,
-    /// When it had its last turn.
+    /// The time of its last turn.
     pub(crate) driven: Duration,
-    /// Owners that have ended; their timers are still to be freed.
+    /// Owners that have ended, with timers still to be freed.
     pub(crate) ended: Vec<OwnerId>,
-    /// Those of them in whose inboxes messages of others lie, the one that ended first in front. They go out before
-    /// anything else is brought out.
+    /// Ended owners with foreign messages in their inboxes, in the order of their ends. These messages leave before any
+    /// other.
     pub(crate) orphaned: VecDeque<OwnerId>,
-    /// Owners whose inbox is to be emptied through the mailbox, or who may have stopped.
+    /// Owners whose inbox is to be emptied through the mailbox, or that may have stopped.
     pub(crate) without_inbox: Vec<OwnerId>,
-    /// Owners without an inbox in their context, and when to look after them.
+    /// Owners without an inbox in their context, which are checked at `detached_check_at`.
     pub(crate) detached: VecDeque<OwnerId>,
     pub(crate) detached_check_at: Duration,
-    /// Owners to whom the watchdog is sending, or has sent, a message that must come before those in their inboxes: true if
-    /// it is in the mailbox.
+    /// Owners to which the watchdog sends a message that must precede the messages of their inboxes: true once it is in
+    /// the mailbox.
     pub(crate) mail: FxHashMap<OwnerId, bool>,
-    /// Owners whose inbox found the turn taken by the watchdog. The driver, which is called after that, calls them.
+    /// Owners whose inbox found the turn taken by the watchdog. The driver, which is woken after that turn, wakes them.
     pub(crate) await_turn: Vec<OwnerId>,
-    /// Messages on their way through the mailbox; at most one for each owner, and none may overtake it.
+    /// Messages on their way through the mailbox: at most one per owner, and none may overtake it.
     pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
-    /// Owners with something in their inbox, and since when they have not taken any of it, for the watchdog.
+    /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.
     pub(crate) waiting: VecDeque<(Duration, OwnerId)>,
-    /// How far the wall clock was ahead of the monotonic one when last compared, in nanoseconds.
+    /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
     pub(crate) published: Published,
-    /// Who waits for the end of what falls due soon.
+    /// Drains that wait until the timers due soon have ended.
     pub(crate) wind_downs: Vec<WindDown>,
 }
 
-/// Somebody who waits for the end.
+/// A drain that waits for the end.
 pub(crate) struct WindDown {
     pub(crate) until: Duration,
-    /// Dropped to let it go on: it hears that in any case.
+    /// Dropped to resume it: the receiver notices that in any case.
     pub(crate) _over: oneshot::Sender<()>,
 }
 
 impl State {
-    /// The owner whose own messages, due already and not handled yet, a message to it must not overtake. (Those of one
-    /// that has ended are handled by nobody.)
+    /// Returns the recipient's owner if it has due own messages, which a message to it must not overtake. (An ended
+    /// owner handles none of its own.)
     pub(crate) fn waiting_before(&self, payload: MessageRef) -> Option<OwnerId> {
         if self.engine.in_inboxes() == 0 {
             return None;
@@ -162,30 +163,31 @@ impl State {
         self.addressee(payload).filter(|owner| self.engine.inbox_len(*owner) > 0)
     }
 
-    /// The owner that a message to a recipient is for, if that is one and has not ended.
+    /// Returns the owner that a message is addressed to, if the recipient is an owner and has not ended.
     pub(crate) fn addressee(&self, payload: MessageRef) -> Option<OwnerId> {
         self.owner_at(self.stores.mailbox_of(payload)?)
     }
 
-    /// The owner with this mailbox, if it has not ended.
+    /// Returns the owner with this mailbox, if it has not ended.
     pub(crate) fn owner_at(&self, mailbox: u64) -> Option<OwnerId> {
         let owner = *self.mailboxes.get(&mailbox)?;
         self.engine.owner(owner).is_some_and(|owner_state| !owner_state.ended).then_some(owner)
     }
 
-    /// The watchdog begins to send something to `owner`. What comes into the inbox meanwhile is due later.
+    /// Notes that the watchdog starts to send a message to `owner`. Messages that enter the inbox meanwhile are due
+    /// later.
     pub(crate) fn mail_begins(&mut self, owner: OwnerId) {
         self.mail.insert(owner, false);
     }
 
-    /// It is in the mailbox. Returns the waker of the inbox that waits for that.
+    /// Notes that the message is in the mailbox. Returns the waker of the inbox, which waits for that.
     pub(crate) fn mail_is_sent(&mut self, owner: OwnerId) -> Option<Waker> {
         *self.mail.get_mut(&owner)? = true;
         self.ring_for(owner)
     }
 
-    /// Whether an inbox that is polled has to let the mailbox go first. A context empties its mailbox before it polls its
-    /// items, so a message that is in the mailbox at one poll has been handled at the next.
+    /// Returns a message that a polled inbox must let go first. A context empties its mailbox before it polls its
+    /// items, so a message in the mailbox at one poll has been handled at the next.
     pub(crate) fn mail_goes_first(&mut self, owner: OwnerId) -> Option<Mail> {
         if self.mail.is_empty() {
             return None;
@@ -196,21 +198,21 @@ impl State {
         }
     }
 
-    /// Has the inbox of `owner` polled; by the waker that is returned, outside of the lock.
+    /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.
     pub(crate) fn ring_for(&mut self, owner: OwnerId) -> Option<Waker> {
         let owner_state = self.engine.owner_mut(owner)?;
         owner_state.wake_flag.set();
         owner_state.waker.take()
     }
 
-    /// Whether the driver has to be told of a deadline, which it is to be then: it is earlier than what it knows of.
+    /// Moves the driver's next tick forward to `deadline`. Returns true if it moved, and the driver is to be woken.
     pub(crate) fn is_first(&mut self, deadline: Tick) -> bool {
         let is_first = deadline < self.armed;
         self.armed = self.armed.min(deadline);
         is_first
     }
 
-    /// An owner ends: its timers are still to be freed.
+    /// Ends an owner; its timers are freed later.
     pub(crate) fn end(&mut self, owner: OwnerId) {
         if let Some(owner_state) = self.engine.owner_mut(owner) {
             owner_state.ended = true;
@@ -222,7 +224,7 @@ impl State {
         }
     }
 
-    /// Remembers an owner without an inbox in its context.
+    /// Lists an owner without an inbox in its context.
     pub(crate) fn note_detached(&mut self, owner: OwnerId) {
         if let Some(owner_state) = self.engine.owner_mut(owner)
             && !std::mem::replace(&mut owner_state.detached, true)
@@ -290,23 +292,23 @@ impl Service {
         self.number
     }
 
-    /// Locks. A panic of user code cannot leave the state half changed, since none runs under the lock.
+    /// Locks the state. A panic of user code cannot leave it half changed, since none runs under the lock.
     pub(crate) fn state(&self) -> StateGuard<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the state is locked at this moment.
+    /// Whether the state is locked now.
     #[cfg(test)]
     pub(crate) fn is_locked(&self) -> bool {
         matches!(self.state.try_lock(), Err(TryLockError::WouldBlock))
     }
 
-    /// Whether nothing can ever be delivered again.
+    /// Whether nothing will be delivered any more.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Counts requests from the mailbox. True if those were as many as one turn may handle.
+    /// Counts requests from the mailbox. Returns true if they use up the budget of one turn.
     pub(crate) fn take_in(&self, requests: usize) -> bool {
         let full = self.intake.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.request_budget;
         if full {
@@ -315,9 +317,9 @@ impl Service {
         full
     }
 
-    /// Publishes what is true now; see [`scrape`](crate::api::scrape::scrape).
+    /// Publishes the current values; see [`scrape`](crate::api::scrape::scrape).
     pub(crate) fn publish(&self) {
-        // The clock may be the user's; if it panics, nothing is said to be late.
+        // The clock may be user code; if it panics, nothing is reported as late.
         let now = self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO);
         let _pass = gate::enter();
         let report = self.report(&mut self.state(), now);
@@ -339,31 +341,31 @@ impl Service {
         }
     }
 
-    /// Records how late a message is that is handed over now.
+    /// Records the lateness of a message that is handed over now.
     pub(crate) fn measure_lag(&self, deadline: Tick) {
         let lag = self.clock.now().saturating_sub(self.tick.time_of(deadline));
         self.meters.delivery_lag.record(lag.as_secs_f64());
     }
 
-    /// Runs code of the user that must not take the service down with it.
+    /// Runs user code and catches its panics.
     pub(crate) fn contain<R>(&self, user_code: impl FnOnce() -> R) -> Option<R> {
-        // The panic hook has reported it already; nothing of ours was in use.
+        // The panic hook has reported it already; no state of ours was in use.
         catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| self.note_panic(panic)).ok()
     }
 
-    /// Remembers a panic of user code that was caught.
+    /// Records a caught panic of user code.
     #[cold]
     pub(crate) fn note_panic(&self, panic: Box<dyn Any + Send>) {
         if self.panics.note(&*panic) {
             self.driver.wake();
         }
-        // What it carries is the user's, too.
+        // Its payload is the user's, too.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(again);
         }
     }
 
-    /// Wakes all of them; outside of the lock, since a waker is foreign code.
+    /// Wakes all of them, outside of the lock, since a waker is foreign code.
     pub(crate) fn wake_all(wakers: Vec<Waker>) {
         wakers.into_iter().for_each(Waker::wake);
     }

@@ -1,5 +1,5 @@
-//! Admission: a timer is taken in under the lock, by the engine, with its message in its store; or rejected, with the message
-//! handed back.
+//! Admission: under the lock, the engine accepts a timer and the message moves into its store; or the timer is rejected
+//! and the message handed back.
 
 use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
 use crate::model::carried::Carried;
@@ -15,16 +15,16 @@ use crate::service::schedule::deadline::Deadline;
 use crate::service::state::State;
 use crate::timing::Key;
 
-/// The driver looks after this many timers taken in, even if none is due earlier than it expects: a bucket far away may
+/// The driver is woken after this many admissions, even if none is due earlier than its alarm: a bucket far away may
 /// have become so full that its cascade has to begin early.
 const LOOK_EVERY: u64 = 4096;
 
-/// A timer to be taken in, apart from its message.
+/// A timer to be admitted, apart from its message.
 pub(crate) struct NewTimer<'o> {
     pub(crate) deadline: Deadline,
     pub(crate) recurrence: Option<Recurrence>,
     pub(crate) key_owner: KeyOwner,
-    /// An id of the caller's.
+    /// The caller's id.
     pub(crate) id: Option<TimerId>,
     pub(crate) options: Option<&'o TimerOptions>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct NewTimer<'o> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeyOwner {
     owner: Option<OwnerId>,
-    /// Among which timers its key is unique; nothing if its target had gone before it was named.
+    /// The timers among which its key is unique; `None` if its target had gone before it was named.
     scope: Option<KeyScope>,
 }
 
@@ -60,21 +60,21 @@ impl KeyOwner {
     }
 }
 
-/// A timer that was taken in.
+/// An admitted timer.
 pub(crate) struct Admitted {
     pub(crate) key: Key,
     /// The message of the timer that had its key, to be dropped after unlocking.
     pub(crate) replaced: Option<MessageRef>,
 }
 
-/// What was not taken in, and why.
+/// A rejected timer, and the reason.
 pub(crate) struct NotAdmitted<J> {
     pub(crate) reason: NotAdmittedReason,
     pub(crate) job: J,
 }
 
 impl<C: Carried, D> NotAdmitted<Once<C, D>> {
-    /// What was not taken in is the message alone.
+    /// Reduces the rejected job to its message.
     pub(crate) fn message(self) -> NotAdmitted<C> {
         NotAdmitted { reason: self.reason, job: self.job.message }
     }
@@ -88,8 +88,8 @@ pub(crate) enum NotAdmittedReason {
 }
 
 impl State {
-    /// Takes a timer in with its message and its labels, in the place of the one that had its key. All at once: nobody sees
-    /// both, or neither.
+    /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
+    /// sees both, or neither.
     #[inline(always)]
     pub(crate) fn admit<J: Job>(
         &mut self,
@@ -105,7 +105,7 @@ impl State {
         {
             return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), job });
         }
-        // Whether it is taken in or rejected, there is something new to publish.
+        // Admission and rejection both change the counters to publish.
         wakeup.poke |= self.published.ask_to_publish();
         let label = options.and_then(|options| key_owner.scope().zip(options.key.clone()));
         let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
@@ -126,7 +126,7 @@ impl State {
             }
         }
         if let Some(recurrence) = recurrence {
-            // As many recurrences fit in as timers do.
+            // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, *recurrence);
         }
         if let Some(wall) = deadline.wall {
@@ -135,7 +135,7 @@ impl State {
         if let Some(name) = name {
             self.engine.set_name(key, name);
         }
-        // A message that is on its way already goes on without the key.
+        // A message that is under way already goes on without the key.
         let replaced = old.and_then(|old| self.engine.cancel(old).ok());
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());

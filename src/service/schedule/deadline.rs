@@ -1,4 +1,4 @@
-//! When a message is wanted, on the clocks of the service and in its ticks.
+//! Deadlines, on the clocks of the service and in its ticks.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,11 +6,11 @@ use crate::model::options::TimerOptions;
 use crate::service::state::Service;
 use crate::timing::{Tick, coalesce, jitter};
 
-/// When a message is wanted.
+/// The requested time of a message.
 pub(crate) enum Schedule {
-    /// After a delay that began so long ago.
+    /// After a delay that began `waited` ago.
     After { delay: Duration, waited: Duration },
-    /// At a time of day.
+    /// At a wall-clock time.
     At(SystemTime),
 }
 
@@ -20,32 +20,32 @@ impl Schedule {
     }
 }
 
-/// A deadline in ticks, with the tick in which it was asked for.
+/// A deadline in ticks, with the tick of its request.
 pub(crate) struct Deadline {
     pub(crate) now: Tick,
     pub(crate) tick: Tick,
-    /// What the deadline is rounded from.
+    /// The time that `tick` is rounded from.
     pub(crate) due: Duration,
-    /// The time of day, as a duration since the Unix epoch.
+    /// The wall-clock time, as a duration since the Unix epoch.
     pub(crate) wall: Option<Duration>,
-    /// How far away it is.
+    /// The time from the request to the deadline.
     pub(crate) delay: Duration,
 }
 
-/// When a message is wanted, on the clock of the service.
+/// The due time of a message, on the clock of the service.
 pub(crate) struct ExactDeadline {
     pub(crate) time: Duration,
-    /// How long before the origin of the clock it was, if it was: `time` is zero then. Such are requests older than the
-    /// clock.
+    /// The distance to the origin of the clock if the due time lies before it; `time` is zero then. This happens to
+    /// requests older than the clock.
     pub(crate) before_origin: Duration,
-    /// The time of day, as a duration since the Unix epoch.
+    /// The wall-clock time, as a duration since the Unix epoch.
     pub(crate) wall: Option<Duration>,
-    /// How far away it is.
+    /// The time from the request to the due time.
     delay: Duration,
 }
 
 impl ExactDeadline {
-    /// `delay` after a request that was made so long before the origin of the clock.
+    /// Returns the time `delay` after a request that was made `before_origin` before the origin of the clock.
     #[cold]
     fn after_a_request_before_origin(before_origin: Duration, delay: Duration) -> Self {
         let mut exact = Self { time: Duration::ZERO, before_origin, wall: None, delay };
@@ -53,7 +53,7 @@ impl ExactDeadline {
         exact
     }
 
-    /// Later by so much; not the time of day.
+    /// Postpones the time, but not its wall-clock time.
     pub(crate) fn put_off(&mut self, by: Duration) {
         let from_origin = by.saturating_sub(self.before_origin);
         self.before_origin = self.before_origin.saturating_sub(by);
@@ -66,7 +66,7 @@ impl Service {
         self.deadline_of(now, &self.exact_deadline(now, when))
     }
 
-    /// The deadline in ticks, after jitter and slack.
+    /// Returns the deadline in ticks, after jitter and slack.
     #[inline(always)]
     pub(crate) fn deadline_with(&self, now: Duration, when: Schedule, options: Option<&TimerOptions>) -> Deadline {
         let Some(options) = options else { return self.deadline_at(now, when) };
@@ -107,7 +107,7 @@ impl Service {
     #[inline(always)]
     pub(crate) fn deadline_of(&self, now: Duration, exact: &ExactDeadline) -> Deadline {
         let tick = self.tick.round_down(now);
-        // What is due already does not wait for the next tick.
+        // An overdue message does not wait for the next tick.
         let due_tick = if exact.time <= now { tick } else { self.tick.round_up(exact.time) };
         Deadline { now: tick, tick: due_tick, due: exact.time, wall: exact.wall, delay: exact.delay }
     }

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::model::secret::unguessable;
 
-/// What SplitMix64 counts by.
+/// The increment of SplitMix64.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// SplitMix64 behind one counter: any thread takes a number without a lock.
+/// SplitMix64 on an atomic counter: any thread takes a number without a lock.
 #[derive(Debug)]
 pub(crate) struct Random(AtomicU64);
 
 impl Random {
-    /// The same numbers for the same seed; without one, others in every run.
+    /// Starts from a seed, which determines all numbers, or from a random state.
     pub(crate) fn new(seed: Option<u64>) -> Self {
         Self(AtomicU64::new(seed.unwrap_or_else(unguessable)))
     }

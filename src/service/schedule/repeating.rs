@@ -1,6 +1,6 @@
-//! Repeating timers: how they are taken in, and how one goes from a repetition to the next.
+//! Repeating timers: their admission, and the step from one repetition to the next.
 //!
-//! What is stored for such a timer is a [`Series`]. How its messages are made and handed over: see `series`.
+//! The store holds a [`Series`] for such a timer; `series` produces its messages and hands them over.
 
 use std::time::{Duration, SystemTime};
 
@@ -28,16 +28,16 @@ use crate::service::schedule::deadline::{Deadline, Schedule};
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick, jitter};
 
-/// Finds the first time of day after another one; none if it never comes.
+/// Returns the next wall-clock time after the given one; `None` if there is none.
 pub(crate) type Calendar = Box<dyn Fn(SystemTime) -> Option<SystemTime> + Send>;
 
-/// When a message is wanted again and again.
+/// The schedule of a repeating timer.
 pub(crate) enum RepeatSchedule {
-    /// On a grid that was asked for so long ago.
+    /// On a grid that was requested `waited` ago.
     FixedRate { repeat: Repeat, waited: Duration },
-    /// So long after each delivery.
+    /// A period after each delivery.
     FixedDelay { repeat: Repeat, waited: Duration },
-    /// At times of day.
+    /// At wall-clock times.
     #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "only cron has times of day"))]
     Calendar(Calendar),
 }
@@ -57,7 +57,7 @@ impl RepeatSchedule {
     }
 }
 
-/// A repeating timer that is asked for, apart from its messages.
+/// A request for a repeating timer, apart from its messages.
 struct Request<'o> {
     schedule: RepeatSchedule,
     id: Option<TimerId>,
@@ -65,17 +65,17 @@ struct Request<'o> {
     key_owner: KeyOwner,
 }
 
-/// When a repeating timer is due first, and how it goes on.
+/// The first deadline of a repeating timer, and its recurrence.
 type FirstRun = (Deadline, Recurrence, Option<Calendar>);
 
-/// A refusal with the source itself, boxed: it is as large as a message.
+/// Unpacks the source of a rejected request. The error is boxed, since it is as large as a message.
 fn refusal<C: Carried>(
     answer: Result<TimerId, ScheduleError<C::Source>>,
 ) -> Result<TimerId, Box<ScheduleError<MessageSource<C::Message>>>> {
     answer.map_err(|refused| Box::new(refused.map(C::unpack_source)))
 }
 
-/// Why a repeating timer cannot be, whoever holds it.
+/// The reason why a repeating timer is impossible.
 enum Impossible {
     ZeroPeriod,
     NeverDue,
@@ -90,7 +90,7 @@ impl Impossible {
     }
 }
 
-/// The clocks that say what comes next.
+/// The clocks that determine the next repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clocks {
     Monotonic,
@@ -103,7 +103,8 @@ impl Clocks {
     }
 }
 
-/// What a repetition [sent through the mailbox](crate::service::queue::mailbox_delivery) leaves to be done once the lock is given up.
+/// The work that a repetition [sent through the mailbox](crate::service::queue::mailbox_delivery) leaves for after
+/// unlocking.
 #[must_use]
 pub(crate) enum AfterReply {
     Nothing,
@@ -116,7 +117,7 @@ pub(crate) enum AfterReply {
 }
 
 impl Service {
-    /// Schedules messages of an actor to itself.
+    /// Schedules an actor's messages to itself.
     pub(crate) fn repeat_own<A, M>(
         &self,
         schedule: RepeatSchedule,
@@ -142,7 +143,7 @@ impl Service {
         refusal::<M>(self.place_series::<M, _>(request, MessageStores::own::<A, Series<M, Own>>, Own, source))
     }
 
-    /// Schedules messages to a recipient; under an id of the caller's, if one is given.
+    /// Schedules messages to a recipient, under the caller's id if one is given.
     pub(crate) fn repeat_for<M>(
         &self,
         schedule: RepeatSchedule,
@@ -201,8 +202,8 @@ impl Service {
         .map_err(|refused| refused.map(|(_, producer)| producer.source))
     }
 
-    /// When the first repetition is due, and how it goes on from there. Jitter moves all repetitions by the same time, slack
-    /// is for each of them.
+    /// Returns the first deadline and the recurrence. Jitter postpones all repetitions by the same time; slack applies
+    /// to each.
     fn first_run(&self, schedule: RepeatSchedule, options: &TimerOptions) -> Result<FirstRun, Impossible> {
         let now = self.clock.now();
         let later = if options.jitter.is_zero() { Duration::ZERO } else { jitter(options.jitter, self.random.next()) };
@@ -238,13 +239,13 @@ impl Service {
         Ok((deadline, recurrence, None))
     }
 
-    /// Reads the clocks. To be called outside of the lock.
+    /// Reads the clocks. Not to be called under the lock.
     pub(crate) fn read(&self, clocks: Clocks) -> ClockReading {
         let wall = (clocks == Clocks::Both).then(|| since_epoch(self.clock.wall()));
         ClockReading { time: self.clock.now(), wall }
     }
 
-    /// The handler is done that the next repetition is counted from.
+    /// Continues a repetition whose next deadline is counted from the end of the handler that has just run.
     pub(crate) fn resume(&self, key: Key, clocks: Clocks) {
         let now = self.read(clocks);
         let mut wakeup = Wakeup::default();
@@ -260,7 +261,7 @@ impl Service {
         self.notify(wakeup);
     }
 
-    /// What is left to be done for a repetition that went through the mailbox.
+    /// Finishes the work of a repetition that went through the mailbox.
     pub(crate) fn after_reply(&self, key: Key, after_reply: AfterReply) {
         match after_reply {
             AfterReply::Nothing => {}
@@ -271,7 +272,7 @@ impl Service {
     }
 }
 
-/// The times of `calendar`, all later by the same time.
+/// Returns the times of `calendar`, each postponed by `later`.
 fn postponed(calendar: Calendar, later: Duration) -> Calendar {
     if later.is_zero() {
         return calendar;
@@ -279,13 +280,13 @@ fn postponed(calendar: Calendar, later: Duration) -> Calendar {
     Box::new(move |after| calendar(after.checked_sub(later)?)?.checked_add(later))
 }
 
-/// A time of day as a duration. What was before the Unix epoch is past.
+/// Converts a wall-clock time to a duration. A time before the Unix epoch counts as past.
 pub(crate) fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 impl State {
-    /// A repetition waits for `deadline`.
+    /// Notes that a repetition waits for `deadline`.
     pub(crate) fn expect_repetition(&mut self, deadline: Tick, wakeup: &mut Wakeup) {
         if self.is_first(deadline) {
             wakeup.first_deadline = Some(deadline);
@@ -303,7 +304,7 @@ impl State {
             self.engine.finish(key, outcome);
             return AfterReply::Ended(payload);
         }
-        // What is planned already was found when the message was made. Should it be past, it is due at once, by whatever
+        // The planned deadline was computed when the message was produced. If it is past, it is due at once, by any
         // clock.
         match self.engine.repeat(key, ClockReading { time: Duration::ZERO, wall: None }) {
             Repeated::Gone => AfterReply::Nothing,

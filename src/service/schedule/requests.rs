@@ -1,4 +1,4 @@
-//! What may be asked of a service: schedule, cancel, move, look.
+//! Requests to a service: schedule, cancel, move, get.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::service::schedule::deadline::Schedule;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
-/// Timers of a batch taken in while the lock is held: some microseconds' worth.
+/// Timers of a batch that are admitted under one lock: some microseconds' worth.
 const ADMITTED_AT_ONCE: usize = 64;
 
-/// The answer with the message itself, should that come back.
+/// Unpacks the message of a rejected request.
 #[inline(always)]
 pub(crate) fn unpacked<C: Carried>(
     answer: Result<TimerId, ScheduleError<C>>,
@@ -77,7 +77,7 @@ impl Service {
         self.place_once(&timer, MessageStores::own::<A, Once<C, Own>>, Once { to: Own, message })
     }
 
-    /// Schedules a message to a recipient; under an id of the caller's, if one is given.
+    /// Schedules a message to a recipient, under the caller's id if one is given.
     #[inline(always)]
     pub(crate) fn schedule_for<M>(
         &self,
@@ -112,7 +112,7 @@ impl Service {
         self.place_once(&timer, MessageStores::plain::<Once<C, _>>, Once { to: target, message })
     }
 
-    /// Apart, so that its code is not in the way of the others.
+    /// Not inlined, so that its code does not burden the other paths.
     #[inline(never)]
     fn place_in_queue<C: Carried>(
         &self,
@@ -123,7 +123,7 @@ impl Service {
         self.place_once(timer, MessageStores::queued::<Once<C, _>>, Once { to: Queued::new(target), message })
     }
 
-    /// A timer that does not repeat, as of now.
+    /// Builds a timer that does not repeat, as of now.
     #[inline(always)]
     fn once<'o>(
         &self,
@@ -150,7 +150,7 @@ impl Service {
         self.place(timer, store, once, (), |_, ()| ()).map_err(|refused| refused.map(|(once, ())| once.message))
     }
 
-    /// Takes a timer in: first `job`, and `rest` into it once it is accepted.
+    /// Admits a timer: stores `job`, and puts `rest` into it once it is accepted.
     #[inline(always)]
     pub(crate) fn place<J: Job, R>(
         &self,
@@ -185,7 +185,7 @@ impl Service {
         self.answer(timer.deadline.delay, timer.id, admitted)
     }
 
-    /// Schedules so many of the messages that come next, in their order, with few looks at the clock and few locks.
+    /// Schedules the next `most` messages in order, with few clock reads and few locks.
     pub(crate) fn schedule_some<C: Carried>(
         &self,
         mut most: usize,
@@ -193,8 +193,8 @@ impl Service {
         answers: &mut Vec<Result<TimerId, ScheduleError<C::Message>>>,
     ) {
         loop {
-            // How long each has waited is measured first. The other way round it would have waited longer than until now,
-            // and be due too early.
+            // The waiting times are measured before the clock is read. In the other order they would reach beyond
+            // `now`, and the messages would be due too early.
             let part: Vec<_> = entries.by_ref().take(most.min(ADMITTED_AT_ONCE)).collect();
             if part.is_empty() {
                 return;
@@ -237,8 +237,8 @@ impl Service {
         }
     }
 
-    /// Gives up the lock and drops messages of timers that have ended; the first, which mostly is the only one, in the same
-    /// step in which its timer has ended.
+    /// Unlocks and drops messages of ended timers. The first, usually the only one, is dropped in the same step that
+    /// ended its timer.
     fn discard_all<'a>(&'a self, state: StateGuard<'a>, messages: Vec<MessageRef>) {
         let mut state = Some(state);
         for payload in messages {
@@ -246,7 +246,7 @@ impl Service {
         }
     }
 
-    /// Tells the driver, and the watchdog, what they have to know.
+    /// Notifies the driver and the watchdog.
     pub(crate) fn notify(&self, wakeup: Wakeup) {
         if let Some(first) = wakeup.first_deadline {
             self.expect(first);
@@ -304,7 +304,7 @@ impl Service {
         }
     }
 
-    /// Drops the message of a timer that was cancelled just now, after unlocking.
+    /// Drops the message of a just cancelled timer, after unlocking.
     #[inline(always)]
     fn let_go(&self, mut state: StateGuard<'_>, payload: MessageRef) -> CancelOutcome {
         let look = state.published.ask_to_publish();
@@ -315,7 +315,7 @@ impl Service {
         CancelOutcome::Cancelled
     }
 
-    /// Drops a message of a timer that has ended, after unlocking.
+    /// Drops the message of an ended timer, after unlocking.
     #[inline(always)]
     pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
         match state.stores.store(payload.store).map(|store| store.discard) {
@@ -336,7 +336,7 @@ impl Service {
         };
         let was_posted = state.engine.is_posted(key);
         if let Err(reason) = state.engine.reschedule(deadline.now, key, deadline.tick) {
-            // One that repeats comes at this time once more, after the message that is on its way.
+            // A repetition takes this time for its next message, after the one that is under way.
             state.engine.ask_next(key, NextRun::At { due: deadline.due, wall: deadline.wall });
             return reason.into();
         }
@@ -361,7 +361,7 @@ impl Service {
         RescheduleOutcome::Rescheduled
     }
 
-    /// What is known of a pending timer.
+    /// Describes a pending timer.
     pub(crate) fn get(&self, id: TimerId) -> Option<TimerInfo> {
         let now = self.clock.now();
         let state = self.state();
@@ -375,12 +375,12 @@ impl Service {
         Snapshot::new(&self.name, self.tick, now, &state.engine)
     }
 
-    /// Whether a timer here has this id, which does not say where its timer is.
+    /// Whether a timer here was scheduled under this id of the caller's, from which no location can be computed.
     pub(crate) fn has_named(&self, id: TimerId) -> bool {
         self.state().engine.named(id.as_uuid().as_u128()).is_some()
     }
 
-    /// The live key behind an id.
+    /// Returns the live key behind an id.
     pub(crate) fn find(&self, state: &State, id: TimerId) -> Result<Key, NotPending> {
         if id.actor_number().is_none() {
             return state.engine.named(id.as_uuid().as_u128()).ok_or(NotPending::Unknown);
@@ -438,7 +438,7 @@ mod tests {
         fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
     }
 
-    /// Requests make ids of their own, so this cannot be done from outside.
+    /// Requests generate their own ids, so this cannot be tested from outside.
     #[test]
     fn an_id_that_a_pending_timer_has_is_refused_and_counted() {
         let recorder = PrometheusBuilder::new().build_recorder();
