@@ -18,7 +18,7 @@ use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::Service;
 
 impl MessageStores {
-    /// The store for jobs that an actor of type `A` schedules for itself.
+    /// Returns the store for jobs that an actor of type `A` schedules for itself.
     pub(crate) fn own<A, J>(&mut self) -> u32
     where
         A: Actor + Handler<MessageOf<J>>,
@@ -33,7 +33,7 @@ impl MessageStores {
         })
     }
 
-    /// The store for jobs whose messages go to the mailboxes of recipients as soon as they are due.
+    /// Returns the store for jobs whose messages go to the recipients' mailboxes as soon as they are due.
     pub(crate) fn plain<J>(&mut self) -> u32
     where
         J: Job<To = Target<MessageOf<J>>>,
@@ -46,7 +46,7 @@ impl MessageStores {
     }
 }
 
-/// Runs the handler of the owner.
+/// Runs the owner's handler.
 fn deliver<A, J>(
     service: &Service,
     mut state: StateGuard<'_>,
@@ -124,8 +124,8 @@ impl<J: Job> Outgoing<J, J::Produced> {
     }
 }
 
-/// Sends messages to their recipients. The outcome is counted before the messages can be seen: a handler, on whatever thread,
-/// finds room for another timer.
+/// Sends messages to their recipients. The outcome is counted before the messages are visible: a handler, on any
+/// thread, finds room for another timer.
 ///
 /// All are committed before the first is sent. A recipient on another arbiter then finds the next message when it has
 /// handled one, and is not woken for each.
@@ -157,9 +157,9 @@ fn post<'a, J: Job>(
     for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed {
         let Ticket { due, id } = ticket;
         if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
-            // The clock may be the user's. Whatever it does, the rest is sent.
+            // The clock may be user code. If it panics, the rest is still sent.
             let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
-            // If a waker panics the message is in the mailbox all the same.
+            // If a waker panics, the message is in the mailbox all the same.
             let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
             if let Err(message) = sent {
                 stopped_just_now.push(due.key);
@@ -199,7 +199,7 @@ fn take<J: Job>(
 }
 
 impl Service {
-    /// The id of an owner's timer: its message can only get lost where it is produced.
+    /// Returns the id of an owner's timer whose message may get lost, which happens only where it is produced.
     #[inline(always)]
     fn id_if_lost<J: Job>(&self, guard: &StateGuard<'_>, key: crate::timing::Key) -> Option<crate::model::id::TimerId> {
         if J::PRODUCES { self.id_for_dead_letter(guard, key) } else { None }

@@ -1,8 +1,8 @@
-//! The driver: the one alarm of a timer actor, and what is done when it rings.
+//! The driver: the only alarm of a timer actor, and its turns.
 //!
 //! The driver is an item in the timer actor's own context. It sleeps until the head of the delay queue expires and not
-//! a tick earlier; whoever schedules something earlier wakes it. One turn moves a bounded number of entries, then
-//! other actors of the arbiter have their turn.
+//! a tick earlier; a request for an earlier deadline wakes it. One turn moves a bounded number of entries, then other
+//! actors of the arbiter have their turn.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::service::deliver::turns::TurnBy;
 use crate::service::state::{NEVER, Service, State};
 use crate::timing::Tick;
 
-/// Steps of the wall clock smaller than this are left to the check that each timer gets when it is due.
+/// Smaller steps of the wall clock are left to the check of each timer at its expiration.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// Messages to recipients that are made ready before the first of them is sent.
+/// Messages to recipients that are prepared before the first of them is sent.
 const SENT_TOGETHER: usize = 64;
 
-/// The two clocks cannot be read at the same instant: the thread may lose its core in between. So how far they are apart
-/// is known within bounds, and the wall clock was stepped if it was out of them before.
+/// Readings of both clocks. They cannot be read at the same instant, since the thread may lose its core in between; so
+/// their offset is known within bounds. The wall clock was stepped if its earlier offset lies outside of them.
 struct Readings {
     before: Duration,
     wall: SystemTime,
     after: Duration,
 }
 
-/// What a turn leaves to be done.
+/// The result of a turn.
 pub(crate) enum Turn {
     /// More is due already.
     More,
-    /// Nothing is due before this time; never, if none.
+    /// Nothing is due before this time; `None`: nothing at all.
     Sleep(Option<Duration>),
-    /// It was not taken, because another thread is taking one.
+    /// Not taken, because another thread has the turn.
     Taken,
 }
 
@@ -59,7 +59,7 @@ impl Driver {
         Self { service, alarm: None, started: false }
     }
 
-    /// Whether the alarm for `time` has rung; sets it if it is not set.
+    /// Whether the alarm for `time` has rung; sets it if necessary.
     fn rings(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
         let alarm = match &mut self.alarm {
             Some((set_for, alarm)) if *set_for == time => alarm,
@@ -92,7 +92,7 @@ where
         this.service.intake.store(0, Ordering::Relaxed);
         let more = match this.service.turn(TurnBy::Driver) {
             Turn::More => true,
-            // The watchdog calls when it is done.
+            // The watchdog wakes this when it is done.
             Turn::Taken => return Poll::Pending,
             Turn::Sleep(None) => {
                 this.alarm = None;
@@ -109,17 +109,17 @@ where
             }
         };
         if more {
-            // Also if the next alarm has rung already: that may be so after every turn, on a clock that is fast.
+            // Even if the next alarm has rung already: on a fast clock that may be so after every turn.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        // Nobody can ask for anything any more, and nothing is left to do.
+        // No address is left for requests, and no timer is pending.
         let forgotten = !ctx.parts().connected() && this.service.state().engine.counters().pending == 0;
         if forgotten { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
-/// Messages to recipients that are sent together: of one type, and all due before what comes next.
+/// A run of messages to recipients that are sent together: of one type, and all due before the next other entry.
 struct Run {
     messages: Vec<DueTimer<MessageRef>>,
     longest: usize,
@@ -127,14 +127,14 @@ struct Run {
 }
 
 impl Run {
-    /// On the thread of the timer actor no inbox can be polled while messages wait in a run. Elsewhere one could, and what
-    /// is due later overtake them: there each is sent at once.
+    /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread one could be,
+    /// and later messages would overtake them: there each is sent at once.
     fn new(by: TurnBy) -> Self {
         let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
         Self { messages: Vec::new(), longest, by }
     }
 
-    /// Adds a message; sends what does not go together with it, and all of them if they are many.
+    /// Adds a message. Sends the run first if the message is of another type, and afterwards if the run is full.
     fn add<'a>(
         &mut self,
         service: &'a Arc<Service>,
@@ -159,13 +159,13 @@ impl Run {
 }
 
 impl Service {
-    /// Takes the driver's turn while a batch keeps it from being polled. It looks itself after that.
+    /// Takes the driver's turn while a batch keeps it from being polled. The driver looks itself afterwards.
     pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
         self.turn(TurnBy::Driver);
         self.driver.wake();
     }
 
-    /// Does what is due, within the budget.
+    /// Takes a turn: handles due timers, within the budget.
     pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> Turn {
         let claim = match by {
             TurnBy::Driver => self.driver.claim(),
@@ -238,7 +238,7 @@ impl Service {
         let (report, publish) = match guard.published.is_due(now) {
             Ok(()) => match gate::try_enter() {
                 Some(pass) => (Some((pass, self.report(&mut guard, now))), None),
-                // A scrape goes on, which has published by itself.
+                // A scrape is running, and has published itself.
                 None => (None, guard.published.put_off(now)),
             },
             Err(later) => (None, later),
@@ -251,14 +251,14 @@ impl Service {
         let ended = guard.engine.ended();
         let warnings = self.warnings(&mut guard, now);
         drop(guard);
-        // Before anything foreign runs, which may scrape.
+        // Before any foreign code, which may scrape.
         if let Some((_pass, report)) = report {
             self.meters.publish(&report);
         }
         drop(over);
         self.contain(|| self.end_spans(&ended));
         self.warn(warnings);
-        // It may be earlier than before: the wall clock was stepped, or a cascade has to begin ahead of its time.
+        // It may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.
         if armed != NEVER {
             self.expect(armed);
         }
@@ -278,7 +278,8 @@ impl Service {
         self.send_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
     }
 
-    /// Sends something to an owner from a thread other than the driver's, where the owner's inbox may be polled meanwhile.
+    /// Sends a message to an owner from a thread other than the driver's, where the owner's inbox may be polled
+    /// meanwhile.
     pub(crate) fn send_elsewhere<'a, T>(
         &'a self,
         mut guard: StateGuard<'a>,
@@ -296,7 +297,7 @@ impl Service {
         (guard, sent)
     }
 
-    /// Something has come into the inbox of `owner`: who is to be woken for it.
+    /// Notes a new message in the inbox of `owner`; returns the waker to call.
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
         let owner_state = state.engine.owner_mut(owner)?;
         let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
@@ -307,14 +308,14 @@ impl Service {
         if is_without_inbox {
             state.without_inbox.push(owner);
         } else if !is_watched && self.is_watched() {
-            // A driver that runs lets inboxes run, too. Only what the watchdog brings is stuck already.
+            // A running driver lets inboxes run, too. Only a message that the watchdog brings is stuck already.
             let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
             state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
         }
         waker
     }
 
-    /// How long the driver may sleep, if the next tick that matters is `next`, and others want it to look at some time.
+    /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
     fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
         state.armed = next.unwrap_or(NEVER);
         let detached = (!state.detached.is_empty()).then_some(state.detached_check_at);
@@ -322,11 +323,12 @@ impl Service {
         let retry = state.queues.next_retry();
         let next = next.map(|tick| self.tick.time_of(tick));
         let first = [next, detached, wind_down, retry].into_iter().chain(looks).flatten().min();
-        // The end of time stands for all that lies beyond: a clock that shows it has not reached the tick.
+        // The end of time stands for all times beyond: a clock that shows it has not reached the tick.
         first.filter(|time| *time < Duration::MAX)
     }
 
-    /// The lock, and both clocks if timers follow the wall clock. A clock may be code of the user: it is read before.
+    /// Returns the lock, and readings of both clocks if timers follow the wall clock. The clocks may be user code, so
+    /// they are read before.
     fn state_and_clocks(&self, now: Duration) -> (StateGuard<'_>, Option<Readings>) {
         let state = self.state();
         if state.engine.wall_timers() == 0 {
@@ -339,7 +341,7 @@ impl Service {
         (self.state(), Some(readings))
     }
 
-    /// The time of day, if timers follow it; moves them if the wall clock was stepped.
+    /// Returns the wall-clock time if timers follow it; moves them if the wall clock was stepped.
     fn check_wall_clock(&self, state: &mut State, readings: Option<Readings>) -> Option<Duration> {
         let Some(Readings { before, wall, after }) = readings else {
             state.wall_offset = None;
@@ -366,7 +368,7 @@ impl Service {
         Some(wall)
     }
 
-    /// Sends what others have queued in the inboxes of owners that have ended, before anything that is due later.
+    /// Sends the foreign messages in the inboxes of ended owners, before any that is due later.
     fn send_foreign<'a>(
         self: &'a Arc<Self>,
         mut guard: StateGuard<'a>,

@@ -19,7 +19,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::timing::Tick;
 
 impl Service {
-    /// Lets the watchdog look after this service. To be called on the thread of its arbiter.
+    /// Registers this service with the watchdog. To be called on the thread of its arbiter.
     pub(crate) fn join_watchdog(self: &Arc<Self>) {
         self.join_watchdog_of(&WATCHDOG);
     }
@@ -38,7 +38,7 @@ impl Service {
         }
     }
 
-    /// Lets the watchdog look at once.
+    /// Wakes the watchdog at once.
     pub(crate) fn wake_watchdog(&self) {
         if let Some(watched) = self.watchdog_entry.get() {
             watched.watchdog.check_at(AT_ONCE);
@@ -49,14 +49,14 @@ impl Service {
         self.watchdog_entry.get().is_some_and(|watched| !watched.over.load(Ordering::Relaxed))
     }
 
-    /// Something will be due at `tick`, earlier than what the watchdog may know of.
+    /// Announces a deadline at `tick` that is earlier than any the watchdog may know of.
     pub(crate) fn expect(&self, tick: Tick) {
         if let Some(watched) = self.watchdog_entry.get().filter(|watched| !watched.over.load(Ordering::Relaxed)) {
             watched.watchdog.check_at(watched.at(self.tick.time_of(tick)));
         }
     }
 
-    /// Looks in the driver's place whether somebody is stuck, and says when to look again.
+    /// Checks for stuck recipients in the driver's place, and returns the time of the next check.
     fn next_slow_check(&self) -> Option<Duration> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -67,14 +67,14 @@ impl Service {
         again
     }
 
-    /// Does its part while the driver has no turn: messages that the driver is just sending must not be overtaken.
+    /// Runs `part` while the driver has no turn: messages that the driver is sending must not be overtaken.
     fn alone(&self, part: impl FnOnce() -> bool) -> bool {
         self.driver.claim_elsewhere().is_some_and(|_claim| part())
     }
 
-    /// Since when the driver has been missing, or will be. Never later than what it sleeps until: what is scheduled after
-    /// that does not tell the watchdog. And not before its last turn: a driver that runs may have much to do, but needs no
-    /// help.
+    /// Returns the time since which the driver has been missing, or will be. Never later than the end of its sleep: a
+    /// later deadline is not announced to the watchdog. And not before its last turn: a running driver may have much to
+    /// do, but needs no help.
     fn missing(&self, state: &State) -> Option<Duration> {
         let next = state.engine.next_wake().unwrap_or(NEVER).min(state.armed);
         let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driven));
@@ -82,7 +82,7 @@ impl Service {
         due.into_iter().chain(called).min()
     }
 
-    /// Where a handler has run, sends the next message after the one it was called with, if the inbox does not.
+    /// Sends, for each handler that has run, the next message of its owner, if the inbox does not.
     fn deliver_next_by_mailbox(self: &Arc<Self>) -> bool {
         let completions = self.take_completions();
         let now = self.clock.now();
@@ -101,7 +101,7 @@ impl Service {
         !completions.is_empty()
     }
 
-    /// Sends a message to every owner whose inbox has something to give and has not given anything for so long.
+    /// Sends a message to every owner whose inbox has taken none for [`GRACE`].
     pub(crate) fn deliver_late_by_mailbox(self: &Arc<Self>) -> bool {
         let now = self.clock.now();
         let mut budget = self.settings.expiry_budget;
@@ -129,8 +129,8 @@ impl Service {
         helped
     }
 
-    /// Sends the first message of an inbox, and the next ones if they are late: usually the first is under way after that, and
-    /// knocks when its handler has run. A handler that was quicker than this thread does not knock.
+    /// Sends the first message of an inbox, and the next ones if they are late. Usually the first is then under way,
+    /// and its completion waker continues. If its handler was quicker than this thread, the loop does.
     fn escort_in_a_row<'a>(
         self: &'a Arc<Self>,
         mut guard: StateGuard<'a>,
@@ -197,7 +197,7 @@ impl Watched for Service {
 }
 
 impl State {
-    /// From now on the watchdog looks after the inbox of `owner`, in which something has been waiting `since`.
+    /// Lets the watchdog look after the inbox of `owner`, in which a message has been waiting `since`.
     pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(owner_state) = self.engine.owner_mut(owner) else { return };
         if !std::mem::replace(&mut owner_state.watched, true) {

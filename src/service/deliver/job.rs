@@ -1,16 +1,17 @@
 //! Jobs: the steps by which the message of a due timer leaves its store.
 //!
-//! A timer stores its message ([`Once`](crate::service::deliver::once::Once)) or, if it repeats, the producer of its messages
-//! ([`Series`](crate::service::deliver::series::Series)); for its owner, for a recipient, or for the queue of a recipient
-//! ([`Destination`]). Whichever it is, and whichever way the message goes ([`Via`]), four steps follow each other:
+//! A timer stores its message ([`Once`](crate::service::deliver::once::Once)) or, if it repeats, the producer of its
+//! messages ([`Series`](crate::service::deliver::series::Series)); for its owner, for a recipient, or for a recipient's
+//! queue ([`Destination`]). In each case, and on each way of the message ([`Via`]), there are four steps:
 //!
 //! 1. **Take**, under the lock: the message, or its producer, leaves the store.
-//! 2. **Produce**: a producer runs, with the lock given up, since it is code of the user. A stored message is there already.
-//! 3. **Commit**, under the lock: the timer ends, or its next repetition is set. If the timer was cancelled since the first
-//!    step its message is dropped. Or **send off**: the timer stays in flight until the end of the handler is known.
-//! 4. **Hand over**, with the lock given up: to the handler, or into a mailbox.
+//! 2. **Produce**, unlocked, since a producer is user code. A stored message is there already.
+//! 3. **Commit**, under the lock: the timer ends, or its next repetition is set. If the timer was cancelled since the
+//!    first step, its message is dropped. Or **send off**: the timer stays in flight until the end of the handler is
+//!    known.
+//! 4. **Hand over**, unlocked: to the handler, or into a mailbox.
 //!
-//! The steps are put together for own messages and plain recipients in `delivery`, for queues in `dispatch`.
+//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues.
 
 use actix::Recipient;
 
@@ -34,28 +35,28 @@ pub(crate) const FULL: DeadLetterReason = DeadLetterReason::MailboxFull;
 pub(crate) enum Via {
     /// The handler runs here, and its end will be known.
     Handler,
-    /// The mailbox of the owner; the end of the handler will be known.
+    /// The owner's mailbox; the end of the handler will be known.
     OwnMailbox,
     /// The mailbox of a recipient.
     Mailbox,
 }
 
-/// Where the messages of a timer go; stored beside them.
+/// The destination of a timer's messages, stored beside them.
 pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
-    /// None for the owner of the timer.
+    /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
 }
 
-/// To the owner of the timer.
+/// The timer's owner as destination.
 pub(crate) struct Own;
 
-/// To a recipient for whom messages may have to wait in a queue.
+/// A recipient whose messages may have to wait in a queue.
 pub(crate) struct Queued<M>
 where
     M: TimerMessage,
 {
     pub(crate) target: Target<M>,
-    /// Its token in the mailbox, or its place as the next of its queue.
+    /// Its token in the mailbox, or its position as the next of its queue.
     pub(crate) token_id: Option<TokenId>,
 }
 
@@ -89,7 +90,7 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
 /// The type of the messages of a job.
 pub(crate) type MessageOf<J> = <<J as Job>::Carried as Carried>::Message;
 
-/// What is stored for a timer, and the steps of its message.
+/// The stored part of a timer, and the steps of its message.
 pub(crate) trait Job: Stored + Sized {
     type Carried: Carried;
     type To: Destination<<Self::Carried as Carried>::Message>;
@@ -97,32 +98,32 @@ pub(crate) trait Job: Stored + Sized {
     type Taken;
     /// A message that was produced.
     type Produced;
-    /// Code of the user that produces messages.
+    /// User code that produces messages.
     type Producer;
-    /// The rest of a timer that has ended. Kept only to be dropped where code of the user may run.
+    /// The rest of an ended timer, kept only to be dropped where user code may run.
     type Rest;
 
-    /// Producing a message is code of the user.
+    /// Whether a message is produced by user code.
     const PRODUCES: bool;
 
     fn to(&self) -> &Self::To;
 
-    /// Step 1. None if the timer was cancelled.
+    /// Step 1. Returns `None` if the timer was cancelled.
     fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self::Taken>;
 
-    /// The recipient of a job that was taken.
+    /// Returns the recipient of a taken job.
     fn target_of(taken: &Self::Taken) -> Option<&Target<MessageOf<Self>>>;
 
-    /// Step 2.
+    /// Step 2: produces the message.
     fn produce(taken: Self::Taken, service: &Service, via: Via) -> Self::Produced;
 
     /// Step 2 without a message: the timer is to end.
     fn give_up(taken: Self::Taken, outcome: Outcome) -> Self::Produced;
 
-    /// Whether there is a message to hand over, and when it was produced.
+    /// Returns the time of production, if there is a message to hand over.
     fn is_ready(produced: &Self::Produced) -> Option<ClockReading>;
 
-    /// Step 3.
+    /// Step 3: counts the outcome.
     fn commit(
         produced: Self::Produced,
         state: &mut State,
@@ -135,20 +136,20 @@ pub(crate) trait Job: Stored + Sized {
     fn send_off(produced: Self::Produced, state: &mut State, ticket: Ticket)
     -> (Option<Self::Carried>, Deferred<Self>);
 
-    /// Takes out what is left in the store of a timer that has ended.
+    /// Takes the rest of an ended timer out of its store.
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;
 }
 
-/// A message whose outcome is counted.
+/// A message whose outcome has been counted.
 pub(crate) struct Committed<J: Job> {
-    /// The message, unless nothing is to be handed over.
+    /// The message; `None` if nothing is to be handed over.
     pub(crate) message: Option<J::Carried>,
-    /// The next repetition is counted from the end of the handler.
+    /// Set if the next repetition is counted from the end of the handler.
     pub(crate) resume: Option<Clocks>,
     pub(crate) deferred: Deferred<J>,
 }
 
-/// To be dropped, and told, where no lock is held.
+/// Values to be dropped, and a dead letter to be emitted, after unlocking.
 pub(crate) struct Deferred<J: Job> {
     /// A message that is not handed over.
     pub(crate) message: Option<J::Carried>,
@@ -156,15 +157,15 @@ pub(crate) struct Deferred<J: Job> {
     pub(crate) rest: Option<J::Rest>,
     /// An address may be the last of its actor.
     pub(crate) target: Option<Target<MessageOf<J>>>,
-    /// The timer ended without its message being delivered, and somebody wants to hear of it. Boxed, since it is rare and
-    /// would make each message a long way to move.
+    /// The dead letter, if the timer ended without delivery and has a subscriber. Boxed, since it is rare and would
+    /// make each message expensive to move.
     pub(crate) lost: Option<Box<DeadLetterEvent>>,
 }
 
 impl<J: Job> Deferred<J> {
     pub(crate) const NONE: Self = Self { message: None, producer: None, rest: None, target: None, lost: None };
 
-    /// Adds a message that could not be delivered: a dead letter if anybody wants to hear of it.
+    /// Adds an undeliverable message: as a dead letter if there is a subscriber.
     pub(crate) fn lose(&mut self, ticket: Ticket, reason: DeadLetterReason, message: Option<J::Carried>) {
         match ticket.id {
             Some(id) => self.lost = Some(Box::new(DeadLetterEvent::of(id, ticket.due.deadline, reason, message))),
@@ -172,7 +173,7 @@ impl<J: Job> Deferred<J> {
         }
     }
 
-    /// Drops each on its own, so that a panic of one does not come on top of a panic of another.
+    /// Drops each value separately, so that no panic happens during another.
     #[inline(always)]
     pub(crate) fn discard(self, service: &Service) {
         let Self { message, producer, rest, target, lost } = self;
@@ -187,7 +188,7 @@ impl<J: Job> Deferred<J> {
 }
 
 impl Service {
-    /// Drops something of the user's.
+    /// Drops a value of the user, and catches a panic.
     #[inline(always)]
     pub(crate) fn drop_contained<T>(&self, value: T) {
         if std::mem::needs_drop::<T>() {
@@ -196,7 +197,7 @@ impl Service {
     }
 }
 
-/// Step 2, for a guard of the lock, which a producer gives up meanwhile.
+/// Runs step 2, and gives up the lock for a producer.
 #[inline(always)]
 pub(crate) fn produce<'a, J: Job>(
     service: &'a Service,
@@ -213,8 +214,8 @@ pub(crate) fn produce<'a, J: Job>(
     }
 }
 
-/// A way to a recipient, and whether that is there. One that has stopped is kept, too: it may be the last address, and is
-/// dropped where no lock is held.
+/// A connection to a recipient, and whether it is open. A stopped recipient is kept, too: its address may be the last,
+/// and is dropped after unlocking.
 pub(crate) struct Connection<M>
 where
     M: TimerMessage,

@@ -5,7 +5,7 @@ use std::any::Any;
 use crate::engine::DueTimer;
 use crate::model::id::TimerId;
 
-/// Where a message is.
+/// The location of a message: its store and slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageRef {
     pub(crate) store: u32,
@@ -15,7 +15,7 @@ pub(crate) struct MessageRef {
 /// A message taken out of its store.
 pub(crate) struct BoxedMessage {
     pub(crate) contents: BoxedContents,
-    /// Kept only to be dropped where code of the user may run: an address may be the last of its actor.
+    /// Kept only to be dropped where user code may run: an address may be the last of its actor.
     pub(crate) target: Option<Box<dyn Any + Send>>,
 }
 
@@ -25,10 +25,10 @@ impl BoxedMessage {
     }
 }
 
-/// A message, or what makes one.
+/// A message, or the source that produces it.
 pub(crate) enum BoxedContents {
     Message(Box<dyn Any + Send>),
-    /// Code of the user.
+    /// User code.
     Source(Box<dyn FnMut() -> Box<dyn Any + Send> + Send>),
 }
 
@@ -36,6 +36,6 @@ pub(crate) enum BoxedContents {
 #[derive(Clone, Copy)]
 pub(crate) struct Ticket {
     pub(crate) due: DueTimer<MessageRef>,
-    /// The id of the timer, if anybody wants to hear of it should its message get lost.
+    /// The timer's id, if a subscriber wants the message's dead letter.
     pub(crate) id: Option<TimerId>,
 }

@@ -1,12 +1,12 @@
-//! Message stores: where messages wait, typed and without an allocation each.
+//! Message stores: the location of waiting messages, typed and without an allocation each.
 //!
 //! All messages of one type lie side by side in one typed store: for an actor's own timers a store per actor and
 //! message type, for other recipients a store per message type. The engine knows a message as store and slot. Each
-//! operation on a message (drop it, box it, hand it over) is a function that was compiled for the message's type when
-//! the store was made.
+//! operation on a message (drop it, box it, hand it over) is a function that is compiled for the message's type and
+//! kept in the store.
 //!
-//! These functions take the lock's guard and give it up before a message meets code of the user: its handler, or its
-//! `Drop`. So user code never runs under the lock, and may call the timers again.
+//! These functions take the lock's guard and give it up before a message meets user code: its handler, or its `Drop`.
+//! So user code never runs under the lock, and may call the timers again.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::service::queue::token_id::TokenId;
 use crate::service::state::{Service, State};
 use crate::sync::MutexGuard;
 
-/// What a store holds for a timer.
+/// A job that a store holds for a timer.
 pub(crate) trait Stored: Send + 'static {
-    /// The message of a timer that ends before its time, to be given back or dropped.
+    /// Takes out the message of a timer that ends before its time, to be given back or dropped.
     fn take_boxed(self) -> Option<BoxedMessage>;
 }
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
 
-/// Whether a message is there: has the processor fetch it.
+/// Prefetches a message: looks whether it is there.
 type PrefetchFn = fn(&MessageStores, MessageRef) -> bool;
 /// Drops a message, after unlocking.
 pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
@@ -40,9 +40,9 @@ pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
 type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
 /// Counts the outcome of messages of one store and sends them to their recipients, unlocking meanwhile.
 pub(crate) type SendFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, &mut Vec<DueTimer<MessageRef>>) -> StateGuard<'a>;
-/// The place in memory of the mailbox that a message is for.
+/// Returns the address in memory of the mailbox that a message is for.
 type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<u64>;
-/// Runs the handler of the owner with the message, after unlocking.
+/// Runs the owner's handler with the message, after unlocking.
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
 type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
@@ -55,15 +55,15 @@ pub(crate) struct MessageStore {
     pub(crate) message_type: &'static str,
 }
 
-/// How messages of a store leave it.
+/// The way of a store's messages out of it.
 pub(crate) enum Route {
-    /// To a recipient: how, and where its mailbox is.
+    /// To a recipient.
     Recipient { post: SendFn, mailbox: MailboxOfFn, queue: Option<QueueRoute> },
     /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
     Context(Box<dyn Any + Send>),
 }
 
-/// What can be done with jobs in a queue; compiled for their type.
+/// The operations on jobs in a queue, compiled for their type.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRoute {
     pub(crate) dispatch: Dispatch,
@@ -71,7 +71,7 @@ pub(crate) struct QueueRoute {
     pub(crate) lose: Lose,
 }
 
-/// Sends the message that is next in a queue, unlocking meanwhile. False if it has to wait.
+/// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
 type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, u64) -> (StateGuard<'a>, bool);
 
 /// Makes a dead letter of a message under way, unlocking meanwhile.
@@ -98,7 +98,7 @@ pub(crate) struct MessageStores {
 }
 
 impl MessageStores {
-    /// The store of type `Key`, in which jobs of type `J` are stored.
+    /// Returns the store of type `Key`, which holds jobs of type `J`.
     pub(crate) fn find_or_insert<J: Stored, Key: 'static>(
         &mut self,
         message_type: &'static str,
@@ -117,7 +117,7 @@ impl MessageStores {
         })
     }
 
-    /// Another way to drop the jobs of a store.
+    /// Replaces the function that drops the jobs of a store.
     pub(crate) fn discard_by(&mut self, store: u32, discard: DiscardFn) -> u32 {
         if let Some(store) = self.stores.get_mut(store as usize) {
             store.discard = discard;
@@ -125,7 +125,7 @@ impl MessageStores {
         store
     }
 
-    /// How a message is sent to its recipient, if it is for one.
+    /// Returns the function that sends a message to its recipient, if it has one.
     pub(crate) fn post_of(&self, payload: MessageRef) -> Option<SendFn> {
         match self.store(payload.store)?.route {
             Route::Recipient { post, .. } => Some(post),
@@ -133,7 +133,7 @@ impl MessageStores {
         }
     }
 
-    /// How a message moves in a queue, if it takes its way through one.
+    /// Returns the operations on a message in a queue, if it passes through one.
     pub(crate) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
         match self.store(payload.store)?.route {
             Route::Recipient { queue, .. } => queue,
@@ -141,7 +141,7 @@ impl MessageStores {
         }
     }
 
-    /// The place in memory of the mailbox of its recipient, if it is for one.
+    /// Returns the address in memory of its recipient's mailbox, if it has a recipient.
     pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<u64> {
         match self.store(payload.store)?.route {
             Route::Recipient { mailbox, .. } => mailbox(self, payload),
@@ -149,7 +149,7 @@ impl MessageStores {
         }
     }
 
-    /// Has the processor fetch messages, all at once. One after the other, each would be a wait for memory.
+    /// Prefetches messages, all at once: one after the other, each would be a cache miss.
     pub(crate) fn fetch(&self, messages: impl Iterator<Item = MessageRef>) {
         for payload in messages {
             std::hint::black_box(self.store(payload.store).map(|store| (store.fetch)(self, payload)));
@@ -160,7 +160,7 @@ impl MessageStores {
         self.stores.get(store as usize)
     }
 
-    /// Stores what belongs into `store`; hands it back if the store is full.
+    /// Stores a job in `store`; hands it back if the store is full.
     pub(crate) fn put<S: Send + 'static>(&mut self, store: u32, stored: S) -> Result<MessageRef, S> {
         match self.slab::<S>(store) {
             Some(slab) => slab.put(stored).map(|slot| MessageRef { store, slot }),
@@ -192,7 +192,7 @@ fn discard<S: 'static>(_: &Service, mut state: StateGuard<'_>, payload: MessageR
     drop(stored);
 }
 
-/// Puts a message into a mailbox. None if it is closed.
+/// Puts a message into a mailbox. Returns `None` if it is closed.
 pub(crate) fn request<A, M>(addr: &WeakAddr<A>, message: M) -> Option<ReplyFuture>
 where
     A: Actor + Handler<M::Message>,
@@ -200,7 +200,7 @@ where
     M: Carried,
 {
     let request = addr.upgrade()?.send(message.unpack());
-    // Whoever polls it knows what it waits for: tokio's budget would only make an answer that is there look absent.
+    // The poller knows its reason to wait: tokio's budget would only make a present answer look absent.
     Some(Box::pin(tokio::task::unconstrained(
         async move { request.await.ok().map(|answer| Box::new(answer) as Answer) },
     )))

@@ -1,8 +1,8 @@
-//! When the watchdog looks next: the one number that all threads share with it.
+//! The time of the watchdog's next check: the one number that all threads share with it.
 //!
-//! Whoever has put something under a lock that will be late at some time says so, and wakes the watchdog if it would look
-//! later than that. While the watchdog looks, under those same locks, the number says [`IDLE`]: whatever comes meanwhile
-//! makes it look again. So either the watchdog sees what was put there, or it is told.
+//! A thread that has stored a deadline under a lock announces it here, and wakes the watchdog if its next check would
+//! be later. While the watchdog checks, under the same locks, the number is [`IDLE`], so that every deadline stored
+//! meanwhile causes another check. So the watchdog either sees the deadline or is woken for it.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) type Nanos = u64;
 
 pub(crate) const AT_ONCE: Nanos = 0;
-/// Until somebody calls.
+/// No check until a call.
 pub(crate) const IDLE: Nanos = Nanos::MAX;
 
 #[derive(Debug)]
@@ -29,18 +29,19 @@ impl NextCheck {
         Self { next: AtomicU64::new(IDLE) }
     }
 
-    /// The watchdog has to look at `time`, at the latest. True if it would have looked later, and has to be woken.
+    /// Requests a check at `time`, at the latest. Returns true if the next one was later, and the watchdog is to be
+    /// woken.
     pub(crate) fn expect(&self, time: Nanos) -> bool {
-        // The first look is the usual end of it, and costs no more than that.
+        // This load usually decides, and costs no more than a load.
         time < self.next.load(Ordering::Relaxed) && time < self.next.fetch_min(time, Ordering::AcqRel)
     }
 
-    /// When to look next.
+    /// Returns the time of the next check.
     pub(crate) fn next(&self) -> Nanos {
         self.next.load(Ordering::Acquire)
     }
 
-    /// The watchdog begins to look.
+    /// Marks the start of a check.
     pub(crate) fn begin(&self) {
         self.next.swap(IDLE, Ordering::AcqRel);
     }

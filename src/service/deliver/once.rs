@@ -15,7 +15,7 @@ pub(crate) struct Once<C, D> {
     pub(crate) message: C,
 }
 
-/// When a stored message was produced: nobody asks.
+/// The time of production of a stored message, which is never read.
 const AT_ONCE: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
 
 impl<C, D> Stored for Once<C, D>
@@ -36,7 +36,7 @@ where
     type Carried = C;
     type To = D;
     type Taken = Self;
-    /// With an ending if it is not to be delivered.
+    /// The outcome is set if the message is not to be delivered.
     type Produced = (Self, Option<Outcome>);
     type Producer = ();
     type Rest = D;
@@ -80,7 +80,7 @@ where
         via: Via,
         _: &mut Wakeup,
     ) -> Committed<Self> {
-        // Taken out of its inbox, an own message counts as delivered already.
+        // An own message was counted as delivered when it was taken out of its inbox.
         if via != Via::Handler {
             state.engine.finish(ticket.due.key, outcome.unwrap_or(Outcome::Delivered));
         }

@@ -17,33 +17,33 @@ const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
 /// A producer and the destination of its messages.
 pub(crate) struct Series<C: Carried, D> {
     pub(crate) to: D,
-    /// Out while a message is produced.
+    /// Absent while a message is produced.
     pub(crate) producer: Option<Producer<C>>,
 }
 
-/// Produces the messages of a timer, and finds its times of day if it follows a calendar.
+/// Produces the messages of a timer, and its wall-clock times if it follows a calendar.
 pub(crate) struct Producer<C: Carried> {
     pub(crate) source: C::Source,
     pub(crate) calendar: Option<Calendar>,
-    /// A message that was produced and for which there was no room.
+    /// A produced message for which there was no room.
     pub(crate) ready: Option<C>,
 }
 
-/// A repetition that is due.
+/// A due repetition.
 pub(crate) struct Taken<C: Carried> {
     recurrence: Recurrence,
     producer: Producer<C>,
     target: Option<Target<C::Message>>,
 }
 
-/// A repetition whose message was to be produced.
+/// A repetition after the production of its message.
 pub(crate) struct Produced<C: Carried> {
     taken: Taken<C>,
-    /// The message, or the ending of the timer.
+    /// The message, or the outcome of the timer.
     result: Result<Ready<C>, Outcome>,
 }
 
-/// A message, and what comes after it.
+/// A produced message, and the run after it.
 struct Ready<C> {
     message: C,
     next: NextRun,
@@ -51,12 +51,12 @@ struct Ready<C> {
 }
 
 impl<C: Carried, D> Series<C, D> {
-    /// The producer is still to be put in.
+    /// Creates a series whose producer is still to be put in.
     pub(crate) const fn new(to: D) -> Self {
         Self { to, producer: None }
     }
 
-    /// There was no room for a message that was produced.
+    /// Keeps a produced message for which there was no room.
     pub(crate) fn keep(&mut self, message: C) {
         if let Some(producer) = &mut self.producer {
             producer.ready = Some(message);
@@ -72,12 +72,12 @@ impl<C: Carried> Producer<C> {
     fn after_this(&self, recurrence: &Recurrence, now: ClockReading, via: Via) -> NextRun {
         let Some(calendar) = &self.calendar else {
             return match recurrence.after_this(now, via != Via::Mailbox) {
-                // A message may wait long in a mailbox, and what is missed meanwhile shows only afterwards.
+                // A message may wait long in a mailbox, and a repetition missed meanwhile is known only afterwards.
                 NextRun::At { .. } if via == Via::OwnMailbox => NextRun::AfterHandler,
                 next => next,
             };
         };
-        // Should the wall clock have gone back a little, no time of day comes twice.
+        // If the wall clock has gone back a little, no time repeats.
         let last = now.wall.unwrap_or_default().max(recurrence.wall().unwrap_or_default());
         let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(calendar);
         let at = next.and_then(|next| next.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -90,7 +90,7 @@ where
     C: Carried,
     D: Destination<C::Message>,
 {
-    /// The message of a timer that never ran is the next one of the series.
+    /// Takes the next message of the series.
     fn take_boxed(self) -> Option<BoxedMessage> {
         let Self { to, producer } = self;
         let Producer { mut source, ready, .. } = producer?;

@@ -1,8 +1,8 @@
-//! A store: messages of one type side by side, each in a slot.
+//! A slab: messages of one type side by side, each in a slot.
 //!
-//! Whoever puts a message in keeps its slot, and takes it out once; the engine's keys see to that. So slots need no
-//! generations. Which of them are free is kept apart from the messages: a message without a destructor is thrown away
-//! without a look at it, and at a million timers that look would be a wait for memory.
+//! The engine's keys ensure that each message is taken out of its slot once, so slots need no generations. The list of
+//! free slots is kept apart from the messages: a message without a destructor is discarded without reading it, and with
+//! a million timers that read would be a cache miss.
 
 use std::mem::needs_drop;
 
@@ -10,7 +10,7 @@ use std::mem::needs_drop;
 const PAGE: usize = 4096;
 
 pub(crate) struct Slab<S> {
-    /// Pages never move: a growing store copies nothing.
+    /// Pages never move, so a growing store copies nothing.
     pages: Vec<Vec<Option<S>>>,
     free: FreeSlots,
     slots: u32,
@@ -21,7 +21,7 @@ impl<S> Slab<S> {
         Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0 }
     }
 
-    /// Stores `value`; hands it back when all 2³² − 1 slots are taken.
+    /// Stores `value`; hands it back if all 2³² − 1 slots are taken.
     pub(crate) fn put(&mut self, value: S) -> Result<u32, S> {
         if let Some(slot) = self.free.pop() {
             if let Some(place) = self.place(slot) {
@@ -43,14 +43,14 @@ impl<S> Slab<S> {
         Ok(slot)
     }
 
-    /// Takes out what was put into `slot`.
+    /// Takes the value out of `slot`.
     pub(crate) fn take(&mut self, slot: u32) -> Option<S> {
         let value = self.place(slot)?.take()?;
         self.free.push(slot);
         Some(value)
     }
 
-    /// Frees `slot`, which is taken. What has a destructor is handed out for it.
+    /// Frees `slot`, which is taken. Returns the value if it has a destructor.
     pub(crate) fn discard(&mut self, slot: u32) -> Option<S> {
         if needs_drop::<S>() {
             return self.take(slot);
@@ -72,8 +72,8 @@ impl<S> Slab<S> {
     }
 }
 
-/// A stack of slots, in pages so that it grows without copying. The slot freed last, which may still be in the
-/// processor's cache, is used first.
+/// A stack of free slots, in pages so that it grows without copying. The slot freed last, which may still be in the
+/// CPU's cache, is used first.
 struct FreeSlots {
     full: Vec<Vec<u32>>,
     top: Vec<u32>,
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Four bytes for each slot that was ever free, and never more than a page on top.
+    /// Free slots take four bytes each, with at most one page on top.
     #[test]
     fn free_slots_take_whole_pages_of_memory() {
         let mut free = FreeSlots::new();

@@ -1,18 +1,18 @@
-//! The sleep of the driver and external work: the facts that virtual time asks for.
+//! The driver's sleep, and external work: virtual time waits for both.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What the driver lets others know of its sleep.
+/// The driver's sleep, visible to other threads.
 #[derive(Debug)]
 pub(crate) struct Sleep {
-    /// Until when, in nanoseconds of its clock.
+    /// The end of the sleep, in nanoseconds of its clock.
     pub(crate) until: AtomicU64,
-    /// How often it woke up.
+    /// The number of its wake-ups.
     pub(crate) wakeups: AtomicU64,
 }
 
-/// "It does not sleep."
+/// The value of `until` while the driver is awake.
 const AWAKE: u64 = u64::MAX;
 
 impl Sleep {
@@ -25,12 +25,12 @@ impl Sleep {
         self.wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its alarm is set, for ever if there is none.
+    /// Notes that the alarm is set; without a time the sleep has no end.
     pub(crate) fn begin(&self, until: Option<Duration>) {
         self.until.store(nanos(until).min(AWAKE - 1), Ordering::Release);
     }
 
-    /// Whether the alarm is set, and does not ring after `time`.
+    /// Whether the driver sleeps, with an alarm at `time` or earlier.
     pub(crate) fn ends_by(&self, time: Option<Duration>) -> bool {
         let until = self.until.load(Ordering::Acquire);
         until != AWAKE && until <= nanos(time)
@@ -41,12 +41,12 @@ fn nanos(time: Option<Duration>) -> u64 {
     time.and_then(|time| u64::try_from(time.as_nanos()).ok()).unwrap_or(u64::MAX)
 }
 
-/// What others do with what a service has delivered to them, and what virtual time has to wait for.
+/// The work of others on delivered messages, for which virtual time waits.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalWork {
     /// Steps done.
     pub(crate) steps: AtomicU64,
-    /// Under way on other threads.
+    /// Steps under way on other threads.
     pub(crate) working: AtomicUsize,
 }
 

@@ -1,9 +1,10 @@
-//! Turns: the right to send what is due, and how the driver is called.
+//! Turns: the right to send due messages, and the wake-up of the driver.
 //!
-//! What is due must leave in order, and the state is unlocked while it is sent. So one thread at a time has the turn, and
-//! nobody waits for it: a driver that finds it taken leaves it at that, without having looked and without an alarm. Hence
-//! the thread that had the turn in the driver's place gives it up and then calls the driver, which looks by itself. An inbox that
-//! finds it taken sleeps until the driver's next turn: the watchdog may be running the user's code, which takes its time.
+//! Due messages must leave in order, and the state is unlocked while they are sent. So one thread at a time has the
+//! turn, and none waits for it: a driver that finds it taken returns without a look and without an alarm. Hence a
+//! thread that had the turn in the driver's place gives it up and then wakes the driver, which looks itself. An inbox
+//! that finds it taken sleeps until the driver's next turn, since the watchdog may be running user code, which takes
+//! its time.
 
 use std::sync::{PoisonError, TryLockError};
 use std::task::Waker;
@@ -25,30 +26,30 @@ pub(crate) struct Turns {
     driver: AtomicWaker,
 }
 
-/// The turn. Given up when it is dropped.
+/// The turn; given up on drop.
 pub(crate) struct Claim<'a> {
     turn: Option<MutexGuard<'a, ()>>,
-    /// Called after that.
+    /// Woken after that.
     driver: Option<&'a AtomicWaker>,
 }
 
 impl Turns {
-    /// From now on the driver is called by this waker. To be done before it looks.
+    /// Registers the driver's waker. To be done before the driver looks.
     pub(crate) fn register(&self, driver: &Waker) {
         self.driver.register(driver);
     }
 
-    /// Calls the driver.
+    /// Wakes the driver.
     pub(crate) fn wake(&self) {
         self.driver.wake();
     }
 
-    /// The turn, for the driver and for others on its thread; `None` if it is taken.
+    /// Claims the turn for the driver or for others on its thread; `None` if it is taken.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         Some(Claim { turn: Some(self.take()?), driver: None })
     }
 
-    /// The turn, for a thread other than the driver's, which may look for it meanwhile; `None` if it is taken.
+    /// Claims the turn for a thread other than the driver's, which may look for it meanwhile; `None` if it is taken.
     pub(crate) fn claim_elsewhere(&self) -> Option<Claim<'_>> {
         Some(Claim { turn: Some(self.take()?), driver: Some(&self.driver) })
     }

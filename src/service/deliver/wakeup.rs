@@ -1,12 +1,12 @@
-//! Wake-ups that are owed once the lock is given up.
+//! Wake-ups that are due after unlocking.
 
 use crate::timing::Tick;
 
-/// What others have to be told of once the lock is given up.
+/// The wake-ups that a change under the lock requires once it is released.
 #[derive(Default)]
 pub(crate) struct Wakeup {
-    /// The driver has to look.
+    /// Wakes the driver.
     pub(crate) poke: bool,
-    /// The tick of a timer that is due before all that was known.
+    /// The tick of a timer that is due before all known ones.
     pub(crate) first_deadline: Option<Tick>,
 }

@@ -1,15 +1,15 @@
 //! The watchdog: delivers in time when an arbiter does not.
 //!
-//! A handler that blocks, or a mailbox that never gets empty, keeps the thread of an arbiter to itself: neither the
-//! driver nor any inbox there is polled. One thread for the whole process sleeps until the time at which some service
-//! would be late by [`GRACE`], and then takes a turn in its driver's place: it does what is due, under the same lock,
-//! and sends through the mailbox what lies in an inbox that is not emptied (see `inbox`).
+//! A handler that blocks, or a mailbox that never gets empty, occupies the thread of an arbiter: neither the driver nor
+//! any inbox there is polled. One thread for the whole process sleeps until the time at which some service would be
+//! late by [`GRACE`], and then takes a turn in its driver's place: it handles due timers under the same lock, and sends
+//! the messages of a starved inbox through the mailbox (see `inbox`).
 //!
-//! It sleeps without a break while nothing is pending or all that is pending is far away, and normally finds nothing to
-//! do when it wakes up. Scheduling wakes it only for a deadline before all that it knows of.
+//! It sleeps while nothing is pending or all deadlines are far away, and normally finds nothing to do when it wakes up.
+//! Scheduling wakes it only for a deadline before all that it knows of.
 //!
-//! It works in real time alone: a clock of the user's own, and tokio's while that is paused, are left to the driver, so
-//! that they stay deterministic.
+//! It works in real time alone: a user's own clock, and tokio's while that is paused, are left to the driver, so that
+//! they stay deterministic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock, OnceLock, PoisonError, Weak};
@@ -21,12 +21,11 @@ use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos, NextCheck};
 use crate::sync;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 
-/// How late a message may be before the watchdog steps in. Longer than an arbiter normally lets its actors wait, so that
-/// the watchdog does not disturb, and the inbox, which is cheaper and cancels more, gets its chance; short enough to be
-/// still in time for a human.
+/// The lateness at which the watchdog steps in. Longer than an arbiter normally lets its actors wait, so that the
+/// inbox, which is cheaper and cancels more, goes first; short enough to be in time for a human.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-/// A service that a watchdog looks after.
+/// A service that a watchdog covers.
 pub(crate) trait Watched: Send + Sync {
     /// Delivers late messages, and returns the time of the next check.
     fn help(self: Arc<Self>) -> Nanos;
@@ -39,20 +38,20 @@ pub(crate) static WATCHDOG: LazyLock<Arc<Watchdog>> = LazyLock::new(Arc::default
 #[derive(Default)]
 pub(crate) struct Watchdog {
     pub(crate) next_check: NextCheck,
-    /// None if it could not be started.
+    /// `None` if it could not be started.
     thread: OnceLock<Option<Thread>>,
-    /// What it looks after.
+    /// The services that it covers.
     services: Mutex<Vec<Weak<dyn Watched>>>,
 }
 
-/// What the watchdog knows of a service.
+/// The watchdog's data about a service.
 pub(crate) struct WatchdogEntry {
     pub(crate) watchdog: Arc<Watchdog>,
     /// The runtime whose clock the service runs on. It keeps files open, so it is given up when the service stops.
     pub(crate) runtime: Mutex<Option<Handle>>,
-    /// When the clock of the service showed zero.
+    /// The time at which the service's clock showed zero.
     pub(crate) origin: i64,
-    /// The service has stopped, or its clock has turned out not to be the real one.
+    /// Set when the service has stopped, or its clock has turned out not to be the real one.
     pub(crate) over: AtomicBool,
 }
 
@@ -66,7 +65,7 @@ impl WatchdogEntry {
         self.runtime.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is done for the service any more.
+    /// Ends the watchdog's work for the service.
     pub(crate) fn leave(&self) {
         self.over.store(true, Ordering::Relaxed);
         *self.runtime() = None;
@@ -82,7 +81,7 @@ fn after(time: Nanos, by: Duration) -> Nanos {
 }
 
 impl Watchdog {
-    /// Has it look at `time`, or before.
+    /// Requests a check at `time` or earlier.
     pub(crate) fn check_at(&self, time: Nanos) {
         if self.next_check.expect(time)
             && let Some(Some(thread)) = self.thread.get()
@@ -91,7 +90,7 @@ impl Watchdog {
         }
     }
 
-    /// From now on it looks after `service`.
+    /// Adds `service` to its services.
     pub(crate) fn add(self: &Arc<Self>, service: Weak<dyn Watched>) {
         self.services().push(service);
         self.thread.get_or_init(|| {
@@ -120,22 +119,22 @@ impl Watchdog {
         }
     }
 
-    /// Looks at all services, helps those that are late, and says when to look again.
+    /// Checks all services, helps the late ones, and returns the time of the next check.
     pub(crate) fn check(&self) -> Nanos {
         let later = after(now(), GRACE);
-        // Collected, so that this is not locked while a service is asked.
+        // Collected, so that this is not locked during the calls.
         let running: Vec<_> = {
             let mut services = self.services();
             services.retain(|service| service.strong_count() > 0);
             services.iter().filter_map(Weak::upgrade).collect()
         };
         let next = running.into_iter().map(|service| {
-            // The service may end with this reference to it, and code of the user with it.
+            // This reference may be the last of the service, and its end runs user code.
             catch_unwind(AssertUnwindSafe(move || service.help())).unwrap_or(later)
         });
         match next.min().unwrap_or(IDLE) {
             AT_ONCE => AT_ONCE,
-            // However many services there are, it is not worth while to look more often than that.
+            // With any number of services, more frequent checks are not worth while.
             next => next.max(after(now(), GRACE / 2)),
         }
     }
@@ -143,7 +142,7 @@ impl Watchdog {
 
 #[cfg(test)]
 impl Watchdog {
-    /// Looks only when a test has it look.
+    /// Creates a watchdog that checks only when a test calls it.
     pub(crate) fn without_a_thread() -> Self {
         Self { thread: OnceLock::from(None), ..Self::default() }
     }
