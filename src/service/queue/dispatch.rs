@@ -1,6 +1,7 @@
-//! From a queue to a recipient: messages to whom a mailbox policy applies, and those under tracked delivery.
+//! Dispatch: from a queue to a recipient, for messages under a mailbox policy or tracked delivery.
 //!
-//! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send from one queue.
+//! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
+//! from one queue.
 
 use std::any::type_name;
 use std::sync::Arc;
@@ -32,20 +33,20 @@ use crate::service::state::{Service, State};
 use crate::timing::Key;
 use crate::trace::Delivering;
 
-/// Messages that leave one queue before others have their turn.
+/// Messages that leave one queue before other queues have their turn.
 const FROM_ONE_QUEUE: usize = 64;
 
-/// Queues looked at whenever one is made: twice as many as are made, so that those of recipients that have stopped are
-/// always less than half of all.
+/// Queues checked for each new one: twice as many as are created, so that the queues of stopped recipients stay below
+/// half of all.
 const CHECKED_PER_QUEUE: usize = 2;
 
-/// A job whose messages take their way through a queue.
+/// A job whose messages pass through a queue.
 pub(crate) trait Queueable: Job {
     fn queued(&self) -> &Queued<MessageOf<Self>>;
 
     fn queued_mut(&mut self) -> &mut Queued<MessageOf<Self>>;
 
-    /// Stores a message for which there was no room, as the next of its queue. Hands it back if that is not possible.
+    /// Stores a message that found no room as the next of its queue. Hands it back if that is not possible.
     fn put_back(
         state: &mut State,
         ticket: Ticket,
@@ -109,7 +110,7 @@ impl<C: Carried> Queueable for Series<C, Queued<C::Message>> {
 }
 
 impl MessageStores {
-    /// The store for jobs whose messages may have to wait in the queue of their recipient.
+    /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
     pub(crate) fn queued<J: Queueable>(&mut self) -> u32 {
         let store = self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
             post: enqueue_due::<J>,
@@ -135,7 +136,7 @@ fn discard_queued<J: Queueable>(service: &Service, mut state: StateGuard<'_>, pa
     drop(stored);
 }
 
-/// Queues jobs that are due in the queues of their recipients, and lets the queues move.
+/// Moves due jobs to their recipients' queues, and flushes the queues.
 fn enqueue_due<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut state: StateGuard<'a>,
@@ -147,7 +148,7 @@ fn enqueue_due<'a, J: Queueable>(
         };
         let mailbox = target.mailbox();
         let is_new = state.queues.get(mailbox).is_none();
-        // Without a mailbox there is nobody to queue for.
+        // Without a mailbox there is no queue.
         let queue_owner = if mailbox == 0 { None } else { state.queue_for(mailbox, || target.pin()) };
         match queue_owner {
             Some(queue_owner) => {
@@ -169,7 +170,7 @@ fn enqueue_due<'a, J: Queueable>(
     state
 }
 
-/// See [`Lose`]. A mailbox that is full is not closed: a timer that repeats goes on.
+/// Makes a dead letter; see `Lose`. A full mailbox is not closed, so a repeating timer goes on.
 fn lose<'a, J: Queueable>(
     service: &'a Service,
     mut guard: StateGuard<'a>,
@@ -196,7 +197,7 @@ fn lose<'a, J: Queueable>(
     service.state()
 }
 
-/// See [`Dispatch`].
+/// Sends the next message; see `Dispatch`.
 fn dispatch<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
@@ -208,7 +209,7 @@ fn dispatch<'a, J: Queueable>(
     let policy = queued.target.policy().unwrap_or(service.settings.mailbox_policy);
     let is_tracked = queued.target.is_tracked();
     let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
-    // If no answer is on its way nobody would ever tell that the window is open again.
+    // Without an expected answer nothing would report that the window is open again.
     if let MailboxPolicy::Wait { window } = policy
         && queue.under_way() >= window.max(1) as u64
         && queue.expects_reply()
@@ -228,7 +229,7 @@ fn dispatch<'a, J: Queueable>(
     }
 }
 
-/// Sends the message itself: as a request if none is under way, otherwise if there is room for it.
+/// Sends the message itself: as a request if none is under way, otherwise if there is room.
 fn send_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
@@ -269,7 +270,7 @@ fn send_message<'a, J: Queueable>(
     }
 }
 
-/// Sends a message as a request, which is always accepted unless the mailbox was closed meanwhile.
+/// Sends a message as a request, which is accepted unless the mailbox was closed meanwhile.
 fn request_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
@@ -304,7 +305,7 @@ fn request_message<'a, J: Queueable>(
     service.state()
 }
 
-/// Sends a message if there is room for it. If not, and it is to wait, it stays the next of its queue.
+/// Sends a message if there is room. If not, and its policy is to wait, it stays the next of its queue.
 #[expect(clippy::too_many_arguments, reason = "the steps before have found them out")]
 fn try_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
@@ -330,7 +331,7 @@ fn try_message<'a, J: Queueable>(
         queue.send_plain();
     }
     drop(guard);
-    // If a waker panics the message is in the mailbox all the same.
+    // If a waker panics, the message is in the mailbox all the same.
     let sent = service.contain(|| try_send(&recipient, message)).unwrap_or(Ok(()));
     let time = service.read_clock();
     if sent.is_ok() {
@@ -377,7 +378,7 @@ fn try_message<'a, J: Queueable>(
     (service.state(), !is_held)
 }
 
-/// Puts a request into the mailbox. True if that was closed meanwhile, and the message is lost.
+/// Puts a request into the mailbox. Returns true if that was closed meanwhile, and the message is lost.
 fn send_request<M>(
     service: &Arc<Service>,
     mailbox: u64,
@@ -422,7 +423,7 @@ fn send_token<'a, J: Queueable>(
     let token = Tracked::<MessageOf<J>>::new(service.clone(), due.key, number);
     let refused = match &recipient {
         Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
-        // It is a dead letter when the token is dropped.
+        // The drop of the token makes a dead letter.
         None => {
             drop(token);
             None
@@ -435,7 +436,7 @@ fn send_token<'a, J: Queueable>(
             is_held = true;
         }
         Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
-        // The same.
+        // As above.
         Some(SendError::Closed(token)) => drop(token),
         None => {}
     }
@@ -456,7 +457,7 @@ fn send_token<'a, J: Queueable>(
 }
 
 impl State {
-    /// The message of a timer that was sent off is in its mailbox.
+    /// Counts a sent message that its mailbox has accepted.
     fn commit_send<J: Job>(
         &mut self,
         ticket: Ticket,
@@ -471,7 +472,7 @@ impl State {
         }
     }
 
-    /// The message of a timer that was sent off is refused for good.
+    /// Counts a sent message that is refused for good.
     fn reject_send<J: Job>(
         &mut self,
         ticket: Ticket,
@@ -491,7 +492,7 @@ impl State {
         }
     }
 
-    /// A timer stays the next of its queue, and the queue stays for it, while its message is produced.
+    /// Keeps a timer the next of its queue, and thereby the queue, while its message is produced.
     fn stay_in_front<J: Queueable>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
         if let Some(queue) = self.queues.get(token_id.mailbox) {
             queue.held = Some((due.key, token_id.number));
@@ -501,7 +502,7 @@ impl State {
         }
     }
 
-    /// The message of a timer that [stayed](Self::stay_in_front) has been produced.
+    /// Reverts [`stay_in_front`](Self::stay_in_front) once the message has been produced.
     fn leave_front<J: Queueable>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
         if let Some(queue) = self.queues.get(token_id.mailbox) {
             queue.held.take_if(|held| *held == (due.key, token_id.number));
@@ -517,7 +518,7 @@ impl State {
         self.stores.queue_route(payload)
     }
 
-    /// The number under which a message is out of its queue.
+    /// Returns the number under which a message is out of its queue.
     pub(crate) fn token_number_of(&mut self, key: Key) -> Option<u64> {
         if !self.engine.is_posted(key) {
             return None;
@@ -527,7 +528,7 @@ impl State {
         token_id(&mut self.stores, payload)?.map(|token_id| token_id.number)
     }
 
-    /// The message stays the next of its queue until there is room for it.
+    /// Keeps the message the next of its queue until there is room.
     pub(crate) fn hold(&mut self, mailbox: u64, key: Key, number: u64, now: Duration) {
         if let Some(queue) = self.queues.get(mailbox) {
             queue.held = Some((key, number));
@@ -535,7 +536,7 @@ impl State {
         self.queues.note_full(mailbox, now);
     }
 
-    /// Keeps a sender if it is still of use, and hands it back otherwise.
+    /// Keeps a sender that is still needed, and hands back any other.
     pub(crate) fn keep_sender<M>(&mut self, mailbox: u64, sender: Recipient<M>) -> Option<Recipient<M>>
     where
         M: TimerMessage,
@@ -549,8 +550,8 @@ impl State {
         }
     }
 
-    /// A timer that was [posted](crate::engine::Engine::is_posted) has been moved to another deadline: whatever stands for
-    /// it in a mailbox has nothing to do any more. True if something may move for it.
+    /// Withdraws the token or held message of a [posted](crate::engine::Engine::is_posted) timer that has moved to
+    /// another deadline. Returns true if its queue may move.
     pub(crate) fn recall(&mut self, key: Key) -> bool {
         let Some(payload) = self.engine.payload(key) else { return false };
         let Some(route) = self.queue_route(payload) else { return false };
@@ -560,7 +561,7 @@ impl State {
 }
 
 impl Service {
-    /// Lets a queue move as far as it can. Returns how many messages have left it.
+    /// Sends the messages of a queue as far as possible. Returns the number of messages that have left it.
     pub(crate) fn flush<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, mailbox: u64) -> (StateGuard<'a>, usize) {
         for sent in 0..FROM_ONE_QUEUE {
             let state = &mut *guard;
@@ -588,7 +589,7 @@ impl Service {
         (guard, FROM_ONE_QUEUE)
     }
 
-    /// Lets all queues move in which something may be able to, within a budget. True if there are more.
+    /// Flushes the marked queues, within a budget. Returns true if there are more.
     pub(crate) fn flush_ready<'a>(
         self: &'a Arc<Self>,
         mut guard: StateGuard<'a>,
@@ -604,7 +605,7 @@ impl Service {
             let addressee = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
             (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.flush(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
-            // That it was tried again, if nothing else.
+            // At least the count of tries has changed.
             guard.published.ask_to_publish();
         }
         let more = guard.queues.has_ready();
@@ -614,7 +615,7 @@ impl Service {
         (guard, more)
     }
 
-    /// Removes queues whose recipients have stopped, where nothing else tells.
+    /// Removes queues whose recipients have stopped, where nothing else reports it.
     fn remove_dead_queues<'a>(&'a self, mut guard: StateGuard<'a>) -> StateGuard<'a> {
         let round = guard.queues.next_to_check(CHECKED_PER_QUEUE);
         drop(guard);
@@ -636,12 +637,12 @@ impl Service {
         self.state()
     }
 
-    /// The time, for whom a panic of the clock is not to disturb.
+    /// Reads the clock; a panic of the clock counts as time zero.
     pub(crate) fn read_clock(&self) -> Duration {
         self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
     }
 
-    /// A recipient has answered.
+    /// Handles a recipient's answer.
     pub(crate) fn acknowledge(&self, mailbox: u64, answered: Answered) {
         let mut state = self.state();
         let after_reply = match answered {
@@ -664,7 +665,7 @@ impl Service {
         }
     }
 
-    /// Has the driver let queues move that were called.
+    /// Wakes the driver to flush the marked queues.
     pub(crate) fn request_flush(&self) {
         if self.is_watched() {
             let now = self.read_clock();
@@ -685,7 +686,7 @@ impl Service {
         drop(wait_for(reply, acknowledgement));
     }
 
-    /// The token of a message is handled: takes the message out, if the token is still the one that stands for it.
+    /// Handles a token: takes its message out, if the token still stands for it.
     fn begin<C: Carried>(self: &Arc<Self>, key: Key, number: u64) -> Option<(C, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.state();
         if guard.token_number_of(key) != Some(number) {
@@ -710,7 +711,7 @@ impl Service {
         let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
         let taken = J::take(state, due);
         let was_full = state.queues.pass_token(mailbox, number);
-        // A stored message needs no second look under the lock.
+        // A stored message does not need the lock a second time.
         let mut sent_off = None;
         let to_produce = match J::PRODUCES {
             true => taken,
@@ -720,7 +721,7 @@ impl Service {
             }
         };
         drop(guard);
-        // From here on the token is given back by this, whatever becomes of the message.
+        // From here on its drop gives the token back, whatever happens to the message.
         let answered = Answered::Token(due.key);
         let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered };
         if was_full {
@@ -742,7 +743,7 @@ impl Service {
         Some((message, acknowledgement, delivering))
     }
 
-    /// The token of a message will never be handled: it is a dead letter, if the token still stands for it.
+    /// Makes a dead letter of a token's message, if the token still stands for it: it will never be handled.
     fn lose_token(&self, key: Key, number: u64, reason: DeadLetterReason) {
         let mut guard = self.state();
         let state = &mut *guard;

@@ -1,8 +1,8 @@
-//! Mailbox deliveries: messages of an actor's own timers on their way through its mailbox. What the way is for: see `inbox`.
+//! Mailbox deliveries: messages of an actor's own timers on their way through its mailbox; `inbox` gives the reasons.
 //!
-//! One message at a time is under way to an owner, and the inbox does not overtake it. The message can be withdrawn as
-//! long as its handler has not begun: actix passes over a message whose request was dropped. That is only certain
-//! where no handler can begin meanwhile, so it is done when the owner or the service ends, not for a cancel.
+//! One message at a time is under way to an owner, and the inbox does not overtake it. The message can be withdrawn
+//! until its handler begins: actix skips a message whose request was dropped. That is only certain where no handler can
+//! begin meanwhile, so it is done when the owner or the service ends, not for a cancel.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -19,19 +19,19 @@ use crate::timing::Key;
 /// A message on its way through the mailbox of its owner.
 pub(crate) struct MailboxDelivery {
     pub(crate) key: Key,
-    /// The request for its handling; none until the message is in the mailbox.
+    /// The request for its handling; `None` until the message is in the mailbox.
     request: Option<ReplyFuture>,
     answer: Option<Answer>,
     completion_waker: Waker,
-    /// The inbox was polled while the message was under way.
+    /// Whether the inbox was polled while the message was under way.
     seen: bool,
 }
 
-/// When an inbox that cannot go on has to be polled again.
+/// The time of the next poll of an inbox that cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     AtOnce,
-    /// Another thread calls it.
+    /// Another thread wakes it.
     WhenCalled,
 }
 
@@ -44,7 +44,7 @@ struct CompletionWaker {
 }
 
 impl Wake for CompletionWaker {
-    /// May be called by tokio while the state is locked, so it must not lock it.
+    /// Tokio may call this while the state is locked, so it must not lock it.
     fn wake(self: Arc<Self>) {
         let Some(service) = self.service.upgrade() else { return };
         service.completions.lock().unwrap_or_else(PoisonError::into_inner).push((self.owner, self.key));
@@ -64,13 +64,14 @@ impl Service {
         by: TurnBy,
     ) -> StateGuard<'a> {
         let due = loop {
-            // It may have ended while a message of somebody else was sent. Then the mailbox belongs to the next incarnation.
+            // The owner may have ended while a foreign message was sent. Then the mailbox belongs to the next
+            // incarnation.
             if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) {
                 return guard;
             }
             let Some(due) = guard.engine.take_for_send(owner) else { return guard };
             match guard.stores.post_of(due.payload) {
-                // A message of somebody else: the mailbox is where it belongs.
+                // A foreign message: it goes to the mailbox anyway.
                 Some(post) => guard = self.post_from_elsewhere(guard, post, &mut vec![due]),
                 None => break due,
             }
@@ -112,12 +113,12 @@ impl Service {
         }
     }
 
-    /// Whether handlers have run whose messages were under way.
+    /// Whether handlers of messages under way have run.
     pub(crate) fn has_completions(&self) -> bool {
         !self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The messages whose handlers have run, as far as they were reported.
+    /// Takes the reports of messages whose handlers have run.
     pub(crate) fn take_completions(&self) -> Vec<(OwnerId, Key)> {
         std::mem::take(&mut *self.completions.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -127,7 +128,7 @@ impl Service {
         let Some(delivery) = guard.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == key) else {
             return guard;
         };
-        // Without a request it is just being sent; the sender looks once it is there.
+        // Without a request it is still being sent; the sender polls it afterwards.
         let Some(request) = &mut delivery.request else { return guard };
         match request.as_mut().poll(&mut Context::from_waker(&delivery.completion_waker)) {
             Poll::Pending => guard,
@@ -139,12 +140,12 @@ impl Service {
         }
     }
 
-    /// For an inbox that is polled: the guard, if no message is under way any more. Otherwise the inbox has to be polled
-    /// again: at once if the answer says so, or when it is called, because the message is still being sent. That may take
-    /// long, if the user's code makes the message.
+    /// Returns the guard to a polled inbox if no message is under way any more. Otherwise returns when to poll the
+    /// inbox again: at once, or when it is woken, because the message is still being sent. That may take long if user
+    /// code produces it.
     ///
     /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
-    /// inbox, its handler has been called at the next, even if the answer, a future perhaps, is still to come.
+    /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come.
     pub(crate) fn try_take_over<'a>(
         &'a self,
         mut guard: StateGuard<'a>,
@@ -158,7 +159,7 @@ impl Service {
         {
             guard = self.finish(guard, owner, Outcome::Delivered);
         }
-        // It was unlocked meanwhile, and the watchdog may have sent the next one.
+        // The state was unlocked meanwhile, and the watchdog may have sent the next one.
         match guard.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
             None => return Ok(guard),
             Some(false) => return Err(Again::WhenCalled),
@@ -170,8 +171,8 @@ impl Service {
         Err(Again::AtOnce)
     }
 
-    /// Takes back the message under way to an owner, so that it will not be handled any more. To be called where no
-    /// handler of the owner can begin meanwhile.
+    /// Withdraws the message under way to an owner, so that it will not be handled. To be called where no handler of
+    /// the owner can begin meanwhile.
     pub(crate) fn withdraw<'a>(
         &'a self,
         mut guard: StateGuard<'a>,
@@ -188,7 +189,7 @@ impl Service {
                 guard = self.poll_done(guard, owner, key);
                 return self.finish(guard, owner, outcome);
             }
-            // Another thread is just sending it.
+            // Another thread is still sending it.
             drop(guard);
             sync::yield_now();
             guard = self.state();
@@ -211,7 +212,7 @@ impl Service {
             None => {}
         }
         drop(guard);
-        // With the request goes what the handler has answered: code of the user.
+        // The request contains the handler's answer, which is user code.
         let key = delivery.key;
         self.contain(|| drop(delivery));
         self.after_reply(key, after_reply);

@@ -1,4 +1,13 @@
-//! TODO
+//! The room of recipient queues: messages wait for slow recipients, and are sent as mailbox policy and tracking allow.
+//!
+//! In reading order:
+//!
+//! 1. `recipient_queues`: the queues, their counts of messages under way, and retries after a full mailbox.
+//! 2. `token_id`: the id of one stay in a queue or mailbox.
+//! 3. `dispatch`: the way of a message, or of its token, from the queue to the mailbox and to its handler.
+//! 4. `reply_waiter`: the answer of a recipient, awaited without a task.
+//! 5. `mailbox_delivery`: own messages on their way through the mailbox of their actor.
+//! 6. `slow_recipients`: recipients that let a message wait, and the longest wait.
 
 pub(crate) mod dispatch;
 pub(crate) mod mailbox_delivery;

@@ -1,21 +1,21 @@
-//! Queues: what is due for a recipient and may have to wait until that keeps up, in order; one queue for each recipient.
+//! Recipient queues: due messages that may have to wait until their recipient keeps up, in order; one queue per
+//! recipient.
 //!
-//! A queue is there while something waits in it or is under way from it. Messages leave it one after the other (see
-//! `dispatch`), and whoever has to wait, waits in the queue: the driver never does, and no other queue.
+//! A queue exists while a message waits in it or is under way from it. Messages leave it one after the other (see
+//! `dispatch`). Messages that must wait, wait in the queue: neither the driver nor another queue waits for them.
 //!
-//! # How much is under way
+//! # Counting messages under way
 //!
-//! A token says itself when its message has been handled. A plain message would only as a request, and a request gives the
-//! message not back if there is no room for it, while a plain send says nothing of what becomes of it later. So the first
-//! message of a series goes as a request, and those behind it are plain sends by the same sender, until the mailbox is
-//! full for that. A mailbox is first in, first out: when the request has been answered, all before it have been taken,
-//! too, and the next series begins. What was sent behind the request is not known to have been handled until the next
-//! request is answered, and counts as under way as long.
+//! A token reports the end of its handler. A plain message does so only as a request, but a request does not give the
+//! message back if there is no room, and a plain send reports nothing later. So the first message of a series goes as a
+//! request, and the next ones are plain sends by the same sender, until the mailbox is full for that sender. A mailbox
+//! is first in, first out: an answered request means that all messages before it have been taken, too, and the next
+//! series begins. Messages sent behind a request count as under way until the next request is answered.
 //!
 //! # Senders
 //!
-//! A sender has a slot of its own in a mailbox, so only one that was used before is told that there is no room. The one
-//! that is kept holds the recipient alive, and is kept only while something of ours is in its mailbox or its hands.
+//! A sender has its own slot in a mailbox, so only a sender that was used before learns that there is no room. A kept
+//! sender holds the recipient alive, so it is kept only while messages of ours are in the mailbox or being handled.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, VecDeque};
@@ -36,36 +36,36 @@ use crate::service::queue::token_id::TokenId;
 use crate::service::state::State;
 use crate::timing::Key;
 
-/// When a mailbox was full, how soon is tried again, at first and at most. An answer of the recipient comes before that,
-/// as a rule; not if others fill its mailbox.
+/// The first and the longest pause before a full mailbox is tried again. Usually an answer of the recipient comes
+/// earlier; not if others fill its mailbox.
 const RETRY_SOONEST: Duration = Duration::from_millis(1);
 const RETRY_LATEST: Duration = Duration::from_millis(128);
 
-/// Something that is kept only to be dropped where code of the user may run.
+/// A value that is kept only to be dropped where user code may run.
 pub(crate) type DeferredDrop = Box<dyn Any + Send>;
 
 pub(crate) struct RecipientQueue {
-    /// Where in the engine its messages queue.
+    /// The owner in the engine whose inbox is this queue.
     pub(crate) queue_owner: OwnerId,
-    /// The message that was out of the queue already when the mailbox was found full: it is next.
+    /// The message that had left the queue when the mailbox was found full: it is the next.
     pub(crate) held: Option<(Key, u64)>,
-    /// Tokens in the mailbox, and handlers of their messages that run.
+    /// Tokens in the mailbox, and running handlers of their messages.
     tokens: usize,
-    /// The messages that tokens in the mailbox were sent for, and their numbers, in that order; also those that were
-    /// withdrawn since.
+    /// The messages for which tokens in the mailbox were sent, with their numbers, in that order; includes withdrawn
+    /// ones.
     sent_for: VecDeque<(Key, u64)>,
-    /// Plain messages put into the mailbox, and how many of those have been handled at least.
+    /// Plain messages put into the mailbox; `handled` is a lower bound of those handled.
     sent: u64,
     handled: u64,
-    /// One of them is a request that was not answered yet.
+    /// Whether one of them is an unanswered request.
     pub(crate) has_request: bool,
-    /// Senders that were used, by type of the message.
+    /// Used senders, by type of the message.
     senders: Vec<(TypeId, DeferredDrop)>,
     pin: Arc<dyn MailboxPin>,
     is_marked_ready: bool,
-    /// When to try again, since its mailbox was full.
+    /// The time of the next try, if its mailbox was full.
     retry_at: Option<Duration>,
-    /// How long was waited for that last; zero once something has been sent again.
+    /// The last pause before a try; zero once a message has been sent again.
     pause: Duration,
 }
 
@@ -74,7 +74,7 @@ impl RecipientQueue {
         self.tokens as u64 + self.sent - self.handled
     }
 
-    /// Whether an answer will come that lets the queue move on.
+    /// Whether an answer is expected that lets the queue move on.
     pub(crate) const fn expects_reply(&self) -> bool {
         self.tokens > 0 || self.has_request
     }
@@ -84,41 +84,41 @@ impl RecipientQueue {
         self.retry_at.is_some()
     }
 
-    /// Something has been sent: if there is no room again, it is tried again soon.
+    /// Notes a successful send: the next pause is short again.
     pub(crate) const fn note_room(&mut self) {
         self.pause = Duration::ZERO;
     }
 
-    /// A plain message is put into the mailbox; returns which one it is.
+    /// Counts a plain message that is put into the mailbox, and returns its number.
     pub(crate) fn send_plain(&mut self) -> u64 {
         self.sent += 1;
         self.sent
     }
 
-    /// It could not be.
+    /// Reverts the count of a plain message that the mailbox refused.
     pub(crate) fn revert_plain(&mut self) {
         self.sent = self.sent.saturating_sub(1).max(self.handled);
     }
 
-    /// A token is put into the mailbox for a message.
+    /// Counts a token that is put into the mailbox for a message.
     pub(crate) fn send_token(&mut self, key: Key, number: u64) {
         self.tokens += 1;
         self.sent_for.push_back((key, number));
     }
 
-    /// The message that the first token in the mailbox was sent for, and its number.
+    /// Returns the message of the first token in the mailbox, and its number.
     pub(crate) fn first_token(&self) -> Option<(Key, u64)> {
         self.sent_for.front().copied()
     }
 
-    /// The token of this number is not in the mailbox any more, and none that was sent before it.
+    /// Forgets the token of this number and those before it, which have left the mailbox.
     pub(crate) fn forget_tokens_to(&mut self, number: u64) {
         while self.sent_for.front().is_some_and(|(_, first)| *first <= number) {
             self.sent_for.pop_front();
         }
     }
 
-    /// A token is of no use any more.
+    /// Uncounts a token that is not needed any more.
     pub(crate) fn take_token_back(&mut self) {
         self.tokens = self.tokens.saturating_sub(1);
         if self.tokens == 0 {
@@ -126,7 +126,7 @@ impl RecipientQueue {
         }
     }
 
-    /// The sender for messages of type `M`, if one is kept.
+    /// Takes the kept sender for messages of type `M`.
     pub(crate) fn take_sender<M>(&mut self) -> Option<Recipient<M>>
     where
         M: TimerMessage,
@@ -135,12 +135,12 @@ impl RecipientQueue {
         self.senders.swap_remove(place).1.downcast().ok().map(|sender| *sender)
     }
 
-    /// The senders, if nothing is under way by them any more.
+    /// Takes the senders if none of their messages is under way any more.
     pub(crate) fn take_idle_senders(&mut self) -> Vec<(TypeId, DeferredDrop)> {
         if self.expects_reply() { Vec::new() } else { std::mem::take(&mut self.senders) }
     }
 
-    /// Keeps a sender that was used, unless nothing is under way any more.
+    /// Keeps a used sender, unless nothing is under way any more.
     pub(crate) fn keep_sender<M>(&mut self, sender: Recipient<M>) -> Result<(), Recipient<M>>
     where
         M: TimerMessage,
@@ -156,16 +156,16 @@ impl RecipientQueue {
 /// All queues of one timer actor.
 pub(crate) struct RecipientQueues {
     by_mailbox: FxHashMap<u64, RecipientQueue>,
-    /// Queues in which something may be able to move.
+    /// Queues that may be able to move.
     ready: Vec<u64>,
-    /// Since when the first of them has been.
+    /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,
-    /// Queues whose mailbox was full, by the time to try again.
+    /// Queues with a full mailbox, by the time of the next try.
     retries: BTreeSet<(Duration, u64)>,
-    /// All queues made, in the order in which they are looked at when others are made.
+    /// All queues, in the order in which new ones cause them to be checked.
     rounds: VecDeque<u64>,
     tokens_issued: u64,
-    /// How often a mailbox that was full was tried again.
+    /// The number of tries after a full mailbox.
     tried_again: u64,
     is_closed: bool,
     wake_flag: Arc<WakeFlag>,
@@ -196,23 +196,23 @@ impl RecipientQueues {
         self.by_mailbox.get(&mailbox)
     }
 
-    /// Whether all that waited has been given back, and nothing will be sent any more.
+    /// Whether all waiting messages have been given back, and none will be sent any more.
     pub(crate) const fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Queues in which something waits that is not in the engine's queues any more, or that wait for an answer.
+    /// Counts queues with a held message or an expected answer.
     pub(crate) fn waiting(&self) -> usize {
         self.by_mailbox.values().filter(|queue| queue.held.is_some() || queue.expects_reply()).count()
     }
 
-    /// A number that no posting has had.
+    /// Returns a new number for a token.
     pub(crate) const fn number(&mut self) -> u64 {
         self.tokens_issued += 1;
         self.tokens_issued
     }
 
-    /// Something may be able to move in this queue.
+    /// Marks a queue that may be able to move.
     pub(crate) fn mark_ready(&mut self, mailbox: u64) {
         if let Some(queue) = self.by_mailbox.get_mut(&mailbox)
             && !std::mem::replace(&mut queue.is_marked_ready, true)
@@ -221,7 +221,7 @@ impl RecipientQueues {
         }
     }
 
-    /// The token of this number is handled. True if there is room now in a mailbox that was full.
+    /// Notes that the token of this number is handled. Returns true if a full mailbox has room now.
     pub(crate) fn pass_token(&mut self, mailbox: u64, number: u64) -> bool {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return false };
         queue.forget_tokens_to(number);
@@ -236,7 +236,7 @@ impl RecipientQueues {
         !self.ready.is_empty()
     }
 
-    /// One of the queues that were called.
+    /// Takes one of the marked queues.
     pub(crate) fn take_ready(&mut self) -> Option<u64> {
         let mailbox = self.ready.pop()?;
         if let Some(queue) = self.by_mailbox.get_mut(&mailbox) {
@@ -245,7 +245,7 @@ impl RecipientQueues {
         Some(mailbox)
     }
 
-    /// There was no room in the mailbox of this queue.
+    /// Notes that the mailbox of a queue was full.
     pub(crate) fn note_full(&mut self, mailbox: u64, now: Duration) {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return };
         if queue.retry_at.is_none() {
@@ -256,7 +256,7 @@ impl RecipientQueues {
         }
     }
 
-    /// Calls queues whose mailbox was full, if it is time to.
+    /// Marks queues with a full mailbox whose next try is due.
     pub(crate) fn retry(&mut self, now: Duration) {
         while let Some((time, mailbox)) = self.retries.first().copied().filter(|(time, _)| *time <= now) {
             self.retries.remove(&(time, mailbox));
@@ -268,12 +268,12 @@ impl RecipientQueues {
         }
     }
 
-    /// How often a mailbox that was full was tried again.
+    /// The number of tries after a full mailbox.
     pub(crate) const fn retries(&self) -> u64 {
         self.tried_again
     }
 
-    /// When to try again.
+    /// The time of the next try.
     pub(crate) fn next_retry(&self) -> Option<Duration> {
         self.retries.first().map(|(time, _)| *time)
     }
@@ -284,7 +284,7 @@ impl RecipientQueues {
         }
     }
 
-    /// A stay has ended before the message was handled. True if something may move for it.
+    /// Ends a stay before its message was handled. Returns true if its queue may move.
     pub(crate) fn withdraw(&mut self, token_id: TokenId) -> bool {
         let Some(queue) = self.by_mailbox.get_mut(&token_id.mailbox) else { return false };
         match queue.held {
@@ -295,7 +295,7 @@ impl RecipientQueues {
         true
     }
 
-    /// An answer has come. Returns senders that are not needed any more.
+    /// Notes an answer. Returns senders that are not needed any more.
     pub(crate) fn answer(&mut self, mailbox: u64, answered: Answered) -> Vec<(TypeId, DeferredDrop)> {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return Vec::new() };
         match answered {
@@ -310,13 +310,13 @@ impl RecipientQueues {
         idle
     }
 
-    /// Nothing will be sent any more: takes all senders out.
+    /// Stops all sending, and takes out all senders.
     pub(crate) fn close(&mut self) -> Vec<(TypeId, DeferredDrop)> {
         self.is_closed = true;
         self.by_mailbox.values_mut().flat_map(|queue| std::mem::take(&mut queue.senders)).collect()
     }
 
-    /// The next few queues to look at: whether the recipient is still there is known only to whoever asks.
+    /// Returns the next few queues to check. Only a look reveals that a recipient has gone.
     pub(crate) fn next_to_check(&mut self, how_many: usize) -> Vec<(u64, Arc<dyn MailboxPin>)> {
         let mut looked_at = Vec::new();
         while looked_at.len() < how_many
@@ -329,14 +329,14 @@ impl RecipientQueues {
         looked_at
     }
 
-    /// Looks at the queue again in a later round.
+    /// Puts the queue into a later round.
     pub(crate) fn check_again(&mut self, mailbox: u64) {
         self.rounds.push_back(mailbox);
     }
 }
 
 impl State {
-    /// The queue for a mailbox, made if need be. `None` if there is no room for one.
+    /// Returns the queue for a mailbox, creating it if necessary; `None` if there is no room for one.
     pub(crate) fn queue_for(&mut self, mailbox: u64, pin: impl FnOnce() -> Arc<dyn MailboxPin>) -> Option<OwnerId> {
         if let Some(queue) = self.queues.by_mailbox.get(&mailbox) {
             return Some(queue.queue_owner);
@@ -362,7 +362,7 @@ impl State {
         Some(queue_owner)
     }
 
-    /// The message that is next in a queue.
+    /// Returns the next message of a queue.
     pub(crate) fn next_in_queue(&mut self, mailbox: u64) -> Option<MessageRef> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         match queue.held {
@@ -371,8 +371,8 @@ impl State {
         }
     }
 
-    /// Removes a queue if nothing waits in it and nothing is under way; also if all that is not known is whether the last
-    /// messages have been handled, and the recipient is gone.
+    /// Removes a queue that is empty and has nothing under way. For a recipient that is gone, messages that may not
+    /// have been handled do not count.
     pub(crate) fn remove_queue(&mut self, mailbox: u64, is_gone: bool) -> Option<RecipientQueue> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         let is_needed = queue.held.is_some()

@@ -1,8 +1,8 @@
-//! Reply waiters: waiting for an answer without a task. What is waited for is kept by the waker that waits for it.
+//! Reply waiters: waiting for an answer without a task. The waker owns the future that it wakes.
 //!
 //! actix withdraws a message whose request is dropped before it was handled, so a request must outlive even the timer
-//! actor that made it. A waiter does: the answering side holds the waker, the waker holds the waiter, and the waiter holds
-//! the receiving side, until the answer comes or the mailbox is dropped. Either wakes it.
+//! actor that made it. A waiter does: the answering side holds the waker, the waker holds the waiter, and the waiter
+//! holds the receiving side, until the answer comes or the mailbox is dropped. Either wakes it.
 
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
@@ -12,16 +12,16 @@ use crate::service::state::Service;
 use crate::sync::Mutex;
 use crate::timing::Key;
 
-/// What is acknowledged when a waiter is done.
+/// The event that a finished waiter acknowledges.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Answered {
     /// The handler of the message that a token stood for has ended.
     Token(Key),
-    /// So many plain messages have been handled, the latest by a request.
+    /// This number of plain messages has been handled, the latest by a request.
     Request(u64),
 }
 
-/// Acknowledges when it is dropped, however the waiter ends: also if a handler panics.
+/// Acknowledges on drop, however the waiter ends: also if a handler panics.
 pub(crate) struct Acknowledgement {
     pub(crate) service: Arc<Service>,
     pub(crate) mailbox: u64,
@@ -44,10 +44,10 @@ struct Waiting<F: Future + ?Sized> {
     acknowledgement: Acknowledgement,
 }
 
-/// Acknowledges when there is an answer. To be called where no lock is held. Returns the answer if it is there already.
+/// Acknowledges the answer once it is there; returns it if it is there already. Not to be called under a lock.
 ///
-/// Tokio's budget is set aside: whoever waits knows for what, and a budget would only wake for nothing. The future is boxed by
-/// the caller, since a large message may be in it.
+/// The poll ignores tokio's budget, which would only cause useless wake-ups. The caller boxes the future, since it may
+/// contain a large message.
 pub(crate) fn wait_for<F>(answer: Pin<Box<F>>, acknowledgement: Acknowledgement) -> Option<F::Output>
 where
     F: Future + Send + ?Sized + 'static,
@@ -64,7 +64,7 @@ where
     F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
-    /// Looks whether the answer is there, and acknowledges it if so. Whoever wakes meanwhile waits, and looks again.
+    /// Polls the answer, and acknowledges it if it is there. A concurrent wake waits, and polls again.
     fn poke(self: &Arc<Self>) -> Option<F::Output> {
         let waker = Waker::from(Arc::clone(self));
         let mut place = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,9 +85,9 @@ where
     F: Future + Send + ?Sized + 'static,
     F::Output: Send,
 {
-    /// Called by whoever answers, on its thread. No lock of the service is held there.
+    /// Called on the answering thread, which holds no lock of the service.
     fn wake(self: Arc<Self>) {
-        // The answer is code of the user. It is dropped in the middle of actix's work, so its panics are contained.
+        // The answer is user code. It is dropped in the middle of actix's work, so its panics are contained.
         self.service.contain(|| drop(self.poke()));
     }
 }

@@ -1,12 +1,12 @@
-//! Slow recipients: recipients that have not taken yet what is due for them, and which of them has let something wait longest.
+//! Slow recipients: recipients with waiting due messages, and the one that has let a message wait longest.
 //!
-//! Something waits in the inbox of its owner, on its way through the mailbox of that (a mailbox delivery), in a queue, or behind a
-//! token. Whoever lets the first message wait is listed by the deadline of that. What becomes of it is not followed, that
-//! would be work for each message: it is looked at when the entry comes to the front.
+//! A message waits in the inbox of its owner, on its way through the owner's mailbox (a mailbox delivery), in a queue,
+//! or behind a token. A recipient is listed by the deadline of the first message that it lets wait. Following that
+//! message would be work for each message; the entry is checked when it comes to the front.
 //!
-//! A slow recipient is *stuck* when its message has waited for as long as the settings say. The driver looks then, publishes and
-//! warns, and again whenever the time has doubled: a recipient that never goes on costs next to nothing. Others that are stuck
-//! meanwhile follow when it goes on.
+//! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
+//! warns, and does so again whenever the wait has doubled: a recipient that never goes on costs next to nothing. Other
+//! stuck recipients follow when it goes on.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,7 +16,7 @@ use crate::engine::OwnerId;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
-/// The least time from one that is found stuck to the next.
+/// The least time between two findings.
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The message that has waited longest for its recipient.
@@ -24,21 +24,21 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct OldestWaiting {
     pub(crate) deadline: Tick,
     pub(crate) key: Key,
-    /// The recipient, or the queue of it.
+    /// The recipient's owner, or its queue.
     pub(crate) owner: OwnerId,
 }
 
 #[derive(Default)]
 pub(crate) struct SlowRecipients {
-    /// Each that is listed, once; never later than its first message is due.
+    /// Each listed recipient, once; never later than its first message is due.
     by_deadline: BinaryHeap<Reverse<(Tick, OwnerId)>>,
-    /// The one that was found stuck last.
+    /// The recipient found stuck last.
     stuck: Option<Stuck>,
-    /// Nobody is found stuck before.
+    /// The earliest time of the next finding.
     not_before: Duration,
 }
 
-/// One that was found stuck, and is so again once it has let something wait for so long.
+/// A recipient that was found stuck, and the wait at which it is found again.
 #[derive(Debug, Clone, Copy)]
 struct Stuck {
     owner: OwnerId,
@@ -46,7 +46,7 @@ struct Stuck {
 }
 
 impl SlowRecipients {
-    /// Whether `owner`, which has let something wait for so long, is found stuck now.
+    /// Whether `owner`, whose message has `waited`, is found stuck now.
     fn is_newly_stuck(&mut self, owner: OwnerId, now: Duration, waited: Duration, stuck_after: Duration) -> bool {
         if waited < stuck_after {
             self.stuck = None;
@@ -60,14 +60,14 @@ impl SlowRecipients {
         true
     }
 
-    /// How long `owner` may let something wait.
+    /// Returns the wait that `owner` is granted.
     fn patience(&self, owner: OwnerId, stuck_after: Duration) -> Duration {
         self.stuck.filter(|stuck| stuck.owner == owner).map_or(stuck_after, |stuck| stuck.again)
     }
 }
 
 impl State {
-    /// Something may have begun to wait for a recipient.
+    /// Notes that a message may have begun to wait for a recipient.
     #[inline]
     pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
         if self.engine.owner(owner).is_some_and(|owner_state| !owner_state.is_slow) {
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// The same for the recipient of a queue.
+    /// Like [`note_waiting`](Self::note_waiting), for the recipient of a queue.
     pub(crate) fn note_waiting_in_queue(&mut self, mailbox: u64) {
         if let Some(queue_owner) = self.queues.get(mailbox).map(|queue| queue.queue_owner) {
             self.note_waiting(queue_owner);
@@ -90,8 +90,8 @@ impl State {
         }
     }
 
-    /// What has waited longest for its recipient; looks at no more than so many that have been listed. `None` if nothing
-    /// waits, or if all that were looked at have gone on.
+    /// Returns the message that has waited longest; checks at most `budget` listed recipients. `None` if no message
+    /// waits, or if all checked recipients have gone on.
     pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
         for _ in 0..budget {
             let Reverse((listed, owner)) = *self.slow_recipients.by_deadline.peek()?;
@@ -109,7 +109,7 @@ impl State {
         None
     }
 
-    /// The first message that waits for a recipient, and its deadline.
+    /// Returns the first message that waits for a recipient, and its deadline.
     fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
         let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
         let is_line = self.queues.get(mailbox).is_some_and(|queue| queue.queue_owner == owner);
@@ -119,7 +119,7 @@ impl State {
         Some((self.engine.view(key)?.deadline, key))
     }
 
-    /// The first message that has left the engine's queue, and has not been handled.
+    /// Returns the first message that has left the engine's queue and has not been handled.
     fn first_of_queue(&mut self, mailbox: u64) -> Option<Key> {
         while let Some((key, number)) = self.queues.get(mailbox)?.first_token() {
             if self.token_number_of(key) == Some(number) {
@@ -132,18 +132,18 @@ impl State {
 }
 
 impl Service {
-    /// For how long something has waited for its recipient that is due.
+    /// Returns the longest wait of a due message for its recipient.
     pub(crate) fn waited(&self, state: &mut State, now: Duration) -> Duration {
         let oldest = state.oldest_waiting(self.check_budget());
         oldest.map_or(Duration::ZERO, |oldest| now.saturating_sub(self.tick.time_of(oldest.deadline)))
     }
 
-    /// Looks whether somebody is stuck, and nobody knows yet. Says when to look again.
+    /// Finds a newly stuck recipient and records a warning. Returns the time of the next check.
     pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
         let stuck_after = self.settings.stuck_after;
         let Some(oldest) = state.oldest_waiting(self.check_budget()) else {
             state.slow_recipients.stuck = None;
-            // There are others that could not be looked at.
+            // Other recipients could not be checked yet.
             return (!state.slow_recipients.by_deadline.is_empty()).then_some(now);
         };
         let since = self.tick.time_of(oldest.deadline);
@@ -156,7 +156,7 @@ impl Service {
         Some(again.max(state.slow_recipients.not_before))
     }
 
-    /// Twice as many as one turn can list: the list never holds many that have gone on.
+    /// Twice as many as one turn can list, so that few of the listed have gone on.
     fn check_budget(&self) -> usize {
         self.settings.expiry_budget.saturating_mul(2)
     }

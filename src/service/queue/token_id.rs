@@ -1,6 +1,6 @@
-//! Numbers of tokens.
+//! Ids of tokens.
 
-/// A stay in a queue or in a mailbox. One that is moved and comes back has another number.
+/// The id of one stay in a queue or mailbox. A message that is moved and comes back gets another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenId {
     pub(crate) mailbox: u64,
