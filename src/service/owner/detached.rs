@@ -1,4 +1,4 @@
-//! Owners that have ended, and those without an inbox in their context: in each turn of the driver some of them are seen to.
+//! Owners that have ended, and owners without an inbox in their context: each turn of the driver handles some of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::service::owner::owner_state::ActorRef;
 use crate::service::owner::thread_registry;
 use crate::service::state::{Service, State};
 
-/// How often is looked whether an actor has stopped that nothing else tells of; see `Service::check_detached`.
+/// The interval of checks for stopped actors that nothing else reports; see `Service::check_detached`.
 const DETACHED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many of them in one turn.
+/// Owners checked in one turn.
 const DETACHED_PER_TURN: usize = 256;
 
 impl Service {
-    /// Frees the timers of owners that have ended: as many as the turn has left, and some in any case.
+    /// Frees timers of ended owners: up to the rest of the turn's budget, and at least an eighth of it.
     pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
@@ -31,7 +31,7 @@ impl Service {
                         guard = self.state();
                     }
                 }
-                // Its foreign messages are still to be sent.
+                // Its foreign messages have not been sent yet.
                 None if guard.engine.owned(owner) > 0 => break,
                 None => {
                     guard.ended.pop();
@@ -50,7 +50,7 @@ impl Service {
         guard
     }
 
-    /// Owners without an inbox in their context: ends those that have stopped, and sends the others their messages
+    /// Handles owners without an inbox in their context: ends the stopped ones, and sends the messages of the others
     /// through the mailbox.
     pub(crate) fn serve_without_inbox<'a>(
         self: &'a Arc<Self>,
@@ -73,7 +73,7 @@ impl Service {
             } else if by == TurnBy::Driver {
                 self.end_detached(&mut guard, owner);
             } else {
-                // What is known of it is known to the driver's thread.
+                // Its registry is that of the driver's thread.
                 for_the_driver.push(owner);
             }
         }
@@ -81,7 +81,7 @@ impl Service {
         guard
     }
 
-    /// Ends owners without an inbox in their context whose actors have stopped: nothing tells when they do.
+    /// Ends owners without an inbox in their context whose actors have stopped, since nothing else reports it.
     pub(crate) fn check_detached<'a>(&'a self, mut guard: StateGuard<'a>, now: Duration) -> StateGuard<'a> {
         if guard.detached.is_empty() || now < guard.detached_check_at {
             return guard;
@@ -105,13 +105,13 @@ impl Service {
                 self.end_detached(&mut guard, owner);
             }
         }
-        // All of them are looked at once in the time.
+        // The interval covers one check of each.
         let rounds = (guard.detached.len() / DETACHED_PER_TURN) as u32 + 1;
         guard.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
         guard
     }
 
-    /// Whether an actor is still there. The address that is made for that may be its last, so it is not made under the lock.
+    /// Whether an actor is still alive. The address created for this may be its last, so this is done after unlocking.
     fn is_alive<'a>(&'a self, actor_ref: &dyn ActorRef, guard: StateGuard<'a>) -> (StateGuard<'a>, bool) {
         drop(guard);
         let is_alive = actor_ref.is_alive();

@@ -1,29 +1,29 @@
-//! How an actor's own timers reach it.
+//! Inboxes: the delivery of an actor's own timers.
 //!
 //! # Ownership
 //!
 //! An *owner* is one incarnation of an actor: from its first timer to its stop or restart. For each owner one item, an
 //! [`Inbox`], lives in the actor's context. actix drops it when the actor stops, when it is restarted and when its
 //! arbiter goes down, and that ends the owner: its timers are cancelled, and the next incarnation is another owner. (A
-//! second item, the `spare`, tells that from an item that was cancelled by mistake.)
+//! second item, the `spare`, distinguishes this from an inbox cancelled by mistake.)
 //!
-//! # The short way
+//! # The direct way
 //!
-//! A due message stays where it is; only its timer moves, into the owner's inbox. The [`Inbox`] is polled by the
-//! actor's context, takes one message at a time and runs its handler. Up to that moment a cancel is exact: the message
-//! is in no mailbox.
+//! A due message stays in its store; only its timer moves, into the owner's inbox. The [`Inbox`] is polled by the
+//! actor's context, takes one message at a time and runs its handler. Until then a cancel is exact: the message is in
+//! no mailbox.
 //!
 //! # The way through the mailbox
 //!
-//! An item in a context keeps its actor alive, and a timer must not. So once no address of the actor is left, the
-//! inbox leaves. Either that was the last reason to live, and the actor stops, or other futures of its own keep the
-//! actor going; then its messages are *sent through the mailbox*, one at a time, the next one when the
-//! handler of the one before has run. The inbox returns when the actor schedules again.
+//! An item in a context keeps its actor alive, and a timer must not. So once no address of the actor is left, the inbox
+//! leaves. If that was the last reason to live, the actor stops. If other futures of its own keep it going, its
+//! messages are *sent through the mailbox*, one at a time, each after the handler of the previous one has run. The
+//! inbox returns when the actor schedules again.
 //!
-//! The second reason to go that way is an inbox that is not polled: a context empties its mailbox first, and a flooded
-//! mailbox never gets empty. When an inbox has taken nothing for as long as the `watchdog` is patient, the watchdog sends
-//! its messages that way, from its own thread. One under way cannot be cancelled any more, and a cancel says so; all behind it
-//! still can. As soon as the inbox is polled again the rest takes the short way.
+//! The second reason for this way is an inbox that is not polled: a context empties its mailbox first, and a flooded
+//! mailbox never gets empty. When an inbox has taken nothing for the watchdog's grace period, the watchdog sends its
+//! messages through the mailbox, from its own thread. The message under way cannot be cancelled any more, and a cancel
+//! reports that; all behind it still can. As soon as the inbox is polled again, the rest takes the direct way.
 
 use std::any::type_name;
 use std::cell::Cell;
@@ -46,7 +46,7 @@ use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::queue::mailbox_delivery::Again;
 use crate::service::state::{Mail, Service};
 
-/// Handlers run in one poll of an actor; then others have their turn.
+/// Handlers run in one poll of an actor; then other actors have their turn.
 const MESSAGES_PER_POLL: usize = 64;
 
 struct TypedActorRef<A: Actor>(WeakAddr<A>);
@@ -74,22 +74,23 @@ fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
     }
 }
 
-/// The item in an actor's context that hands it the messages of its own timers.
+/// The item in an actor's context that runs the handlers for its own timers.
 pub(crate) struct Inbox {
     service: Arc<Service>,
     owner: OwnerId,
     wake_flag: Arc<WakeFlag>,
     waker: Option<Waker>,
     mailbox: u64,
-    /// Where the context was when last polled.
+    /// The address of the context at the last poll.
     place: usize,
     pair: Rc<Pair>,
-    /// It left because no address of the actor was left; the owner lives on.
+    /// Whether it left because no address of the actor was left; the owner lives on.
     left: bool,
 }
 
 impl Inbox {
-    /// Makes the actor behind `ctx` an owner and moves an inbox into its context. `None` if the service is full.
+    /// Makes the actor behind `ctx` an owner and moves an inbox into its context. Returns `None` if the service is
+    /// full.
     pub(crate) fn open<A, C>(service: &Arc<Service>, mailbox: u64, ctx: &mut C) -> Option<OwnerId>
     where
         A: Actor<Context = C>,
@@ -117,7 +118,7 @@ impl Inbox {
         Some(owner)
     }
 
-    /// Moves an inbox into the context again if it has left it.
+    /// Moves an inbox that has left into the context again.
     pub(crate) fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, ctx: &mut C)
     where
         A: Actor<Context = C>,
@@ -128,7 +129,7 @@ impl Inbox {
         }
     }
 
-    /// Moves an inbox into the context again that was dropped without the context having ended.
+    /// Moves an inbox into the context again after it was dropped while the context lived on.
     pub(crate) fn come_back<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, pair: &Rc<Pair>, ctx: &mut C)
     where
         A: Actor<Context = C>,
@@ -140,7 +141,7 @@ impl Inbox {
         }
     }
 
-    /// The wake flag of an owner that has no inbox at present.
+    /// Prepares an owner without an inbox for a new one, and returns its wake flag.
     fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<WakeFlag>> {
         let now = service.clock.now();
         let mut state = service.state();
@@ -190,7 +191,7 @@ impl Inbox {
         ctx.spawn(inbox);
     }
 
-    /// Both items have been dropped: the context has ended or was restarted, and the owner with it.
+    /// Ends the owner if both items have been dropped: its context has ended or was restarted.
     pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: u64) {
         if service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.present) {
             return;
@@ -199,7 +200,7 @@ impl Inbox {
         service.end_owner(owner);
     }
 
-    /// Lets the owner be found by the place of its context from now on.
+    /// Registers the owner under the address of its context.
     fn settle(&mut self, place: usize) {
         if self.place != place {
             thread_registry::unbind_context(self.place, self.service.number(), self.owner);
@@ -208,7 +209,7 @@ impl Inbox {
         }
     }
 
-    /// Nothing to do until the service calls: looks whether that is so, and if not, says how to be called.
+    /// Whether there is nothing to do until the service wakes the inbox; registers the waker for that.
     fn rest(&mut self, cx: &Context<'_>) -> bool {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if !self.wake_flag.is_set() && is_known {
@@ -285,8 +286,8 @@ where
             }
             let Some(next) = state.engine.next_due(this.owner) else { return Poll::Pending };
             if let Some(post) = state.stores.post_of(next) {
-                // Somebody else's message to this actor. The mailbox comes first at the next poll, then the rest of this.
-                // It goes only while the watchdog has no turn, which might send what is due later meanwhile.
+                // A foreign message to this actor. The next poll comes after the mailbox, and continues with the rest.
+                // It is sent only while the watchdog, which might send later messages meanwhile, has no turn.
                 let Some(claim) = this.service.driver.claim() else {
                     state.await_turn.push(this.owner);
                     return Poll::Pending;
@@ -320,15 +321,15 @@ where
                 this.service.driver.wake();
             }
         }
-        // Pending alone is not enough: after a handler that has spawned a future the context polls all its items again at
-        // once. Only waiting ends its turn.
+        // Returning `Pending` is not enough: after a handler that has spawned a future the context polls all its items
+        // again at once. Only waiting ends its turn.
         this.wake_flag.set();
         ctx.wait(wrap_future(give_way()));
         Poll::Pending
     }
 }
 
-/// Lets all others of the arbiter have their turn.
+/// Yields to all others on the arbiter once.
 async fn give_way() {
     let mut gave_way = false;
     poll_fn(|cx| {

@@ -1,4 +1,13 @@
-//! TODO
+//! The room of owners: actors with timers of their own, and the way of their messages to them.
+//!
+//! In reading order:
+//!
+//! 1. `inbox`: an owner, and the item in its context that runs the handlers.
+//! 2. `owner_state`: the state of an owner; `wake_flag`: the signal to its inbox.
+//! 3. `spare`: the item that restores an inbox cancelled by mistake.
+//! 4. `thread_registry`: the owner of each context on a thread.
+//! 5. `detached`: owners that have ended, or whose inbox has left.
+//! 6. `subscribers`: dead letters, and their subscribers.
 
 pub(crate) mod detached;
 pub(crate) mod inbox;

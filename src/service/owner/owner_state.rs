@@ -1,4 +1,4 @@
-//! The state that a service keeps of an owner.
+//! The state of an owner in a service.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -10,34 +10,34 @@ use crate::service::deliver::message_stores::{Route, StateGuard};
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
 
-/// What the service knows about an owner.
+/// The state of an owner, or of a queue.
 pub(crate) struct OwnerState {
-    /// Wakes the actor's context; none until its inbox has been polled, and from a wake to the next poll.
+    /// Wakes the actor's context; `None` until its inbox has been polled, and from a wake to the next poll.
     pub(crate) waker: Option<Waker>,
-    /// Rings when something is due, or may be.
+    /// Set when a message is due, or may be.
     pub(crate) wake_flag: Arc<WakeFlag>,
-    /// An inbox is in the context.
+    /// Whether an inbox is in the context.
     pub(crate) present: bool,
-    /// The inbox has left the context.
+    /// Whether the inbox has left the context.
     pub(crate) without_inbox: bool,
-    /// It is looked after while the inbox is away.
+    /// Whether it is listed in `State::detached` while the inbox is away.
     pub(crate) detached: bool,
-    /// Its actor has stopped or was restarted.
+    /// Whether its actor has stopped or was restarted.
     pub(crate) ended: bool,
-    /// The watchdog looks after its inbox.
+    /// Whether the watchdog looks after its inbox.
     pub(crate) watched: bool,
-    /// The inbox has taken something since the watchdog looked.
+    /// Whether the inbox has taken a message since the watchdog's last check.
     pub(crate) moved: bool,
-    /// It is listed among the `slow_recipients`.
+    /// Whether it is listed among the `slow_recipients`.
     pub(crate) is_slow: bool,
-    /// The place of its mailbox in memory; see `thread_registry`.
+    /// The address of its mailbox in memory; see `thread_registry`.
     pub(crate) mailbox: u64,
-    /// None for a queue.
+    /// `None` for a queue.
     pub(crate) actor_ref: Option<Arc<dyn ActorRef>>,
 }
 
 impl OwnerState {
-    /// The state of a queue, which is no actor and has no inbox.
+    /// Returns the state of a queue, which is no actor and has no inbox.
     pub(crate) fn of_queue(mailbox: u64, wake_flag: &Arc<WakeFlag>) -> Self {
         Self {
             waker: None,
@@ -55,16 +55,16 @@ impl OwnerState {
     }
 }
 
-/// Sends a message through the mailbox; `None` if the owner has stopped.
+/// Sends a message through the mailbox; returns `None` if the owner has stopped.
 pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
 
-/// The owner as seen by the driver, which does not know its type.
+/// An owner's actor without its type, which the driver does not know.
 pub(crate) trait ActorRef: Send + Sync {
     fn is_alive(&self) -> bool;
 
-    /// The name of the actor's type.
+    /// Returns the name of the actor's type.
     fn actor_type(&self) -> &'static str;
 
-    /// How the messages of a store are sent through the mailbox.
+    /// Returns a function that sends a message of a store through the mailbox.
     fn send_to_owner(&self, route: &Route) -> Option<BoxedSend>;
 }

@@ -1,8 +1,8 @@
-//! The spare: brings the inbox of an actor back if the actor cancels it by mistake.
+//! The spare: restores the inbox of an actor that cancels it by mistake.
 //!
-//! actix counts the items of a context from one again after a restart. A handle that an actor has kept from before may
-//! then name its inbox, and `cancel_future` drops whatever has the number. So there are two items in a context, and each
-//! spawns the other again when that is gone. Only if both go has the context ended, or was restarted.
+//! After a restart actix counts the items of a context from one again. A handle that an actor has kept from before may
+//! then refer to its inbox, and `cancel_future` drops the item with that number. So a context has two items, and each
+//! spawns the other again. Only if both are dropped has the context ended or been restarted.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::engine::OwnerId;
 use crate::service::owner::inbox::Inbox;
 use crate::service::state::Service;
 
-/// Which of the two items are in the context.
+/// The presence of the two items in the context.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) inbox: Cell<bool>,
@@ -30,7 +30,7 @@ pub(crate) struct Spare {
     owner: OwnerId,
     mailbox: u64,
     pair: Rc<Pair>,
-    /// It left with the inbox, because no address of the actor was left.
+    /// Whether it left with the inbox, because no address of the actor was left.
     left: bool,
 }
 

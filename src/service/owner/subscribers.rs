@@ -1,7 +1,7 @@
-//! Who hears of dead letters, and how they are told.
+//! Subscribers to dead letters.
 //!
-//! Dead letters are counted by the engine whether or not anybody listens. Without subscribers that is all: one flag is
-//! read where a message is lost, and nothing is looked up or kept.
+//! The engine counts dead letters with or without subscribers. Without any, a lost message costs one read of a flag,
+//! and nothing is looked up or kept.
 
 use std::any::{Any, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,34 +18,34 @@ use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 use crate::trace;
 
-/// Those who subscribed. Locked only to look at the list; no code of the user runs meanwhile.
+/// The subscribers. Locked only to read or change the list; no user code runs meanwhile.
 #[derive(Default)]
 pub(crate) struct Subscribers {
-    /// Whether there are any.
+    /// Whether the list has entries.
     any: AtomicBool,
-    /// Whether dead letters are traced, when last asked.
+    /// Whether dead letters are traced, as of the last query.
     traced: AtomicBool,
     list: Mutex<Vec<Subscriber>>,
 }
 
 struct Subscriber {
     recipient: WeakRecipient<DeadLetter>,
-    /// The place of its mailbox in memory, which no other has as long as this is held.
+    /// The address of its mailbox in memory, which is unique as long as this is held.
     mailbox: u64,
 }
 
-/// A message that was lost, and what is known of its timer.
+/// A lost message, and data of its timer.
 pub(crate) struct DeadLetterEvent {
     pub(crate) id: TimerId,
     pub(crate) deadline: Tick,
     pub(crate) reason: DeadLetterReason,
     pub(crate) message_type: &'static str,
-    /// None if it was on its way already.
+    /// `None` if it was under way already.
     pub(crate) message: Option<Box<dyn Any + Send>>,
 }
 
 impl DeadLetterEvent {
-    /// A message whose type is known here.
+    /// Describes a lost message whose type is known here.
     pub(crate) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
         let message = message.map(Carried::into_any);
         Self { id, deadline, reason, message_type: type_name::<M::Message>(), message }
@@ -60,7 +60,7 @@ impl Subscribers {
         result
     }
 
-    /// Those who can be reached; the others are forgotten.
+    /// Returns the recipients that can be reached, and forgets the others.
     fn reachable(&self) -> Vec<Recipient<DeadLetter>> {
         let mut closed = Vec::new();
         let open = self.change(|list| {
@@ -70,7 +70,7 @@ impl Subscribers {
                     open.push(recipient);
                     true
                 }
-                // It may be the last address: not to be dropped while the list is locked.
+                // It may be the last address, so it is not dropped while the list is locked.
                 recipient => {
                     closed.push(recipient);
                     false
@@ -84,7 +84,7 @@ impl Subscribers {
 }
 
 impl Service {
-    /// From now on `recipient` is told of dead letters.
+    /// Subscribes `recipient` to dead letters.
     pub(crate) fn subscribe(&self, recipient: &Recipient<DeadLetter>) {
         let mailbox = mailbox_id(recipient);
         let subscriber = Subscriber { recipient: recipient.downgrade(), mailbox };
@@ -95,13 +95,13 @@ impl Service {
         });
     }
 
-    /// Whether anybody wants to hear of dead letters.
+    /// Whether dead letters have a subscriber.
     pub(crate) fn has_subscribers(&self) -> bool {
         self.subscribers.any.load(Ordering::Acquire) || self.subscribers.traced.load(Ordering::Relaxed)
     }
 
-    /// Asks whether dead letters are traced. To be called outside of the lock: whoever traces is asked, and that is foreign
-    /// code.
+    /// Finds out whether dead letters are traced. Not to be called under the lock, since the tracing subscriber is
+    /// foreign code.
     pub(crate) fn ask_who_traces(&self) {
         if self.settings.internal {
             return;
@@ -111,20 +111,20 @@ impl Service {
         }
     }
 
-    /// The id of a pending timer whose message may get lost, if anybody wants to know.
+    /// Returns the id of a pending timer whose message may get lost, if there is a subscriber.
     pub(crate) fn id_for_dead_letter(&self, state: &State, key: Key) -> Option<TimerId> {
         self.has_subscribers().then(|| self.id_of(state, key))
     }
 
-    /// Tells the subscribers of a message that was lost. It is counted already. Not to be called under the lock.
+    /// Sends a lost message, which is counted already, to the subscribers. Not to be called under the lock.
     pub(crate) fn emit_dead_letter(&self, lost: DeadLetterEvent) {
-        // No letters about letters: they would never come to an end.
+        // No dead letters about dead letters: they would never end.
         let is_letter = lost.message.as_ref().is_some_and(|message| message.is::<DeadLetter>());
         if is_letter {
             self.contain(|| drop(lost));
             return;
         }
-        // The clock may be the user's.
+        // The clock may be user code.
         self.contain(|| {
             let now = self.clock.now();
             self.report_dead_letter(now, &lost);

@@ -1,4 +1,4 @@
-//! What a thread knows: the service of its arbiter, and which owner each context is.
+//! The thread registry: the service of the thread's arbiter, and the owner of each context.
 
 use std::cell::RefCell;
 use std::hash::Hash;
@@ -13,13 +13,13 @@ use crate::service::state::Service;
 pub(crate) struct ThreadRegistry {
     /// The service of this arbiter.
     current: Option<Arc<Service>>,
-    /// Owners by the address in memory of their context, once that does not move any more. Only a shortcut.
+    /// Owners by the address of their context, once it does not move any more. Only a shortcut.
     by_context: FxHashMap<usize, OwnerRef>,
-    /// Owners by the address in memory of their mailbox.
+    /// Owners by the address of their mailbox.
     by_mailbox: FxHashMap<u64, OwnerRef>,
 }
 
-/// An owner of one service: number of the service, and owner. Owners of two services may have the same name.
+/// The number of a service, and an owner there. Owners of two services may have the same `OwnerId`.
 type OwnerRef = (u32, OwnerId);
 
 impl ThreadRegistry {
@@ -32,19 +32,19 @@ thread_local! {
     static REGISTRY: RefCell<ThreadRegistry> = RefCell::new(ThreadRegistry::default());
 }
 
-/// The service of this arbiter, if it runs.
+/// Returns the service of this arbiter, if it runs.
 pub(crate) fn current() -> Option<Arc<Service>> {
     REGISTRY.try_with(|registry| registry.try_borrow().ok()?.current()).ok()?
 }
 
-/// Makes `service` the one of this arbiter. Owners of an earlier one are forgotten.
+/// Makes `service` the one of this arbiter. Owners of an earlier service are forgotten.
 pub(crate) fn set_current(service: &Arc<Service>) {
     let earlier = REGISTRY.replace(ThreadRegistry { current: Some(Arc::clone(service)), ..ThreadRegistry::default() });
-    // Not under the borrow: messages left in an earlier service may do anything when they are dropped.
+    // Not under the borrow: the drop of messages left in an earlier service may run any code.
     drop(earlier);
 }
 
-/// The service of this arbiter, and the owner whose context is at `address`.
+/// Returns the service of this arbiter, and the owner of the context at `address`.
 pub(crate) fn owner_at(address: usize) -> Option<(Arc<Service>, OwnerId)> {
     REGISTRY.with_borrow(|registry| {
         let current = registry.current()?;
@@ -53,39 +53,39 @@ pub(crate) fn owner_at(address: usize) -> Option<(Arc<Service>, OwnerId)> {
     })
 }
 
-/// The owner with this mailbox in a service.
+/// Returns the owner with this mailbox in a service.
 pub(crate) fn owner_of_mailbox(mailbox: u64, service: u32) -> Option<OwnerId> {
     let (at, owner) = REGISTRY.with_borrow(|registry| registry.by_mailbox.get(&mailbox).copied())?;
     (at == service).then_some(owner)
 }
 
-/// From now on the owner is found by its mailbox.
+/// Registers the owner of a mailbox.
 pub(crate) fn bind_mailbox(mailbox: u64, service: u32, owner: OwnerId) {
     REGISTRY.with_borrow_mut(|registry| registry.by_mailbox.insert(mailbox, (service, owner)));
 }
 
-/// Where a context is in memory. Once it is started it stays there until it is dropped, and its inbox with it: actix runs
-/// it in a task of its own. (Whoever polls contexts by hand must not move one between two polls.)
+/// Returns the address of a context in memory. A started context stays there until it is dropped, and its inbox with
+/// it: actix runs it in a task of its own. (Code that polls contexts manually must not move one between two polls.)
 pub(crate) fn context_address<C>(ctx: &C) -> usize {
     std::ptr::from_ref(ctx) as usize
 }
 
-/// From now on the owner is found by the place of its context.
+/// Registers the owner of the context at `address`.
 pub(crate) fn bind_context(address: usize, service: u32, owner: OwnerId) {
     REGISTRY.with_borrow_mut(|registry| registry.by_context.insert(address, (service, owner)));
 }
 
-/// The context at `address` is not the owner's any more.
+/// Removes the owner of the context at `address`.
 pub(crate) fn unbind_context(address: usize, service: u32, owner: OwnerId) {
     unbind((service, owner), |registry| (&mut registry.by_context, address));
 }
 
-/// The owner has ended.
+/// Removes the owner of a mailbox.
 pub(crate) fn unbind_mailbox(mailbox: u64, service: u32, owner: OwnerId) {
     unbind((service, owner), |registry| (&mut registry.by_mailbox, mailbox));
 }
 
-/// Exchanges what this thread knows for what another knows, which is simulated.
+/// Exchanges the registries of this thread and of a simulated one.
 #[cfg(any(test, actix_timers_simulation))]
 pub(crate) fn swap(registry: &mut ThreadRegistry) {
     REGISTRY.with_borrow_mut(|here| std::mem::swap(here, registry));

@@ -1,8 +1,8 @@
-//! A wake flag: shows an inbox, without the lock, whether there is something to look at.
+//! A wake flag: tells an inbox, without the lock, whether there may be messages.
 //!
-//! A producer puts something in under the lock, sets the flag, and if it was clear wakes the waker that is kept under
-//! the lock. The consumer clears the flag under the lock, leaves its waker there, and then looks. So either the
-//! one who looks sees what was put in, or the one who puts in finds the waker.
+//! A producer adds a message under the lock, sets the flag, and if it was clear wakes the waker that is kept under the
+//! lock. The consumer clears the flag under the lock, leaves its waker there, and then looks. So either the consumer
+//! sees the message, or the producer finds the waker.
 
 use crate::sync::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ impl WakeFlag {
         Self { is_set: AtomicBool::new(false) }
     }
 
-    /// True if it was clear until now: then somebody has to be woken.
+    /// Sets the flag. Returns true if it was clear: then the consumer is to be woken.
     pub(crate) fn set(&self) -> bool {
         !self.is_set.swap(true, Ordering::AcqRel)
     }
@@ -25,7 +25,7 @@ impl WakeFlag {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// To be called under the lock, before looking.
+    /// Clears the flag. To be called under the lock, before looking.
     pub(crate) fn clear(&self) {
         self.is_set.store(false, Ordering::Release);
     }
