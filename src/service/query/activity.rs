@@ -1,4 +1,4 @@
-//! What a service has left to do at one moment; see `settling`.
+//! The activity of a service: its remaining work at one moment; see `settling`.
 
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -8,7 +8,7 @@ use crate::engine::Counters;
 use crate::service::state::Service;
 use crate::timing::Tick;
 
-/// As long as this lives, something is under way on another thread.
+/// Marks work in progress on another thread until it is dropped.
 pub(crate) struct ExternalWorkGuard(Arc<Service>);
 
 impl Drop for ExternalWorkGuard {
@@ -18,28 +18,28 @@ impl Drop for ExternalWorkGuard {
     }
 }
 
-/// What is left to do now. As long as it changes, something happens.
+/// The remaining work of a service. As long as it changes, there is progress.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Activity {
     number: u32,
     counters: Counters,
     next_wake: Option<Tick>,
     wakeups: u64,
-    /// What was done outside.
+    /// Steps of external work done.
     steps: u64,
-    /// Something is under way outside.
+    /// Whether external work is in progress.
     external: bool,
-    /// Messages that are due and wait for their actors.
+    /// Due messages that wait for their actors.
     waiting: usize,
-    /// The driver has something to do now.
+    /// Whether the driver has work now.
     driver: bool,
-    /// The actors are on the thread of whoever asks.
+    /// Whether the actors are on the calling thread.
     here: bool,
 }
 
 impl Activity {
-    /// Whether it stays like that however long one waits: nothing is left to do, or actors of this thread do not take what
-    /// is theirs although they had turns to.
+    /// Whether it stays the same for any wait: no work is left, or actors of this thread do not take their messages
+    /// although they had turns to do so.
     pub(crate) const fn may_last(&self) -> bool {
         !self.driver && !self.external && (self.waiting == 0 || self.here)
     }
@@ -47,7 +47,7 @@ impl Activity {
 
 impl Service {
     pub(crate) fn activity(&self) -> Activity {
-        // Read before the lock is taken: the clock may be the user's.
+        // Read before the lock is taken, since the clock may be user code.
         let now = self.tick.round_down(self.clock.now());
         let arrived = !self.completions.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         let state = self.state();
@@ -63,8 +63,8 @@ impl Service {
             steps: self.external.steps.load(Ordering::Acquire),
             external: self.external.working.load(Ordering::Acquire) > 0,
             waiting: state.engine.in_inboxes() + state.mailbox_deliveries.len() + state.queues.waiting(),
-            // An alarm of this thread that has not rung after so many turns will not before time passes: tokio's rings
-            // only at its own milliseconds.
+            // An alarm of this thread that has not rung after several turns will not ring before time passes: tokio's
+            // timers fire only at its own milliseconds.
             driver: !sleeps
                 || (is_due && !here)
                 || arrived
@@ -75,12 +75,12 @@ impl Service {
         }
     }
 
-    /// Something was done outside.
+    /// Counts a step of external work.
     pub(crate) fn note_progress(&self) {
         self.external.steps.fetch_add(1, Ordering::Release);
     }
 
-    /// Something goes on on another thread until what this returns is dropped.
+    /// Marks work in progress on another thread until the returned guard is dropped.
     pub(crate) fn working(self: &Arc<Self>) -> ExternalWorkGuard {
         self.external.working.fetch_add(1, Ordering::Release);
         ExternalWorkGuard(Arc::clone(self))

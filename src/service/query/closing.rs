@@ -1,4 +1,4 @@
-//! The end: of an owner, by a drain, or because the driver has stopped.
+//! Ends: of an owner, by a drain, or because the driver has stopped.
 
 use std::any::Any;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
 impl Service {
-    /// Refuses everything from now on and gives back what was never handed over, by deadline.
+    /// Refuses all further timers, and returns the pending ones, by deadline.
     pub(crate) fn drain(&self) -> Vec<Returned> {
         let now = self.clock.now();
         let wall = self.clock.wall();
@@ -44,7 +44,7 @@ impl Service {
             .collect()
     }
 
-    /// The message of a timer that never ran; none if the code that makes it panics.
+    /// Returns the message of a timer that never ran; `None` if its source panics.
     pub(crate) fn open(&self, contents: BoxedContents) -> Option<Box<dyn Any + Send>> {
         match contents {
             BoxedContents::Message(message) => Some(message),
@@ -56,14 +56,14 @@ impl Service {
         }
     }
 
-    /// The driver has stopped: what is still pending can never be delivered.
+    /// Ends all pending timers after the driver has stopped: they can never be delivered.
     pub(crate) fn shut_down(&self) {
         self.ask_who_traces();
         self.stopped.store(true, Ordering::Release);
         if let Some(watched) = self.watchdog_entry.get() {
             watched.leave();
         }
-        // The records behind internal timers are on disk: nothing is lost with them.
+        // The records behind internal timers are on disk, so nothing is lost.
         let outcome = match self.settings.internal {
             true => Outcome::Cancelled,
             false => Outcome::DeadLettered(DeadLetterReason::ServiceStopped),
@@ -90,8 +90,8 @@ impl Service {
         self.warn_for_the_last_time();
     }
 
-    /// Takes back all messages that are under way through the mailboxes of their owners. The messages are gone with that;
-    /// the rest of the letters about them is returned, if anybody wants to read it.
+    /// Withdraws all messages under way through their owners' mailboxes, which drops them. Returns their dead letters,
+    /// without the messages, if there is a subscriber.
     fn withdraw_all(&self, outcome: Outcome) -> Vec<DeadLetterEvent> {
         let mut letters = Vec::new();
         let mut guard = self.state();
@@ -114,7 +114,7 @@ impl Service {
         Some(DeadLetterEvent { id, deadline, reason: DeadLetterReason::ServiceStopped, message_type, message: None })
     }
 
-    /// Closes and takes out all that is pending.
+    /// Closes the service and takes out all pending timers.
     fn empty<D>(
         &self,
         outcome: Outcome,
@@ -127,7 +127,7 @@ impl Service {
         for (deadline, key) in state.engine.unfinished() {
             let description = describe(state, key, deadline);
             if state.engine.is_posted(key) {
-                // Its token is of no use any more; what the driver has in its hands may go in its place.
+                // Its token is not needed any more; a message that the driver is sending may take its place.
                 state.recall(key);
             }
             let Some(handover) = state.engine.give_up(key, outcome) else { continue };
@@ -139,18 +139,18 @@ impl Service {
         }
         state.published.ask_to_publish();
         let senders = state.queues.close();
-        // Nothing is left to wait for.
+        // The waiting drains have nothing left to wait for.
         let over = std::mem::take(&mut state.wind_downs);
         drop(guard);
         drop(over);
         self.contain(|| drop(senders));
         self.end_all_spans();
-        // There is something to publish, and queues have become empty.
+        // There are counters to publish, and queues have become empty.
         self.driver.wake();
         emptied
     }
 
-    /// Ends an owner: its timers are cancelled by the driver, in its next turn or, if they are many, its next turns.
+    /// Ends an owner. The driver cancels its timers, in its next turn or, if there are many, its next turns.
     pub(crate) fn end_owner(&self, owner: OwnerId) {
         let mut state = self.state();
         state.end(owner);

@@ -1,4 +1,4 @@
-//! What is known of a pending timer.
+//! Descriptions of pending timers.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,27 +10,27 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
-/// How many messages before a timer in its inbox or queue are counted, when one is asked for: some microseconds' worth.
+/// The number of preceding messages in an inbox or queue that are counted for a single timer: some microseconds' worth.
 pub(crate) const COUNTED_ALONE: usize = 4096;
 
-/// And when it is one of many.
+/// The same for each timer of a list.
 pub(crate) const COUNTED_IN_LISTS: usize = 32;
 
 impl State {
-    /// The mailbox of the actor that a timer is for. `queue_owner` is the owner that the engine knows of.
+    /// Returns the mailbox of the actor that a timer is for. `queue_owner` is the engine's owner.
     fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<u64> {
         let recipient = self.stores.mailbox_of(payload);
         let mailbox = recipient.or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))?;
         (mailbox != 0).then_some(mailbox)
     }
 
-    /// The tag of the actor that a timer is for.
+    /// Returns the tag of the actor that a timer is for.
     pub(crate) fn tag_for(&self, timer: Key) -> Option<ActorTag> {
         let queue_owner = self.engine.view(timer)?.owner;
         self.mailbox_for(self.engine.payload(timer)?, queue_owner).map(ActorTag::of)
     }
 
-    /// The type of the actor that a timer is for, if that has timers of its own here.
+    /// Returns the type of the actor that a timer is for, if that has timers of its own here.
     pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
         let queue_owner = self.engine.view(timer)?.owner;
         self.actor_type_at(self.mailbox_for(self.engine.payload(timer)?, queue_owner)?)
@@ -45,7 +45,7 @@ impl State {
         let queue = || self.queues.at(self.stores.mailbox_of(self.engine.payload(key)?)?);
         let in_queue = |ahead: Option<usize>| {
             let queue = queue()?;
-            // The one that is held is the first, and not in the queue any more.
+            // A held message is the first, and not in the queue any more.
             let held = usize::from(queue.held.is_some());
             Some(TimerLocation::Queue {
                 length: self.engine.inbox_len(queue.queue_owner) + held,
@@ -89,7 +89,7 @@ impl State {
 }
 
 impl Service {
-    /// What is known of a pending timer. Messages before it in an inbox or a queue are counted up to `most`.
+    /// Describes a pending timer. Counts preceding messages in an inbox or queue up to `most`.
     pub(crate) fn info(&self, state: &State, key: Key, now: Duration, most: usize) -> Option<TimerInfo> {
         let view = state.engine.view(key)?;
         let payload = state.engine.payload(key)?;

@@ -1,4 +1,4 @@
-//! The directory: which timer actor an id belongs to, for callers on any thread.
+//! The directory: from an id to its timer actor, for callers on any thread.
 
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -8,15 +8,15 @@ use rustc_hash::FxBuildHasher;
 use crate::model::id::{MAX_ACTOR_NUMBER, TimerId};
 use crate::service::state::Service;
 
-/// The running timer actors of this process, by number. Written when one starts or stops, read to route a cancel.
+/// The running timer actors of this process, by number. Written at their start and stop, read to route a cancel.
 static DIRECTORY: LazyLock<DashMap<u32, Weak<Service>, FxBuildHasher>> = LazyLock::new(DashMap::default);
 
-/// Starts a service under a number of its own.
+/// Starts a service under an unused number.
 pub(crate) fn enter(start: impl FnOnce(u32) -> Service) -> Arc<Service> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
-        // Numbers come round after 2^28 timer actors; one that is still running keeps its own.
+        // Numbers repeat after 2^28 timer actors; a running one keeps its own.
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % MAX_ACTOR_NUMBER + 1;
         let is_free = match DIRECTORY.entry(number) {
             Entry::Vacant(place) => {
@@ -26,7 +26,7 @@ pub(crate) fn enter(start: impl FnOnce(u32) -> Service) -> Arc<Service> {
             Entry::Occupied(_) => false,
         };
         if is_free {
-            // Registers metrics, which is foreign code: not while the directory is locked.
+            // Registers metrics, which is foreign code, so the directory is not locked here.
             let service = Arc::new(start(number));
             DIRECTORY.insert(number, Arc::downgrade(&service));
             return service;
@@ -38,14 +38,15 @@ pub(crate) fn leave(number: u32) {
     DIRECTORY.remove(&number);
 }
 
-/// All running services.
+/// Returns all running services.
 pub(crate) fn running() -> Vec<Arc<Service>> {
-    // Collected, so that no lock of the directory is held while a service is asked.
+    // Collected, so that no lock of the directory is held during calls to a service.
     DIRECTORY.iter().filter_map(|entry| entry.upgrade()).collect()
 }
 
-/// Asks the service that an id belongs to. If the id does not say, that is one that has it; nothing else of the others
-/// is touched, least of all their clocks, which may be those of other runtimes. Internal services have no timer for users.
+/// Asks the service that an id belongs to. If the id does not contain its number, searches the services for the id.
+/// Nothing else of the others is touched, especially not their clocks, which may belong to other runtimes. Internal
+/// services have no timers for users.
 pub(crate) fn ask<R>(id: TimerId, mut answer: impl FnMut(&Service) -> Option<R>) -> Option<R> {
     if let Some(number) = id.actor_number() {
         let service = DIRECTORY.get(&number).and_then(|entry| entry.upgrade())?;
@@ -103,7 +104,7 @@ mod tests {
         }
     }
 
-    /// It may belong to another runtime, or to a test.
+    /// The clock may belong to another runtime, or to a test.
     #[test]
     fn the_clock_of_a_timer_actor_is_not_read_for_an_id_that_is_not_its_own() {
         let clock = Counting::default();
@@ -129,7 +130,7 @@ mod tests {
         fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
     }
 
-    /// No user has such an id, so this cannot be done from outside.
+    /// No user has such an id, so this cannot be tested from outside.
     #[test]
     fn the_id_of_an_internal_timer_finds_nothing() {
         System::new().block_on(async {

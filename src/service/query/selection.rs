@@ -1,5 +1,5 @@
-//! Many timers at a time: which they are, what can be said of them, and their end. Nothing here holds the lock for more
-//! than a page of timers.
+//! Selections of timers: finding, listing and cancelling many at a time. Each step holds the lock for at most a page of
+//! timers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,34 +17,34 @@ use crate::service::query::description::COUNTED_IN_LISTS;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
-/// Timers looked at while the lock is held: some microseconds' worth.
+/// Timers visited under one lock: some microseconds' worth.
 const PAGE: usize = 256;
 
 /// Timers cancelled before the other actors of the arbiter get their turn.
 const CANCELLED_AT_ONCE: usize = 64;
 
-/// An actor as the state knows it.
+/// An actor in the view of the state.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     mailbox: u64,
     owner: Option<OwnerId>,
 }
 
-/// A list that is being made.
+/// A list in progress.
 pub struct Listing {
     filter: TimerFilter,
     now: Duration,
     source: Source,
-    /// The timers that are looked at, each with the number from which on those after it are.
+    /// The timers being visited, each with the number at which the following ones begin.
     page: Vec<(u64, Key)>,
-    /// By store, whether its messages are of a type that is wanted, as far as that is known.
+    /// By store, whether its messages have the wanted type, as far as known.
     stores: Vec<bool>,
     found: Vec<(Tick, TimerInfo)>,
-    /// It is enough when so many have been found.
+    /// The list is full at this number of timers.
     enough: usize,
 }
 
-/// Where the timers of a list are taken from.
+/// The source of a list's timers.
 enum Source {
     /// Slots, some of which may be free.
     Slots(Range<u64>),
@@ -54,7 +54,7 @@ enum Source {
 }
 
 impl Source {
-    /// Takes out the next few timers. False if that were all.
+    /// Takes the next few timers. Returns false if these were the last.
     fn fill(&mut self, state: &State, page: &mut Vec<(u64, Key)>) -> bool {
         match self {
             Self::Slots(slots) => {
@@ -98,13 +98,13 @@ impl Listing {
         self.found.truncate(self.filter.limit.unwrap_or(usize::MAX));
     }
 
-    /// The timers found, by deadline.
+    /// Returns the timers found, by deadline.
     pub fn finish(mut self) -> Vec<TimerInfo> {
         self.sort();
         self.found.into_iter().map(|(_, info)| info).collect()
     }
 
-    /// Whether messages of a store are of a type that is wanted.
+    /// Whether the messages of a store have the wanted type.
     fn wants_store(&mut self, state: &State, store: u32) -> bool {
         let Some(wanted) = &self.filter.message_type else { return true };
         while let Some(next) =
@@ -116,9 +116,9 @@ impl Listing {
     }
 }
 
-/// For those who look at one part of a list after the other.
+/// Access for lists that are built in parts.
 impl Listing {
-    /// Where the next part begins, and where the last one ends.
+    /// Returns the start of the next part, and the end of the last.
     pub fn cursor(&self) -> (u64, u64) {
         match &self.source {
             Source::Slots(numbers) | Source::Group(_, numbers) => (numbers.start, numbers.end),
@@ -126,14 +126,14 @@ impl Listing {
         }
     }
 
-    /// Whether enough has been found.
+    /// Whether the list is full.
     pub fn is_full(&self) -> bool {
         self.found.len() >= self.enough
     }
 }
 
 impl State {
-    /// Whether a timer is the actor's own or for it.
+    /// Whether a timer belongs to the actor or is for it.
     fn is_of(&self, timer: Key, subject: Subject) -> bool {
         let Some(payload) = self.engine.payload(timer) else { return false };
         match self.stores.mailbox_of(payload) {
@@ -157,12 +157,12 @@ impl Service {
         state.engine.keyed(scope, key).map(|timer| self.id_of(&state, timer))
     }
 
-    /// Cancels those that still can be, and returns how many these were.
+    /// Cancels the given timers as far as possible, and returns the number cancelled.
     pub(crate) fn cancel_all(&self, timers: &[Key]) -> usize {
         timers.iter().filter(|timer| self.stop(self.state(), **timer).is_cancelled()).count()
     }
 
-    /// The same, letting other actors have their turn now and then.
+    /// Like [`cancel_all`](Self::cancel_all), with turns for other actors in between.
     pub(crate) fn cancel_by_and_by(self: Arc<Self>, timers: Vec<Key>) -> ResponseFuture<usize> {
         Box::pin(async move {
             let mut cancelled = 0;
@@ -174,7 +174,7 @@ impl Service {
         })
     }
 
-    /// An owner's own timers. To be called on the thread of its actor: two at a time would disturb each other.
+    /// Returns an owner's own timers. To be called on its actor's thread: two calls at a time would disturb each other.
     pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
         let mut state = self.state();
         let mut timers = Vec::with_capacity(state.engine.owned_itself(owner));
@@ -189,7 +189,7 @@ impl Service {
         timers
     }
 
-    /// The timers of a group, in the order in which they joined it.
+    /// Returns the timers of a group, in the order in which they joined it.
     pub(crate) fn timers_of_group(&self, group: &TimerGroup) -> Vec<Key> {
         let mut state = self.state();
         let end = state.engine.groups_joined();
@@ -210,7 +210,7 @@ impl Service {
         }
     }
 
-    /// The timers of an actor: its own, and those for it.
+    /// Returns the timers of an actor: its own, and the ones addressed to it.
     pub(crate) fn timers_of(&self, actor: &ActorId) -> Vec<Key> {
         let Some(mailbox) = actor.mailbox() else { return Vec::new() };
         let mut state = self.state();
@@ -227,7 +227,7 @@ impl Service {
         timers
     }
 
-    /// What is known of an owner's own timers, by deadline. To be called on the thread of its actor.
+    /// Describes an owner's own timers, by deadline. To be called on its actor's thread.
     pub(crate) fn list_own(&self, owner: OwnerId) -> Vec<TimerInfo> {
         let source = Source::Timers(self.timers_of_owner(owner).into_iter());
         let mut listing = Listing::new(TimerFilter::new(), self.clock.now(), source);
@@ -239,7 +239,7 @@ impl Service {
         self.begin_part(filter, 0)
     }
 
-    /// Begins a list where an earlier part of it ended.
+    /// Begins a list at the end of an earlier part.
     fn begin_part(&self, filter: TimerFilter, from: u64) -> Listing {
         let now = self.clock.now();
         let state = self.state();
@@ -251,14 +251,14 @@ impl Service {
         Listing::new(filter, now, source)
     }
 
-    /// Begins a part of a list, of at most so many timers.
+    /// Begins a part of a list, with at most `most` timers.
     pub(crate) fn begin_part_of(&self, filter: TimerFilter, from: u64, most: usize) -> Listing {
         let mut listing = self.begin_part(filter, from);
         listing.enough = most;
         listing
     }
 
-    /// Looks at some timers more, until the list is full. False if that were all.
+    /// Visits some more timers, until the list is full. Returns false if these were the last.
     pub(crate) fn continue_list(&self, listing: &mut Listing) -> bool {
         let state = self.state();
         let mut page = std::mem::take(&mut listing.page);
@@ -279,7 +279,7 @@ impl Service {
         more
     }
 
-    /// What is known of a timer, if the list wants it.
+    /// Describes a timer if it fits the filter.
     fn fitting(&self, state: &State, timer: Key, listing: &mut Listing) -> Option<(Tick, TimerInfo)> {
         if !listing.wants_store(state, state.engine.payload(timer)?.store) {
             return None;
@@ -348,7 +348,7 @@ mod tests {
         fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
     }
 
-    /// Groups around the size of a page: each timer is found, and once.
+    /// In groups around the size of a page, each timer is found once.
     #[test]
     fn a_group_of_any_size_is_found_whole() {
         for size in [PAGE - 1, PAGE, PAGE + 1, 2 * PAGE, 3 * PAGE + 1] {

@@ -1,4 +1,4 @@
-//! A look at a whole timer actor in small steps, each with the lock of its own.
+//! Survey: a view of a whole timer actor in small steps, each with its own lock.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,39 +9,39 @@ use crate::service::query::description::{COUNTED_ALONE, COUNTED_IN_LISTS};
 use crate::service::state::Service;
 use crate::timing::{BucketSnapshot, LevelStats, Tick};
 
-/// Buckets looked at while the lock is held.
+/// Buckets visited under one lock.
 const BUCKETS: usize = 512;
 
-/// Timers looked at while the lock is held: some microseconds' worth.
+/// Timers visited under one lock: some microseconds' worth.
 pub const TIMERS_OF_A_BUCKET: usize = 256;
 
 /// A timer actor in numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Outline {
-    /// The time of its clock.
+    /// The reading of its clock.
     pub now: Duration,
-    /// The time of day.
+    /// The wall-clock time.
     pub wall: SystemTime,
     /// The length of a tick.
     pub tick: Duration,
     /// Buckets in one turn of a level.
     pub wheel_size: usize,
-    /// Timers that may be pending at a time.
+    /// The maximum of pending timers.
     pub capacity: usize,
-    /// No timer is accepted any more.
+    /// Whether all further timers are refused.
     pub is_closed: bool,
-    /// Nothing will ever be delivered again.
+    /// Whether nothing will be delivered any more.
     pub is_stopped: bool,
-    /// The accounts of all timers.
+    /// The counters of all timers.
     pub counters: Counters,
     /// Actors with timers of their own.
     pub actors: usize,
-    /// Timers that are due and wait in the inboxes of their actors.
+    /// Due timers in the inboxes of their actors.
     pub in_inboxes: usize,
     /// Timers that repeat.
     pub repeating: usize,
-    /// Timers set to a time of day.
+    /// Timers set to a wall-clock time.
     pub wall_clock: usize,
     /// Timers with a key or a group.
     pub labelled: usize,
@@ -57,30 +57,30 @@ pub struct Outline {
     pub clock: Tick,
 }
 
-/// A way through the wheel in the order in which its buckets expire.
+/// A walk through the wheel in the order in which its buckets expire.
 pub struct TimerWalk {
     level: usize,
     from: Tick,
-    /// That bucket, and no other.
+    /// Whether the walk covers that bucket alone.
     alone: bool,
     limit: usize,
     found: Vec<(Tick, TimerInfo)>,
-    /// Not all timers of a bucket were looked at that may have been wanted.
+    /// Whether some timers of a bucket, which may belong to the result, were not visited.
     pub sampled: bool,
 }
 
 impl TimerWalk {
-    /// A way to those that come next.
+    /// Starts a walk to the next timers.
     pub const fn to_the_next(limit: usize) -> Self {
         Self { level: 0, from: 0, alone: false, limit, found: Vec::new(), sampled: false }
     }
 
-    /// A way to those in one bucket.
+    /// Starts a walk to the timers of one bucket.
     pub const fn to_bucket(level: usize, start: Tick, limit: usize) -> Self {
         Self { level, from: start, alone: true, limit, found: Vec::new(), sampled: false }
     }
 
-    /// The timers found, by deadline.
+    /// Returns the timers found, by deadline.
     pub fn finish(mut self) -> Vec<TimerInfo> {
         self.found.sort_by_key(|(deadline, _)| *deadline);
         self.found.truncate(self.limit);
@@ -115,7 +115,7 @@ impl Service {
         }
     }
 
-    /// What is known of the pending timer with an id of which only the beginning is known. None if several have such ids.
+    /// Describes the pending timer whose id begins like this; `None` if several ids do.
     pub(crate) fn get_short(&self, id: ShortId) -> Option<TimerInfo> {
         let now = self.clock.now();
         let state = self.state();
@@ -133,7 +133,8 @@ impl Service {
         self.state().engine.stats_of_level(level)
     }
 
-    /// Some buckets of a level from this tick on, in order; and where those that follow begin, if there may be any.
+    /// Returns some buckets of a level from this tick on, in order, and the start of the following ones, if there may
+    /// be any.
     pub(crate) fn buckets(&self, level: usize, from: Tick) -> (Vec<BucketSnapshot>, Option<Tick>) {
         let state = self.state();
         let buckets: Vec<BucketSnapshot> = state.engine.buckets_from(level, from).take(BUCKETS).collect();
@@ -141,7 +142,7 @@ impl Service {
         (buckets, next)
     }
 
-    /// Looks at some timers more. False if that were all, or enough.
+    /// Visits some more timers. Returns false if these were the last, or enough.
     pub(crate) fn continue_walk(&self, walk: &mut TimerWalk) -> bool {
         let now = self.clock.now();
         let state = self.state();
@@ -166,7 +167,7 @@ impl Service {
                 Some((deadline, self.info(&state, timer, now, COUNTED_IN_LISTS)?))
             });
             walk.found.extend(known);
-            // All that are in one bucket of level 0 are due at the same tick.
+            // All timers in one bucket of level 0 are due at the same tick.
             walk.sampled |= take < bucket.entries && (walk.level > 0 || walk.found.len() < walk.limit || walk.alone);
             match bucket.start.checked_add(1).filter(|_| !walk.alone) {
                 Some(next) => walk.from = next,
@@ -202,7 +203,8 @@ mod tests {
         fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
     }
 
-    /// A timer actor of 16 buckets a level, with so many timers due after so many milliseconds.
+    /// Starts a timer actor with 16 buckets a level and some timers: pairs of their delay in milliseconds and their
+    /// number.
     fn filled(timers: &[(u64, usize)]) -> TimerActor {
         let actor = TimerActorBuilder::default().clock(ManualClock::new()).wheel_size(16).build().unwrap();
         let handle = Timers::new(actor.service().clone(), Context::<TimerActor>::new().address());
@@ -215,7 +217,7 @@ mod tests {
         actor
     }
 
-    /// How many were found, and whether others may have been wanted.
+    /// Returns the number of timers found, and whether others may belong to the result.
     fn walked(actor: &TimerActor, mut walk: TimerWalk) -> (usize, bool) {
         while actor.service().continue_walk(&mut walk) {}
         let sampled = walk.sampled;

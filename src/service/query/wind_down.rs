@@ -1,4 +1,4 @@
-//! Winding down: nothing new is taken in, and for some time what falls due is still delivered.
+//! Winding down: no new timers are accepted, and timers due soon are still delivered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use crate::model::view::Returned;
 use crate::service::state::{Service, State, WindDown};
 use crate::timing::MAX_TICK;
 
-/// A year. Where nothing is due sooner the driver has few turns, and each may look at all that is pending.
+/// A year. If no timer is due earlier, the driver has few turns, and each may search all pending timers.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Service {
-    /// Refuses everything from now on, delivers for `time` what falls due, and gives back the rest, by deadline.
+    /// Refuses all further timers, delivers for `time` those due by then, and returns the rest, by deadline.
     pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
         let _ = self.wind_down(time).await;
         self.drain()
     }
 
-    /// Refuses everything from now on. What is returned is ready when nothing more is to be waited for.
+    /// Refuses all further timers. The returned receiver resolves when the wait is over.
     fn wind_down(&self, time: Duration) -> oneshot::Receiver<()> {
         let until = self.clock.now().saturating_add(time);
         let (over, is_over) = oneshot::channel();
         let mut state = self.state();
         state.engine.close();
-        // Each timer that ends may be the last: the driver is to look at each.
+        // Any ended timer may be the last, so the driver checks after each.
         state.published.hurry();
         state.wind_downs.push(WindDown { until, _over: over });
         drop(state);
@@ -36,8 +36,8 @@ impl Service {
         is_over
     }
 
-    /// Ends those that wait no longer: their time is over, or nothing that is pending falls due before that. To be dropped
-    /// once the lock is given up.
+    /// Removes the drains whose wait is over: their time has passed, or no pending timer is due before that. To be
+    /// dropped after unlocking.
     pub(crate) fn wound_down(&self, state: &mut State, now: Duration) -> Vec<WindDown> {
         if state.wind_downs.is_empty() {
             return Vec::new();
@@ -47,10 +47,10 @@ impl Service {
         let under_way = counters.pending > in_wheel as u64;
         let mut next = state.engine.next_expiration();
         if next.is_some_and(|next| self.tick.time_of(next).saturating_sub(now) > FAR) {
-            // A bucket so far away begins long before what lies in it is due.
+            // The bucket of so distant a timer begins long before the timer's deadline.
             next = state.engine.unfinished().first().map(|(deadline, _)| *deadline);
         }
-        // What is due at the end of time is never due.
+        // A timer that is due at the end of time is never due.
         let next = next.filter(|next| *next < MAX_TICK).map_or(Duration::MAX, |next| self.tick.time_of(next));
         let is_over = |wind_down: &mut WindDown| {
             now >= wind_down.until || (!under_way && (next > wind_down.until || next == Duration::MAX))
@@ -60,7 +60,7 @@ impl Service {
 }
 
 impl State {
-    /// When the driver has to look after those that wait.
+    /// The time of the driver's next check for a waiting drain.
     pub(crate) fn wind_down_at(&self) -> Option<Duration> {
         self.wind_downs.iter().map(|wind_down| wind_down.until).min()
     }
