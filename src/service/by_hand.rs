@@ -1,6 +1,6 @@
-//! The service step by step: the test polls the contexts itself, and stands in for the watchdog.
+//! The service step by step: the test polls the contexts itself, and acts as the watchdog.
 //!
-//! Here is the turn protocol; `recipient_queues`, `inboxes`, `calls` and `watched` are about the rest.
+//! This file covers the turn protocol; `recipient_queues`, `inboxes`, `calls` and `watched` cover the rest.
 
 mod calls;
 mod inboxes;
@@ -34,13 +34,13 @@ type Listening = Box<ContextFut<Listener, Context<Listener>>>;
 thread_local! {
     /// The timer that a listener has scheduled last.
     static LAST_OWN: Cell<Option<TimerId>> = const { Cell::new(None) };
-    /// A listener that is polled in the middle of things.
+    /// A listener that is polled during an operation.
     static POLLED: RefCell<Option<Listening>> = const { RefCell::new(None) };
-    /// A listener that is restarted in the middle of things.
+    /// A listener that is restarted during an operation.
     static RESTARTS: RefCell<Option<Listening>> = const { RefCell::new(None) };
 }
 
-/// Code of the user that runs in the middle of things.
+/// User code that runs during an operation.
 type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 fn call(hook: &Hook) {
@@ -92,7 +92,7 @@ impl Handler<After> for Listener {
     }
 }
 
-/// Schedules one message by a timer that repeats. The hook is called while it is made.
+/// Schedules one message by a repeating timer. The hook is called while the message is produced.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct StartRepeating(u32, Hook);
@@ -105,7 +105,7 @@ impl Handler<StartRepeating> for Listener {
     }
 }
 
-/// Messages during whose making the hook is called.
+/// Returns a source that calls the hook during production.
 fn made(message: u32, hook: Hook) -> MessageSource<Number> {
     MessageSource::from_fn(move || {
         call(&hook);
@@ -113,7 +113,7 @@ fn made(message: u32, hook: Hook) -> MessageSource<Number> {
     })
 }
 
-/// Spawns a future that calls the hook whenever the context polls its items; before the inbox, if it is there first.
+/// Spawns a future that calls the hook at each poll of the context's items; before the inbox, if spawned first.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Between(Hook);
@@ -129,7 +129,7 @@ impl Handler<Between> for Listener {
     }
 }
 
-/// Does something with the context.
+/// Runs a job with the context.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Run(Job);
@@ -158,7 +158,7 @@ impl Handler<Endless> for Listener {
     }
 }
 
-/// Keeps dead letters.
+/// Collects dead letters.
 #[derive(Default)]
 struct Clerk(Arc<Mutex<Vec<DeadLetter>>>);
 
@@ -174,7 +174,7 @@ impl Handler<DeadLetter> for Clerk {
     }
 }
 
-/// A manual clock that runs code of the user whenever it is read, until that is done, and remembers its alarms.
+/// A manual clock that runs user code at each reading, until that returns true, and records its alarms.
 #[derive(Clone)]
 struct Observed {
     hands: ManualClock,
@@ -182,7 +182,7 @@ struct Observed {
     alarms: Arc<Mutex<Vec<Duration>>>,
 }
 
-/// True when it is done.
+/// User code that returns true when it is done.
 type Reading = Arc<Mutex<Option<Box<dyn FnMut() -> bool + Send>>>>;
 
 impl Clock for Observed {
@@ -218,7 +218,7 @@ impl Clock for Observed {
     }
 }
 
-/// Counts calls, and does something at the next one.
+/// Counts wake-ups, and runs a hook at the next one.
 #[derive(Default)]
 struct Called {
     calls: AtomicUsize,
@@ -243,7 +243,7 @@ fn poll<A: Actor<Context = Context<A>>>(context: &mut ContextFut<A, Context<A>>,
     assert!(Pin::new(context).poll(&mut TaskContext::from_waker(&waker)) == Poll::Pending);
 }
 
-/// An actor that is polled by the test alone.
+/// An actor that only the test polls.
 struct Ear {
     addr: Addr<Listener>,
     context: Listening,
@@ -271,7 +271,7 @@ impl Ear {
     }
 }
 
-/// A timer actor and an actor, both of which are polled by the test alone.
+/// A timer actor and an actor that only the test polls.
 struct World {
     clock: ManualClock,
     reading: Reading,
@@ -319,7 +319,7 @@ impl World {
         world
     }
 
-    /// Runs `job` when the clock is read next while `id` is out of the hands of the timer actor and not in a mailbox yet.
+    /// Runs `job` at a clock reading while `id` is in flight: out of its queue, and not in a mailbox yet.
     fn when_in_flight(&self, id: TimerId, job: impl FnOnce() + Send + 'static) {
         let (service, mut job) = (Arc::clone(&self.service), Some(job));
         *self.reading.lock().unwrap() = Some(Box::new(move || {
@@ -334,13 +334,13 @@ impl World {
         }));
     }
 
-    /// The listener does something with its context.
+    /// Runs `job` with the listener's context.
     fn run(&mut self, job: impl FnOnce(&mut Context<Listener>) + Send + 'static) {
         self.addr.do_send(Run(Box::new(job)));
         self.poll_listener();
     }
 
-    /// Polls everybody who was called, until nobody is.
+    /// Polls both contexts until neither has been woken.
     fn go_on(&mut self) {
         loop {
             match (self.driver_called.take() > 0, self.listener_called.take() > 0) {
@@ -369,7 +369,7 @@ impl World {
         poll(&mut self.listener, &self.listener_called);
     }
 
-    /// The listener schedules a message to itself.
+    /// Lets the listener schedule a message to itself.
     fn own(&mut self, delay: u64, number: Number) {
         self.addr.do_send(After(delay, number));
         self.poll_listener();
@@ -380,7 +380,7 @@ impl World {
     }
 }
 
-/// A target whose actor is gone: a message for it is dropped in the turn in which it is due.
+/// Returns a target whose actor is gone: a message for it is dropped in the turn in which it is due.
 fn nobody() -> Target<Number> {
     let context = Context::<Listener>::new();
     let target = Target::from(context.address());
@@ -392,7 +392,7 @@ fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The driver finds the turn taken and goes to sleep without an alarm. It has to be called when the turn is over.
+/// The driver finds the turn taken and goes to sleep without an alarm. It must be woken after the turn.
 #[test]
 fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     let mut world = World::new();
@@ -415,7 +415,7 @@ fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     assert_eq!(world.log(), [1]);
 }
 
-/// The same for a turn of the watchdog: the driver is polled in the middle of it.
+/// The same for a turn of the watchdog: the driver is polled during it.
 #[test]
 fn the_watchdog_calls_the_driver_after_its_turn() {
     let mut world = World::new();
@@ -441,8 +441,8 @@ fn the_watchdog_calls_the_driver_after_its_turn() {
     assert_eq!(world.driver_called.take(), 1, "by its alarm");
 }
 
-/// An inbox sends a message of somebody else's. As soon as it has been taken out of the inbox, the next one that is due for
-/// this actor would go to the mailbox without queueing; so nobody else may have a turn.
+/// An inbox sends a foreign message. Once that has left the inbox, the next due message for this actor would go to the
+/// mailbox without queueing, so no other thread may have a turn.
 #[test]
 fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
     let mut world = World::new();
@@ -455,7 +455,7 @@ fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
     world.poll_driver();
     world.clock.jump(ms(10));
 
-    // The context is woken by the message that comes into the mailbox: in the middle of its sending.
+    // The context is woken by the message in its mailbox, while that is being sent.
     let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
     let seen = Arc::clone(&found);
     *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
@@ -469,8 +469,8 @@ fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
     assert_eq!(world.log(), [1, 2, 3]);
 }
 
-/// The first message of a turn keeps the watchdog from sending the second, and meanwhile the actor of that is polled. An own
-/// message of it is due behind them.
+/// The sending of a turn's first message delays the second, and meanwhile the recipient of the second is polled. An own
+/// message of that actor is due after both.
 #[test]
 fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     let mut world = World::new();
@@ -482,7 +482,7 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     world.poll_driver();
     world.clock.jump(ms(30));
 
-    // What the actor could take at that moment.
+    // The number of messages that the actor could take then.
     let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
     let seen = Arc::clone(&found);
     *slow.lock().unwrap() = Some(Box::new(move || {
@@ -495,8 +495,8 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// The watchdog sends a message after the context has emptied its mailbox and before it polls the inbox. An own message that is
-/// due later does not overtake it.
+/// The watchdog sends a message after the context has emptied its mailbox and before it polls the inbox. A later own
+/// message does not overtake it.
 #[test]
 fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
     let mut world = World::new();
@@ -518,7 +518,7 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// A waker is foreign code: a combinator of futures may have one of its own.
+/// A waker is foreign code: a combinator of futures may have its own.
 #[test]
 fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
     for watch_sends in [true, false] {
@@ -531,7 +531,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
         target.do_send(Between(Arc::clone(&between)));
         world.poll_listener();
         world.own(10, number(1));
-        // What is due before an own message goes to the mailbox, what is due behind it to the inbox.
+        // A message that is due before an own one goes to the mailbox, a later one to the inbox.
         world.timers.schedule_after(&target, ms(if watch_sends { 5 } else { 15 }), number(2)).unwrap();
         world.poll_driver();
         world.clock.jump(ms(30));
@@ -543,21 +543,21 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
             }));
             None
         } else {
-            // The watchdog has the turn while a message of somebody else is the next.
+            // The watchdog has the turn while a foreign message is the next.
             world.poll_driver();
             *called.hook.lock().unwrap() = Some(look);
             service.driver.claim_elsewhere()
         };
         world.poll_listener();
         drop(claim);
-        // It calls an inbox that has waited for the turn.
+        // The driver wakes an inbox that has waited for the turn.
         world.poll_driver();
         assert_eq!(*locked.lock().unwrap(), Some(false), "watch sends: {watch_sends}");
     }
 }
 
-/// The watchdog sends a message of somebody else, and before it comes to the owner's message behind it, the actor is restarted.
-/// The next incarnation shares the mailbox, but not the timers.
+/// The watchdog sends a foreign message, and before it reaches the owner's message behind, the actor is restarted. The
+/// next incarnation shares the mailbox, but not the timers.
 #[test]
 fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     let mut world = World::new();
@@ -587,8 +587,8 @@ fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
 
 crate::impl_tracked!(Listener: Number, Endless, Run);
 
-/// Two messages are due for a window of one. While the token of the first is being sent, a drain takes that message back; the
-/// second is in the driver's hands, and goes in its place.
+/// Two messages are due for a window of one. While the token of the first is being sent, a drain gives that message
+/// back; the second, which the driver is sending, takes its place.
 #[test]
 fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
     let mut world = World::new();
@@ -610,7 +610,7 @@ fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
     assert_eq!(world.timers.snapshot().pending(), 0);
 }
 
-/// An inbox that has a message of somebody else to send waits for the turn. It does not poll itself until it gets it.
+/// An inbox with a foreign message to send waits for the turn. It does not poll itself until it gets it.
 #[test]
 fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     let mut world = World::new();
@@ -638,8 +638,8 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// A handler is so quick that it has run before the watchdog notes that the message is sent. No knock tells the watchdog of it then:
-/// it goes on with the next late message by itself, and not after another 20 ms.
+/// A handler has run before the watchdog notes that its message is sent, so no completion waker reports it. The
+/// watchdog goes on with the next late message by itself, and not after another 20 ms.
 #[test]
 fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     let mut world = World::new();
@@ -668,7 +668,7 @@ fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// How often a listener calls itself that is polled, twice, while the hook runs.
+/// Counts the self-wake-ups of a listener that is polled twice while the hook runs.
 fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>)) -> usize {
     let calls = Arc::new(AtomicUsize::new(usize::MAX));
     let (called, counted) = (Arc::clone(&world.listener_called), Arc::clone(&calls));
@@ -687,8 +687,8 @@ fn calls_while(hook: &Hook, world: &mut World, work: impl FnOnce(&Arc<Service>))
     calls.load(Ordering::SeqCst)
 }
 
-/// The watchdog makes a message of somebody else for an actor whose inbox is polled meanwhile. The inbox waits until the message
-/// is sent, without polling itself: nobody knows how long the user's code takes.
+/// The watchdog produces a foreign message for an actor whose inbox is polled meanwhile. The inbox waits until the
+/// message is sent, without polling itself: user code may take any time.
 #[test]
 fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     let (mut world, hook) = (World::new(), Hook::default());
@@ -716,7 +716,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     assert_eq!(world.log(), [1, 2, 3]);
 }
 
-/// The same for a message of the actor's own, which the watchdog sends through its mailbox.
+/// The same for an own message, which the watchdog sends through the actor's mailbox.
 #[test]
 fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     let (mut world, hook) = (World::new(), Hook::default());

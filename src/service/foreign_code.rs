@@ -1,7 +1,8 @@
-//! No code of the user runs under the lock: messages, their copies and sources, handlers' answers, clocks, wakers and
-//! addresses that look whenever they are used or dropped whether it is held.
+//! No user code runs under the lock: messages, their copies and sources, handlers' answers, clocks, wakers and
+//! addresses check at each use and drop whether it is held.
 //!
-//! All runs on one thread, on a clock that the watchdog does not look after: if the lock is held then, it is held around the
+//! All runs on one thread, on a clock that the watchdog does not cover: if the lock is held, it is held around this
+//! very call.
 //! very call.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -39,7 +40,7 @@ thread_local! {
     static UNDER_THE_LOCK: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Code of the user runs.
+/// Records whether the lock is held around user code.
 fn look(code: &'static str) {
     let service = SERVICE.try_with(|service| service.borrow().upgrade()).ok().flatten();
     if let Some(service) = service {
@@ -47,7 +48,7 @@ fn look(code: &'static str) {
         if service.is_locked() {
             UNDER_THE_LOCK.with_borrow_mut(|all| all.insert(code));
         }
-        // Not the last reference: it would be dropped here with all that is in it.
+        // Not the last reference, which would drop the service here.
         drop(service);
     }
 }
@@ -56,7 +57,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A message.
+/// A message that checks the lock.
 struct Tender;
 
 impl Clone for Tender {
@@ -72,7 +73,7 @@ impl Drop for Tender {
     }
 }
 
-/// What the handler answers with.
+/// A handler's answer that checks the lock.
 struct Reply;
 
 impl Drop for Reply {
@@ -85,7 +86,7 @@ impl Message for Tender {
     type Result = Reply;
 }
 
-/// Answers at once or never.
+/// An actor that answers at once or never.
 struct Shop {
     answers: bool,
 }
@@ -141,7 +142,7 @@ impl Handler<DeadLetter> for Clerk {
     }
 }
 
-/// A clock.
+/// A clock that checks the lock.
 struct Watchdog(ManualClock);
 
 impl Clock for Watchdog {
@@ -175,7 +176,7 @@ impl Clock for Watchdog {
     }
 }
 
-/// Polls a future with wakers of its own, as combinators of futures do.
+/// Polls a future with its own wakers, as combinators of futures do.
 struct WithItsOwnWaker<F>(Pin<Box<F>>);
 
 struct Woken(Waker);
@@ -202,7 +203,7 @@ impl<F: Future> Future for WithItsOwnWaker<F> {
     }
 }
 
-/// A timer actor whose clock and whose users' code look at the lock.
+/// A timer actor whose clock and whose user code check the lock.
 struct World {
     clock: ManualClock,
     timers: Timers,
@@ -220,7 +221,7 @@ impl World {
         Self { clock, timers, _clerk: clerk }
     }
 
-    /// Lets so many milliseconds pass.
+    /// Lets `millis` milliseconds pass.
     async fn pass(&self, millis: u64) {
         for _ in 0..millis {
             give_way().await;
@@ -236,7 +237,7 @@ impl World {
         addr
     }
 
-    /// All kinds of timers, all due in some milliseconds.
+    /// Schedules timers of all kinds, all due in some milliseconds.
     async fn fill(&self, addr: &Addr<Shop>) -> Vec<TimerId> {
         let timers = &self.timers;
         let mut ids = Vec::new();
@@ -286,7 +287,7 @@ impl World {
     }
 }
 
-/// Lets everybody have some turns. What is left undone then does not matter here.
+/// Gives all tasks some turns; work left undone does not matter here.
 async fn give_way() {
     for _ in 0..16 {
         tokio::task::yield_now().await;
@@ -399,7 +400,7 @@ fn no_code_of_the_user_runs_under_the_lock() {
     }
 }
 
-/// The last address of a stopped actor is the sender that a queue has kept: it wakes whoever polled the actor.
+/// The last address of a stopped actor is the sender that a queue has kept: its drop wakes the poller of the actor.
 #[test]
 fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
     for repeats in [false, true] {
@@ -418,7 +419,7 @@ fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
             schedule(10).unwrap();
             world.pass(2).await;
             addr.do_send(Run(Box::new(|ctx| {
-                // Not at once: its mailbox is polled once more then, and keeps the waker.
+                // Not at once: then its mailbox is polled once more, and keeps the waker.
                 let later = actix::fut::wrap_future::<_, Shop>(tokio::task::yield_now());
                 ctx.spawn(later.map(|(), _, ctx: &mut Context<Shop>| ctx.stop()));
             })));

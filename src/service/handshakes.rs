@@ -1,5 +1,5 @@
-//! What threads share without a lock, under a model checker that tries all interleavings: the wake flag of an inbox, the next check of
-//! the watchdog, and the turns of driver, inbox and watchdog.
+//! Model checks of the state that threads share without a lock, in all interleavings: the wake flag of an inbox, the
+//! next check of the watchdog, and the turns of driver, inbox and watchdog.
 
 use std::task::{Wake, Waker};
 
@@ -11,15 +11,15 @@ use crate::service::deliver::turns::Turns;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::simulation::model;
 
-/// What the lock guards: an inbox, and whether its reader has left word how to wake it.
+/// The state under the lock: an inbox, and the waker of its reader.
 #[derive(Default)]
 struct State {
     messages: usize,
     waker: Option<thread::Thread>,
 }
 
-/// Two senders, one reader that sleeps when the wake flag is clear: it gets everything, and never sleeps for ever (a model
-/// in which all threads sleep is an error).
+/// Two senders, and a reader that sleeps when the wake flag is clear: it gets all messages, and never sleeps for ever
+/// (a model in which all threads sleep is an error).
 #[test]
 fn nothing_that_is_put_into_an_inbox_is_slept_over() {
     model::check(None, || {
@@ -59,7 +59,8 @@ fn nothing_that_is_put_into_an_inbox_is_slept_over() {
     });
 }
 
-/// A scheduler puts a deadline under the lock and tells the watchdog. The watchdog sleeps for ever only if it has seen it.
+/// A scheduler stores a deadline under the lock and announces it to the watchdog, which sleeps for ever only if it has
+/// seen the deadline.
 #[test]
 fn the_watchdog_looks_whenever_something_was_scheduled() {
     model::check(None, || {
@@ -77,11 +78,11 @@ fn the_watchdog_looks_whenever_something_was_scheduled() {
         };
 
         let (next_check, deadline) = &*shared;
-        // Called once from outside, as when a service starts.
+        // One announcement from outside, as at the start of a service.
         next_check.expect(0);
         let mut seen = IDLE;
         while seen == IDLE {
-            // 1 is now: what is to be looked at later than that is slept for, and 5 never comes by itself.
+            // The time is 1. The watchdog sleeps until later times, and 5 never comes by itself.
             match next_check.next() {
                 0 => {
                     next_check.begin();
@@ -100,7 +101,7 @@ fn the_watchdog_looks_whenever_something_was_scheduled() {
     });
 }
 
-/// What a thread sleeps on. (The checker's own `park` forgets a call that comes while the thread waits for a lock.)
+/// A thread's sleep. (The checker's own `park` forgets a wake-up that comes while the thread waits for a lock.)
 struct Sleep {
     is_marked_ready: Mutex<bool>,
     called: Condvar,
@@ -122,14 +123,14 @@ impl Wake for Sleep {
     }
 }
 
-/// What a driver works on: what is due, and what it sleeps for.
+/// A driver's work: messages that are due now, and messages sent.
 #[derive(Default)]
 struct Due {
     now: usize,
     sent: usize,
 }
 
-/// The driver: each time it is woken it looks, until all of `expected` was sent by somebody. It has no alarm.
+/// The driver: looks at each wake-up, until all `expected` messages were sent by any thread. It has no alarm.
 fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
     let sleep = std::sync::Arc::new(Sleep { is_marked_ready: Mutex::new(false), called: Condvar::new() });
     let waker = Waker::from(std::sync::Arc::clone(&sleep));
@@ -146,8 +147,8 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
     }
 }
 
-/// A thread schedules something and calls the driver, while the watchdog has a turn in which it has looked already, or not yet. A
-/// driver that found the turn taken sleeps for ever unless it is called after it.
+/// A thread schedules a message and wakes the driver, while the watchdog has a turn and has looked already, or not yet.
+/// A driver that found the turn taken sleeps for ever unless it is woken afterwards.
 #[test]
 fn a_driver_that_found_the_turn_taken_looks_again() {
     model::check(Some(2), || {
@@ -174,8 +175,8 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
     });
 }
 
-/// An inbox on the driver's thread and the watchdog send what is due, in the order in which it is due, although the state is
-/// unlocked in between. Nobody waits for the turn: the inbox tries again, and calls nobody since the driver is on its thread.
+/// An inbox on the driver's thread and the watchdog send due messages in order, although the state is unlocked in
+/// between. Neither waits for the turn: the inbox tries again, and wakes no one since the driver is on its thread.
 #[test]
 fn who_has_the_turn_sends_alone() {
     model::check(None, || {
@@ -200,7 +201,7 @@ fn who_has_the_turn_sends_alone() {
     });
 }
 
-/// Takes out what is next, and then sends it.
+/// Takes the next message, and then sends it.
 fn send_next(next: &Mutex<u32>, mailbox: &Mutex<Vec<u32>>) {
     let message = {
         let mut next = next.lock().unwrap();

@@ -1,28 +1,21 @@
-//! The service behind a timer actor: what may be asked of it, from any thread, and how it does it.
+//! The service behind a timer actor: schedules, delivers, queues and describes timers, for callers on any thread.
 //!
-//! One lock guards the engine and the messages. What is done under it is short and bounded, and no code of the user runs
-//! meanwhile (see `message_stores`). The driver, on the timer actor's arbiter, turns time into deliveries; whoever schedules
-//! something that is due earlier than the driver expects wakes it.
+//! One lock guards the engine and the messages. Operations under it are short and bounded, and no user code runs under
+//! it (see `deliver::message_stores`). The driver, on the timer actor's arbiter, delivers due messages; a request with
+//! an earlier deadline than its alarm wakes it.
 //!
 //! In reading order:
 //!
-//! 1. `requests`: schedule, cancel, reschedule, look; `deadline`: when a message is wanted; `admission`: how a timer is taken
-//!    in; `options`: schedule with options; `random`: what jitter is made of; `selection`: many timers at a time;
-//!    `description`: what is known of one; `survey`: a look at the wheel in small steps.
-//! 2. `message_stores`: where messages wait, and how each leaves; `slab`: the memory of one store; `carried`: how large messages are
-//!    kept.
-//! 3. `repeating`: timers that repeat; `series`: how their messages are made; `series_delivery`: how they leave.
-//! 4. `driver`: the alarm, and what one turn does; `turns`: who takes one; `detached`: actors that have stopped.
-//! 5. `inbox`: how an actor's own messages reach it; `wake_flag`: how it is called; `spare`: what brings it back if it is
-//!    cancelled by mistake; `thread_registry`: which context is which owner; `mailbox_delivery`: the way through the mailbox.
-//! 6. `recipient_queues`: where messages wait whose recipient does not keep up; `dispatch`: how they leave, and how tracked ones are
-//!    withdrawn; `reply_waiter`: how recipients answer.
-//! 7. `slow_recipients`: recipients that let what is due wait, and since when.
-//! 8. `watchdog`: what happens when an arbiter is kept busy; `next_check`: how it is called.
-//! 9. `closing`: drain and stop; `wind_down`: what happens before a drain that leaves time; `subscribers`: who hears of what was lost.
-//! 10. `directory`: which service an id belongs to.
-//! 11. `activity`: what is left to do at one moment, for tests in virtual time.
-//! 12. `foreign_code`: a test that no code of the user runs under the lock.
+//! 1. `state`: a service, and the state behind its lock.
+//! 2. `schedule`: a request becomes an admitted timer.
+//! 3. `deliver`: a due message leaves its store; driver, turns and watchdog.
+//! 4. `queue`: messages for recipients that do not keep up.
+//! 5. `owner`: actors with timers of their own, and their inboxes; dead letters.
+//! 6. `query`: descriptions, lists, cancels of many, drains and stops.
+//! 7. `reports`: spans, warnings and dead letters for a subscriber of `tracing`.
+//!
+//! Tests: `by_hand` polls contexts manually in chosen interleavings; `foreign_code` checks that no user code runs under
+//! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler.
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

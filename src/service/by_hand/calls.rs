@@ -1,4 +1,4 @@
-//! When the driver is called, and what it does then.
+//! The driver's wake-ups and turns.
 
 use crate::service::by_hand::*;
 use crate::{MessageSource, Repeat, RescheduleOutcome, ScheduleAfter};
@@ -63,8 +63,7 @@ fn a_repetition_that_is_not_due_before_all_else_calls_nobody() {
     assert_eq!(world.driver_called.take(), 1, "nothing else is pending");
 }
 
-/// The driver compares the clocks as soon as there is something that follows the wall clock. Until then a step of it would
-/// not be noticed.
+/// The driver compares the clocks as soon as a timer follows the wall clock. Until then a step would go unnoticed.
 #[test]
 fn a_timer_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     let minute = Duration::from_secs(60);
@@ -86,7 +85,7 @@ fn a_timer_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     assert_eq!(world.driver_called.take(), 1, "a timer that was moved");
 }
 
-/// The same for a repetition: it is moved to a time of day while the handler of the one before runs.
+/// The same for a repetition, which is moved to a wall-clock time while the previous handler runs.
 #[test]
 fn a_repetition_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     let mut world = World::new();
@@ -106,7 +105,7 @@ fn a_repetition_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     world.clock.jump(ms(10));
     world.poll_driver();
     assert!(world.service.state().wall_offset.is_none());
-    // All that happens now is on its way to being published.
+    // Publication is requested already, so that no further event requests it.
     world.service.state().published.ask_to_publish();
     world.driver_called.take();
     world.poll_listener();
@@ -135,7 +134,7 @@ fn a_look_that_finds_nothing_sets_no_alarm() {
     assert_eq!(world.driver_called.take(), 0);
 }
 
-/// Requests in the mailbox of the timer actor, more than it may take in without letting others have their turn.
+/// The mailbox of the timer actor contains more requests than it may handle without giving others a turn.
 #[test]
 fn a_timer_actor_takes_in_as_many_requests_in_a_row_as_its_budget_allows() {
     let mut world = World::with(TimerActorBuilder::default().request_budget(3), ManualClock::new());
@@ -151,7 +150,7 @@ fn a_timer_actor_takes_in_as_many_requests_in_a_row_as_its_budget_allows() {
     assert_eq!(taken_in, [3, 6, 7]);
 }
 
-/// 20 ms either way are left to the check that each timer gets when it is due.
+/// Steps up to 20 ms are left to the check of each timer at its expiration.
 #[test]
 fn a_step_of_the_wall_clock_is_followed_from_a_certain_size_on() {
     let second = Duration::from_secs(1);
@@ -188,7 +187,7 @@ fn on_a_wall_clock_before_1970_time_that_passes_is_no_step() {
     assert_eq!(world.service.state().wall_offset, apart);
 }
 
-/// An actor without an address that lives on is looked after: now and then, and all of them once in the time.
+/// An actor that lives on without an address is checked regularly: all such actors once per interval.
 #[test]
 fn strays_are_looked_after_once_in_five_seconds() {
     for (detached, first_look) in [(1, 5000), (300, 2500)] {

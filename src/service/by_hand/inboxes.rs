@@ -1,4 +1,4 @@
-//! Messages of actors to themselves, in inboxes and on their way through mailboxes, and the end of their owners.
+//! Own messages of actors, in inboxes and on their way through mailboxes, and the end of their owners.
 
 use crate::engine::DeadLetterReason;
 use crate::service::by_hand::*;
@@ -7,13 +7,13 @@ use crate::simulation::{self, Simulation};
 use crate::sync;
 
 impl World {
-    /// The inbox sends the first message that lies in it through the mailbox, as the watchdog does.
+    /// Sends the first message of the inbox through the mailbox, as the watchdog does.
     fn deliver_by_mailbox(&self) {
         let owner = self.owner();
         drop(self.service.deliver_by_mailbox(self.service.state(), owner, TurnBy::Watchdog));
     }
 
-    /// Lets `by` pass, and the watchdog bring out what is due.
+    /// Lets `by` pass, and the watchdog take a turn.
     fn watch_at(&self, by: u64) {
         self.clock.jump(ms(by));
         assert!(matches!(self.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
@@ -38,8 +38,8 @@ fn a_message_is_not_held_up_by_the_inbox_of_another_actor() {
     assert_eq!(other.log(), [3]);
 }
 
-/// Messages of others that lie in the inbox of an actor that is restarted go to the next incarnation: a few in each turn, in
-/// order, and none is lost.
+/// Foreign messages in the inbox of a restarted actor go to the next incarnation: a few in each turn, in order, and
+/// none is lost.
 #[test]
 fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
     let mut world = World::with(TimerActorBuilder::default().expiry_budget(2), ManualClock::new());
@@ -68,7 +68,7 @@ fn messages_of_others_in_an_inbox_survive_its_owner_within_the_budget() {
     assert_eq!(world.service.state().engine.owners(), 0, "and then it is forgotten");
 }
 
-/// The timer actor ends while a message is on its way through the mailbox of its actor: the message is withdrawn.
+/// The timer actor ends while a message is on its way through its actor's mailbox: the message is withdrawn.
 #[test]
 fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {
     let mut world = World::new();
@@ -96,7 +96,7 @@ fn a_message_under_way_when_the_timer_actor_stops_is_a_dead_letter() {
     assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (1, 0, 0));
 }
 
-/// The same, but the handler has run already, and nobody knows yet.
+/// The same, but the handler has run already, unnoticed.
 #[test]
 fn a_message_that_was_handled_just_before_the_timer_actor_stops_is_delivered() {
     let mut world = World::new();
@@ -122,8 +122,8 @@ fn a_message_that_was_handled_just_before_the_timer_actor_stops_is_delivered() {
     assert_eq!((counters.service_stopped, counters.delivered, counters.pending), (0, 1, 0));
 }
 
-/// An actor that has lost its last address, and lives on, gets its messages through the mailbox; once somebody has an
-/// address again and it schedules, from its inbox, where a cancel is exact.
+/// An actor that lives on after it has lost its last address gets its messages through the mailbox. Once it has an
+/// address again and schedules, it gets them from its inbox, where a cancel is exact.
 #[test]
 fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     let World { clock, service, mut driver, driver_called, addr, mut listener, listener_called, log, timers, .. } =
@@ -141,7 +141,7 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     addr.do_send(After(5, number(2)));
     poll(&mut listener, &listener_called);
     let second = LAST_OWN.take().unwrap();
-    // Only now does the driver see that the inbox had left.
+    // Only now does the driver notice that the inbox had left.
     clock.jump(ms(5));
     for _ in 0..2 {
         poll(&mut driver, &driver_called);
@@ -153,7 +153,7 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     assert_eq!(*log.lock().unwrap(), [1]);
 }
 
-/// That its handler has been called shows in that the inbox is polled once more: its answer may never come.
+/// One more poll of the inbox shows that the handler has been called: its answer may never come.
 #[test]
 fn a_message_under_way_is_delivered_when_its_handler_was_called() {
     let mut world = World::new();
@@ -169,8 +169,8 @@ fn a_message_under_way_is_delivered_when_its_handler_was_called() {
     assert_eq!((counters.delivered, counters.pending), (1, 0));
 }
 
-/// The inbox finds that a handler was called, which has not answered yet. The state is unlocked for a moment then, in which the
-/// watch sends the next message.
+/// The inbox finds that a handler was called that has not answered yet. The state is then unlocked for a moment, in
+/// which the watchdog sends the next message.
 #[test]
 fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_before_ends() {
     let mut world = World::new();
@@ -180,7 +180,7 @@ fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_befor
     world.watch_at(30);
     world.deliver_by_mailbox();
     world.poll_driver();
-    // From now on each thing that happens calls the driver, in that very moment. The first is the end of that message.
+    // From now on each event wakes the driver at once. The first is the end of that message.
     world.service.state().published.hurry();
     let (service, owner) = (Arc::clone(&world.service), world.owner());
     *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
@@ -193,7 +193,7 @@ fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_befor
     assert_eq!(world.log(), [1, 2, 3]);
 }
 
-/// A waker that does something when its last copy is dropped.
+/// A waker that runs a hook when its last copy is dropped.
 struct Last(Hook);
 
 impl Wake for Last {
@@ -206,8 +206,8 @@ impl Drop for Last {
     }
 }
 
-/// The watchdog has sent a message, which is handled before the watchdog has noted that. It does so while the inbox is polled,
-/// between its look at the bell and that at what is due. The inbox is called for what is due later.
+/// The watchdog's message is handled before the watchdog has noted the sending. It notes it while the inbox is polled,
+/// after the inbox has read the wake flag and before it looks for messages. The inbox is woken for the later message.
 #[test]
 fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     let mut world = World::new();
@@ -248,8 +248,8 @@ fn an_inbox_is_called_after_a_message_that_was_handled_while_it_was_sent() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// The context is restarted in the middle of the sending of a message to it, by the waker that the message calls. The
-/// sending cannot end before that, so the restart does not wait for it without end.
+/// The context is restarted during the sending of a message to it, by the waker that the message wakes. The sending
+/// cannot end before the restart, so the restart does not wait for it without end.
 #[test]
 fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     let mut world = World::new();
@@ -271,8 +271,8 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
     assert_eq!((counters.cancelled, counters.delivered), (1, 0));
 }
 
-/// Before a context runs, the place where it will be in memory is not known. Each item in it knows the service: the inbox and
-/// its spare.
+/// Before a context runs, its address in memory is not final. Each item in it refers to the service: the inbox and its
+/// spare.
 #[test]
 fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
     let world = World::new();
@@ -285,7 +285,8 @@ fn an_actor_has_one_inbox_however_many_timers_it_schedules_before_it_starts() {
     assert_eq!(world.timers.snapshot().pending(), 5);
 }
 
-/// The watchdog is just sending a message to an actor when that is restarted: the next incarnation does not handle it.
+/// An actor is restarted while the watchdog is sending a message to it: the next incarnation does not handle the
+/// message.
 #[test]
 fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
     for seed in 0..20 {
@@ -320,7 +321,7 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
     }
 }
 
-/// The watchdog does not look after a timer actor on a clock of its own.
+/// The watchdog does not cover a timer actor on a clock of its own.
 #[test]
 fn nothing_is_kept_for_a_watch_that_is_not_there() {
     let mut world = World::new();
@@ -332,7 +333,7 @@ fn nothing_is_kept_for_a_watch_that_is_not_there() {
     assert!(world.service.state().waiting.is_empty());
 }
 
-/// Virtual time does not pass as long as something that is due waits for an actor of another thread.
+/// Virtual time does not pass as long as a due message waits for an actor on another thread.
 #[test]
 fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     let mut world = World::new();

@@ -3,7 +3,8 @@
 use crate::service::by_hand::*;
 use crate::{MailboxPolicy, MessageSource, TimerLocation};
 
-/// A world whose listener has a mailbox with room for one message, in which one is: our first still finds a place there.
+/// Returns a world whose listener has a mailbox with room for one message, which is taken: our first message still fits
+/// in.
 fn narrow() -> World {
     let mut world = World::new();
     world.run(|ctx| ctx.set_mailbox_capacity(1));
@@ -12,7 +13,7 @@ fn narrow() -> World {
 }
 
 impl World {
-    /// Somebody else's message takes the room in the mailbox.
+    /// Fills the room in the mailbox with a foreign message.
     fn fill(&self) {
         self.addr.do_send(Run(Box::new(|_| ())));
     }
@@ -21,15 +22,15 @@ impl World {
         self.timers.get(id).map(|timer| timer.location.as_str())
     }
 
-    /// Lets `by` pass, and the driver look.
+    /// Lets `by` pass, and polls the driver.
     fn driver_at(&mut self, by: u64) {
         self.clock.jump(ms(by));
         self.poll_driver();
     }
 }
 
-/// A message whose token is withdrawn gives up the place of that, and not the place of the message behind it, which has left
-/// its queue already.
+/// A message whose token is withdrawn gives up the token's place, and not that of the next message, which has left its
+/// queue already.
 #[test]
 fn a_message_that_waits_for_room_is_not_lost_when_one_in_the_mailbox_is_cancelled() {
     let mut world = narrow();
@@ -106,7 +107,7 @@ fn the_counter_of_retries_is_published_also_if_there_is_still_no_room() {
         world.timers.schedule_after(&target, ms(10), number(n)).unwrap();
     }
     world.driver_at(10);
-    // All that has happened by now is published.
+    // All events so far are published.
     world.service.publish();
     world.driver_at(500);
     let retries = || {
@@ -131,8 +132,8 @@ fn a_line_ends_when_all_of_it_has_been_handled() {
     assert!(world.service.state().queues.at(target.mailbox()).is_none());
 }
 
-/// Two plain messages for a window: that the second has been handled is not known before the next is answered. So its queue
-/// stays until the recipient is known to be gone, which is found when queues of others are made.
+/// Two plain messages for a window: the end of the second is known only when the next is answered. So its queue stays
+/// until the recipient is known to be gone, which is found when other queues are created.
 #[test]
 fn a_line_that_waits_for_no_answer_stays_until_its_recipient_has_stopped() {
     let mut world = World::new();
@@ -204,7 +205,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
     world.go_on();
     let sent = |world: &World| seconds.iter().filter(|id| world.place(**id) == Some("mailbox")).count();
     assert_eq!(sent(&world), 0);
-    // All recipients answer before the driver looks.
+    // All recipients answer before the driver's turn.
     ears.iter_mut().for_each(Ear::poll);
     world.driver_called.take();
     world.poll_driver();
@@ -215,7 +216,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
     assert!(ears.iter().all(|ear| ear.log() == [1, 2]));
 }
 
-/// While a message is tried against a full mailbox, a drain gives back all others: nothing can wait any more.
+/// While a message is tried against a full mailbox, a drain gives back all others: waiting is no longer possible.
 #[test]
 fn a_message_without_room_is_lost_with_its_reason_if_the_timer_actor_is_drained_meanwhile() {
     for repeats in [false, true] {
@@ -245,7 +246,7 @@ fn a_message_without_room_is_lost_with_its_reason_if_the_timer_actor_is_drained_
     }
 }
 
-/// The recipient stops after the timer actor has looked whether it is there, and before the message is in its mailbox.
+/// The recipient stops after the timer actor has found it open, and before the message is in its mailbox.
 #[test]
 fn a_message_whose_recipient_stops_just_before_it_is_sent_is_a_dead_letter() {
     let world = World::new();
@@ -262,7 +263,7 @@ fn a_message_whose_recipient_stops_just_before_it_is_sent_is_a_dead_letter() {
     assert!(log.lock().unwrap().is_empty());
 }
 
-/// The recipient is called when the message is in its mailbox, handles it at once, and stops.
+/// The recipient is woken by the message in its mailbox, handles it at once, and stops.
 #[test]
 fn a_message_whose_handler_stops_its_actor_is_delivered() {
     let world = World::new();
@@ -281,7 +282,7 @@ fn a_message_whose_handler_stops_its_actor_is_delivered() {
     assert_eq!((counters.delivered, counters.recipient_stopped, counters.pending), (1, 0, 0), "{counters:?}");
 }
 
-/// A plain message for an actor queues in its inbox behind what is due for it already, whatever waits in its queue.
+/// A plain message for an actor queues in its inbox behind earlier due messages, whatever its queue holds.
 #[test]
 fn a_message_in_an_inbox_is_found_there_although_its_recipient_has_a_line() {
     let mut world = World::new();
@@ -296,7 +297,7 @@ fn a_message_in_an_inbox_is_found_there_although_its_recipient_has_a_line() {
     assert_eq!(place, Some(TimerLocation::Inbox { length: 2, ahead: Some(1), by_mailbox: false }));
 }
 
-/// While the message of a timer is made, the timer is cancelled and another one takes its place in memory.
+/// While the message of a timer is produced, the timer is cancelled and another one takes its slot.
 #[test]
 fn a_timer_in_the_place_of_another_makes_messages_of_its_own() {
     let mut world = World::new();

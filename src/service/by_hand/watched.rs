@@ -1,4 +1,4 @@
-//! The watchdog: when it looks and what it does then, with the test in its place.
+//! The watchdog's checks, with the test in its place.
 
 use std::sync::OnceLock;
 
@@ -12,13 +12,13 @@ use crate::service::query::directory;
 use crate::service::state::Settings;
 use crate::sync::elapsed;
 
-/// A runtime whose clock is the real one, so that the watchdog finds it so.
+/// A runtime on the real clock, as the watchdog requires.
 fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| tokio::runtime::Builder::new_current_thread().build().unwrap())
 }
 
-/// A world on a manual clock that the watchdog may look after. (It does not by itself, since no runtime is there.)
+/// Returns a world on a manual clock that the watchdog may cover. (It does not by itself, since no runtime is there.)
 fn watchable() -> World {
     let observed = Observed { hands: ManualClock::new(), reading: Reading::default(), alarms: Arc::default() };
     let actor = TimerActorBuilder::default().clock(observed.clone()).build().unwrap();
@@ -27,13 +27,13 @@ fn watchable() -> World {
     World::of(TimerActor::new(service), observed)
 }
 
-/// Has a watchdog without a thread look after it.
+/// Registers a world with a watchdog without a thread.
 fn watch_of(world: &World) -> Arc<Watchdog> {
     let watchdog = Arc::new(Watchdog::without_a_thread());
     let _entered = runtime().enter();
     world.service.join_watchdog_of(&watchdog);
     assert!(world.service.is_watched());
-    // It has been called to have its first look.
+    // Registration has requested a first check.
     assert_eq!(watchdog.was_told(), AT_ONCE);
     watchdog
 }
@@ -49,7 +49,7 @@ fn nanos(time: Duration) -> Nanos {
 }
 
 impl Watchdog {
-    /// When the watchdog looks next, which is forgotten.
+    /// Returns the requested time of the next check, and clears it.
     fn was_told(&self) -> Nanos {
         let next = self.next_check.next();
         self.next_check.begin();
@@ -57,7 +57,7 @@ impl Watchdog {
     }
 }
 
-/// The wall clock is stepped forward while the arbiter is about to be kept busy.
+/// The wall clock is stepped forward just before the arbiter is blocked.
 #[test]
 fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
     let (mut world, watchdog) = watched();
@@ -72,7 +72,8 @@ fn the_watchdog_knows_of_deadlines_that_have_become_earlier() {
     assert!(watchdog.was_told() < nanos(elapsed() + ms(200)));
 }
 
-/// Messages that the watchdog brings into an inbox have waited already: the thread of their actor is busy. A driver that runs lets inboxes run.
+/// Messages that the watchdog brings into an inbox have waited already: their actor's thread is busy. A running driver
+/// lets inboxes run.
 #[test]
 fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
     for (by, since) in [(TurnBy::Watchdog, ms(10)), (TurnBy::Driver, ms(40))] {
@@ -109,7 +110,7 @@ fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
     }
 }
 
-/// The counter of what the watchdog has done.
+/// Reads the counter of the watchdog's interventions.
 fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> u64 {
     let page = recorder.handle().render();
     let queues = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
@@ -117,7 +118,7 @@ fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> 
     watchdog.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 
-/// A flooded actor gets the next of its messages as soon as it has handled one, and not when the watchdog would look again.
+/// A flooded actor gets its next message as soon as it has handled one, and not at the watchdog's next regular check.
 #[test]
 fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
@@ -148,7 +149,7 @@ fn the_watchdog_sends_messages_to_a_flooded_actor_one_after_the_other() {
     assert_eq!(world.log(), [1, 2]);
 }
 
-/// The inbox of an actor that was flooded is polled again, and has handled what it may in a row.
+/// The inbox of an actor that was flooded is polled again, and has handled as many messages as one poll may.
 #[test]
 fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
     let (mut world, watchdog) = watched();
@@ -178,7 +179,7 @@ fn a_watch_that_finds_nothing_to_do_calls_nobody() {
     assert_eq!(world.driver_called.take(), 0);
 }
 
-/// Something will be late in 6 ms, and the driver may still come to it.
+/// A message will be late in 6 ms, and the driver may still be in time.
 #[test]
 fn the_watchdog_looks_every_ten_milliseconds_at_most() {
     let mut world = watchable();
@@ -205,7 +206,7 @@ fn the_watchdog_forgets_services_that_are_gone() {
     assert_eq!(watchdog.looks_after(), 0);
 }
 
-/// The handle of a runtime keeps its files open, and a service lives as long as somebody has its `Timers`.
+/// The handle of a runtime keeps its files open, and a service lives as long as its `Timers`.
 #[test]
 fn a_service_that_has_stopped_lets_go_of_its_runtime() {
     let (world, _) = watched();

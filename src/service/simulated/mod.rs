@@ -1,8 +1,8 @@
-//! The whole service under the deterministic scheduler of the [simulation](crate::simulation): drivers, inboxes and the watchdog
-//! with actors, clients and arbiters that do at random what can be done, against what was promised.
+//! Whole services under the deterministic scheduler of the [simulation](crate::simulation): drivers, inboxes and the
+//! watchdog, with actors, clients and arbiters that act at random, checked against the guarantees.
 //!
-//! `subject` is what actors do, `records` what happened and what must not have, `series` the same for timers that repeat, and
-//! this the scenario.
+//! `subject` contains the actors, `records` the events and their checks, `series` the same for repeating timers, and
+//! this file the scenario.
 
 mod records;
 mod series;
@@ -37,18 +37,18 @@ use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, Timers};
 /// No timer is due later than this.
 const END: u64 = 3_600_000 * MILLISECOND;
 
-/// A runtime whose clock is the real one, so that the watchdog finds it so.
+/// A runtime on the real clock, as the watchdog requires.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| match tokio::runtime::Builder::new_current_thread().build() {
     Ok(runtime) => runtime,
     Err(error) => panic!("{error}"),
 });
 
-/// What clients schedule. Tracked messages wait for those with a window, and then plain ones may overtake them.
+/// The kinds that clients schedule. Tracked messages queue behind windowed ones, and then plain ones may overtake them.
 const AT_ONCE: &[Kind] = &[Kind::Plain];
 const TRACKED: &[Kind] = &[Kind::Plain, Kind::Tracked];
 const IN_LINES: &[Kind] = &[Kind::Plain, Kind::TrackedInLine, Kind::Windowed, Kind::WindowedTracked];
 
-/// One scenario, made from the seed.
+/// A scenario derived from the seed.
 struct Scenario {
     records: Records,
     /// The service of each arbiter.
@@ -79,7 +79,7 @@ fn settings(is_watched: bool) -> Settings {
 
 /// Runs the scenario of a seed. Returns the digest of the run.
 fn run(seed: u64) -> Result<(u64, u64), String> {
-    // One for all threads: those entered on the stack of a coroutine must be left before another one enters.
+    // One entry for all threads: runtimes entered on the stack of a coroutine must be left before another one enters.
     let entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let records = Records::default();
@@ -94,7 +94,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
         floods: Cell::new(random(4) == 0),
         kinds: [AT_ONCE, TRACKED, IN_LINES][random(3) as usize],
     };
-    // All contexts are made first, so that each actor can know the others.
+    // All contexts are created first, so that each actor can know the others.
     let mut contexts = Vec::new();
     for _ in 0..arbiters {
         let settings = settings(is_watched);
@@ -169,7 +169,7 @@ fn simulate(
             return Err(format!("the counters do not add up: {counters:?}"));
         }
     }
-    // The end of it all, in any order.
+    // The threads stop, in any order.
     threads.iter().for_each(Arbiter::stop);
     simulation.run(END, |_, _| Ok(()))?;
     records.check_order();
@@ -179,7 +179,7 @@ fn simulate(
     records.check()
 }
 
-/// What an arbiter runs.
+/// Starts the contexts of an arbiter.
 fn start(
     (service, ctx): (Arc<Service>, Context<TimerActor>),
     watchdog: &Arc<Watchdog>,
@@ -199,7 +199,7 @@ fn start(
 }
 
 impl Scenario {
-    /// What a thread does that is no arbiter.
+    /// Runs a thread that is no arbiter.
     fn client(&self) {
         if self.floods.take() {
             let place = random(self.addrs.len() as u64) as usize;
@@ -231,8 +231,8 @@ impl Scenario {
         }
     }
 
-    /// Messages of one type for all, each with one of the recipient's own behind it. They are late together, and the arbiter
-    /// is free again about when the watchdog steps in.
+    /// Sends messages of one type to all, each followed by an own message of the recipient. They are late together, and
+    /// the arbiter is free again about when the watchdog steps in.
     fn crowd(&self) {
         let service = random(self.timers.len() as u64) as usize;
         for (place, addr) in self.addrs.iter().enumerate() {
@@ -312,7 +312,7 @@ where
     }
 }
 
-/// A wall clock that somebody steps.
+/// A wall clock that can be stepped.
 #[derive(Debug, Clone, Default)]
 struct SteppedClock(Arc<AtomicU64>);
 
@@ -334,7 +334,8 @@ impl Clock for SteppedClock {
     }
 }
 
-/// The wall clock is stepped to half a second before a timer, and then the arbiter of the timer actor is blocked for a second.
+/// The wall clock is stepped to half a second before a timer, and then the timer actor's arbiter is blocked for a
+/// second.
 fn run_with_a_step(seed: u64) -> Result<(), String> {
     const HOUR: u64 = 3_600_000 * MILLISECOND;
     let _entered = RUNTIME.enter();
@@ -399,7 +400,7 @@ fn the_watchdog_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer() {
     seeds::run("the_watch_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer", 100, run_with_a_step);
 }
 
-/// Seeds of a test run; a million are run on their own, see `docs/guide/testing.md`.
+/// Seeds of a test run; a million are run separately, see `docs/guide/testing.md`.
 const SEEDS: u64 = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
 
 #[test]

@@ -1,7 +1,7 @@
-//! What happened in a simulation, and what must not have.
+//! The events of a simulation, and their checks.
 //!
-//! All of it is in one order, that of the steps taken. An operation that several threads could interrupt is known by the
-//! step at which it was called and the step at which it returned.
+//! All events have one order, that of the steps taken. An operation that other threads could interrupt is identified by
+//! the step of its call and the step of its return.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,17 +11,17 @@ use crate::{RescheduleOutcome, TimerId};
 
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 
-/// How long each message of a flood takes.
+/// The duration of each message of a flood.
 pub(crate) const FLOOD_PACE: u64 = MILLISECOND / 2;
 
-/// How a message reaches its recipient.
+/// The way of a message to its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A timer of the recipient's own.
+    /// An own timer of the recipient.
     Own,
     Plain,
     Tracked,
-    /// Tracked, where there are others with a window.
+    /// Tracked, beside others with a window.
     TrackedInLine,
     /// With a window.
     Windowed,
@@ -30,36 +30,36 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether its timer knows when its handler is done, so that nothing follows before that.
+    /// Whether the timer notices the end of its handler, so that nothing follows before that.
     pub(crate) const fn is_followed(self) -> bool {
         !matches!(self, Self::Plain | Self::Windowed)
     }
 
-    /// Whether it may have to wait although it is due.
+    /// Whether a due message may have to wait.
     pub(crate) const fn may_wait(self) -> bool {
         matches!(self, Self::TrackedInLine | Self::Windowed | Self::WindowedTracked)
     }
 
-    /// Whether one that is due earlier comes before one that is due later.
+    /// Whether a message that is due earlier precedes a later one.
     const fn comes_before(self, later: Self) -> bool {
         !self.may_wait() || !matches!(later, Self::Own | Self::Plain)
     }
 }
 
-/// The actor that a message is for.
+/// An actor as recipient of messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recipient {
     pub(crate) arbiter: usize,
     pub(crate) incarnation: u32,
-    /// It has been told to stop, for good.
+    /// Whether it has been told to stop, for good.
     pub(crate) is_gone: bool,
-    /// It waits for so many futures, and takes no messages.
+    /// The number of futures it waits for; it takes no messages then.
     pub(crate) waits: u32,
     /// Since when its mailbox has not been empty.
     pub(crate) flooded: Option<u64>,
 }
 
-/// A timer, or one repetition of a timer that repeats.
+/// A timer, or one repetition of a repeating timer.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) kind: Kind,
@@ -67,29 +67,29 @@ pub(crate) struct Entry {
     pub(crate) recipient: usize,
     pub(crate) incarnation: u32,
     pub(crate) id: Option<TimerId>,
-    /// The timer that this is a repetition of.
+    /// The timer whose repetition this is.
     pub(crate) series: Option<usize>,
-    /// When it was scheduled or moved last: the steps of the call and of its return.
+    /// The steps of the last call that scheduled or moved it, and of its return.
     pub(crate) called: u64,
     pub(crate) returned: Option<u64>,
     pub(crate) returned_at: u64,
-    /// It is pending, as far as is known, and has to be handled.
+    /// Whether it is pending, as far as known, and must be handled.
     pub(crate) is_set: bool,
-    /// Its deadline lies between these.
+    /// The bounds of its deadline.
     pub(crate) least: u64,
     pub(crate) most: u64,
-    /// It is due at once: not rounded up.
+    /// Whether it is due at once: not rounded up.
     pub(crate) at_once: bool,
-    /// A move is under way.
+    /// Whether a move is in progress.
     pub(crate) moves: bool,
-    /// Nobody knows whether a move meant this repetition: its place among others is unknown.
+    /// Whether a move may have meant this repetition: its position in the order is unknown.
     pub(crate) unordered: bool,
-    /// Calls under way that want to cancel it.
+    /// Cancels in progress.
     pub(crate) cancels: u32,
     pub(crate) refused: bool,
     pub(crate) cancelled: bool,
     pub(crate) drained: bool,
-    /// Its message exists, or has existed.
+    /// Whether its message exists, or has existed.
     pub(crate) is_made: bool,
     pub(crate) dropped: bool,
     pub(crate) handled: Option<u64>,
@@ -123,17 +123,17 @@ impl Entry {
         }
     }
 
-    /// The first tick in which it may be due.
+    /// Returns the first tick in which it may be due.
     const fn first_tick(&self) -> u64 {
         if self.at_once { self.least / MILLISECOND } else { self.least.div_ceil(MILLISECOND) }
     }
 
-    /// The last one.
+    /// Returns the last tick in which it may be due.
     const fn last_tick(&self) -> u64 {
         self.most.div_ceil(MILLISECOND)
     }
 
-    /// Whether it has been accepted and has not ended, as far as is known.
+    /// Whether it has been accepted and has not ended, as far as known.
     const fn is_open(&self) -> bool {
         self.is_set && !self.refused && !self.cancelled && !self.drained && self.handled.is_none() && !self.moves
     }
@@ -143,13 +143,13 @@ impl Entry {
 struct Arbiter {
     /// Since when a handler, or a flooded mailbox, has kept it busy.
     busy: Option<u64>,
-    /// How many keep it busy: a flood, and a handler that blocks.
+    /// The number of causes that keep it busy: a flood, and a handler that blocks.
     depth: u32,
-    /// When the last of them ended.
+    /// The time at which the last of them ended.
     freed: u64,
 }
 
-/// Shared by all threads of a simulation.
+/// The records shared by all threads of a simulation.
 #[derive(Clone, Default)]
 pub(crate) struct Records(Arc<Mutex<Log>>);
 
@@ -162,17 +162,17 @@ pub(crate) struct Log {
     steps: u64,
     failure: Option<String>,
     any_stopped: bool,
-    /// Until when some thread was preempted last, at least.
+    /// A lower bound of the end of the last preemption of a thread.
     disturbed: u64,
-    /// Drains under way.
+    /// Drains in progress.
     pub(crate) drains: u32,
-    /// There has been one.
+    /// Whether there has been a drain.
     pub(crate) any_drain: bool,
-    /// The services are being stopped.
+    /// Whether the services are being stopped.
     pub(crate) is_over: bool,
 }
 
-/// What is in each message: tells when it is handled, and dropped.
+/// The content of each message: records when it is handled, and dropped.
 pub(crate) struct Note {
     pub(crate) records: Records,
     pub(crate) number: usize,
@@ -206,8 +206,9 @@ impl Log {
     }
 }
 
-/// When a flooded recipient must have handled a message, unless its handler blocks. The watchdog may look once in vain,
-/// because the inbox has taken something before, and each message goes through the mailbox.
+/// Returns the time by which a flooded recipient must have handled a message, unless its handler blocks. One check of
+/// the watchdog may be in vain, because the inbox has taken a message before, and each message goes through the
+/// mailbox.
 fn latest_in_flood(log: &Log, entry: &Entry, flooded: u64, patience: u64) -> Option<u64> {
     let recipient = log.recipients[entry.recipient];
     let arbiter = &log.arbiters[recipient.arbiter];
@@ -231,7 +232,7 @@ impl Records {
     }
 
     /// # Errors
-    /// What went wrong first.
+    /// Returns the first failure.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.log().failure.clone().map_or(Ok(()), Err)
     }
@@ -263,7 +264,7 @@ impl Records {
         }
     }
 
-    /// From now on its mailbox does not get empty, or it does again.
+    /// Records the start or end of a flood of its mailbox.
     pub(crate) fn set_flooded(&self, recipient: usize, flooded: bool) {
         tell!("recipient {recipient} flooded: {flooded}");
         let arbiter = self.recipient(recipient).arbiter;
@@ -286,7 +287,7 @@ impl Records {
         log.recipients[recipient].is_gone |= for_good;
     }
 
-    /// A timer is about to be scheduled.
+    /// Records that a timer is about to be scheduled.
     pub(crate) fn schedule(&self, kind: Kind, service: usize, recipient: usize, delay: u64) -> Note {
         let mut log = self.log();
         let called = log.step();
@@ -313,7 +314,7 @@ impl Records {
         log.series_scheduled(number);
     }
 
-    /// A timer that can be cancelled or moved, if there is one: its number, id and service.
+    /// Returns the number, id and service of a timer that can be cancelled or moved, if there is one.
     pub(crate) fn any_timer(&self) -> Option<(usize, TimerId, usize)> {
         let log = self.log();
         let count = log.entries.len().min(12);
@@ -341,14 +342,14 @@ impl Records {
         }
     }
 
-    /// A timer is about to be cancelled.
+    /// Records that a timer is about to be cancelled.
     pub(crate) fn cancel(&self, number: usize) {
         let mut log = self.log();
         let first = log.first_of(number);
         log.entries[first].cancels += 1;
     }
 
-    /// A cancel has answered that it comes too late.
+    /// Records a cancel that came too late.
     pub(crate) fn not_cancelled(&self, number: usize, is_in_progress: bool) {
         tell!("not cancelled: {number}, in progress: {is_in_progress}");
         let mut log = self.log();
@@ -358,7 +359,7 @@ impl Records {
         log.entries[number].cancels -= 1;
     }
 
-    /// A cancel has answered that no such timer is pending.
+    /// Records a cancel that found no such timer pending.
     pub(crate) fn not_found(&self, number: usize) {
         tell!("not found: {number}");
         let mut log = self.log();
@@ -368,12 +369,12 @@ impl Records {
         log.entries[number].cancels -= 1;
         let entry = &log.entries[number];
         if entry.cancels > 0 || log.drains > 0 {
-            // Another call may have ended it, and not said so yet.
+            // Another call may have ended it, and not returned yet.
             return;
         }
         let has_ended_with_owner =
             entry.kind == Kind::Own && entry.incarnation != log.recipients[entry.recipient].incarnation;
-        // It is over once it is in the mailbox, or taken for its handler; its slot may belong to another since.
+        // It has ended once it is in the mailbox, or taken for its handler; its slot may have been reused since.
         let may_be_sent =
             matches!(entry.kind, Kind::Own | Kind::Plain | Kind::Windowed) && simulation::now() >= entry.least;
         if !entry.dropped
@@ -388,7 +389,7 @@ impl Records {
         }
     }
 
-    /// A timer is about to be moved. It is moved by one thread at a time.
+    /// Records that a timer is about to be moved. One thread at a time moves it.
     pub(crate) fn move_to(&self, number: usize, delay: u64) -> Option<(u64, u64)> {
         let mut log = self.log();
         if log.entries[number].series.is_some() {
@@ -464,7 +465,7 @@ impl Records {
         log.fail(failure);
     }
 
-    /// A drain begins, or has told of all that it gave back.
+    /// Records the start of a drain, or its end, after all returned messages were recorded.
     pub(crate) fn drains(&self, begins: bool) {
         tell!("drain: {begins}");
         let mut log = self.log();
@@ -495,7 +496,7 @@ impl Records {
         }
     }
 
-    /// All threads wait for something to do: nothing is due that was not handled, and somebody will wake for the next.
+    /// Checks, when all threads wait for work, that no due timer is unhandled, and that a wake-up is set for the next.
     pub(crate) fn check_rest(&self, next: Option<u64>) {
         self.check_open(next, |log, entry| {
             let recipient = log.recipients[entry.recipient];
@@ -503,21 +504,21 @@ impl Records {
         });
     }
 
-    /// The same when no time will ever pass again.
+    /// The same when no more time will pass.
     pub(crate) fn check_end(&self) {
         self.log().is_over = true;
         self.check_open(None, |log, entry| (log.recipients[entry.recipient].waits == 0).then_some(0));
     }
 
-    /// Some thread is preempted until then, at least. It may be the watchdog, in the middle of looking.
+    /// Notes that a thread, perhaps the watchdog during a check, is preempted at least until then.
     pub(crate) fn disturbed(&self, until: u64) {
         let mut log = self.log();
         log.disturbed = log.disturbed.max(until);
     }
 
-    /// Some arbiters are kept busy: the watchdog stands in for them.
+    /// Checks, while some arbiters are busy, that the watchdog delivers in time.
     pub(crate) fn check_busy(&self) {
-        /// The watchdog is patient for 20 ms, looks every 10 ms, and ticks are rounded up.
+        /// The watchdog waits for 20 ms, checks every 10 ms, and ticks are rounded up.
         const LATEST: u64 = 31 * MILLISECOND;
         self.check_open(None, |log, entry| {
             let recipient = log.recipients[entry.recipient];
@@ -531,7 +532,7 @@ impl Records {
         });
     }
 
-    /// Nothing is open that should have been handled by `latest`, now or, if that is later, when something happens next.
+    /// Checks that no open entry was to be handled by `latest`, now or, if later, at the `next` event.
     fn check_open(&self, next: Option<u64>, latest: impl Fn(&Log, &Entry) -> Option<u64>) {
         let mut log = self.log();
         let now = simulation::now();
@@ -539,7 +540,7 @@ impl Records {
             let recipient = log.recipients[entry.recipient];
             let has_ended = recipient.is_gone
                 || (entry.kind == Kind::Own && entry.incarnation != recipient.incarnation)
-                // What was in the mailbox of an incarnation that has stopped may be gone with it.
+                // A message in the mailbox of a stopped incarnation may be dropped with it.
                 || entry.dropped
                 || entry.series.is_some_and(|series| log.series[series].is_dropped);
             if has_ended || !entry.is_open() {
@@ -553,7 +554,7 @@ impl Records {
         }
     }
 
-    /// The order of all that was handled; and every message has been dropped.
+    /// Checks the order of all handled messages, and that every message has been dropped.
     pub(crate) fn check_order(&self) {
         let mut log = self.log();
         let mut handled: Vec<(usize, &Entry)> = log
@@ -587,13 +588,13 @@ impl Records {
         }
     }
 
-    /// The counters of a service, once it has ended.
+    /// Checks the counters of a service, once it has ended.
     pub(crate) fn check_counters(&self, service: usize, counters: &crate::engine::Counters) {
         let mut log = self.log();
         let count = |is: fn(&Entry) -> bool| {
             log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
         };
-        // The next repetition is accepted when a message is handed over, if the timer goes on.
+        // A repeating timer that goes on accepts its next repetition when a message is handed over.
         let most = count(|entry| !entry.refused);
         let least = most - log.uncertain_of(service);
         let (handled, cancelled) =

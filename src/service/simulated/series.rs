@@ -1,4 +1,5 @@
-//! The model of timers that repeat. Each repetition is an entry of its own, made when the message before it is.
+//! The model of repeating timers. Each repetition is an entry of its own, created when the previous message is
+//! produced.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use crate::service::simulated::records::{Entry, Kind, Log, MILLISECOND, Note, Re
 use crate::simulation::{self, random, seeds};
 use crate::{MessageSource, MissedTickBehavior, Repeat, RescheduleOutcome, Target, TimerId, Timers};
 
-/// How much later than promised a repetition may be set whose message went through the mailbox of its owner: that it was
-/// handled is noticed by the driver, or by the watchdog.
+/// The most by which a repetition may be set late if its message went through its owner's mailbox: the driver, or the
+/// watchdog, has to notice the end of its handler.
 const NOTICED: u64 = 300 * MILLISECOND;
 
-/// How a timer repeats.
+/// The schedule of a repeating timer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Plan {
     pub(crate) is_delay: bool,
@@ -57,13 +58,13 @@ impl Plan {
         }
     }
 
-    /// The repetition after one that is due at `least` at the earliest, if its message is made at `made`.
+    /// Returns the earliest time of the repetition after one that is due at `least` or later and produced at `made`.
     const fn least_after(self, kind: Kind, (least, is_exact): (u64, bool), made: u64) -> u64 {
         let on_time = least + self.period;
         match self.missed {
             _ if self.is_delay => made + self.period,
             MissedTickBehavior::Skip if on_time > made => on_time,
-            // A message for which there is no room goes later than it is made.
+            // A message without room is sent later than it is produced.
             MissedTickBehavior::Skip if is_exact && !kind.may_wait() => {
                 least + ((made - least) / self.period + 1) * self.period
             }
@@ -73,62 +74,62 @@ impl Plan {
     }
 }
 
-/// A timer that repeats.
+/// A repeating timer.
 #[derive(Debug)]
 pub(crate) struct Series {
     plan: Plan,
     id: Option<TimerId>,
     first: usize,
-    /// The repetition whose message is made next; none after the last.
+    /// The repetition whose message is produced next; `None` after the last.
     next: Option<usize>,
-    /// The one before that.
+    /// The repetition before that.
     last_made: Option<usize>,
     /// Repetitions after the next.
     left: u64,
-    /// When the next is due is known to the nanosecond.
+    /// Whether the deadline of the next is known to the nanosecond.
     is_exact: bool,
-    /// The next was moved: when the one before it is handled does not matter.
+    /// Whether the next was moved: then the end of the previous handler does not matter.
     is_moved: bool,
-    /// A move is under way.
+    /// A move in progress.
     moves: Option<Move>,
-    /// A move came while a repetition was under way.
+    /// A move made while a repetition was under way.
     asked: Option<Asked>,
     is_cancelled: bool,
-    /// A cancel came while a repetition was under way: none follows, unless the timer is moved.
+    /// Whether a cancel came while a repetition was under way: none follows, unless the timer is moved.
     is_ending: bool,
-    /// It was moved while a cancel was under way: nobody knows which of the two came last.
+    /// Whether it was moved during a cancel: then their order is unknown.
     is_unsure: bool,
-    /// So many more messages may be made then.
+    /// The number of messages that may still be produced then.
     ends_after: Option<u32>,
     pub(crate) is_drained: bool,
     pub(crate) is_dropped: bool,
 }
 
-/// A move that is under way.
+/// A move in progress.
 #[derive(Debug, Clone, Copy)]
 struct Move {
-    /// The next repetition when it began.
+    /// The next repetition at its start.
     from: usize,
     least: u64,
 }
 
-/// A move of a timer, a repetition of which was under way: it may have set the one after that.
+/// A move of a timer with a repetition under way, which may have set the one after that.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     least: u64,
     most: u64,
-    /// The message of the repetition under way may be still to be made.
+    /// Whether the message of the repetition under way may still have to be produced.
     is_new: bool,
 }
 
 impl Series {
-    /// Whether the timer has ended, or may have, by something that somebody did.
+    /// Whether the timer has ended, or may have, by a call.
     const fn may_have_ended(&self) -> bool {
         self.next.is_none() || self.is_cancelled || self.is_ending || self.is_drained
     }
 }
 
-/// What makes the messages of a timer.
+/// The source of a timer's messages.
 pub(crate) struct Source {
     records: Records,
     series: usize,
@@ -136,7 +137,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Makes a message. It may take its time, and no lock is held meanwhile.
+    /// Produces a message. It may take time, and no lock is held meanwhile.
     pub(crate) fn make(&self) -> Note {
         let number = self.records.log().make(self.series);
         let note = Note { records: self.records.clone(), number };
@@ -156,10 +157,10 @@ impl Drop for Source {
 }
 
 impl Records {
-    /// A timer that repeats is about to be scheduled.
+    /// Records that a repeating timer is about to be scheduled.
     pub(crate) fn schedule_series(&self, kind: Kind, service: usize, recipient: usize, plan: Plan) -> Source {
         let first = {
-            // The note of the first repetition is made when it is due.
+            // The note of the first repetition is created when it is due.
             let mut log = self.log();
             let called = log.step();
             let incarnation = log.recipients[recipient].incarnation;
@@ -192,14 +193,14 @@ impl Records {
         Source { records: self.clone(), series: log.series.len() - 1, first }
     }
 
-    /// The timer that the message is of, if it repeats.
+    /// Returns the timer that the message belongs to, if it repeats.
     pub(crate) fn repeats(&self, number: usize) -> Option<(usize, TimerId, usize)> {
         let log = self.log();
         let series = log.entries[number].series?;
         Some((number, log.series[series].id?, log.entries[number].service))
     }
 
-    /// The handler of a message is done.
+    /// Records the end of a message's handler.
     pub(crate) fn done(&self, number: usize) {
         tell!("done {number}");
         self.log().series_done(number);
@@ -212,12 +213,12 @@ impl Log {
         entry.series.map_or(entry.id, |series| self.series[series].id)
     }
 
-    /// The entry in which calls that are under way are counted.
+    /// Returns the entry that counts the calls in progress.
     pub(crate) fn first_of(&self, number: usize) -> usize {
         self.entries[number].series.map_or(number, |series| self.series[series].first)
     }
 
-    /// A timer has been scheduled, or refused.
+    /// Records that a timer has been scheduled, or refused.
     pub(crate) fn series_scheduled(&mut self, number: usize) {
         let entry = &self.entries[number];
         let Some(series) = entry.series else { return };
@@ -243,9 +244,9 @@ impl Log {
         }
         let (kind, least) = (entry.kind, entry.least);
         let is_too_early = now < least && drains == 0;
-        // A move that came after the cancel brings the next message back.
+        // A move after the cancel brings the next message back.
         let is_too_late = series.ends_after == Some(0) && series.moves.is_none() && drains == 0;
-        // What was being made when it was cancelled is thrown away.
+        // A message that was in production at the cancel is dropped.
         entry.cancelled |= series.is_cancelled;
         let after = Entry::new(kind, entry.service, entry.recipient, entry.incarnation);
         series.ends_after = series.ends_after.map(|more| more.saturating_sub(1));
@@ -273,7 +274,7 @@ impl Log {
         current
     }
 
-    /// A message of a timer is being handled: what comes next was set before, if the handler does not matter.
+    /// Records that a message is handled. The next repetition is already set, unless it depends on the handler.
     pub(crate) fn series_handled(&mut self, number: usize, step: u64) {
         let now = simulation::now();
         let Some(series) = self.entries[number].series else { return };
@@ -330,7 +331,7 @@ impl Log {
         }
     }
 
-    /// A cancel has answered that a repetition is under way: none follows.
+    /// Records a cancel that found a repetition under way: none follows.
     pub(crate) fn series_ends(&mut self, number: usize) {
         let first = self.first_of(number);
         self.entries[first].cancels -= 1;
@@ -340,7 +341,7 @@ impl Log {
         if series.moves.is_none() && !series.is_unsure {
             series.ends_after.get_or_insert(1);
         }
-        // Nothing has to come any more; nor is it known which one was under way.
+        // No further repetition is required, and the one under way is not known.
         if let Some(next) = series.next {
             self.entries[next].is_set = false;
         }
@@ -398,7 +399,7 @@ impl Log {
         if let Some(next) = series.next {
             self.entries[next].moves = false;
         }
-        // A message may have been made that waits for room: then it is not the next one that was moved.
+        // A produced message may be waiting for room: then the moved one is not the next.
         let is_kept = |last: usize| self.entries[last].handled.is_none() && !self.entries[last].dropped;
         let is_sure = is_same && (kind != Kind::Windowed || !series.last_made.is_some_and(is_kept));
         let (earliest, latest) = (began.1 + delay, now + delay);
@@ -440,7 +441,7 @@ impl Log {
             || first.refused
             || first.returned.is_none()
             || first.cancels > 0
-            // What was under way when it began was delivered as the last.
+            // The message under way at its start was delivered as the last.
             || self.any_drain
             || self.is_over
             || recipient.is_gone
@@ -451,13 +452,13 @@ impl Log {
         }
     }
 
-    /// Timers that repeated and were cancelled.
+    /// Counts cancelled repeating timers.
     pub(crate) fn series_cancelled_of(&self, service: usize) -> u64 {
         let is_here = |series: &&Series| series.is_cancelled && self.entries[series.first].service == service;
         self.series.iter().filter(is_here).count() as u64
     }
 
-    /// Repetitions of which nobody knows whether they were accepted.
+    /// Counts repetitions of which the acceptance is unknown.
     pub(crate) fn uncertain_of(&self, service: usize) -> u64 {
         let is_uncertain = |series: &&Series| {
             let is_here = self.entries[series.first].service == service;

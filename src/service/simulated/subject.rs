@@ -1,4 +1,4 @@
-//! The actors of a simulation: they do at random what actors do with timers.
+//! The actors of a simulation: they use timers at random.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,17 +22,17 @@ pub(crate) struct Own(pub(crate) Note);
 #[rtype(result = "()")]
 pub(crate) struct Plain(pub(crate) Note);
 
-/// As `Plain`, in another store.
+/// Like `Plain`, in another store.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Other(pub(crate) Note);
 
-/// To do so much of what an actor does.
+/// A request for this number of random actions.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Act(pub(crate) u64);
 
-/// Keeps the mailbox from getting empty until then.
+/// A flood that keeps the mailbox from getting empty until this time.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Flood(pub(crate) u64);
@@ -42,7 +42,7 @@ pub(crate) struct Subject {
     pub(crate) number: usize,
     pub(crate) arbiter: usize,
     pub(crate) is_supervised: bool,
-    /// What it may do on its own.
+    /// The number of actions left.
     pub(crate) left: u32,
     pub(crate) timers: Vec<Timers>,
 }
@@ -111,7 +111,7 @@ impl Handler<Flood> for Subject {
     }
 }
 
-/// To be behind a message that others have scheduled: due a little later, in an arbiter that is busy for so long.
+/// A message behind foreign ones: due a little later, in an arbiter that is busy for this time.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(crate) struct Behind(pub(crate) u64);
@@ -171,7 +171,7 @@ impl Subject {
             // Its context would leave the mailbox alone.
             36.. if self.is_flooded() => {}
             36..38 => self.wait(ctx),
-            // More than an inbox hands over in one poll, now and then.
+            // Occasionally more than an inbox hands over in one poll.
             38 if random(8) == 0 => (0..70).for_each(|_| self.schedule_after(MILLISECOND, ctx)),
             _ => {
                 if random(2) == 0 && !self.records.recipient(self.number).is_gone {
@@ -221,7 +221,7 @@ impl Drop for Subject {
     }
 }
 
-/// Mostly near, and often the same.
+/// Returns a delay, mostly short, and often the same.
 pub(crate) fn any_delay() -> u64 {
     match random(16) {
         0..3 => 0,
