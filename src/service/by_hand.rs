@@ -409,7 +409,7 @@ fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     world.poll_driver();
     assert!(world.log().is_empty(), "the turn is taken");
     drop(claim);
-    assert!(world.driver_called.take() > 0, "it would never look again");
+    assert!(world.driver_called.take() > 0, "otherwise it would sleep for ever");
     world.poll_driver();
     world.poll_listener();
     assert_eq!(world.log(), [1]);
@@ -489,7 +489,7 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
         *seen.lock().unwrap() = Some(service.state().engine.in_inboxes());
     }));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
-    assert_eq!(*found.lock().unwrap(), Some(0), "what is due behind them does not lie in the inbox yet");
+    assert_eq!(*found.lock().unwrap(), Some(0), "the own message behind them is not in the inbox yet");
     world.poll_listener();
     world.poll_listener();
     assert_eq!(world.log(), [1, 2]);
@@ -569,7 +569,7 @@ fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     world.poll_driver();
     world.clock.jump(ms(30));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
-    assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled, "what waited for it stays in the inbox");
+    assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled, "a message behind it stays in the inbox");
 
     let World { service, listener, listener_called, log, .. } = world;
     RESTARTS.replace(Some(listener));
@@ -632,7 +632,7 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     drop(turn);
     assert_eq!(world.driver_called.take(), 1);
     world.poll_driver();
-    assert!(world.listener_called.take() > 0, "the inbox is called");
+    assert!(world.listener_called.take() > 0, "the inbox is woken");
     world.poll_listener();
     world.poll_listener();
     assert_eq!(world.log(), [1, 2]);
@@ -711,7 +711,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
         drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
     });
     assert_eq!(calls, 0);
-    assert!(world.listener_called.take() > 0, "the inbox is called");
+    assert!(world.listener_called.take() > 0, "the inbox is woken");
     (0..3).for_each(|_| world.poll_listener());
     assert_eq!(world.log(), [1, 2, 3]);
 }
@@ -732,7 +732,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
         drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
     });
     assert_eq!(calls, 0);
-    assert!(world.listener_called.take() > 0, "the inbox is called");
+    assert!(world.listener_called.take() > 0, "the inbox is woken");
     (0..3).for_each(|_| world.poll_listener());
     assert_eq!(world.log(), [1, 2]);
 }

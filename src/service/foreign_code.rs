@@ -3,7 +3,6 @@
 //!
 //! All runs on one thread, on a clock that the watchdog does not cover: if the lock is held, it is held around this
 //! very call.
-//! very call.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::cell::{Cell, RefCell};

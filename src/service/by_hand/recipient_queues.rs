@@ -211,7 +211,7 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
     world.poll_driver();
     assert_eq!(sent(&world), 2);
     world.go_on();
-    assert_eq!(sent(&world), 5, "the driver has called itself");
+    assert_eq!(sent(&world), 5, "the driver has woken itself");
     ears.iter_mut().for_each(Ear::poll);
     assert!(ears.iter().all(|ear| ear.log() == [1, 2]));
 }
@@ -236,7 +236,7 @@ fn a_message_without_room_is_lost_with_its_reason_if_the_timer_actor_is_drained_
         let count = Arc::clone(&drained);
         world.when_in_flight(id, move || count.store(service.drain().len(), Ordering::SeqCst));
         world.driver_at(10);
-        assert_eq!(drained.load(Ordering::SeqCst), 0, "the message is out of the hands of the drain");
+        assert_eq!(drained.load(Ordering::SeqCst), 0, "the drain cannot return the message");
         world.go_on();
         let counters = world.timers.snapshot().counters;
         assert_eq!((counters.delivered, counters.service_stopped), (1, 1), "repeats: {repeats}, {counters:?}");

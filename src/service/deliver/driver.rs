@@ -39,7 +39,7 @@ struct Readings {
 
 /// The result of a turn.
 pub(crate) enum Turn {
-    /// More is due already.
+    /// More timers are due already.
     More,
     /// Nothing is due before this time; `None`: nothing at all.
     Sleep(Option<Duration>),
@@ -59,7 +59,7 @@ impl Driver {
         Self { service, alarm: None, started: false }
     }
 
-    /// Whether the alarm for `time` has rung; sets it if necessary.
+    /// Whether the alarm for `time` has fired; sets it if necessary.
     fn rings(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
         let alarm = match &mut self.alarm {
             Some((set_for, alarm)) if *set_for == time => alarm,
@@ -109,7 +109,7 @@ where
             }
         };
         if more {
-            // Even if the next alarm has rung already: on a fast clock that may be so after every turn.
+            // Even if the next alarm has fired already: on a fast clock that may be so after every turn.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

@@ -1,4 +1,4 @@
-//! A wake flag: tells an inbox, without the lock, whether there may be messages.
+//! A wake flag: signals to an inbox, without the lock, that there may be messages.
 //!
 //! A producer adds a message under the lock, sets the flag, and if it was clear wakes the waker that is kept under the
 //! lock. The consumer clears the flag under the lock, leaves its waker there, and then looks. So either the consumer

@@ -63,7 +63,7 @@ impl Service {
             steps: self.external.steps.load(Ordering::Acquire),
             external: self.external.working.load(Ordering::Acquire) > 0,
             waiting: state.engine.in_inboxes() + state.mailbox_deliveries.len() + state.queues.waiting(),
-            // An alarm of this thread that has not rung after several turns will not ring before time passes: tokio's
+            // An alarm of this thread that has not fired after several turns will not fire before time passes: tokio's
             // timers fire only at its own milliseconds.
             driver: !sleeps
                 || (is_due && !here)
@@ -107,6 +107,6 @@ mod tests {
         drop(working);
         let after = service.activity();
         assert!(after.may_last());
-        assert!(after != before, "something has happened meanwhile");
+        assert!(after != before, "there was progress");
     }
 }

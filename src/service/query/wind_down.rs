@@ -13,7 +13,7 @@ use crate::timing::MAX_TICK;
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Service {
-    /// Refuses all further timers, delivers for `time` those due by then, and returns the rest, by deadline.
+    /// Refuses all further timers, delivers timers due within `time`, and returns the rest, by deadline.
     pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
         let _ = self.wind_down(time).await;
         self.drain()

@@ -54,7 +54,7 @@ pub(crate) struct RecipientQueue {
     /// The messages for which tokens in the mailbox were sent, with their numbers, in that order; includes withdrawn
     /// ones.
     sent_for: VecDeque<(Key, u64)>,
-    /// Plain messages put into the mailbox; `handled` is a lower bound of those handled.
+    /// Plain messages put into the mailbox; at least `handled` of them have been handled.
     sent: u64,
     handled: u64,
     /// Whether one of them is an unanswered request.
@@ -111,7 +111,7 @@ impl RecipientQueue {
         self.sent_for.front().copied()
     }
 
-    /// Forgets the token of this number and those before it, which have left the mailbox.
+    /// Forgets the token of this number and earlier ones, which have left the mailbox.
     pub(crate) fn forget_tokens_to(&mut self, number: u64) {
         while self.sent_for.front().is_some_and(|(_, first)| *first <= number) {
             self.sent_for.pop_front();

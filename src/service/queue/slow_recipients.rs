@@ -176,7 +176,7 @@ mod tests {
         assert!(finds(one, 110, 10));
         assert!(!finds(one, 119, 19));
         assert!(finds(one, 120, 20), "twice as long");
-        assert!(!finds(other, 129, 15), "somebody else, but too soon");
+        assert!(!finds(other, 129, 15), "another recipient, but too soon");
         assert!(finds(other, 130, 16));
         assert!(!finds(other, 140, 26));
         assert!(!finds(other, 140, 3), "it has gone on");

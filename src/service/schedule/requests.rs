@@ -459,7 +459,7 @@ mod tests {
             };
             assert_eq!([refused(), refused()], [Some(1), Some(2)]);
             assert!(timers.cancel(id).is_cancelled());
-            assert!(schedule().is_ok(), "one that has ended does not count");
+            assert!(schedule().is_ok(), "an ended timer does not count");
         });
     }
 }

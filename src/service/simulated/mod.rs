@@ -292,7 +292,7 @@ impl Scenario {
             let own = message.downcast_ref::<Own>().map(|own| own.0.number);
             match plain.or(other).or(own) {
                 Some(number) => self.records.drained(number),
-                None => self.records.fail("a drain returned a message of somebody else".to_owned()),
+                None => self.records.fail("a drain returned a foreign message".to_owned()),
             }
         }
         self.records.drains(false);

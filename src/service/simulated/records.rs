@@ -51,7 +51,7 @@ impl Kind {
 pub(crate) struct Recipient {
     pub(crate) arbiter: usize,
     pub(crate) incarnation: u32,
-    /// Whether it has been told to stop, for good.
+    /// Whether it was stopped for good.
     pub(crate) is_gone: bool,
     /// The number of futures it waits for; it takes no messages then.
     pub(crate) waits: u32,
