@@ -32,7 +32,7 @@ impl NextCheck {
     /// Requests a check at `time`, at the latest. Returns true if the next one was later, and the watchdog is to be
     /// woken.
     pub(crate) fn expect(&self, time: Nanos) -> bool {
-        // This load usually decides, and costs no more than a load.
+        // Usually the load decides, and nothing is written.
         time < self.next.load(Ordering::Relaxed) && time < self.next.fetch_min(time, Ordering::AcqRel)
     }
 

@@ -17,7 +17,7 @@ const DETACHED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const DETACHED_PER_TURN: usize = 256;
 
 impl Service {
-    /// Frees timers of ended owners: up to the rest of the turn's budget, and at least an eighth of it.
+    /// Frees timers of ended owners: the rest of the turn's budget, but at least an eighth of the whole.
     pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
