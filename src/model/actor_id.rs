@@ -1,4 +1,4 @@
-//! Which actor: known by its mailbox, whatever messages it takes.
+//! The identity of an actor: its mailbox, whatever its message types.
 
 use std::any::Any;
 use std::fmt;
@@ -12,10 +12,10 @@ use crate::model::secret::Secret;
 use crate::model::target::{Target, mailbox_id};
 use crate::model::timer_message::TimerMessage;
 
-/// Which actor is meant, whatever the type of its messages: made from a reference to an `Addr`, a `Recipient`, a
-/// `WeakAddr`, a `WeakRecipient` or a [`Target`]. All of the same mailbox are equal.
+/// The identity of an actor, independent of message types. Created from a reference to an `Addr`, a `Recipient`, a
+/// `WeakAddr`, a `WeakRecipient` or a [`Target`]; equal if they have the same mailbox.
 ///
-/// It does not keep the actor alive. One made from a weak reference whose actor has gone names no actor at all.
+/// It does not keep the actor alive. Created from a weak reference to an actor that is gone, it names no actor.
 ///
 /// ```
 /// use actix::prelude::*;
@@ -32,7 +32,7 @@ use crate::model::timer_message::TimerMessage;
 #[derive(Clone)]
 pub struct ActorId {
     mailbox: u64,
-    /// As long as this is there, no other mailbox is in that place in memory.
+    /// Keeps the address of the mailbox from being reused.
     _hold: Arc<dyn Any + Send + Sync>,
 }
 
@@ -41,12 +41,12 @@ impl ActorId {
         Self { mailbox, _hold: hold }
     }
 
-    /// What stands for the actor in lists; `None` if it names no actor.
+    /// Returns the tag of the actor, as shown in lists; `None` if this names no actor.
     pub fn tag(&self) -> Option<ActorTag> {
         self.mailbox().map(ActorTag::of)
     }
 
-    /// The place of the mailbox in memory, if there is an actor.
+    /// Returns the address of the mailbox in memory, if there is an actor.
     pub(crate) fn mailbox(&self) -> Option<u64> {
         (self.mailbox != 0).then_some(self.mailbox)
     }
@@ -75,11 +75,11 @@ impl fmt::Debug for ActorId {
     }
 }
 
-/// Stands for an actor where timers are looked at: in a [`TimerInfo`](crate::TimerInfo), and in what an application logs. It
-/// prints and parses as sixteen hexadecimal digits.
+/// A printable stand-in for an actor, in a [`TimerInfo`](crate::TimerInfo) and in logs. It prints and parses as sixteen
+/// hexadecimal digits.
 ///
-/// It tells nothing about places in memory, and is another one in each run of the program. It keeps nothing alive: once an
-/// actor has gone and nobody holds an address of it, another one may get its tag.
+/// It reveals no memory address, and differs between runs of the program. It keeps nothing alive: after an actor is
+/// gone and all its addresses are dropped, another actor may get its tag.
 ///
 /// ```
 /// use actix::prelude::*;
@@ -99,7 +99,7 @@ impl fmt::Debug for ActorId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActorTag(u64);
 
-/// The text is not an [`ActorTag`].
+/// The error of parsing a text that is not an [`ActorTag`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an actor tag: it has sixteen hexadecimal digits")]
 pub struct ParseActorTagError;

@@ -1,8 +1,8 @@
 //! Alarms on the real clock.
 //!
-//! Tokio's timer wakes a task up to two milliseconds late: it rounds up to milliseconds of its own, and so does the
-//! system call it waits in. On Linux a timer of the kernel is set besides, which rings within some microseconds. Tokio's
-//! stays set: it still rings where the kernel's cannot be had, and it is what moves a clock that is paused later on.
+//! Tokio's timer wakes a task up to two milliseconds late: it rounds up to its own milliseconds, and so does the system
+//! call below it. On Linux a kernel timer is set besides, which fires within some microseconds. Tokio's timer remains
+//! set: it fires where no kernel timer is available, and it advances a clock that is paused later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,20 +10,20 @@ use tokio::time::Instant;
 
 use crate::model::clock::Alarm;
 
-/// What the alarms of one clock are made of.
+/// The source of all alarms of one clock.
 #[derive(Debug)]
 pub(crate) struct Alarms {
-    /// The kernel's timer is neither wanted nor to be had.
+    /// The kernel timer is unwanted or unavailable.
     tokio_alone: AtomicBool,
 }
 
 impl Alarms {
-    /// With the kernel's timer, where there is one, or with tokio's alone.
+    /// Uses the kernel timer, if available, or tokio's alone.
     pub(crate) const fn new(tokio_alone: bool) -> Self {
         Self { tokio_alone: AtomicBool::new(tokio_alone) }
     }
 
-    /// Rings when `instant` has come.
+    /// Returns an alarm that fires at `instant`.
     pub(crate) fn at(&self, instant: Instant) -> Alarm {
         #[cfg(target_os = "linux")]
         if !self.tokio_alone.load(Ordering::Relaxed) {
@@ -53,14 +53,14 @@ mod kernel {
     use tokio::io::unix::AsyncFd;
     use tokio::time::Instant;
 
-    /// A timer of the kernel, as a file that becomes readable.
+    /// A kernel timer, as a file that becomes readable.
     pub(crate) struct Timer(AsyncFd<OwnedFd>);
 
-    /// The runtime was made without I/O: it can watch no file.
+    /// The runtime was built without I/O and cannot poll a file.
     pub(crate) struct WithoutIo;
 
     impl Timer {
-        /// `None` if there is nothing to wait for, or the kernel has no timer to give at present.
+        /// Returns `None` if `instant` has passed, or the kernel has no timer available at present.
         pub(crate) fn set(instant: Instant) -> Result<Option<Self>, WithoutIo> {
             match running_until(instant) {
                 Some(file) => Ok(watched(file)?.map(Self)),
@@ -86,15 +86,15 @@ mod kernel {
         Some(Itimerspec { it_interval: NEVER_AGAIN, it_value })
     }
 
-    /// Has tokio watch the file. Tokio does not tell in any other way than a panic that it cannot.
+    /// Registers the file with tokio. Tokio reports a missing I/O driver only by a panic.
     fn watched(file: OwnedFd) -> Result<Option<AsyncFd<OwnedFd>>, WithoutIo> {
-        // Deprecated for files that are not owned by what is given; this one is.
+        // Deprecated for files that the argument does not own; this one does.
         #[allow(deprecated)]
         let watched = catch_unwind(|| AsyncFd::with_interest(file, Interest::READABLE).ok());
         watched.map_err(|_| WithoutIo)
     }
 
-    /// Whatever rings first.
+    /// Waits for the first of both.
     pub(crate) async fn first(timer: Timer, other: impl Future<Output = ()>) {
         let mut other = pin!(other);
         poll_fn(|cx| match timer.0.poll_read_ready(cx) {

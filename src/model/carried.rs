@@ -1,8 +1,7 @@
-//! How a message is carried from the call that schedules it to its handler: as it is or, if it is large, in an allocation of
-//! its own.
+//! The form of a message on its path from the schedule call to its handler: the message itself or, if large, a box.
 //!
-//! Each step of the way moves the message, and without optimization each move is a copy on the stack. A large message is boxed
-//! where it comes in, and unboxed where it is given to actix. Which messages are large is known when their type is compiled.
+//! Each step of the path moves the message, and without optimization each move is a copy on the stack. A large message
+//! is boxed on entry, and unboxed when it is passed to actix. The size is known at compile time.
 
 use std::any::Any;
 
@@ -12,25 +11,25 @@ use actix::prelude::SendError;
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 
-/// Messages above this size are boxed.
+/// The size in bytes above which messages are boxed.
 const LARGE: usize = 1024;
 
-/// Whether messages of this type are carried as [`Boxed`].
+/// Returns true if messages of this type are carried as [`Boxed`].
 pub(crate) const fn is_large<M>() -> bool {
     size_of::<M>() > LARGE
 }
 
-/// A message on its way: the message itself, or [`Boxed`].
+/// A message on its path: the message itself, or [`Boxed`].
 pub(crate) trait Carried: Send + Sized + 'static {
     type Message: TimerMessage;
-    /// What makes messages that are carried so.
+    /// The source of messages in this form.
     type Source: Send + 'static;
 
     fn pack(message: Self::Message) -> Self;
 
     fn unpack(self) -> Self::Message;
 
-    /// The message, boxed.
+    /// Returns the message in a box.
     fn into_any(self) -> Box<dyn Any + Send>;
 
     fn pack_source(source: MessageSource<Self::Message>) -> Self::Source;
@@ -113,12 +112,12 @@ where
     }
 }
 
-/// Puts a message into a mailbox if there is room for it.
+/// Sends a message to a mailbox if there is room for it.
 pub(crate) fn try_send<C: Carried>(recipient: &Recipient<C::Message>, message: C) -> Result<(), SendError<C>> {
     pack_again(recipient.try_send(message.unpack()))
 }
 
-/// Apart, so that its copies of a large message are not on the stack while actix makes its own.
+/// A separate function, so that its copies of a large message are not on the stack during actix's own.
 fn pack_again<C: Carried>(sent: Result<(), SendError<C::Message>>) -> Result<(), SendError<C>> {
     match sent {
         Ok(()) => Ok(()),
@@ -127,7 +126,7 @@ fn pack_again<C: Carried>(sent: Result<(), SendError<C::Message>>) -> Result<(),
     }
 }
 
-/// As [`send`](crate::model::target::send): past the capacity if need be.
+/// As [`send`](crate::model::target::send): past the capacity if necessary.
 pub(crate) fn send<C: Carried>(recipient: &Recipient<C::Message>, message: C) -> Result<(), C> {
     try_send(recipient, message).map_err(|error| match error {
         SendError::Full(message) | SendError::Closed(message) => message,

@@ -1,4 +1,4 @@
-//! Clocks: where a timer actor reads the time and what it sleeps on.
+//! Clocks: the time and the alarms of a timer actor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,54 +12,54 @@ use crate::model::alarm::Alarms;
 use crate::model::manual_clock::ManualClock;
 use crate::model::request_time::RequestTime;
 
-/// A future that is ready when the clock has reached the time it was made for.
+/// A future that completes when its clock has reached the alarm's time.
 pub type Alarm = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A source of time for one timer actor, and for those of companion crates that share it.
+/// A source of time for a timer actor, and for the timers of companion crates that share it.
 ///
-/// [`SystemClock`] is the default. [`ManualClock`] moves only when told. An implementation of your own can, for
-/// example, let time pass faster than it does.
+/// [`SystemClock`] is the default. [`ManualClock`] moves only on command, for tests. Implement this trait for other
+/// kinds of time, for example one that passes faster than real time.
 pub trait Clock: Send + Sync + 'static {
-    /// Monotonic time since the clock's origin. Delays run on it. Should it go back all the same, time stands still for
-    /// the timers until it has caught up.
+    /// Returns the monotonic time since the clock's origin. Delays count on it. If it goes back all the same, time
+    /// stands still for the timers until it has caught up.
     fn now(&self) -> Duration;
 
-    /// The time of day.
+    /// Returns the wall-clock time.
     fn wall(&self) -> SystemTime;
 
-    /// How much time of this clock has passed since `instant`, which was taken from tokio's clock: how long a request
-    /// has waited in a mailbox.
+    /// Returns the time of this clock that has passed since `instant`, a reading of tokio's clock: the wait of a
+    /// request in a mailbox.
     fn since(&self, instant: Instant) -> Duration;
 
-    /// How much time of this clock has passed since a request was made. [`since`](Self::since) its
-    /// [instant](RequestTime::instant) unless implemented, and zero if it has none that this thread can compare. A clock that
-    /// is built on a manual one passes the question on.
+    /// Returns the time of this clock that has passed since a request was created. Default: [`since`](Self::since) its
+    /// [instant](RequestTime::instant), or zero if it has none that this thread can compare. A clock that wraps a
+    /// manual one forwards the call.
     fn since_request(&self, made: RequestTime) -> Duration {
         made.instant().map_or(Duration::ZERO, |instant| self.since(instant))
     }
 
-    /// A future that is ready once [`now`](Self::now) is not before `time`. It may be ready late, never early.
+    /// Returns a future that completes once [`now`](Self::now) is at least `time`. It may complete late, never early.
     fn alarm(&self, time: Duration) -> Alarm;
 
-    /// Called in the runtime of the timer actor before the first alarm is set there, perhaps more than once: for clocks that
-    /// have to know whose time they show. Does nothing unless implemented.
+    /// Notifies the clock that it is used by a runtime, for clocks that depend on the runtime. Called in the runtime of
+    /// the timer actor before its first alarm there, possibly more than once. Default: does nothing.
     fn started(&self) {}
 
-    /// Whether the wall clock needs not be looked at now and then: it moves along with the monotonic one, and when it is
-    /// set whoever waits for an alarm is woken. Not so unless an implementation says it.
+    /// Returns true if the wall clock needs no periodic check: it advances with monotonic time, and setting it wakes
+    /// all waiting alarms. Default: false.
     fn wall_is_steady(&self) -> bool {
         false
     }
 
-    /// Whether time passes here when `clock` is moved: what [`ManualClock::advance`] waits for are the timer actors whose
-    /// clocks say so. A clock that is built on a manual one passes the question on.
+    /// Returns true if moving `clock` also moves this clock: [`ManualClock::advance`] waits for the timer actors on
+    /// such clocks. A clock that wraps a manual one forwards the call.
     fn is_moved_by(&self, clock: &ManualClock) -> bool {
         let _ = clock;
         false
     }
 }
 
-/// A clock can be shared.
+/// A shared clock.
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Duration {
         (**self).now()
@@ -94,7 +94,7 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
-/// Somebody's clock, kept from going back.
+/// A clock that never goes back, around any other.
 ///
 /// The engine's time never goes back. A deadline counted from an earlier reading would lie in the engine's past, and be
 /// due at once.
@@ -146,35 +146,34 @@ impl<C: Clock> Clock for Forward<C> {
     }
 }
 
-/// The monotonic clock of tokio, and the wall clock of the system.
+/// The default clock: tokio's monotonic clock, and the wall clock of the system.
 ///
-/// Under `tokio::time::pause` both stand still, and both move with `tokio::time::advance` and with tokio's own
-/// advancing when everything is idle. Pausing reaches one runtime; whoever asks from outside of it is told its time all
-/// the same, if it was paused when the timer actor started there or when an alarm was set.
+/// Under `tokio::time::pause` both stand still, and both move with `tokio::time::advance` and with tokio's auto-advance
+/// of an idle runtime. A pause affects one runtime. Calls from outside of it also see its time, if it was paused when
+/// the timer actor started there or when an alarm was set.
 ///
-/// On Linux alarms are set with a timer of the kernel besides tokio's own; see
-/// [`without_kernel_timer`](Self::without_kernel_timer).
+/// On Linux alarms use a kernel timer besides tokio's; see [`without_kernel_timer`](Self::without_kernel_timer).
 #[derive(Debug)]
 pub struct SystemClock {
     origin: Instant,
     wall_origin: SystemTime,
-    /// The runtime that the timer actor runs in, if its clock was found paused.
+    /// The runtime of the timer actor, if its clock was found paused.
     paused: OnceLock<Handle>,
     alarms: Alarms,
 }
 
 impl SystemClock {
-    /// A clock whose origin is now.
+    /// Returns a clock with its origin at the present time.
     pub fn new() -> Self {
         Self::with(Alarms::new(false))
     }
 
-    /// A clock whose origin is now, and whose alarms are tokio's alone: up to two milliseconds late instead of a fraction
-    /// of one. Where it is not on Linux, it is like [`new`](Self::new).
+    /// Returns a clock with its origin at the present time, and with tokio's alarms only: up to two milliseconds late
+    /// instead of a fraction of one. Except on Linux, it is the same as [`new`](Self::new).
     ///
-    /// It is meant for runtimes that were made without I/O (`enable_time` instead of `enable_all`). Such a runtime cannot
-    /// wait for a timer of the kernel, and tokio says so only with a panic. A clock made with `new` catches that panic and
-    /// does without from then on; but the panic hook has reported it, and in a program that aborts on panics it is the end.
+    /// Use it in runtimes built without I/O (`enable_time` instead of `enable_all`). They cannot poll a kernel timer,
+    /// and tokio reports this only by a panic. A clock from `new` catches the panic and continues without kernel
+    /// timers; but the panic hook has reported it, and a program that aborts on panics ends.
     ///
     /// ```
     /// use actix_timers::{SystemClock, TimerActor};
@@ -248,15 +247,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// Whether tokio's clock, as seen by this thread, is the real one.
+/// Returns true if tokio's clock, as seen by this thread, is the real one.
 ///
-/// Tokio does not report whether its clock is paused. A paused one still does not go on when real time catches up with it:
+/// Tokio does not report whether its clock is paused. A paused clock stands still even if real time catches up with it:
 /// hence a second reading.
 pub(crate) fn is_real() -> bool {
     let Some(first) = real_reading() else { return false };
     let later = loop {
         let now = std::time::Instant::now();
-        // Equal only where the clock's resolution is coarse.
+        // Equal only if the clock's resolution is coarse.
         if now > first {
             break now;
         }
@@ -264,13 +263,13 @@ pub(crate) fn is_real() -> bool {
     Instant::now().into_std() >= later
 }
 
-/// Whether tokio's clock, as seen by this thread, shows real time at this moment.
+/// Returns true if tokio's clock, as seen by this thread, shows real time at present.
 pub(crate) fn shows_real_time() -> bool {
     real_reading().is_some()
 }
 
-/// The reading of tokio's clock if it shows real time: one that was never paused shows exactly the time of the real clock, so
-/// a reading lies between two readings of that. A paused one is ahead or behind.
+/// Returns the reading of tokio's clock if it shows real time. A clock that was never paused shows exactly the real
+/// clock's time, so a reading lies between two readings of the real clock. A paused one is ahead or behind.
 fn real_reading() -> Option<std::time::Instant> {
     let before = std::time::Instant::now();
     let reading = Instant::now().into_std();

@@ -9,16 +9,16 @@ use jiff::tz::TimeZone;
 
 /// A cron expression in a time zone.
 ///
-/// Five fields are minute, hour, day of month, month and day of week; a sixth in front are seconds, and a seventh at the end
-/// is the year. Each takes `*`, lists (`1,15`), ranges (`9-17`) and steps (`*/5`), months and days of week also names
+/// The five fields are minute, hour, day of month, month and day of week; a sixth in front is seconds, a seventh at the
+/// end the year. Each takes `*`, lists (`1,15`), ranges (`9-17`) and steps (`*/5`), months and days of week also names
 /// (`MON-FRI`); `L` is the last day, `15W` the weekday nearest to the 15th, `FRI#2` the second Friday. If both days are
-/// given, either is enough, as in Unix. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` stand for what they say.
+/// given, either is enough, as in Unix. `@hourly`, `@daily`, `@weekly`, `@monthly` and `@yearly` are abbreviations.
 ///
 /// # When clocks change
 ///
-/// If seconds, minutes and hours are one number each, the time of day is meant: one that the clock skips in spring comes at
-/// the first moment after the gap, and one that comes twice in autumn counts the first time only. Otherwise an interval is
-/// meant: what the clock skips is skipped, and what comes twice is delivered twice.
+/// If seconds, minutes and hours are one number each, the expression is a time of day: if the clock skips it in spring,
+/// it is delivered at the first moment after the gap; if it occurs twice in autumn, only the first counts. Otherwise
+/// the expression is an interval: skipped times are skipped, and repeated times are delivered twice.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -37,30 +37,30 @@ pub struct Cron {
     zone: TimeZone,
 }
 
-/// A [`Cron`] cannot be made from what was given.
+/// The error of creating a [`Cron`] from invalid text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CronError {
-    /// The expression cannot be understood.
+    /// The expression is invalid.
     #[error(
         "{expression:?} is not a cron expression: {reason}; five to seven fields are needed, as in \"0 9 * * MON-FRI\""
     )]
     Expression {
-        /// What was given.
+        /// The expression.
         expression: String,
-        /// What is wrong with it.
+        /// The error in it.
         reason: String,
     },
-    /// No such time zone is known.
+    /// The time zone is unknown.
     #[error("the time zone {0:?} is not known: give a name of the IANA database, as \"Europe/Berlin\" or \"UTC\"")]
     TimeZone(String),
 }
 
 impl Cron {
-    /// Understands an expression, in UTC.
+    /// Parses an expression, in UTC.
     ///
     /// # Errors
-    /// [`CronError::Expression`] if it cannot be understood.
+    /// [`CronError::Expression`] if it is invalid.
     pub fn new(expression: &str) -> Result<Self, CronError> {
         let refused = |error: croner::errors::CronError| CronError::Expression {
             expression: expression.to_owned(),
@@ -69,8 +69,8 @@ impl Cron {
         Ok(Self { expression: croner::Cron::from_str(expression).map_err(refused)?, zone: TimeZone::UTC })
     }
 
-    /// The same expression in another time zone, by its name in the IANA database: the one of the system, or if that is
-    /// missing the one this was built with.
+    /// Returns the same expression in another time zone, by its name in the IANA database: the system's database or, if
+    /// missing, the one compiled in.
     ///
     /// # Errors
     /// [`CronError::TimeZone`] if there is no such zone.
@@ -79,26 +79,26 @@ impl Cron {
         Ok(Self { zone, ..self })
     }
 
-    /// The same expression in the time zone that the system is set to; UTC if none is.
+    /// Returns the same expression in the time zone of the system; UTC if none is set.
     #[must_use]
     pub fn in_system_time_zone(self) -> Self {
         Self { zone: TimeZone::system(), ..self }
     }
 
-    /// The first time after `time` that the expression names; none if it names none up to the year 5000.
+    /// Returns the next time of the expression after `time`; `None` if there is none up to the year 5000.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let after = Timestamp::try_from(time).ok()?.to_zoned(self.zone.clone());
         let next = self.expression.find_next_occurrence(&after, false).ok()?;
         Some(next.timestamp().into())
     }
 
-    /// The expression, as [`new`](Self::new) understands it.
+    /// Returns the expression, as accepted by [`new`](Self::new).
     pub fn expression(&self) -> &str {
         self.expression.as_str()
     }
 
-    /// The name of the time zone, as [`in_time_zone`](Self::in_time_zone) understands it; `None` if that of the system has no
-    /// name.
+    /// Returns the name of the time zone, as accepted by [`in_time_zone`](Self::in_time_zone); `None` if the zone of
+    /// the system has no name.
     pub fn time_zone(&self) -> Option<&str> {
         self.zone.iana_name()
     }
@@ -112,7 +112,7 @@ impl FromStr for Cron {
     }
 }
 
-/// Shows the expression and the zone.
+/// Prints the expression and the zone.
 impl fmt::Display for Cron {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.expression.as_str(), self.zone.iana_name().unwrap_or("local time"))

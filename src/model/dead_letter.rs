@@ -1,4 +1,4 @@
-//! Dead letters: messages that could not be handed over, for whoever wants to hear of them.
+//! Dead letters: notices of messages that could not be delivered.
 
 use std::any::Any;
 use std::fmt;
@@ -10,11 +10,11 @@ use actix::Message;
 use crate::engine::DeadLetterReason;
 use crate::model::id::TimerId;
 
-/// A timer that ended without its message being handed over, and why. Sent to all who
-/// [subscribed](crate::Timers::subscribe_dead_letters).
+/// A timer that ended without its message being delivered, and the reason. Sent to all
+/// [subscribers](crate::Timers::subscribe_dead_letters).
 ///
-/// The message itself comes along. All subscribers get the same one, so the first who [takes](Self::take) it has it; one
-/// that nobody takes is dropped with the last letter about it.
+/// All subscribers share the one message: the first to [take](Self::take) it gets it. A message that nobody takes is
+/// dropped with the last of its letters.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,15 +58,15 @@ use crate::model::id::TimerId;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// The id of the timer. It names no pending timer any more.
+    /// The id of the timer. It no longer names a pending timer.
     pub id: TimerId,
     /// The name of the timer actor.
     pub timer: Arc<str>,
-    /// Why the message could not be handed over.
+    /// The reason why the message could not be delivered.
     pub reason: DeadLetterReason,
     /// Time since the deadline; zero if the timer was not due yet.
     pub overdue: Duration,
-    /// Time that was left until the deadline; zero if that had passed.
+    /// Time left until the deadline; zero if it had passed.
     pub remaining: Duration,
     /// The type of the message.
     pub message_type: &'static str,
@@ -79,8 +79,8 @@ impl DeadLetter {
         Self { id, timer, reason, overdue, remaining, message_type, message: Arc::new(Mutex::new(message)) }
     }
 
-    /// Takes the message out, if it is of type `M` and nobody has taken it. It may also be missing because it was on its
-    /// way already when it got lost.
+    /// Takes the message out, if it is of type `M` and nobody has taken it. The message is also missing if it was lost
+    /// after it had been sent.
     pub fn take<M: 'static>(&self) -> Option<M> {
         let mut place = self.message.lock().unwrap_or_else(PoisonError::into_inner);
         match place.take()?.downcast() {
@@ -92,13 +92,13 @@ impl DeadLetter {
         }
     }
 
-    /// Whether the message is there and of type `M`.
+    /// Returns true if the message is present and of type `M`.
     pub fn holds<M: 'static>(&self) -> bool {
         self.message.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|message| message.is::<M>())
     }
 }
 
-/// What a dead letter tells apart from the message.
+/// The fields of a dead letter, without its message.
 pub(crate) struct DeadLetterDetails {
     pub(crate) id: TimerId,
     pub(crate) timer: Arc<str>,

@@ -1,13 +1,13 @@
-//! Times as people write them, for serde: `250ms`, `1h30m`. In formats that nobody reads, serde's own form.
+//! Durations as readable text for serde: `250ms`, `1h30m`. In binary formats, serde's own form.
 //!
-//! A whole number and a unit, as often as needed: `ns`, `us` or `µs`, `ms`, `s`, `m`, `h`, `d`. `0s` is no time at all,
-//! `forever` the longest there is.
+//! A whole number and a unit, repeated as needed: `ns`, `us` or `µs`, `ms`, `s`, `m`, `h`, `d`. `0s` is zero, `forever`
+//! the longest duration.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Units by which a text is made, in nanoseconds.
+/// The units of printed texts, in nanoseconds.
 const UNITS: [(&str, u128); 7] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -34,7 +34,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     })
 }
 
-/// A time that may be absent.
+/// A duration that may be absent.
 pub(crate) mod option {
     use super::{Deserialize, Deserializer, Duration, Serialize, Serializer};
 

@@ -1,4 +1,4 @@
-//! What a request can answer: errors that hand the message back, and outcomes that name the truth.
+//! The replies to requests: errors that return the message, and outcomes.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use crate::engine::NotPending;
 use crate::model::id::TimerId;
 use crate::timing::TimingError;
 
-/// A timer was not taken in. The message comes back in it: see [`into_message`](Self::into_message).
+/// The error of scheduling a message. It contains the message: see [`into_message`](Self::into_message).
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ScheduleError<M> {
-    /// As many timers are pending as the timer actor may hold. Room is free as soon as one of them ends.
+    /// The timer actor has reached its capacity of pending timers. Room is free as soon as one of them ends.
     #[error(
         "{capacity} timers are pending, as many as the capacity allows: retry later, or raise `TimerActorBuilder::capacity`"
     )]
@@ -26,14 +26,14 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
-    /// There is no actix system (or arbiter) on this thread in which a timer actor could run.
+    /// This thread has no actix system (or arbiter) in which a timer actor could run.
     #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
     NoSystem {
         /// The message that was not scheduled.
         message: M,
     },
-    /// A timer actor with a clock of its own was started on this arbiter, but none is installed: the timers of a context
-    /// would run on the system clock.
+    /// A timer actor with its own clock was started on this arbiter, but none is installed: the context's timers would
+    /// run on the system clock.
     #[error(
         "a timer actor, or durable timers, with a clock of their own run on this arbiter, but no timer actor is installed for \
          contexts: build it with `TimerActorBuilder::install` instead of `start`, or install another one for contexts"
@@ -42,7 +42,7 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
-    /// The id given with the request belongs to a pending timer.
+    /// The id fixed by the request belongs to a pending timer.
     #[error("a timer with the id {id} is pending already: send each request once")]
     DuplicateId {
         /// The id.
@@ -50,13 +50,13 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
-    /// A message was to be repeated with a period of zero.
+    /// The period of a repeating timer is zero.
     #[error("a period of zero would never let anything else happen: choose a longer one")]
     ZeroPeriod {
         /// The message that was not scheduled.
         message: M,
     },
-    /// A message was to be repeated, but its end comes before the first time.
+    /// The end of a repeating timer is before its first delivery.
     #[error("nothing would ever be due: the last time comes before the first, or no time is left")]
     NeverDue {
         /// The message that was not scheduled.
@@ -65,7 +65,7 @@ pub enum ScheduleError<M> {
 }
 
 impl<M> ScheduleError<M> {
-    /// The message that was not scheduled.
+    /// Returns the message that was not scheduled.
     pub fn into_message(self) -> M {
         match self {
             Self::CapacityReached { message, .. }
@@ -78,7 +78,7 @@ impl<M> ScheduleError<M> {
         }
     }
 
-    /// The same error around another message.
+    /// Converts the message in the error.
     pub(crate) fn map<N>(self, wrap: impl FnOnce(M) -> N) -> ScheduleError<N> {
         match self {
             Self::CapacityReached { capacity, message } => {
@@ -94,7 +94,7 @@ impl<M> ScheduleError<M> {
     }
 }
 
-/// Shows the error without the message, which need not be `Debug`.
+/// Prints the error without the message, which need not be `Debug`.
 impl<M> fmt::Debug for ScheduleError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -111,34 +111,34 @@ impl<M> fmt::Debug for ScheduleError<M> {
     }
 }
 
-/// A timer actor cannot be built from the values given to its builder.
+/// The error of building a timer actor from invalid settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Tick or wheel size is out of range.
+    /// The tick or the wheel size is out of range.
     #[error(transparent)]
     Timing(#[from] TimingError),
-    /// A bound is zero, so that nothing could ever be done.
+    /// A bound is zero, so that nothing could ever be processed.
     #[error("`{0}` must be at least 1")]
     Zero(&'static str),
-    /// The capacity is above what can be addressed.
+    /// The capacity exceeds the number of addressable timers.
     #[error("a capacity of {0} timers cannot be addressed: choose at most 4294967294")]
     Capacity(usize),
     /// No actix system (or arbiter) runs on this thread.
     #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
     NoSystem,
-    /// The operating system has no random numbers for this process.
+    /// The operating system provides no random numbers to this process.
     #[error(
         "the operating system gives no random numbers, without which ids of timers could be guessed: allow this process the \
          system call `getrandom` or the device `/dev/urandom`"
     )]
     NoRandomness,
-    /// The arbiter of this thread has a timer actor already.
+    /// The arbiter of this thread already has a timer actor.
     #[error("this arbiter has a timer actor already: build it before the first timer is scheduled through a context")]
     AlreadyRunning,
 }
 
-/// What became of a cancel.
+/// The outcome of a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -146,22 +146,22 @@ pub enum BuildError {
 pub enum CancelOutcome {
     /// The handler will never run with this message. The message has been dropped.
     Cancelled,
-    /// The message has been handed over: its handler ran, or it is in the recipient's mailbox.
+    /// The message has been delivered: its handler ran, or it is in the recipient's mailbox.
     AlreadyDelivered,
-    /// The message is being handed over at this moment and cannot be stopped.
+    /// The delivery is in progress and cannot be stopped.
     InProgress,
     /// No pending timer has this id: it was cancelled or returned, it ended long ago, or it never existed.
     NotFound,
 }
 
 impl CancelOutcome {
-    /// Whether this very call prevented the delivery.
+    /// Returns true if this call prevented the delivery.
     pub const fn is_cancelled(self) -> bool {
         matches!(self, Self::Cancelled)
     }
 }
 
-/// What became of a reschedule.
+/// The outcome of a reschedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -169,16 +169,16 @@ impl CancelOutcome {
 pub enum RescheduleOutcome {
     /// The timer has its new deadline.
     Rescheduled,
-    /// The message has been handed over already.
+    /// The message has already been delivered.
     AlreadyDelivered,
-    /// The message is being handed over at this moment.
+    /// The delivery is in progress.
     InProgress,
     /// No pending timer has this id.
     NotFound,
 }
 
 impl RescheduleOutcome {
-    /// Whether the timer has its new deadline.
+    /// Returns true if the timer has its new deadline.
     pub const fn is_rescheduled(self) -> bool {
         matches!(self, Self::Rescheduled)
     }

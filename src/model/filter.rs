@@ -1,4 +1,4 @@
-//! Which timers are wanted in a list.
+//! Filters for lists of timers.
 
 use std::any::type_name;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::engine::{TimerGroup, TimerKey, TimerState};
 use crate::model::actor_id::{ActorId, ActorTag};
 
-/// Which timers are wanted in a list: all that fit everything that was said. See [`Timers::list`](crate::Timers::list).
+/// A filter for lists of timers: it selects the timers that meet all its conditions. See
+/// [`Timers::list`](crate::Timers::list).
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,9 +21,9 @@ use crate::model::actor_id::{ActorId, ActorTag};
 pub struct TimerFilter {
     pub(crate) actor: Option<ActorId>,
     pub(crate) actor_tag: Option<ActorTag>,
-    /// A part of it is enough.
+    /// A substring of the type's name.
     pub(crate) actor_type: Option<String>,
-    /// Any of these.
+    /// Any of these keys.
     pub(crate) keys: Vec<TimerKey>,
     pub(crate) group: Option<TimerGroup>,
     pub(crate) message_type: Option<TypeText>,
@@ -50,7 +51,7 @@ impl TypeText {
 }
 
 impl TimerFilter {
-    /// All pending timers.
+    /// Returns a filter that selects all pending timers.
     pub const fn new() -> Self {
         Self {
             actor: None,
@@ -67,31 +68,31 @@ impl TimerFilter {
         }
     }
 
-    /// Those of one actor: its own, and those that others scheduled for it.
+    /// Selects timers of one actor: its own, and timers that others scheduled for it.
     pub fn actor(mut self, actor: impl Into<ActorId>) -> Self {
         self.actor = Some(actor.into());
         self
     }
 
-    /// Those of the actor with this tag: its own, and those that others scheduled for it.
+    /// Selects timers of the actor with this tag: its own, and timers that others scheduled for it.
     pub const fn actor_tag(mut self, tag: ActorTag) -> Self {
         self.actor_tag = Some(tag);
         self
     }
 
-    /// Those of actors that have timers of their own and whose type has this text in its name.
+    /// Selects timers of actors that have own timers, and whose type name contains this text.
     pub fn actor_type_containing(mut self, part: impl Into<String>) -> Self {
         self.actor_type = Some(part.into());
         self
     }
 
-    /// Those with this key, whoever they belong to.
+    /// Selects timers with this key, whatever their owner.
     pub fn key(mut self, key: impl Into<TimerKey>) -> Self {
         self.keys = vec![key.into()];
         self
     }
 
-    /// Those whose key is this text, or the number that is written so.
+    /// Selects timers whose key is this text, or the number that the text prints.
     ///
     /// ```
     /// use actix_timers::TimerFilter;
@@ -102,7 +103,7 @@ impl TimerFilter {
     /// ```
     pub fn key_written_as(mut self, text: impl Into<String>) -> Self {
         let text = text.into();
-        // Only as it would be printed: `007` is a text.
+        // Only in the form in which numbers are printed: `007` is a text.
         let natural = text.parse().ok().filter(|number: &u64| number.to_string() == text).map(TimerKey::from);
         let negative = text.parse().ok().filter(|number: &i64| *number < 0 && number.to_string() == text);
         let numbers = natural.into_iter().chain(negative.map(TimerKey::from));
@@ -110,49 +111,49 @@ impl TimerFilter {
         self
     }
 
-    /// Those of one group.
+    /// Selects timers of one group.
     pub fn group(mut self, group: impl Into<TimerGroup>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Those whose message has this type. Types are compared by their [name](std::any::type_name).
+    /// Selects timers whose message has this type. Types are compared by their [name](std::any::type_name).
     pub fn message_type<M: 'static>(mut self) -> Self {
         self.message_type = Some(TypeText::Whole(type_name::<M>()));
         self
     }
 
-    /// Those whose message has a type with this text in its [name](std::any::type_name).
+    /// Selects timers whose message type has this text in its [name](std::any::type_name).
     pub fn message_type_containing(mut self, part: impl Into<String>) -> Self {
         self.message_type = Some(TypeText::Part(part.into()));
         self
     }
 
-    /// Those in this state.
+    /// Selects timers in this state.
     pub const fn state(mut self, state: TimerState) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// Those that wait on this level of the wheel.
+    /// Selects timers on this level of the wheel.
     pub const fn level(mut self, level: usize) -> Self {
         self.level = Some(level);
         self
     }
 
-    /// Those whose deadline has passed, or comes in this time from the call at the latest.
+    /// Selects timers whose deadline has passed, or is at most `time` after the call.
     pub const fn due_within(mut self, time: Duration) -> Self {
         self.due_within = Some(time);
         self
     }
 
-    /// Those whose deadline comes later than in this time from the call.
+    /// Selects timers whose deadline is more than `time` after the call.
     pub const fn due_after(mut self, time: Duration) -> Self {
         self.due_after = Some(time);
         self
     }
 
-    /// No more than so many: those with the earliest deadlines.
+    /// Selects at most `most` timers: those with the earliest deadlines.
     pub const fn limit(mut self, most: usize) -> Self {
         self.limit = Some(most);
         self

@@ -1,13 +1,13 @@
-//! Timer ids: UUIDs that find their timer without a table, and that nobody can guess.
+//! Timer ids: UUIDs that locate their timer without a table, and that cannot be guessed.
 //!
-//! An id is an RFC 9562 UUID of version 8. Its first half names a place: the number of the timer actor (28 bits) and a
+//! An id is an RFC 9562 UUID of version 8. Its first half is a location: the number of the timer actor (28 bits) and a
 //! slot in it (32 bits). Its second half is a tag of 62 bits, the keyed hash (SipHash-2-4) of slot and generation. A
-//! cancel goes straight to the slot, computes the tag that the slot's present timer must have and compares; no table
-//! has to be kept or searched. The key comes from the operating system and never leaves the process, so an id tells nothing about another
-//! one, and a generation is never used twice, so an id never comes back.
+//! cancel goes straight to the slot, computes the tag of the slot's present timer and compares; no table is kept or
+//! searched. The key comes from the operating system and never leaves the process, so an id reveals nothing about
+//! another one. A generation is never reused, so neither is an id.
 //!
-//! An id that is made before it is known which timer actor will take the timer (for a message still to be sent) has
-//! actor number 0 and is a keyed hash of a counter in both halves. The timer actor that takes the timer remembers it.
+//! An id that is created before its timer actor is known (for a message still to be sent) has actor number 0 and is a
+//! keyed hash of a counter in both halves. The timer actor that accepts the timer stores it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use crate::model::secret::{Secret, unguessable};
 use crate::model::shown::Shown;
 use crate::timing::Key;
 
-/// Names one timer, in this process and for all time. A UUID (RFC 9562, version 8); prints and parses as one.
+/// The id of a timer, unique in this process for all time. A UUID (RFC 9562, version 8); it prints and parses as one.
 ///
 /// ```
 /// use actix_timers::TimerId;
@@ -33,14 +33,14 @@ use crate::timing::Key;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(Uuid);
 
-/// The text is not a UUID of version 8.
+/// The error of parsing a text that is not a UUID of version 8.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseTimerIdError {
-    /// Not a UUID at all.
+    /// The text is not a UUID.
     #[error("not a timer id: {}", Shown(.0))]
     NotAUuid(#[from] uuid::Error),
-    /// A UUID of another kind, so certainly not made by this crate.
+    /// The UUID has another version, so it cannot come from this crate.
     #[error("not a timer id: {0} is a UUID of another version, timer ids are of version 8")]
     OtherVersion(Uuid),
 }
@@ -52,18 +52,18 @@ const TAG: u64 = u64::MAX >> 2;
 pub(crate) const MAX_ACTOR_NUMBER: u32 = (1 << 28) - 1;
 
 impl TimerId {
-    /// A new id that no timer has yet, for a request that is still to be sent.
+    /// Returns a new id that no timer has yet, for a request still to be sent.
     #[expect(clippy::new_without_default, reason = "each call returns another id")]
     pub fn new() -> Self {
         Self::from_parts(unguessable() & u64::from(u32::MAX), unguessable())
     }
 
-    /// The id as a UUID.
+    /// Returns the id as a UUID.
     pub const fn as_uuid(&self) -> &Uuid {
         &self.0
     }
 
-    /// Takes a UUID for an id.
+    /// Converts a UUID to an id.
     ///
     /// # Errors
     /// [`ParseTimerIdError::OtherVersion`] if it is not of version 8.
@@ -72,13 +72,13 @@ impl TimerId {
         if is_ours { Ok(Self(uuid)) } else { Err(ParseTimerIdError::OtherVersion(uuid)) }
     }
 
-    /// The number of the timer actor; `None` if the id was made before one was known.
+    /// Returns the number of the timer actor; `None` if the id was created before the actor was known.
     pub(crate) fn actor_number(self) -> Option<u32> {
         let number = (self.place() >> 32) as u32;
         (number != 0).then_some(number)
     }
 
-    /// The slot in that timer actor.
+    /// Returns the slot in that timer actor.
     pub(crate) fn slot(self) -> u32 {
         self.place() as u32
     }
@@ -98,7 +98,7 @@ impl TimerId {
     }
 }
 
-/// An id without its last 48 bits: enough to tell timers apart, not enough to cancel one.
+/// A timer id without its last 48 bits: enough to distinguish timers, not enough to cancel one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShortId(TimerId);
 
@@ -107,24 +107,24 @@ impl ShortId {
     /// The first four of the five groups of a UUID, and the hyphens between them.
     const LEN: usize = 23;
 
-    /// The beginning of an id.
+    /// Returns the beginning of an id.
     pub fn of(id: TimerId) -> Self {
         let shown = id.0.as_u128() >> Self::HIDDEN_BITS << Self::HIDDEN_BITS;
         Self(TimerId(Uuid::from_u128(shown)))
     }
 
-    /// `None` if the text is not an id without its last group; it may be a whole one.
+    /// Parses an id with or without its last group; `None` if the text is neither.
     pub fn parse(text: &str) -> Option<Self> {
         let id = format!("{}-000000000000", text.get(..Self::LEN)?).parse().ok()?;
         (text.len() == Self::LEN).then_some(Self(id))
     }
 
-    /// The number of the timer actor and the slot, if the whole id names them.
+    /// Returns the number of the timer actor and the slot, if the whole id names them.
     pub(crate) fn place(self) -> Option<(u32, u32)> {
         Some((self.0.actor_number()?, self.0.slot()))
     }
 
-    /// The bits that are shown.
+    /// Returns the visible bits.
     pub(crate) fn beginning(self) -> u128 {
         self.0.0.as_u128() >> Self::HIDDEN_BITS
     }
@@ -137,7 +137,7 @@ impl fmt::Display for ShortId {
     }
 }
 
-/// Makes and checks the ids of one timer actor.
+/// Creates and verifies the ids of one timer actor.
 #[derive(Debug)]
 pub(crate) struct IdMaker {
     actor_number: u32,
@@ -153,7 +153,7 @@ impl IdMaker {
         TimerId::from_parts(u64::from(self.actor_number) << 32 | u64::from(key.index()), self.tag_of(key))
     }
 
-    /// Whether `id`, which names a slot of this actor, is the id of `key`.
+    /// Returns true if `id`, which names a slot of this actor, is the id of `key`.
     pub(crate) fn is_id_of(&self, id: TimerId, key: Key) -> bool {
         id.tag() == self.tag_of(key) & TAG
     }
@@ -197,7 +197,7 @@ impl From<TimerId> for Uuid {
     }
 }
 
-/// As text in formats that people read, as 16 bytes in others.
+/// Serializes as text in readable formats, as 16 bytes in others.
 #[cfg(feature = "serde")]
 impl serde::Serialize for TimerId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! Where a timer is, and why its message has not been handed over yet.
+//! Locations of pending timers, and explanations for people.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::model::duration_text;
 use crate::model::view::TimerInfo;
 use crate::timing::Tick;
 
-/// Where a pending timer is. Part of a [`TimerInfo`].
+/// The location of a pending timer. Part of a [`TimerInfo`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(tag = "kind", rename_all = "snake_case"))]
@@ -20,10 +20,10 @@ pub enum TimerLocation {
         level: usize,
         /// The first tick of its bucket.
         bucket: Tick,
-        /// Time that its bucket covers.
+        /// The time that its bucket covers.
         #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
         width: Duration,
-        /// Time until its bucket expires: the timer is due then, or goes down to the level below.
+        /// Time until its bucket expires: the timer is due then, or moves to the level below.
         #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
         expires_in: Duration,
     },
@@ -31,39 +31,41 @@ pub enum TimerLocation {
     Inbox {
         /// Messages in that inbox, this one included.
         length: usize,
-        /// Those before this one, if they have been counted: see [`TimerInfo::location`].
+        /// Messages before this one, if counted: see [`TimerInfo::location`].
         ahead: Option<usize>,
-        /// The one before them is on its way through the mailbox of the actor, which is flooded or has no inbox at present.
+        /// The message before them is on its way through the mailbox of the actor, which is flooded or has no inbox at
+        /// present.
         #[cfg_attr(feature = "serde", serde(rename = "escorted"))]
         by_mailbox: bool,
     },
-    /// Due, in the queue for a recipient that has a mailbox policy or is tracked.
+    /// Due, in the queue of a recipient with a mailbox policy or tracked delivery.
     #[cfg_attr(feature = "serde", serde(rename = "line"))]
     Queue {
         /// Messages in that queue, this one included.
         length: usize,
-        /// Those before this one, if they have been counted: see [`TimerInfo::location`].
+        /// Messages before this one, if counted: see [`TimerInfo::location`].
         ahead: Option<usize>,
-        /// Messages in the mailbox of the recipient, or in its hands, that it has not been known to have handled.
+        /// Messages in the mailbox or the handler of the recipient that are not known to be handled.
         under_way: u64,
-        /// Its mailbox was full when last tried; that is tried again within 128 ms.
+        /// Its mailbox was full at the last attempt; the next one follows within 128 ms.
         mailbox_full: bool,
     },
-    /// Due, in the mailbox of its recipient: a token of tracked delivery stands for it there.
+    /// Due, in the mailbox of its recipient, represented there by a token of tracked delivery.
     Mailbox {
-        /// Messages in the mailbox of the recipient, or in its hands, this one included.
+        /// Messages in the mailbox or the handler of the recipient, this one included.
         under_way: u64,
     },
-    /// Due; its message is being made at this moment, by code of the application.
+    /// Due; application code is producing its message.
     Source,
     /// In flight: its message is in the mailbox of its recipient, or being handled, or about to be.
     Flight,
-    /// It repeats with a fixed delay, and the handler of its last message has not ended: its next deadline counts from then.
+    /// It repeats with a fixed delay, and the handler of its last message has not ended: its next deadline counts from
+    /// that end.
     Handler,
 }
 
 impl TimerLocation {
-    /// The place in one word: that of the variant, in lower case.
+    /// Returns the location as one lower-case word: the name of the variant, except `line` for a queue.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Wheel { .. } => "wheel",
@@ -78,7 +80,7 @@ impl TimerLocation {
 }
 
 impl TimerInfo {
-    /// Why the message has not been handed over yet, in a sentence or two for people.
+    /// Explains in a sentence or two why the message has not been delivered yet.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -149,7 +151,7 @@ impl TimerInfo {
     }
 }
 
-/// A place in a queue.
+/// A position in a queue.
 struct QueuePosition {
     length: usize,
     ahead: Option<usize>,
@@ -165,7 +167,7 @@ impl fmt::Display for QueuePosition {
     }
 }
 
-/// A time as people say it, to two units.
+/// A duration as readable text, to two units.
 struct Rough(Duration);
 
 impl fmt::Display for Rough {

@@ -1,4 +1,4 @@
-//! A clock for tests, which moves only when told.
+//! A clock for tests, which moves only on command.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use crate::model::clock::{Alarm, Clock};
 use crate::model::request_time::RequestTime;
 
-/// A clock that moves only when told, for tests.
+/// A clock that moves only on command, for tests.
 ///
-/// Its origin is time zero; the wall clock moves along, and can be set on its own. Clones show and move the same time:
-/// give one to the timer actor's builder and keep the other.
+/// Its origin is time zero; the wall clock moves along, and can be set separately. Clones share the same time: give one
+/// to the timer actor's builder and keep the other.
 ///
-/// [`advance`](Self::advance) lets time pass as it does in life, from one event to the next, and returns when the
-/// messages that were due have been handled. [`jump`](Self::jump) only moves the hands.
+/// [`advance`](Self::advance) lets time pass from one event to the next, as in production, and returns when the due
+/// messages have been handled. [`jump`](Self::jump) only changes the time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -76,22 +76,22 @@ struct Hands {
     now: Duration,
     wall: SystemTime,
     sleepers: Vec<Sleeper>,
-    /// Alarms made so far.
+    /// Number of alarms created.
     alarms: u64,
-    /// The steps before which requests were made, oldest first; at most [`STEPS_KEPT`].
+    /// The steps that are preceded by requests, oldest first; at most [`STEPS_KEPT`].
     steps: VecDeque<Step>,
 }
 
-/// How many steps a clock remembers. A request made before more steps than that, each with requests of its own, counts from
-/// the oldest step remembered: late, and never early.
+/// The number of steps that a clock remembers. A request that precedes more steps, each with requests of its own,
+/// counts from the oldest one remembered: late, never early.
 const STEPS_KEPT: usize = 1 << 16;
 
-/// A movement of the hands.
+/// A step of the clock.
 #[derive(Debug)]
 struct Step {
-    /// The requests with smaller numbers were made before it.
+    /// Requests with smaller numbers precede the step.
     requests: u64,
-    /// What the clock showed before it.
+    /// The time before the step.
     from: Duration,
 }
 
@@ -107,14 +107,14 @@ impl Hands {
         self.now = self.now.saturating_add(by);
     }
 
-    /// What the clock showed when a request was made.
+    /// Returns the time at which a request was created.
     fn shown_at(&self, made: RequestTime) -> Duration {
         let later = self.steps.partition_point(|step| step.requests <= made.number());
         self.steps.get(later).map_or(self.now, |step| step.from)
     }
 }
 
-/// An alarm that has not rung.
+/// A pending alarm.
 #[derive(Debug)]
 struct Sleeper {
     alarm: u64,
@@ -123,12 +123,12 @@ struct Sleeper {
 }
 
 impl ManualClock {
-    /// A clock at time zero, whose wall clock shows the Unix epoch.
+    /// Returns a clock at time zero, with the wall clock at the Unix epoch.
     pub fn new() -> Self {
         Self::starting_at(SystemTime::UNIX_EPOCH)
     }
 
-    /// A clock at time zero, whose wall clock shows `wall`.
+    /// Returns a clock at time zero, with the wall clock at `wall`.
     pub fn starting_at(wall: impl Into<SystemTime>) -> Self {
         RequestTime::start_numbering();
         let (sleepers, steps) = (Vec::new(), VecDeque::new());
@@ -136,9 +136,9 @@ impl ManualClock {
         Self { hands: Arc::new(Mutex::new(hands)) }
     }
 
-    /// Moves both clocks at once, and tells those whose time has come. Saturates at the end of the range.
+    /// Moves both clocks at once, and wakes the alarms that are reached. Saturates at the end of the range.
     ///
-    /// Nothing happens in between, as after a process was stopped for so long: what was due meanwhile is late.
+    /// Nothing happens in between, as after a suspension of the process for that time: messages due meanwhile are late.
     pub fn jump(&self, by: Duration) {
         let mut hands = self.hands();
         hands.step(by);
@@ -149,17 +149,17 @@ impl ManualClock {
         woken.into_iter().for_each(|sleeper| sleeper.waker.wake());
     }
 
-    /// Steps the wall clock, forward or back, while monotonic time stands still.
+    /// Sets the wall clock, forward or back, while monotonic time stands still.
     pub fn set_wall(&self, wall: impl Into<SystemTime>) {
         let mut hands = self.hands();
         hands.wall = wall.into();
-        // Their alarms have not rung, but timers that follow the wall clock may have to be moved.
+        // Their alarms are still pending, but timers that follow the wall clock may have to be moved.
         let woken: Vec<Waker> = hands.sleepers.iter().map(|sleeper| sleeper.waker.clone()).collect();
         drop(hands);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// The time of the first alarm that has not rung.
+    /// Returns the time of the first pending alarm.
     pub(crate) fn next_alarm(&self) -> Option<Duration> {
         self.hands().sleepers.iter().map(|sleeper| sleeper.time).min()
     }
@@ -169,7 +169,7 @@ impl ManualClock {
     }
 }
 
-/// The latest time that can be expressed, found from `from` by steps that get smaller.
+/// Returns the latest time that can be expressed, found from `from` by ever smaller steps.
 fn end_of_time(from: SystemTime) -> SystemTime {
     let mut latest = from;
     for bit in (0..64).rev() {
@@ -194,7 +194,7 @@ impl Clock for ManualClock {
     }
 
     fn since(&self, _: Instant) -> Duration {
-        // No real time passes on this clock. How long a request has waited shows in its number.
+        // No real time passes on this clock. The wait of a request follows from its number.
         Duration::ZERO
     }
 
@@ -228,7 +228,7 @@ impl Future for ManualAlarm {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // A waker is foreign code: none is cloned or dropped while the hands are locked.
+        // A waker is foreign code: it is neither cloned nor dropped under the lock.
         let waker = cx.waker().clone();
         let mut hands = self.clock.hands();
         if hands.now >= self.time {

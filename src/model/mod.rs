@@ -2,14 +2,15 @@
 //!
 //! Nothing here knows a service or schedules anything. In reading order:
 //!
-//! 1. Messages: `timer_message` is the bound for all of them; `carried` moves large ones in an allocation of their own;
-//!    `source` produces the messages of repeating timers.
-//! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery.
+//! 1. Messages: `timer_message` is the bound for all of them; `carried` boxes large ones; `source` produces the
+//!    messages of repeating timers.
+//! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery; `reply` the result of a
+//!    handler.
 //! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
-//! 4. Repetitions: `repeat`, `cron`.
+//! 4. Schedules: `options`, `repeat`, `cron`; `duration_text` is the text form of durations.
 //! 5. Ids: `id` with the keys of `secret`; `actor_id`; `shown` escapes untrusted text.
-//! 6. Answers: `error` has the outcomes and errors of all calls; `view` and `location` describe a timer; `filter` selects timers;
-//!    `dead_letter` carries an undelivered message.
+//! 6. Replies: `error` has the outcomes and errors of all calls; `view` and `location` describe a timer; `filter`
+//!    selects timers; `dead_letter` carries an undelivered message.
 
 pub(crate) mod actor_id;
 pub(crate) mod alarm;

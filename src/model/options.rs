@@ -6,17 +6,17 @@ use crate::engine::{TimerGroup, TimerKey};
 #[cfg(feature = "serde")]
 use crate::model::duration_text;
 
-/// What is wanted of a timer besides its time and its message.
+/// The options of a timer besides its time and its message: key, group, jitter and slack.
 ///
-/// Used with [`ctx.timer`](crate::TimerContext::timer), [`Timers::timer`](crate::Timers::timer), the `options` of requests
-/// ([`ScheduleAfter`](crate::ScheduleAfter::options), [`ScheduleAt`](crate::ScheduleAt::options)) and of
-/// [batches](crate::ScheduleBatch::options). A timer that needs none is scheduled without, and costs a little less.
+/// Used with [`ctx.timer`](crate::TimerContext::timer), [`Timers::timer`](crate::Timers::timer), the `options` of
+/// requests ([`ScheduleAfter`](crate::ScheduleAfter::options), [`ScheduleAt`](crate::ScheduleAt::options)) and of
+/// [batches](crate::ScheduleBatch::options). A timer without options costs a little less.
 ///
-/// With the feature `serde`, options can be read from a configuration: times are texts as in [`TimerActorConfig`](crate::TimerActorConfig),
-/// what is left out is not wanted, and unknown fields are refused.
+/// With the feature `serde`, options can be read from a configuration: durations are texts as in
+/// [`TimerActorConfig`](crate::TimerActorConfig), missing fields have their defaults, and unknown fields are errors.
 ///
-/// Jitter and slack are for the first deadline: moving a timer later sets the very deadline that was asked for. Of a timer
-/// that repeats, jitter moves all repetitions by the same time, and slack is for each of them.
+/// Jitter and slack affect the first deadline: moving a timer later sets exactly the requested deadline. For a
+/// repeating timer, jitter moves all repetitions by the same time, and slack applies to each of them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,17 +39,18 @@ pub struct TimerOptions {
 }
 
 impl TimerOptions {
-    /// No options.
+    /// Returns empty options.
     pub const fn new() -> Self {
         Self { key: None, group: None, jitter: Duration::ZERO, slack: Duration::ZERO }
     }
 
-    /// The name of the timer. A timer of the same owner that has it already is replaced: in one step the old one is
-    /// cancelled, even if it is due and only its handler has not run, and the new one takes its place, which is also free
-    /// for it if the capacity is used up. If the new one is refused, the old one stays.
+    /// Sets the key: the name of the timer for its owner. A pending timer of the same owner and key is replaced
+    /// atomically: the old one is cancelled, even if it is due and only its handler has not run, and the new one takes
+    /// its place, also if the capacity is used up. If the new one is refused, the old one stays.
     ///
-    /// For timers made through a context, the owner is that incarnation of the actor. For others it is the recipient: all
-    /// timers of one timer actor for the same mailbox, whatever their messages. The two do not replace each other.
+    /// For timers created through a context, the owner is that incarnation of the actor. For others it is the
+    /// recipient: all timers of one timer actor for the same mailbox, whatever their messages. The two do not replace
+    /// each other.
     ///
     /// The key is free again when its timer has ended.
     ///
@@ -79,25 +80,25 @@ impl TimerOptions {
         self
     }
 
-    /// The group of the timer: all of one timer actor that have the same are counted, listed and cancelled together. See
+    /// Sets the group: timers of one timer actor with the same group are counted, listed and cancelled together. See
     /// [`Timers::cancel_group`](crate::Timers::cancel_group).
     pub fn group(mut self, group: impl Into<TimerGroup>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// Adds a random time between zero and `span` to the deadline, so that what would be due at one time spreads. Never
-    /// earlier than without. Each timer gets a time of its own, also when the options are shared.
+    /// Adds a random time between zero and `span` to the deadline, to spread timers that are due together. Never
+    /// earlier than without. Each timer gets its own time, also if options are shared.
     pub const fn jitter(mut self, span: Duration) -> Self {
         self.jitter = span;
         self
     }
 
-    /// Lets the timer be up to so much late, so that several come due together and the timer actor is woken less often.
-    /// After [jitter](Self::jitter), if there is both. What counts for the order is the deadline that comes out.
+    /// Lets the timer be up to `most` late, so that several fall due together and the timer actor wakes up less often.
+    /// Applied after [jitter](Self::jitter). The resulting deadline determines the order.
     ///
-    /// Of the ticks it may take it gets the one divisible by the highest power of two. With a slack of a second and ticks
-    /// of a millisecond that are the multiples of 512 at least.
+    /// Of the permitted ticks the timer gets the one divisible by the highest power of two. With a slack of a second
+    /// and ticks of a millisecond these are the multiples of 512 at least.
     pub const fn slack(mut self, most: Duration) -> Self {
         self.slack = most;
         self

@@ -1,10 +1,10 @@
-//! How often a message is wanted.
+//! The schedule of a repeating timer.
 
 use std::time::{Duration, SystemTime};
 
 use crate::engine::MissedTickBehavior;
 
-/// How often a message is to be delivered. A plain `Duration` is a period without an end.
+/// The schedule of a repeating timer: period, first delivery, end. A plain `Duration` is a period without an end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,39 +22,39 @@ use crate::engine::MissedTickBehavior;
 pub struct Repeat {
     /// The time from one delivery to the next.
     pub period: Duration,
-    /// The time to the first delivery; one period if there is none.
+    /// The time to the first delivery; one period if `None`.
     pub first_after: Option<Duration>,
-    /// The number of deliveries.
+    /// The number of deliveries; unlimited if `None`.
     pub times: Option<u64>,
-    /// The time of day after which nothing is due any more.
+    /// The wall-clock time after which nothing is due; no end if `None`.
     pub until: Option<SystemTime>,
-    /// The treatment of deliveries at a fixed rate that were missed.
+    /// The treatment of missed deliveries at a fixed rate.
     pub missed: MissedTickBehavior,
 }
 
 impl Repeat {
-    /// Once in each `period`, for the first time after one. A period of zero is refused when it is scheduled; one below the
-    /// timer actor's tick delivers at most once in a tick, unless missed ticks are made up for.
+    /// Returns one delivery per `period`, the first after one period. A period of zero is refused when it is scheduled.
+    /// A period below the timer actor's tick delivers at most once per tick, unless missed ticks are made up for.
     pub const fn every(period: Duration) -> Self {
         Self { period, first_after: None, times: None, until: None, missed: MissedTickBehavior::Skip }
     }
 
-    /// The first delivery is so long after the call, instead of one period.
+    /// Sets the time from the call to the first delivery, instead of one period.
     pub const fn first_after(self, delay: Duration) -> Self {
         Self { first_after: Some(delay), ..self }
     }
 
-    /// So many deliveries, then the timer has ended.
+    /// Ends the timer after this number of deliveries.
     pub const fn times(self, deliveries: u64) -> Self {
         Self { times: Some(deliveries), ..self }
     }
 
-    /// Nothing is delivered that is due after this time of day; the timer ends with the delivery that is due last.
+    /// Ends the timer after the last delivery that is due by this wall-clock time.
     pub fn until(self, end: impl Into<SystemTime>) -> Self {
         Self { until: Some(end.into()), ..self }
     }
 
-    /// What happens to deliveries at a fixed rate that were missed. With a fixed delay none can be.
+    /// Sets the treatment of missed deliveries at a fixed rate. A fixed delay misses none.
     pub const fn missed_ticks(self, behavior: MissedTickBehavior) -> Self {
         Self { missed: behavior, ..self }
     }

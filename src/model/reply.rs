@@ -1,9 +1,9 @@
-//! The answer of a handler, on its way back.
+//! The reply of a handler.
 
 use std::any::Any;
 use std::pin::Pin;
 
-/// What the handler answered, once it has run; `None` if it never will.
+/// The reply of a handler, once it has run; `None` if it never will.
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
-/// Kept only to be dropped where code of the user may run.
+/// Kept only to be dropped where user code may run.
 pub(crate) type Answer = Box<dyn Any + Send>;

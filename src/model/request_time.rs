@@ -1,4 +1,4 @@
-//! When a request was made, on whichever clock its timer actor runs.
+//! The creation time of a request, on any clock of a timer actor.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,31 +7,32 @@ use tokio::time::Instant;
 
 use crate::model::clock::shows_real_time;
 
-/// A clock that moves by steps exists in this process, so requests are numbered.
+/// True if a clock that moves in steps exists in this process: requests are numbered then.
 static IS_NUMBERING: AtomicBool = AtomicBool::new(false);
 
 /// The number of the next request.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The moment at which a request was made.
+/// The creation time of a request.
 ///
-/// A request is made before its timer actor, and hence its clock, is known. So it notes the moment in three ways: by tokio's
-/// clock in its runtime, which may be paused; by the real clock; and by its number among the requests of the process. A clock
-/// that moves by steps, such as [`ManualClock`](crate::ManualClock), knows which requests were made before each step.
+/// A request is created before its timer actor, and hence its clock, is known. So the time is recorded in three ways:
+/// by tokio's clock in the current runtime, which may be paused; by the real clock; and by the number of the request in
+/// the process. A clock that moves in steps, such as [`ManualClock`](crate::ManualClock), knows the requests that
+/// precede each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTime {
-    /// By tokio's clock.
+    /// The time of tokio's clock.
     instant: Instant,
-    /// By the real clock, not before `instant` if that is real.
+    /// The time of the real clock, not before `instant` if that is real.
     real: std::time::Instant,
     /// The runtime whose clock `instant` was read from.
     runtime: Option<Id>,
-    /// 0 for requests made before the first clock that moves by steps.
+    /// The number of the request; 0 before the first clock that moves in steps.
     number: u64,
 }
 
 impl RequestTime {
-    /// This moment.
+    /// Returns the present time.
     pub fn now() -> Self {
         let is_numbering = IS_NUMBERING.load(Ordering::Relaxed);
         let number = if is_numbering { NEXT.fetch_add(1, Ordering::Relaxed) } else { 0 };
@@ -41,9 +42,9 @@ impl RequestTime {
         Self { instant, real, runtime, number }
     }
 
-    /// The moment by tokio's clock as this thread sees it. `None` if that clock is paused and the request was made in another
-    /// runtime or in none: instants of two clocks cannot be compared. The delay of such a request counts from its handling,
-    /// late and never early.
+    /// Returns the time by tokio's clock as this thread sees it. `None` if that clock is paused and the request was
+    /// created in another runtime or in none: instants of two clocks cannot be compared. The delay of such a request
+    /// counts from its handling: late, never early.
     pub fn instant(self) -> Option<Instant> {
         if current_runtime() == self.runtime {
             return Some(self.instant);
@@ -55,18 +56,18 @@ impl RequestTime {
         self.number
     }
 
-    /// Numbers all requests from now on.
+    /// Starts numbering requests.
     pub(crate) fn start_numbering() {
         IS_NUMBERING.store(true, Ordering::Relaxed);
     }
 
-    /// All requests made before this call have smaller numbers, all made after it none.
+    /// Returns the number of the next request: requests before this call have smaller numbers, later ones do not.
     pub(crate) fn next_number() -> u64 {
         NEXT.load(Ordering::Relaxed)
     }
 }
 
-/// The runtime whose clock this thread reads.
+/// Returns the runtime whose clock this thread reads.
 fn current_runtime() -> Option<Id> {
     Handle::try_current().ok().map(|runtime| runtime.id())
 }

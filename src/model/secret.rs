@@ -1,10 +1,10 @@
-//! Numbers that cannot be guessed.
+//! Unguessable numbers.
 //!
-//! A [`Secret`] is a key of 128 bits from the operating system for SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast
-//! short-input PRF", 2012). Without the key no output tells anything about another one.
+//! A [`Secret`] is a key of 128 bits from the operating system for SipHash-2-4 (Aumasson and Bernstein, "SipHash: a
+//! fast short-input PRF", 2012). Without the key no output reveals anything about another one.
 //!
-//! If the operating system has no random numbers, `TimerActorBuilder::build` fails. Calls that cannot fail use a key made of
-//! the time, the process and places in memory then, which can be guessed with much effort.
+//! If the operating system has no random numbers, `TimerActorBuilder::build` fails. Calls that cannot fail then derive
+//! a key from the time, the process and memory addresses, which can be guessed with much effort.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use siphasher::sip::SipHasher24;
 
-/// The operating system has no random numbers.
+/// The error of an operating system without random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NoRandomness;
 
@@ -21,7 +21,7 @@ pub(crate) struct NoRandomness;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret([u64; 2]);
 
-/// Without the key.
+/// Prints no key.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
@@ -29,12 +29,12 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A key from the operating system.
+    /// Returns a key from the operating system.
     pub(crate) fn from_os() -> Result<Self, NoRandomness> {
         Self::from_source(|bytes| getrandom::fill(bytes).map_err(|_| NoRandomness))
     }
 
-    /// A key from the operating system, or else the best that can be had.
+    /// Returns a key from the operating system, or else the best substitute.
     pub(crate) fn new() -> Self {
         Self::from_os().unwrap_or_else(|_| Self::makeshift())
     }
@@ -50,7 +50,7 @@ impl Secret {
         Ok(Self([key as u64, (key >> 64) as u64]))
     }
 
-    /// Another key each time, of what differs from process to process.
+    /// Returns a different key each time, derived from values that vary between processes.
     fn makeshift() -> Self {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -61,14 +61,14 @@ impl Secret {
         places.into_iter().chain(numbers).fold(Self([0, 0]), mixed)
     }
 
-    /// SipHash-2-4 of the eight bytes of `message`, the lowest first.
+    /// Returns the SipHash-2-4 of the eight bytes of `message`, the lowest first.
     pub(crate) fn hash(&self, message: u64) -> u64 {
         let [k0, k1] = self.0;
         SipHasher24::new_with_keys(k0, k1).hash(&message.to_le_bytes())
     }
 }
 
-/// A number that tells nothing about those before and after it, on this thread and on others.
+/// Returns a number that reveals nothing about earlier and later ones, on this thread or others.
 pub fn unguessable() -> u64 {
     thread_local! {
         static SOURCE: (Secret, Cell<u64>) = (Secret::new(), Cell::new(0));
@@ -82,11 +82,11 @@ pub fn unguessable() -> u64 {
 
 #[cfg(test)]
 thread_local! {
-    /// Whether the operating system has no random numbers for this thread.
+    /// True if the operating system provides no random numbers to this thread.
     static FAILS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets the operating system have no random numbers while `work` runs.
+/// Runs `work` without random numbers from the operating system.
 #[cfg(test)]
 pub(crate) fn without_randomness<T>(work: impl FnOnce() -> T) -> T {
     FAILS.set(true);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(secret.hash(0x0706_0504_0302_0100), 0x93f5_f579_9a93_2462);
     }
 
-    /// How many of the 64 bits differ, as a mean over many messages, for each bit that is flipped.
+    /// Returns the number of the 64 bits that differ, as a mean over many messages, for each flipped bit.
     fn mean_of_flipped(changed: impl Fn(u32, u64) -> (u64, u64)) -> Vec<f64> {
         const MESSAGES: u64 = 2000;
         let differ = |(one, other): (u64, u64)| (one ^ other).count_ones();
@@ -123,7 +123,7 @@ mod tests {
         (0..64).map(|bit| f64::from(sum(bit)) / MESSAGES as f64).collect()
     }
 
-    /// The standard error of each mean is 0.09, so six of them are not exceeded by chance.
+    /// The standard error of each mean is 0.09, so chance does not exceed six of them.
     #[test]
     fn a_change_of_one_bit_changes_half_of_the_hash() {
         let (k0, k1) = (unguessable(), unguessable());

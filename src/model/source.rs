@@ -1,14 +1,14 @@
-//! Where the messages of a repeating timer come from.
+//! Sources of the messages of repeating timers.
 
 use std::fmt;
 
 use actix::Message;
 
-/// Where the messages of a repeating timer come from: copies of one, or what a closure makes.
+/// The source of the messages of a repeating timer: copies of one message, or the results of a closure.
 ///
-/// A message that is `Clone` can be given as it is. A message is made when it is due, on the thread that delivers it (under
-/// tracked delivery that of the recipient), and must not take long. If the code for it panics its timer ends, and nothing else: the message counts as a dead letter with
-/// the reason `source_panicked`.
+/// A `Clone` message converts into a source. A message is produced when it is due, on the thread that delivers it
+/// (under tracked delivery the recipient's), and must not take long. If the producing code panics, only this timer
+/// ends: the message counts as a dead letter with the reason `source_panicked`.
 ///
 /// ```
 /// use actix::prelude::*;
@@ -39,17 +39,17 @@ impl<M> MessageSource<M>
 where
     M: Message + Send + 'static,
 {
-    /// Messages that `make` makes, one each time.
+    /// Returns a source that calls `make` for each message.
     pub fn from_fn(make: impl FnMut() -> M + Send + 'static) -> Self {
         Self(Kind::Made(Box::new(make)))
     }
 }
 
 impl<M> MessageSource<M> {
-    /// Makes a message, as is done when one is due.
+    /// Produces a message, as for a delivery.
     ///
     /// # Panics
-    /// If the `Clone` of the message, or the closure, does.
+    /// If the `Clone` of the message, or the closure, panics.
     pub fn next_message(&mut self) -> M {
         match &mut self.0 {
             Kind::Copies { message, copy } => copy(message),

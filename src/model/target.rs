@@ -1,4 +1,4 @@
-//! Targets: the actors that messages of timers go to, other than the one that schedules.
+//! Targets: the recipients of timers' messages, other than the scheduling actor itself.
 
 use std::any::Any;
 use std::fmt;
@@ -13,13 +13,13 @@ use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
 use crate::model::tracked::Tracked;
 
-/// Who a timer's message goes to: made from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
+/// The recipient of a timer's message. Created from an `Addr`, a `Recipient`, a `WeakAddr` or a `WeakRecipient`.
 ///
-/// A target is held weakly: a pending timer does not keep its recipient alive, and its message becomes a dead letter
-/// if the recipient has stopped by then. [`Target::strong`] makes one that keeps the recipient alive instead.
+/// A target is a weak reference: a pending timer does not keep its recipient alive, and its message becomes a dead
+/// letter if the recipient has stopped. [`Target::strong`] keeps the recipient alive.
 ///
-/// Cloning a target costs as much as cloning an `Arc`, cloning a `Recipient` several allocations: whoever schedules
-/// many timers for the same actor makes one target and clones that.
+/// Cloning a target costs one `Arc` clone, cloning a `Recipient` several allocations: to schedule many timers for the
+/// same actor, create one target and clone it.
 ///
 /// ```
 /// use actix::prelude::*;
@@ -47,9 +47,9 @@ where
     M: TimerMessage,
 {
     address: Address<M>,
-    /// None for that of the timer actor.
+    /// `None` for the policy of the timer actor.
     policy: Option<MailboxPolicy>,
-    /// The place of its mailbox in memory, which no other has as long as this is held; 0 if it was gone already.
+    /// The address of its mailbox in memory, not reused while this is held; 0 if the mailbox was already gone.
     mailbox: u64,
 }
 
@@ -59,7 +59,7 @@ where
 {
     Weak(WeakRecipient<M>),
     Strong(Recipient<M>),
-    /// Gets tokens, and the messages later.
+    /// Receives tokens first, then fetches the messages.
     WeakTracked(WeakRecipient<Tracked<M>>),
     StrongTracked(Recipient<Tracked<M>>),
 }
@@ -86,11 +86,11 @@ where
         Self(Arc::new(Inner { address, policy: None, mailbox }))
     }
 
-    /// The same target with a policy of its own for a recipient that does not keep up, in place of that of the timer actor
+    /// Returns the same target with its own policy for a recipient that does not keep up, instead of the timer actor's
     /// ([`TimerActorBuilder::mailbox_policy`](crate::TimerActorBuilder::mailbox_policy)).
     ///
-    /// Messages for one recipient wait in one queue, whatever policies they have: one that has to wait holds up all that are
-    /// due later, except for those that are sent at once ([`Unbounded`](MailboxPolicy::Unbounded), not tracked).
+    /// Messages for one recipient wait in one queue, whatever their policies: a waiting message delays all that are due
+    /// later, except untracked [`Unbounded`](MailboxPolicy::Unbounded) ones, which are sent at once.
     ///
     /// ```
     /// use actix::prelude::*;
@@ -114,7 +114,7 @@ where
         Self(Arc::new(Inner { address: address.clone(), policy: Some(policy), mailbox: *mailbox }))
     }
 
-    /// The same target, which is to get at most so many messages before it has handled one of them; short for
+    /// Returns the same target with at most `messages` unhandled messages at a time; short for
     /// [`mailbox_policy`](Self::mailbox_policy) with [`MailboxPolicy::Wait`].
     #[must_use = "the target itself stays as it was"]
     pub fn window(self, messages: usize) -> Self {
@@ -126,19 +126,19 @@ impl<M> Target<M>
 where
     M: TimerMessage,
 {
-    /// A target that keeps the recipient alive as long as a timer for it is pending.
+    /// Returns a target that keeps the recipient alive as long as a timer for it is pending.
     pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
         let recipient = recipient.into();
         let mailbox = mailbox_id(&recipient);
         Self::from_address(Address::Strong(recipient), mailbox)
     }
 
-    /// A target under tracked delivery: the message stays in the timer actor until its handler begins, so that it can be
-    /// cancelled even when it is due and lies, as it were, in the mailbox. The delivery is acknowledged when the handler
-    /// ends. See [`Tracked`].
+    /// Returns a target under tracked delivery: the message stays in the timer actor until its handler begins, so that
+    /// it can be cancelled even when it is due and its token is in the mailbox. The delivery is acknowledged when the
+    /// handler ends. See [`Tracked`].
     ///
-    /// A timer that repeats never has two repetitions under way then, and a fixed delay counts from the acknowledgement. A
-    /// message of it is made when its handler is about to begin, on the thread of the recipient.
+    /// A repeating timer then never has two repetitions under way, and a fixed delay counts from the acknowledgement.
+    /// Its messages are produced just before their handlers begin, on the recipient's thread.
     ///
     /// ```
     /// use actix::prelude::*;
@@ -165,7 +165,7 @@ where
         Self::tracked_recipient(addr.downgrade())
     }
 
-    /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>`, or an address, or their weak forms.
+    /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>` or an address, strong or weak.
     pub fn tracked_recipient(recipient: impl Into<WeakRecipient<Tracked<M>>>) -> Self {
         let recipient = recipient.into();
         let mailbox = mailbox_id_behind(&recipient);
@@ -179,7 +179,7 @@ where
         Self::from_address(Address::StrongTracked(recipient), mailbox)
     }
 
-    /// Whether the recipient is still there.
+    /// Returns true if the recipient is connected.
     pub fn is_alive(&self) -> bool {
         match self.is_tracked() {
             false => self.open().is_some_and(|recipient| recipient.connected()),
@@ -195,12 +195,12 @@ where
         matches!(self.0.address, Address::WeakTracked(_) | Address::StrongTracked(_))
     }
 
-    /// Whether messages may have to wait in a queue, if the timer actor has this policy.
+    /// Returns true if messages may have to wait in a queue, given the policy of the timer actor.
     pub(crate) fn is_queued(&self, default: MailboxPolicy) -> bool {
         self.is_tracked() || self.0.policy.unwrap_or(default) != MailboxPolicy::Unbounded
     }
 
-    /// Keeps the place of the mailbox, and not the actor.
+    /// Keeps the address of the mailbox from being reused, but not the actor alive.
     pub(crate) fn pin(&self) -> Arc<dyn MailboxPin> {
         match &self.0.address {
             Address::Weak(recipient) => Arc::new(recipient.clone()),
@@ -210,7 +210,7 @@ where
         }
     }
 
-    /// A way to the recipient for tokens; see [`open`](Self::open).
+    /// Returns the recipient for tokens; see [`open`](Self::open).
     pub(crate) fn open_tracked(&self) -> Option<Recipient<Tracked<M>>> {
         match &self.0.address {
             Address::WeakTracked(recipient) => recipient.upgrade(),
@@ -223,7 +223,7 @@ where
         self.0.mailbox
     }
 
-    /// Keeps the mailbox in its place in memory, and nothing alive.
+    /// Keeps the address of the mailbox from being reused, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
         match &self.0.address {
             Address::Weak(_) | Address::WeakTracked(_) => Arc::clone(&self.0) as _,
@@ -232,7 +232,7 @@ where
         }
     }
 
-    /// A way to the recipient. It may have stopped all the same: ask it whether it is connected.
+    /// Returns the recipient. It may have stopped all the same: check whether it is connected.
     pub(crate) fn open(&self) -> Option<Recipient<M>> {
         match &self.0.address {
             Address::Weak(recipient) => recipient.upgrade(),
@@ -242,9 +242,9 @@ where
     }
 }
 
-/// Keeps the place of a mailbox from being used again, and knows whether its actor is there.
+/// Keeps the address of a mailbox from being reused, and knows whether its actor is alive.
 pub(crate) trait MailboxPin: Send + Sync {
-    /// To be asked where no lock is held: the address made for that may be the last.
+    /// To be called without a lock: the temporary address may be the last one.
     fn is_alive(&self) -> bool;
 }
 
@@ -257,10 +257,10 @@ where
     }
 }
 
-/// Where the mailbox behind an address or a recipient is in memory. It stays there as long as anybody holds one of them,
-/// weak ones included.
+/// Returns the address in memory of the mailbox behind an address or a recipient. It stays the same as long as any of
+/// them, weak ones included, exists.
 pub(crate) fn mailbox_id(address: &impl Hash) -> u64 {
-    /// Keeps what it is given instead of mixing it.
+    /// A hasher that returns its input.
     #[derive(Default)]
     struct Keep(u64);
 
@@ -285,7 +285,7 @@ pub(crate) fn mailbox_id(address: &impl Hash) -> u64 {
     keep.finish()
 }
 
-/// The same, of a weak one; 0 if the mailbox is gone.
+/// As [`mailbox_id`], of a weak recipient; 0 if the mailbox is gone.
 fn mailbox_id_behind<M>(recipient: &WeakRecipient<M>) -> u64
 where
     M: TimerMessage,
@@ -293,10 +293,10 @@ where
     recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient))
 }
 
-/// Puts a message into a mailbox, past its capacity if need be. Hands it back if the mailbox is closed.
+/// Sends a message to a mailbox, past its capacity if necessary. Returns the message if the mailbox is closed.
 ///
-/// Every sender has one slot in a mailbox of its own. The one given here has just been [opened](Target::open), so that
-/// slot is free, and the mailbox is never full for it; unlike `do_send`, a closed mailbox shows.
+/// Every sender has its own slot in a mailbox. This one has just been [opened](Target::open), so its slot is free, and
+/// the mailbox is never full for it; unlike `do_send`, this detects a closed mailbox.
 pub(crate) fn send<M>(recipient: &Recipient<M>, message: M) -> Result<(), M>
 where
     M: TimerMessage,

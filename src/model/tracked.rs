@@ -13,10 +13,10 @@ use crate::model::reply::{Answer, ReplyFuture};
 use crate::model::timer_message::TimerMessage;
 use crate::timing::Key;
 
-/// What a recipient gets instead of a message under tracked delivery: a token. The message itself stays with the timer
-/// actor until the token is handled, so that it can be cancelled, moved, or given back by a drain until then.
+/// A token that a recipient gets instead of a message under tracked delivery. The message itself stays with the timer
+/// actor until the token is handled, so that it can be cancelled, moved, or returned by a drain until then.
 ///
-/// A recipient accepts tokens with one queue, [`impl_tracked!`](crate::impl_tracked); it is scheduled for with
+/// A recipient accepts tokens with one line, [`impl_tracked!`](crate::impl_tracked); schedule for it with
 /// [`Target::tracked`](crate::Target::tracked).
 ///
 /// ```
@@ -62,11 +62,11 @@ pub struct Tracked<M> {
 
 /// The timer actor that holds the message of a token.
 pub(crate) trait TokenHost<M>: Send + Sync {
-    /// Takes the message of a token and gives it to `handle`, unless the token stands for it no more. The end of the
-    /// handler is known by its answer.
+    /// Takes the message of a token and passes it to `handle`, unless the token is no longer valid. The reply of the
+    /// handler marks its end.
     fn run(self: Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture);
 
-    /// Makes a dead letter of the message of a token that will never be handled.
+    /// Turns the message of a token that will never be handled into a dead letter.
     fn lose(&self, key: Key, number: u64, reason: DeadLetterReason);
 }
 
@@ -79,12 +79,12 @@ impl<M> Tracked<M> {
         Self { host, key, number, is_open: true }
     }
 
-    /// Does nothing any more.
+    /// Disarms the token.
     pub(crate) fn close(&mut self) {
         self.is_open = false;
     }
 
-    /// The message cannot be handed over.
+    /// Reports that the message cannot be delivered.
     pub(crate) fn give_up(&mut self, reason: DeadLetterReason) {
         if std::mem::replace(&mut self.is_open, false) {
             self.host.lose(self.key, self.number, reason);
@@ -96,10 +96,10 @@ impl<M> Tracked<M>
 where
     M: TimerMessage,
 {
-    /// Takes the message from the timer actor and handles it. Does nothing if the timer was cancelled, moved or returned
-    /// meanwhile.
+    /// Takes the message from the timer actor and handles it. Does nothing if the timer was cancelled, moved or
+    /// returned meanwhile.
     ///
-    /// The delivery is acknowledged when the handler ends or, if it answers with a future, when that ends.
+    /// The delivery is acknowledged when the handler ends or, if it returns a future, when that ends.
     pub fn run<A>(mut self, actor: &mut A, ctx: &mut A::Context)
     where
         A: Actor + Handler<M>,
@@ -126,8 +126,8 @@ impl<M> fmt::Debug for Tracked<M> {
     }
 }
 
-/// Lets an actor accept messages under tracked delivery: implements `Handler<Tracked<M>>` for each of the messages that it
-/// handles. See [`Tracked`].
+/// Implements `Handler<Tracked<M>>` for an actor and its messages, so that it accepts them under tracked delivery. See
+/// [`Tracked`].
 ///
 /// ```
 /// use actix::prelude::*;

@@ -1,4 +1,4 @@
-//! What can be seen of timers from outside, and what a drain gives back.
+//! Descriptions of timers and timer actors, and the results of a drain.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -13,39 +13,39 @@ use crate::model::id::TimerId;
 use crate::model::location::TimerLocation;
 use crate::timing::{TickLength, WheelSnapshot};
 
-/// One pending timer.
+/// The description of a pending timer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct TimerInfo {
     /// Its id.
     pub id: TimerId,
-    /// Where it is in its life.
+    /// Its state.
     pub state: TimerState,
     /// Time until its deadline; zero if that has passed.
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub remaining: Duration,
-    /// Time since its deadline; zero if that is still to come.
+    /// Time since its deadline; zero if that is in the future.
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub overdue: Duration,
-    /// The level of the wheel it waits on; `None` once it is due.
+    /// Its level in the wheel; `None` once it is due.
     pub level: Option<usize>,
-    /// Where it is; [`explain`](Self::explain) says why its message has not been handed over yet. How many messages are
-    /// before it in an inbox or a queue is counted up to 4096 for a single timer, and up to 32 in a list.
+    /// Its location; [`explain`](Self::explain) derives why its message has not been delivered yet. Messages before it
+    /// in an inbox or a queue are counted up to 4096 for a single timer, and up to 32 in a list.
     #[cfg_attr(feature = "serde", serde(rename = "place"))]
     pub location: TimerLocation,
-    /// The time of day that it is set to, if it follows the wall clock.
+    /// Its wall-clock time, if it follows the wall clock.
     pub wall_time: Option<SystemTime>,
     /// Whether it repeats.
     pub repeats: bool,
-    /// From one repetition to the next; `None` if it does not repeat, or follows a calendar.
+    /// The time between two repetitions; `None` if it does not repeat, or follows a calendar.
     #[cfg_attr(feature = "serde", serde(with = "duration_text::option"))]
     pub period: Option<Duration>,
     /// The type of its message.
     pub message_type: Cow<'static, str>,
-    /// Which actor it is for: its own, or its recipient.
+    /// Its actor: the owner, or the recipient.
     pub actor: Option<ActorTag>,
-    /// The type of that actor, if it has timers of its own here.
+    /// The type of that actor, if it has own timers here.
     pub actor_type: Option<Cow<'static, str>>,
     /// Its key, if it has one.
     pub key: Option<TimerKey>,
@@ -53,7 +53,7 @@ pub struct TimerInfo {
     pub group: Option<TimerGroup>,
 }
 
-/// A timer actor at one moment.
+/// A snapshot of a timer actor at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -63,9 +63,9 @@ pub struct Snapshot {
     pub tick: Duration,
     /// The time of its clock.
     pub now: Duration,
-    /// How many timers were accepted, and how they ended.
+    /// The numbers of accepted timers and of their ends.
     pub counters: Counters,
-    /// How many actors have timers of their own here.
+    /// The number of actors with own timers here.
     pub owners: usize,
     /// The wheel, level by level and bucket by bucket, in ticks.
     pub wheel: WheelSnapshot,
@@ -83,28 +83,28 @@ impl Snapshot {
         }
     }
 
-    /// How many timers are pending.
+    /// Returns the number of pending timers.
     pub const fn pending(&self) -> u64 {
         self.counters.pending
     }
 
-    /// How many levels the wheel has.
+    /// Returns the number of levels of the wheel.
     pub fn wheel_depth(&self) -> usize {
         self.wheel.levels.len()
     }
 }
 
-/// A timer that never ran, given back by a drain.
+/// A timer that was never delivered, returned by a drain.
 #[non_exhaustive]
 pub struct Returned {
-    /// Its id. It names no pending timer any more.
+    /// Its id. It no longer names a pending timer.
     pub id: TimerId,
-    /// When it was due, by the wall clock; `None` if that is later than a `SystemTime` can say. Who wants it delivered after
-    /// all, by another process perhaps, schedules it at that time.
+    /// Its deadline by the wall clock; `None` if that is beyond the range of `SystemTime`. To deliver the message after
+    /// all, perhaps in another process, schedule it at this time.
     pub deadline: Option<SystemTime>,
-    /// Time that was left until its deadline; zero if that had passed.
+    /// Time left until its deadline; zero if that had passed.
     pub remaining: Duration,
-    /// Whether it was due, and only had not been handed over yet.
+    /// Whether it was due, but not yet delivered.
     pub overdue: bool,
     /// The type of the message.
     pub message_type: &'static str,
@@ -112,10 +112,10 @@ pub struct Returned {
 }
 
 impl Returned {
-    /// The message, if it is of type `M`.
+    /// Returns the message, if it is of type `M`.
     ///
     /// # Errors
-    /// Gives everything back unchanged if it is of another type.
+    /// Returns everything unchanged if it is of another type.
     pub fn into_message<M: 'static>(self) -> Result<M, Self> {
         match self.message.downcast() {
             Ok(message) => Ok(*message),
@@ -123,7 +123,7 @@ impl Returned {
         }
     }
 
-    /// The message, if it is of type `M`.
+    /// Returns the message, if it is of type `M`.
     pub fn message<M: 'static>(&self) -> Option<&M> {
         self.message.downcast_ref()
     }
