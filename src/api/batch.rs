@@ -1,4 +1,4 @@
-//! Many timers in one message to a timer actor.
+//! A request for many timers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,13 @@ use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 
-/// Deliver many messages, each at its time: one message to the timer actor instead of one for each.
+/// A request to deliver many messages, each at its time, in one message to the timer actor.
 ///
-/// Answers an id or a [`ScheduleError`] with the message for each entry, in their order. Delays count from when the
-/// entry was added. A refused entry does not keep the others from being taken in.
+/// Replies with an id or a [`ScheduleError`] with the message for each entry, in their order. Delays count from the
+/// addition of the entry. A refused entry does not affect the others.
 ///
-/// Requests that come after it are taken in after it. But a large batch is taken in by parts of as many entries as the
-/// [intake budget](crate::TimerActorBuilder::request_budget) allows, and what is due, and other actors, have their turn in
-/// between.
+/// Later requests are handled after the batch. A large batch is processed in parts of at most the [request
+/// budget](crate::TimerActorBuilder::request_budget); between them due messages are delivered and other actors run.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +51,7 @@ where
     M: TimerMessage,
 {
     entries: Vec<Entry<M>>,
-    /// Those of the entries to come.
+    /// Options of the following entries.
     options: Option<Arc<TimerOptions>>,
 }
 
@@ -75,28 +74,28 @@ impl<M> ScheduleBatch<M>
 where
     M: TimerMessage,
 {
-    /// An empty batch.
+    /// Returns an empty batch.
     pub const fn new() -> Self {
         Self { entries: Vec::new(), options: None }
     }
 
-    /// An empty batch with room for so many timers.
+    /// Returns an empty batch with room for this number of timers.
     pub fn with_capacity(timers: usize) -> Self {
         Self { entries: Vec::with_capacity(timers), options: None }
     }
 
-    /// Adds a message to be delivered to `target` after `delay`, counted from now.
+    /// Adds a message to deliver to `target` after `delay`, counted from now.
     pub fn after(&mut self, target: impl Into<Target<M>>, delay: Duration, message: M) -> &mut Self {
         let time = Time::After { delay, requested: RequestTime::now() };
         self.add(target.into(), time, message)
     }
 
-    /// Adds a message to be delivered to `target` when the wall clock shows `at`; at once if that is past.
+    /// Adds a message to deliver to `target` when the wall clock shows `at`; at once if that is past.
     pub fn at(&mut self, target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> &mut Self {
         self.add(target.into(), Time::At(at.into()), message)
     }
 
-    /// The options of the entries that are added from now on, until this is called again.
+    /// Sets the options of all entries that are added until the next call.
     pub fn options(&mut self, options: TimerOptions) -> &mut Self {
         self.options = Some(Arc::new(options));
         self
@@ -107,12 +106,12 @@ where
         self
     }
 
-    /// How many timers are in it.
+    /// Returns the number of timers in the batch.
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no timer is in it.
+    /// Returns true if the batch is empty.
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -1,4 +1,4 @@
-//! How a timer actor is set up.
+//! The setup of a timer actor.
 
 use std::any::TypeId;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::service::query::directory;
 use crate::service::state::{Service, Settings};
 use crate::timing::{TickLength, WheelSize};
 
-/// Sets up a [`TimerActor`]; made by [`TimerActor::builder`].
+/// A builder of a [`TimerActor`]; created by [`TimerActor::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -73,79 +73,79 @@ impl Default for TimerActorBuilder {
 }
 
 impl TimerActorBuilder {
-    /// The resolution: deadlines are rounded up to a multiple of it. 1 ms unless said otherwise; 1 µs to 24 h.
+    /// Sets the resolution: deadlines are rounded up to a multiple of it. Default 1 ms; 1 µs to 24 h.
     ///
-    /// With [`SystemClock`] a tick below a millisecond makes messages more punctual only on Linux, where alarms are the
-    /// kernel's. Elsewhere, and where tokio's clock is paused, tokio wakes a task at whole milliseconds.
+    /// With [`SystemClock`] a tick below a millisecond makes messages more punctual only on Linux, with its kernel
+    /// timers. Elsewhere, and where tokio's clock is paused, tokio wakes a task at whole milliseconds.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Buckets in one turn of a level. 256 unless said otherwise; 2 to 65 536. See `docs/decisions.md` for how the
-    /// default was chosen.
+    /// Sets the number of buckets in one turn of a level. Default 256; 2 to 65 536. See `docs/decisions.md` for the
+    /// choice of the default.
     pub fn wheel_size(mut self, buckets: usize) -> Self {
         self.wheel_size = buckets;
         self
     }
 
-    /// The most timers that may be pending at once; what is above is refused and handed back. 4 294 967 294 unless said
-    /// otherwise.
+    /// Sets the maximum number of pending timers; further messages are refused and returned. Default 4 294 967 294.
     pub fn capacity(mut self, timers: usize) -> Self {
         self.capacity = timers;
         self
     }
 
-    /// The name, which is the label `timer` of all its metrics. `timers-` and a number unless said otherwise.
+    /// Sets the name, which is the label `timer` of all its metrics. Default `timers-` and a number.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Entries moved in one turn, delivered or cascaded, before the other actors of the arbiter get theirs. 256 unless
-    /// said otherwise.
+    /// Sets the number of entries moved in one turn, delivered or cascaded, before other actors of the arbiter run.
+    /// Default 256.
     pub fn expiry_budget(mut self, entries: usize) -> Self {
         self.expiry_budget = entries;
         self
     }
 
-    /// Requests handled from the mailbox in one turn, before what is due and the other actors of the arbiter get theirs.
-    /// 256 unless said otherwise.
+    /// Sets the number of requests handled from the mailbox in one turn, before due messages are delivered and other
+    /// actors of the arbiter run. Default 256.
     pub fn request_budget(mut self, requests: usize) -> Self {
         self.request_budget = requests;
         self
     }
 
-    /// How often the wall clock is looked at while timers that follow it are pending, to notice that it was stepped, or
-    /// that the machine was suspended. 10 s unless said otherwise; `Duration::MAX` for never. Without such timers nobody looks.
+    /// Sets the interval of wall-clock checks while timers that follow the wall clock are pending, to detect that it
+    /// was stepped or the machine suspended. Default 10 s; `Duration::MAX` for never. Without such timers there is no
+    /// check.
     pub fn wall_clock_check_interval(mut self, every: Duration) -> Self {
         self.wall_clock_check_interval = every;
         self
     }
 
-    /// What becomes of messages whose recipient does not keep up, unless their [`Target`](crate::Target) has a policy of its
-    /// own. [`MailboxPolicy::Unbounded`] unless said otherwise.
+    /// Sets the policy for recipients that do not keep up; a [`Target`](crate::Target) may have its own. Default
+    /// [`MailboxPolicy::Unbounded`].
     pub fn mailbox_policy(mut self, policy: MailboxPolicy) -> Self {
         self.mailbox_policy = policy;
         self
     }
 
-    /// How long a message that is due may wait until its recipient takes it before somebody should know. The metrics are
-    /// published then and, with the feature `tracing`, there is a warning; and again whenever the time has doubled. 10 s
-    /// unless said otherwise; `Duration::MAX` for never. To be raised where recipients are meant to be behind for long.
+    /// Sets the time after which a due message that its recipient does not take is reported: the metrics are published
+    /// and, with the feature `tracing`, a warning is emitted; again whenever the time has doubled. Default 10 s;
+    /// `Duration::MAX` for never. Raise it if recipients are expected to be behind for long.
     pub fn stuck_after(mut self, time: Duration) -> Self {
         self.stuck_after = time;
         self
     }
 
-    /// The clock. [`SystemClock`] unless said otherwise.
+    /// Sets the clock. Default [`SystemClock`].
     pub fn clock<C: Clock>(mut self, clock: C) -> Self {
         self.watched = TypeId::of::<C>() == TypeId::of::<SystemClock>();
         self.clock = Some(Arc::new(Forward::new(clock)));
         self
     }
 
-    /// The clock of a timer actor that exists, and nothing else of it.
+    /// Uses the clock of an existing timer actor, without its other settings.
     pub(crate) fn clock_of(mut self, timers: &Timers) -> Self {
         let service = timers.service();
         self.watched = service.settings.watched;
@@ -153,23 +153,23 @@ impl TimerActorBuilder {
         self
     }
 
-    /// A timer actor for timers of the crate's own, which no user of other timer actors sees or reaches. Its [`Timers`] must not
-    /// be handed out.
+    /// Hides the timer actor: it holds internal timers of the crate, which users of other timer actors neither see nor
+    /// reach. Its [`Timers`] must not be passed on.
     pub(crate) const fn internal(mut self) -> Self {
         self.internal = true;
         self
     }
 
-    /// Lets [jitter](crate::TimerOptions::jitter) be the same in every run, for tests. Chance decides unless said otherwise.
+    /// Seeds [jitter](crate::TimerOptions::jitter), so that it is the same in every run, for tests. Default: random.
     pub fn jitter_seed(mut self, seed: u64) -> Self {
         self.jitter_seed = Some(seed);
         self
     }
 
-    /// Checks everything and builds the actor, to be started with actix's own means.
+    /// Checks all settings and builds the actor, to be started by actix's own means.
     ///
     /// # Errors
-    /// [`BuildError`] if a value is out of range, or the operating system has no random numbers to make ids with.
+    /// [`BuildError`] if a value is out of range, or the operating system has no random numbers for ids.
     pub fn build(self) -> Result<TimerActor, BuildError> {
         let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
         self.build_with(secret)
@@ -210,23 +210,23 @@ impl TimerActorBuilder {
         Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
     }
 
-    /// Builds the actor and starts it on the arbiter of this thread, for those who use its [`Timers`]. Contexts do not:
-    /// they use the one that is [installed](Self::install). If this one has a [clock](Self::clock) of its own and none is
-    /// installed, timers of contexts are refused ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled))
-    /// instead of running on the system clock.
+    /// Builds the actor, starts it on the arbiter of this thread and returns its [`Timers`]. Contexts do not use it,
+    /// but the [installed](Self::install) one. If this one has its own [clock](Self::clock) and none is installed,
+    /// timers of contexts are refused ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled)) instead of
+    /// running on the system clock.
     ///
     /// # Errors
     /// [`BuildError`] if a value is out of range or no actix system runs on this thread.
     pub fn start(self) -> Result<Timers, BuildError> {
         let arbiter = actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         let timers = self.start_on(&arbiter)?;
-        // The actor starts when the arbiter comes to it; other threads may ask for the time before that.
+        // The actor starts in a later turn of the arbiter; other threads may read the time before.
         timers.service().clock.started();
         registry::note_started(timers.service());
         Ok(timers)
     }
 
-    /// Builds the actor and starts it on another arbiter, for example one of its own.
+    /// Builds the actor and starts it on another arbiter, for example a dedicated one.
     ///
     /// # Errors
     /// [`BuildError`] if a value is out of range.
@@ -238,14 +238,14 @@ impl TimerActorBuilder {
 }
 
 impl TimerActor {
-    /// Sets up a timer actor.
+    /// Returns a builder with the default settings.
     pub fn builder() -> TimerActorBuilder {
         TimerActorBuilder::default()
     }
 }
 
-/// A timer actor with the default settings. If the operating system has no random numbers, its ids can be guessed with much
-/// effort; [`TimerActorBuilder::build`] fails then.
+/// A timer actor with the default settings. If the operating system has no random numbers, its ids can be guessed with
+/// much effort, whereas [`TimerActorBuilder::build`] fails.
 impl Default for TimerActor {
     fn default() -> Self {
         match TimerActorBuilder::default().build_with(Secret::new()) {

@@ -7,10 +7,10 @@ use crate::api::builder::TimerActorBuilder;
 use crate::model::duration_text;
 use crate::model::mailbox_policy::MailboxPolicy;
 
-/// The settings of a timer actor as a value: what [`TimerActorBuilder`] sets, without the clock.
+/// The settings of a timer actor as a value: all settings of [`TimerActorBuilder`] except the clock.
 ///
-/// It begins with the defaults, and becomes a builder, which checks it when it builds. With the feature `serde` it can
-/// be read from a configuration: what is left out has its default, unknown fields are refused, and times are texts of
+/// It starts with the defaults and converts into a builder, which checks it. With the feature `serde` it can be read
+/// from a configuration: missing fields have their defaults, unknown fields are errors, and durations are texts of
 /// whole numbers with units (`ns`, `us`, `ms`, `s`, `m`, `h`, `d`), as `250ms` or `1h30m`, or `forever`.
 ///
 /// ```

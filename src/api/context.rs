@@ -20,15 +20,15 @@ use crate::model::timer_message::TimerMessage;
 use crate::model::view::TimerInfo;
 use crate::service::schedule::deadline::Schedule;
 
-/// Delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the contexts of
-/// actix-web-actors.
+/// Methods for delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the
+/// contexts of actix-web-actors.
 ///
-/// A timer made here belongs to the actor: it does not keep the actor alive, it ends when the actor stops or is
-/// restarted, and it can be cancelled until its handler runs, even when it is due already. The timers are held by the
-/// timer actor of the arbiter, which starts by itself; see [`TimerActorBuilder::install`](crate::TimerActorBuilder::install)
-/// for other settings.
+/// A timer created here belongs to the actor: it does not keep the actor alive, it ends when the actor stops or is
+/// restarted, and it can be cancelled until its handler runs, even when it is already due. The timers are held by the
+/// timer actor of the arbiter, which starts automatically; see
+/// [`TimerActorBuilder::install`](crate::TimerActorBuilder::install) for other settings.
 ///
-/// (Who polls a context by hand, which is not usual, must not move it between two polls: it is known by its place.)
+/// If you poll a context manually, do not move it between polls: its timers are keyed by its address.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,12 +64,12 @@ pub trait TimerContext<A>: AsyncContext<A> + AsyncContextParts<A> + Sized
 where
     A: Actor<Context = Self>,
 {
-    /// Delivers `message` to this actor after `delay`, counted from now, and returns the timer's id at once. A delay too
-    /// long for the clock is never over.
+    /// Delivers `message` to this actor after `delay`, counted from now, and returns the timer's id at once. A delay
+    /// too long for the clock never ends.
     ///
     /// # Errors
-    /// [`ScheduleError`] hands the message back: the capacity is used up, the timer actor was drained, no actix system runs
-    /// on this thread, or a timer actor with a clock of its own was started here and none installed.
+    /// [`ScheduleError`] returns the message: the capacity is used up, the timer actor was drained, no actix system
+    /// runs on this thread, or a timer actor with its own clock was started here and none installed.
     fn schedule_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
     where
         A: Handler<M>,
@@ -92,7 +92,7 @@ where
         schedule(self, Schedule::At(at.into()), message)
     }
 
-    /// A timer with options, to be completed by saying when: `ctx.timer(options).after(delay, message)`.
+    /// Returns a timer with options, to be completed by a time: `ctx.timer(options).after(delay, message)`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -121,11 +121,11 @@ where
         ContextTimer::new(self, options)
     }
 
-    /// Delivers messages to this actor at a fixed rate: on a grid that begins now and does not shift, however late single
-    /// deliveries are.
+    /// Delivers messages to this actor at a fixed rate: on a grid that starts now and does not shift, however late
+    /// single deliveries are.
     ///
-    /// The timer keeps its id over all repetitions, and has ended when it was cancelled, when its last repetition was
-    /// delivered, or with its actor.
+    /// The timer keeps its id over all repetitions. It ends when it is cancelled, with its last repetition, or with its
+    /// actor.
     ///
     /// ```
     /// use std::time::Duration;
@@ -165,7 +165,8 @@ where
     /// ```
     ///
     /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also a period of zero is refused, and what would never be due.
+    /// As [`schedule_after`](Self::schedule_after); also for a period of zero, and for a schedule without
+    /// deliveries.
     fn schedule_at_fixed_rate<M>(
         &mut self,
         repeat: impl Into<Repeat>,
@@ -179,8 +180,8 @@ where
         self.timer(TimerOptions::new()).at_fixed_rate(repeat, message)
     }
 
-    /// Delivers messages to this actor with a fixed delay: each so long after the handler of the one before has returned.
-    /// (After the delivery, if a message had to be sent through the mailbox and its answer is still to come.)
+    /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
+    /// (From the delivery, if a message had to be sent through the mailbox and its reply is still outstanding.)
     ///
     /// # Errors
     /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
@@ -197,8 +198,8 @@ where
         self.timer(TimerOptions::new()).with_fixed_delay(repeat, message)
     }
 
-    /// Delivers messages to this actor at the times that a cron expression names, on the wall clock: when that is stepped
-    /// the timer follows, and what it was stepped over is delivered once. No time is delivered twice.
+    /// Delivers messages to this actor at the times of a cron expression, on the wall clock: if the clock is stepped
+    /// the timer follows, and skipped times are delivered once. No time is delivered twice.
     ///
     /// ```
     /// use actix::prelude::*;
@@ -226,7 +227,7 @@ where
     /// ```
     ///
     /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more.
+    /// As [`schedule_after`](Self::schedule_after); also for an expression without a future time.
     #[cfg(feature = "cron")]
     fn schedule_cron<M>(
         &mut self,
@@ -241,17 +242,17 @@ where
         self.timer(TimerOptions::new()).cron(cron, message)
     }
 
-    /// Cancels a timer: one of this actor's, or any other whose id is known.
+    /// Cancels a timer: an own one of this actor, or any other whose id is known.
     ///
-    /// For a timer of this actor's own the answer is [`Cancelled`](CancelOutcome::Cancelled) unless its handler has run or
-    /// runs now, even if it was due long ago; or unless it is the one message that is on its way through the mailbox
-    /// because this actor was not polled in time ([`InProgress`](CancelOutcome::InProgress)).
+    /// For an own timer the outcome is [`Cancelled`](CancelOutcome::Cancelled), even if it was due long ago, with two
+    /// exceptions: its handler has run or is running, or it is the one message on its way through the mailbox because
+    /// this actor was not polled in time ([`InProgress`](CancelOutcome::InProgress)).
     fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
         cancel(id)
     }
 
-    /// Cancels this actor's own timer with this [key](TimerOptions::key). [`NotFound`](CancelOutcome::NotFound) if none
-    /// has it: none was scheduled with it, or it has ended.
+    /// Cancels this actor's own timer with this [key](TimerOptions::key). Returns [`NotFound`](CancelOutcome::NotFound)
+    /// if none has it: none was scheduled with it, or it has ended.
     ///
     /// ```
     /// use std::time::Duration;
@@ -285,19 +286,19 @@ where
         }
     }
 
-    /// Whether this actor has a pending timer of its own with this key.
+    /// Returns true if this actor has a pending own timer with this key.
     fn is_active(&mut self, key: impl Into<TimerKey>) -> bool {
         self.timer_by_key(key).is_some()
     }
 
-    /// The id of this actor's own pending timer that has this key.
+    /// Returns the id of this actor's own pending timer with this key.
     fn timer_by_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
         let (service, owner) = registry::known_owner_of_context(self)?;
         service.timer_by_key(KeyScope::Owner(owner), &key.into())
     }
 
-    /// Cancels all timers of this actor's own, also those that are due already, and returns how many these were. Only one
-    /// that is on its way through the mailbox, because the actor was not polled in time, still arrives.
+    /// Cancels all own timers of this actor, also due ones, and returns their number. Only a message on its way through
+    /// the mailbox, because the actor was not polled in time, still arrives.
     fn cancel_timers(&mut self) -> usize {
         match registry::known_owner_of_context(self) {
             Some((service, owner)) => service.cancel_all(&service.timers_of_owner(owner)),
@@ -305,18 +306,18 @@ where
         }
     }
 
-    /// This actor's own pending timers, by deadline. Those that others scheduled for it are not among them; see
+    /// Returns this actor's own pending timers, by deadline. Timers that others scheduled for it are not included; see
     /// [`Timers::list`](crate::Timers::list).
     fn timers(&mut self) -> Vec<TimerInfo> {
         registry::known_owner_of_context(self).map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
     }
 
-    /// Lets a timer be due `delay` from now instead, also if it is due already and its handler has not run.
+    /// Moves a timer to `delay` from now, also if it is already due and its handler has not run.
     fn reschedule_timer(&mut self, id: TimerId, delay: Duration) -> RescheduleOutcome {
         reschedule(id, |_| Schedule::after(delay))
     }
 
-    /// Lets a timer be due when the wall clock shows `at` instead.
+    /// Moves a timer to the wall-clock time `at`.
     fn reschedule_timer_at(&mut self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
         let at = at.into();
         reschedule(id, |_| Schedule::At(at))

@@ -15,10 +15,9 @@ use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::schedule::repeating::RepeatSchedule;
 
-/// Deliver messages at the times that a cron expression names.
+/// A request to deliver messages at the times of a cron expression.
 ///
-/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
-/// request.
+/// Replies with the id, or a [`ScheduleError`] with the message source. [`id`](Self::id) returns the id in advance.
 ///
 /// ```
 /// use actix::prelude::*;
@@ -53,19 +52,19 @@ impl<M> ScheduleCron<M>
 where
     M: TimerMessage,
 {
-    /// A request to deliver messages to `target` whenever `cron` says.
+    /// Returns a request to deliver messages to `target` at the times of `cron`.
     pub fn new(target: impl Into<Target<M>>, cron: Cron, message: impl Into<MessageSource<M>>) -> Self {
         let (target, source) = (target.into(), message.into());
         Self { id: std::cell::Cell::new(None), target, cron, options: TimerOptions::new(), source }
     }
 
-    /// Sets options, in place of those set before.
+    /// Sets options, in place of earlier ones.
     pub fn options(self, options: TimerOptions) -> Self {
         Self { options, ..self }
     }
 
-    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
-    /// that needs not be remembered.
+    /// Returns the future id of the timer. If this is not called before sending, the request costs less: the timer
+    /// actor need not store the id.
     pub fn id(&self) -> TimerId {
         fixed(&self.id)
     }

@@ -1,4 +1,4 @@
-//! The orderly end of a timer actor: what falls due soon is delivered, the rest given back.
+//! The orderly end of a timer actor: it delivers messages that are due soon, and returns the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::api::timers::Timers;
 use crate::model::view::Returned;
 use crate::service::state::Service;
 
-/// Close a timer actor and get back everything that was never handed over, by deadline.
+/// A request to close a timer actor, which replies with all undelivered messages, by deadline.
 ///
-/// From the moment it is handled every request for a new timer is refused. [`Drain::now`] ends at once;
-/// [`Drain::within`] lets what falls due in the given time be delivered before that. Afterwards nothing is delivered any
-/// more; a second drain returns nothing.
+/// Once it is handled, every request for a new timer is refused. [`Drain::now`] ends at once; [`Drain::within`] first
+/// delivers the messages that fall due in the given time. Afterwards nothing is delivered; a second drain returns
+/// nothing.
 ///
-/// A message that is on its way at the end ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+/// A message under way at the end ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,37 +51,38 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// A request to close at once.
+    /// Returns a request to close at once.
     pub const fn now() -> Self {
         Self { within: Duration::ZERO }
     }
 
-    /// A request to close after what falls due within `time` was delivered: as soon as nothing more will fall due in it, at
-    /// the latest when it is over.
+    /// Returns a request to close after the delivery of all messages that fall due within `time`: as soon as none of
+    /// them is left, at the latest after `time`.
     pub const fn within(time: Duration) -> Self {
         Self { within: time }
     }
 }
 
 impl Timers {
-    /// Closes the timer actor and gives back what was never handed over, by deadline. Afterwards nothing is delivered
-    /// any more and every request is refused; a second drain returns nothing.
+    /// Closes the timer actor and returns all undelivered messages, by deadline. Afterwards nothing is delivered and
+    /// every request is refused; a second drain returns nothing.
     ///
-    /// A message that is on its way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
+    /// A message under way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
     pub fn drain(&self) -> Vec<Returned> {
         self.service().drain()
     }
 
-    /// Refuses new timers from the first poll on, delivers what falls due within `time`, and then does as
-    /// [`drain`](Self::drain): as soon as nothing more will fall due in that time, at the latest when it is over.
+    /// Refuses new timers from the first poll on, delivers the messages that fall due within `time`, and then acts as
+    /// [`drain`](Self::drain): as soon as no such message is left, at the latest after `time`.
     ///
-    /// If the future is dropped before it is ready, the timer actor goes on to deliver, and still refuses new timers.
+    /// If the future is dropped before it completes, the timer actor continues to deliver, and still refuses new
+    /// timers.
     pub async fn drain_within(&self, time: Duration) -> Vec<Returned> {
         Arc::clone(self.service()).drain_within(time).await
     }
 }
 
-/// The answer to a [`Drain`]: it may take its time.
+/// The reply to a [`Drain`], possibly delayed.
 pub struct Draining {
     service: Arc<Service>,
     within: Duration,

@@ -3,7 +3,8 @@
 use crate::api::timers::cancel;
 use crate::model::id::TimerId;
 
-/// Cancels its timer when it is dropped; made by [`TimerId::into_guard`]. A [`TimerId`] itself never does.
+/// A guard that cancels its timer when it is dropped; created by [`TimerId::into_guard`]. Dropping a [`TimerId`] itself
+/// does nothing.
 ///
 /// It can be dropped on any thread. If the timer has ended by then, nothing happens.
 ///
@@ -34,17 +35,17 @@ use crate::model::id::TimerId;
 #[must_use = "the timer is cancelled as soon as its guard is dropped"]
 pub struct TimerGuard {
     id: TimerId,
-    /// The timer is to go on.
+    /// Dropping does not cancel the timer.
     kept: bool,
 }
 
 impl TimerGuard {
-    /// The id of the timer.
+    /// Returns the id of the timer.
     pub const fn id(&self) -> TimerId {
         self.id
     }
 
-    /// Lets the timer go on without the guard.
+    /// Releases the timer from the guard and returns its id.
     pub fn keep(mut self) -> TimerId {
         self.kept = true;
         self.id
@@ -60,7 +61,7 @@ impl Drop for TimerGuard {
 }
 
 impl TimerId {
-    /// A guard that cancels the timer when it is dropped.
+    /// Returns a guard that cancels the timer when it is dropped.
     pub const fn into_guard(self) -> TimerGuard {
         TimerGuard { id: self, kept: false }
     }

@@ -1,7 +1,7 @@
-//! How a timer actor takes in a large batch: by parts, between which what is due, and other actors, have their turn.
+//! The handling of a large batch in parts, between which due messages are delivered and other actors run.
 //!
-//! The requests behind the batch have to stay behind it, so the actor waits (`ctx.wait`) until all of it is taken in. actix
-//! polls nothing else of the actor meanwhile, the driver included. So the driver's turn is taken between two parts.
+//! Later requests must stay behind the batch, so the actor waits (`ctx.wait`) until all of it is handled. Meanwhile
+//! actix polls nothing else of the actor, including the driver. So the driver's turn is taken between two parts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
-/// The answer to a batch, in the making.
+/// The reply to a batch, under construction.
 pub struct Intake<M>
 where
     M: TimerMessage,
@@ -38,7 +38,7 @@ impl<M> Intake<M>
 where
     M: TimerMessage,
 {
-    /// Takes in as much as the intake budget allows. True if that was the last of it.
+    /// Handles one request budget of entries. Returns true if none is left.
     fn take_part(&mut self) -> bool {
         if const { is_large::<M>() } { self.take_part_as::<Boxed<M>>() } else { self.take_part_as::<M>() }
     }
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// What is left when the timer actor ends in the middle is dropped one by one, like an answer that nobody hears.
+/// If the timer actor ends in the middle, the other entries are dropped one by one, like replies that nobody awaits.
 impl<M> Drop for Intake<M>
 where
     M: TimerMessage,
@@ -97,7 +97,7 @@ where
     others_had_their_turn: bool,
 }
 
-/// Nothing of it is ever pinned.
+/// No field is ever pinned.
 impl<M> Unpin for Rest<M> where M: TimerMessage {}
 
 impl<M> ActorFuture<TimerActor> for Rest<M>
@@ -108,7 +108,7 @@ where
 
     fn poll(self: Pin<&mut Self>, _: &mut TimerActor, _: &mut Context<TimerActor>, cx: &mut Polling<'_>) -> Poll<()> {
         let this = self.get_mut();
-        // The first poll follows at once upon the part before.
+        // The first poll immediately follows the previous part.
         if std::mem::replace(&mut this.others_had_their_turn, true) {
             this.intake.service.take_turn_in_between();
             if this.intake.take_part() {

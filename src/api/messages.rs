@@ -1,4 +1,4 @@
-//! The messages a timer actor understands.
+//! The requests to a timer actor about single timers.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use crate::model::view::{Snapshot, TimerInfo};
 use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
-/// Deliver a message after a delay. The delay counts from [`new`](Self::new), not from when the request is handled.
+/// A request to deliver a message after a delay. The delay counts from [`new`](Self::new), not from the handling of the
+/// request.
 ///
-/// Answers the id, or a [`ScheduleError`] with the message. Who needs the id before that [asks](Self::id) the request.
+/// Replies with the id, or a [`ScheduleError`] with the message. [`id`](Self::id) returns the id in advance.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,7 +64,7 @@ impl<M> ScheduleAfter<M>
 where
     M: TimerMessage,
 {
-    /// A request to deliver `message` to `target` after `delay`.
+    /// Returns a request to deliver `message` to `target` after `delay`.
     pub fn new(target: impl Into<Target<M>>, delay: Duration, message: M) -> Self {
         Self {
             id: Cell::new(None),
@@ -75,22 +76,22 @@ where
         }
     }
 
-    /// The same request with options.
+    /// Sets options, in place of earlier ones.
     pub fn options(mut self, options: TimerOptions) -> Self {
         self.options = Some(Box::new(options));
         self
     }
 
-    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
-    /// that needs not be remembered.
+    /// Returns the future id of the timer. If this is not called before sending, the request costs less: the timer
+    /// actor need not store the id.
     pub fn id(&self) -> TimerId {
         fixed(&self.id)
     }
 }
 
-/// Deliver a message at a time of day; at once if that is past.
+/// A request to deliver a message at a wall-clock time; at once if that is past.
 ///
-/// Answers the id, or a [`ScheduleError`] with the message. Who needs the id before that [asks](Self::id) the request.
+/// Replies with the id, or a [`ScheduleError`] with the message. [`id`](Self::id) returns the id in advance.
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct ScheduleAt<M>
 where
@@ -107,37 +108,37 @@ impl<M> ScheduleAt<M>
 where
     M: TimerMessage,
 {
-    /// A request to deliver `message` to `target` when the wall clock shows `at`.
+    /// Returns a request to deliver `message` to `target` when the wall clock shows `at`.
     pub fn new(target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> Self {
         Self { id: Cell::new(None), target: target.into(), at: at.into(), options: None, message }
     }
 
-    /// The same request with options.
+    /// Sets options, in place of earlier ones.
     pub fn options(mut self, options: TimerOptions) -> Self {
         self.options = Some(Box::new(options));
         self
     }
 
-    /// The id that the timer will have. A request that is sent without having been asked costs less: its timer gets an id
-    /// that needs not be remembered.
+    /// Returns the future id of the timer. If this is not called before sending, the request costs less: the timer
+    /// actor need not store the id.
     pub fn id(&self) -> TimerId {
         fixed(&self.id)
     }
 }
 
-/// The id that a request was asked for, now or before.
+/// Returns the id of a request, created by the first call.
 pub(crate) fn fixed(id: &Cell<Option<TimerId>>) -> TimerId {
     let fixed = id.get().unwrap_or_else(TimerId::new);
     id.set(Some(fixed));
     fixed
 }
 
-/// Cancel the timer with this id, of this or any other timer actor of the process.
+/// A request to cancel the timer with this id, of this or any other timer actor of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "CancelOutcome")]
 pub struct Cancel(pub TimerId);
 
-/// Move a pending timer to another deadline. Among timers of the same tick it counts as scheduled now.
+/// A request to move a pending timer to another deadline. Among timers of the same tick it counts as scheduled now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "RescheduleOutcome")]
 #[must_use = "a request does nothing until it is sent to a timer actor"]
@@ -153,23 +154,23 @@ enum NewDeadline {
 }
 
 impl Reschedule {
-    /// A request to let the timer be due `delay` from now instead.
+    /// Returns a request to move the timer to `delay` from now.
     pub fn after(id: TimerId, delay: Duration) -> Self {
         Self { id, to: NewDeadline::After { delay, requested: RequestTime::now() } }
     }
 
-    /// A request to let the timer be due when the wall clock shows `at` instead.
+    /// Returns a request to move the timer to the wall-clock time `at`.
     pub fn at(id: TimerId, at: impl Into<SystemTime>) -> Self {
         Self { id, to: NewDeadline::At(at.into()) }
     }
 }
 
-/// Ask for what is known of a pending timer.
+/// A request for the description of a pending timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "Option<TimerInfo>")]
 pub struct GetTimer(pub TimerId);
 
-/// Look at a timer actor: accounts and wheel, bucket by bucket.
+/// A request for a snapshot of a timer actor: counters and wheel, bucket by bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "Snapshot")]
 pub struct GetSnapshot;
@@ -188,8 +189,8 @@ where
     type Result = Result<TimerId, ScheduleError<M>>;
 }
 
-/// An answer that may hold a message of the user, or the source of some. If nobody waits for it that is dropped here: a panic
-/// of it must not end the timer actor. It is boxed, since it may be large.
+/// A reply that may contain a user's message or message source. If nobody awaits it, that is dropped here: a panic of
+/// its destructor must not end the timer actor. Boxed, since it may be large.
 pub struct Answer<T> {
     service: Arc<Service>,
     answer: Result<TimerId, Box<ScheduleError<T>>>,
@@ -201,7 +202,7 @@ impl<T> Answer<T> {
     }
 }
 
-/// What an answer is made of.
+/// A reply that can be dropped part by part.
 pub(crate) trait Parts {
     type Parts: Iterator;
     fn parts(self) -> Self::Parts;
@@ -275,7 +276,7 @@ fn schedule_as<C: Carried>(
     answer.map_err(|refused| Box::new(refused.map(C::unpack)))
 }
 
-/// Tells who asked, if anybody still waits for it.
+/// Sends a reply, or drops it if nobody awaits it.
 pub(crate) fn send_reply<R: Parts>(service: &Service, answer: R, asker: Option<OneshotSender<R>>) {
     let unheard = match asker {
         Some(asker) => asker.send(answer).err(),
@@ -286,7 +287,7 @@ pub(crate) fn send_reply<R: Parts>(service: &Service, answer: R, asker: Option<O
     }
 }
 
-/// Drops each part on its own.
+/// Drops each part separately.
 pub(crate) fn discard(service: &Service, answer: impl Parts) {
     for part in answer.parts() {
         service.contain(|| drop(part));

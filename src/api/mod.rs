@@ -1,9 +1,10 @@
 //! The calls of the public API: each turns its arguments into one call of a service.
 //!
-//! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter; `timers` for any
-//!    target from any thread; `timer_actor` with its requests (`messages`, `periodic`, `batch`, `intake`).
+//! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter;
+//!    `timers` for any target from any thread; `timer_actor` with its requests (`messages`, `periodic`, `cron`,
+//!    `batch`, `intake`).
 //! 2. Options: `options`.
-//! 3. Results: `guard`.
+//! 3. Results: `guard`, `dead_letters`.
 //! 4. Many timers: `selection`.
 //! 5. Setup and end: `builder`, `config`, `drain`, `scrape`.
 //! 6. Virtual time: `settling` and `testing`.

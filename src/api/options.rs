@@ -20,8 +20,8 @@ use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::repeating::RepeatSchedule;
 use crate::service::state::Service;
 
-/// A timer of an actor's own with options; made by [`ctx.timer`](crate::TimerContext::timer), and completed by saying
-/// when.
+/// An own timer of an actor with options; created by [`ctx.timer`](crate::TimerContext::timer), and scheduled by its
+/// methods.
 #[must_use = "nothing is scheduled until it is said when"]
 pub struct ContextTimer<'c, A: Actor> {
     ctx: &'c mut A::Context,
@@ -63,7 +63,7 @@ where
         self.schedule(Schedule::At(at.into()), message)
     }
 
-    /// Delivers messages to this actor at a fixed rate. Jitter moves the whole grid, slack is for each repetition.
+    /// Delivers messages to this actor at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
     ///
     /// # Errors
     /// As [`schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
@@ -80,7 +80,7 @@ where
         self.repeat(RepeatSchedule::fixed_rate(repeat), message.into())
     }
 
-    /// Delivers messages to this actor with a fixed delay. Jitter is for the first, slack for each of them.
+    /// Delivers messages to this actor with a fixed delay. Jitter applies to the first, slack to each of them.
     ///
     /// # Errors
     /// As [`schedule_with_fixed_delay`](crate::TimerContext::schedule_with_fixed_delay).
@@ -97,7 +97,7 @@ where
         self.repeat(RepeatSchedule::fixed_delay(repeat), message.into())
     }
 
-    /// Delivers messages to this actor at the times that a cron expression names. Jitter moves all of them by the same time.
+    /// Delivers messages to this actor at the times of a cron expression. Jitter moves all of them by the same time.
     ///
     /// # Errors
     /// As [`schedule_cron`](crate::TimerContext::schedule_cron).
@@ -152,7 +152,7 @@ impl<A: Actor> fmt::Debug for ContextTimer<'_, A> {
     }
 }
 
-/// A timer for a target with options; made by [`Timers::timer`](crate::Timers::timer), and completed by saying when.
+/// A timer for a target with options; created by [`Timers::timer`](crate::Timers::timer), and scheduled by its methods.
 #[must_use = "nothing is scheduled until it is said when"]
 pub struct TargetTimer<'t, M>
 where
@@ -187,7 +187,7 @@ where
         self.service.schedule_for(Schedule::At(at.into()), None, Some(&self.options), self.target, message)
     }
 
-    /// Delivers messages to the target at a fixed rate. Jitter moves the whole grid, slack is for each repetition.
+    /// Delivers messages to the target at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
     ///
     /// # Errors
     /// As [`schedule_at_fixed_rate`](crate::Timers::schedule_at_fixed_rate).
@@ -199,7 +199,7 @@ where
         self.repeat(RepeatSchedule::fixed_rate(repeat), message.into())
     }
 
-    /// Delivers messages to the target with a fixed delay. Jitter is for the first, slack for each of them.
+    /// Delivers messages to the target with a fixed delay. Jitter applies to the first, slack to each of them.
     ///
     /// # Errors
     /// As [`schedule_with_fixed_delay`](crate::Timers::schedule_with_fixed_delay).
@@ -211,7 +211,7 @@ where
         self.repeat(RepeatSchedule::fixed_delay(repeat), message.into())
     }
 
-    /// Delivers messages to the target at the times that a cron expression names. Jitter moves all of them by the same time.
+    /// Delivers messages to the target at the times of a cron expression. Jitter moves all of them by the same time.
     ///
     /// # Errors
     /// As [`schedule_cron`](crate::Timers::schedule_cron).

@@ -1,4 +1,4 @@
-//! The messages that ask a timer actor for repeating timers.
+//! The requests to a timer actor for repeating timers.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,10 +18,9 @@ use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::schedule::repeating::RepeatSchedule;
 
-/// Deliver messages at a fixed rate: on a grid that begins with [`new`](Self::new) and does not shift.
+/// A request to deliver messages at a fixed rate: on a grid that starts with [`new`](Self::new) and does not shift.
 ///
-/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
-/// request.
+/// Replies with the id, or a [`ScheduleError`] with the message source. [`id`](Self::id) returns the id in advance.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,12 +48,10 @@ pub struct ScheduleAtFixedRate<M>(Periodic<M>)
 where
     M: TimerMessage;
 
-/// Deliver messages with a fixed delay: each so long after the one before was delivered; if the target is
-/// [tracked](Target::tracked), after the end of its handler. The first delay counts from
-/// [`new`](Self::new).
+/// A request to deliver messages with a fixed delay, counted from the previous delivery or, if the target is
+/// [tracked](Target::tracked), from the end of its handler. The first delay counts from [`new`](Self::new).
 ///
-/// Answers the id, or a [`ScheduleError`] with the source of the messages. Who needs the id before that [asks](Self::id) the
-/// request.
+/// Replies with the id, or a [`ScheduleError`] with the message source. [`id`](Self::id) returns the id in advance.
 ///
 /// ```
 /// use std::time::Duration;
@@ -135,7 +132,7 @@ impl TimerActor {
     }
 }
 
-/// What the two kinds of requests have in common.
+/// The common part of both kinds of requests.
 macro_rules! periodic {
     ($name:ident, $schedule:ident, $how:literal) => {
         impl<M> $name<M>
@@ -151,14 +148,14 @@ macro_rules! periodic {
                 Self(Periodic::new(target.into(), repeat.into(), message.into()))
             }
 
-            /// Sets options, in place of those set before.
+            /// Sets options, in place of earlier ones.
             pub fn options(mut self, options: TimerOptions) -> Self {
                 self.0.options = options;
                 self
             }
 
-            /// The id that the timer will have. A request that is sent without having been asked costs less: its timer
-            /// gets an id that needs not be remembered.
+            /// Returns the future id of the timer. If this is not called before sending, the request costs less: the
+            /// timer actor need not store the id.
             pub fn id(&self) -> TimerId {
                 fixed(&self.0.id)
             }

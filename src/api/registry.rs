@@ -1,4 +1,4 @@
-//! The timer actor of each arbiter: how it is found, and how it starts by itself.
+//! The timer actor of each arbiter: lookup and automatic start.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -19,11 +19,11 @@ use crate::service::state::Service;
 thread_local! {
     /// Keeps the timer actor of this arbiter alive.
     static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
-    /// Timer actors of this arbiter with clocks of their own, which [`install`] need not have been called for.
+    /// Timer actors of this arbiter with their own clocks, whether [`install`]ed or not.
     static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Why a context has no timers.
+/// The reason why a context has no timers.
 pub(crate) enum NoTimers {
     NoSystem,
     NotInstalled,
@@ -38,7 +38,7 @@ impl NoTimers {
     }
 }
 
-/// A timer actor starts on this arbiter.
+/// Records the start of a timer actor on this arbiter.
 pub(crate) fn note_started(service: &Arc<Service>) {
     if service.settings.watched {
         return;
@@ -49,19 +49,19 @@ pub(crate) fn note_started(service: &Arc<Service>) {
     });
 }
 
-/// Whether a timer actor with a clock of its own runs on this arbiter. A default one beside it, on the system clock, would
-/// hardly be the one that is meant.
+/// Returns true if a timer actor with its own clock runs on this arbiter. A default one beside it, on the system clock,
+/// would hardly be intended.
 fn has_own_clocks() -> bool {
     let started: Vec<_> = OWN_CLOCKS.with_borrow(|started| started.iter().filter_map(Weak::upgrade).collect());
     started.iter().any(|service| !service.is_stopped())
 }
 
-/// The timers of this arbiter, started if need be; `None` without a running system.
+/// Returns the timers of this arbiter, started if necessary; `None` without a running system.
 fn here() -> Option<Timers> {
     thread_registry::current().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
         let arbiter = Arbiter::try_current()?;
         let timers = install(TimerActor::default(), |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
-        // An arbiter that has ended drops what it is asked to start.
+        // An arbiter that has ended drops new actors.
         (!timers.service().is_stopped()).then_some(timers)
     })
 }
@@ -69,7 +69,7 @@ fn here() -> Option<Timers> {
 /// Makes `actor` the timer actor of this thread.
 fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
     let service = Arc::clone(actor.service());
-    // Now already: if this thread is kept busy, the timer actor will not start before that ends.
+    // Not left to the actor's start, which waits as long as this thread is busy.
     service.clock.started();
     service.join_watchdog();
     thread_registry::set_current(&service);
@@ -79,7 +79,7 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
     timers
 }
 
-/// The owner that the actor behind `ctx` is, made if need be, with the service of this arbiter.
+/// Returns the owner for the actor behind `ctx`, created if necessary, and the service of this arbiter.
 pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
 where
     A: Actor<Context = C>,
@@ -111,7 +111,7 @@ where
     Ok((service, owner))
 }
 
-/// The owner that the actor behind `ctx` is, if it is one already. Changes nothing.
+/// Returns the owner for the actor behind `ctx`, if there is one. Changes nothing.
 pub(crate) fn known_owner_of_context<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
 where
     A: Actor<Context = C>,
@@ -133,8 +133,8 @@ fn start_here() -> Option<Arc<Service>> {
 }
 
 impl Timers {
-    /// The timers of this thread's arbiter; its timer actor is started if need be. `None` if no actix system runs on
-    /// this thread, or if a timer actor with a clock of its own was started here and none
+    /// Returns the timers of this thread's arbiter, whose timer actor is started if necessary. `None` if no actix
+    /// system runs on this thread, or if a timer actor with its own clock was started here and none
     /// [installed](TimerActorBuilder::install).
     pub fn current() -> Option<Self> {
         if thread_registry::current().is_none() && has_own_clocks() {
@@ -145,11 +145,11 @@ impl Timers {
 }
 
 impl TimerActor {
-    /// The timer actor of this arbiter, started if need be: with the default settings and the system clock, whatever other
-    /// timer actors run here. To have another, [install](TimerActorBuilder::install) it first.
+    /// Returns the timer actor of this arbiter, started if necessary: with the default settings and the system clock,
+    /// whatever other timer actors run here. For other settings, [install](TimerActorBuilder::install) one first.
     ///
     /// # Panics
-    /// Like actix's own `from_registry`, outside of a running system. [`Timers::current`] answers `None` instead.
+    /// Like actix's own `from_registry`, outside of a running system. [`Timers::current`] returns `None` instead.
     pub fn from_registry() -> Addr<Self> {
         <Self as ArbiterService>::from_registry()
     }
@@ -160,8 +160,8 @@ impl TimerActorBuilder {
     /// [`TimerActor::from_registry`] use. Without this call they start one with the default settings.
     ///
     /// # Errors
-    /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter has a timer actor
-    /// already.
+    /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter already has a
+    /// timer actor.
     pub fn install(self) -> Result<Timers, BuildError> {
         if thread_registry::current().is_some() {
             return Err(BuildError::AlreadyRunning);

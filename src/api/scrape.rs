@@ -1,27 +1,26 @@
-//! A scrape whose numbers belong together.
+//! Scrapes with consistent numbers.
 
 use crate::metrics::{gate, publishers};
 use crate::service::query::directory;
 
-/// Brings the metrics of all timer actors of this process, and of companion crates, up to date, and runs `render` before
-/// anything else is published: what it reads was true at one moment for each timer actor, so that its counters add up, and its
-/// gauges are of now.
+/// Updates the metrics of all timer actors of this process, and of companion crates, and runs `render` before any other
+/// publication: `render` reads a consistent snapshot of each timer actor, so its counters add up and its gauges are
+/// current.
 ///
-/// Without it, what a scrape shows is up to 250 ms old, longer while nothing happens, and one that falls into a publication,
-/// which takes some microseconds, sees one half of it: the counters do not add up by what happened since the publication
-/// before. The listener that an exporter brings along cannot call this; a handler of your own can.
+/// Without it, a scrape is up to 250 ms old, longer while nothing happens; and a scrape during a publication, which
+/// takes some microseconds, reads half of it: the counters then differ by the events since the previous publication.
+/// The built-in listener of an exporter cannot call this; your own handler can.
 ///
-/// While `render` runs timers go on as ever. Not together with the rest are what is counted at once: the histograms, the
-/// wake-ups and the turns of the driver, and requests refused as `duplicate_id` or `invalid`.
+/// Timers continue while `render` runs. Metrics recorded at once are not part of the snapshot: the histograms, the
+/// wake-ups and turns of the driver, and requests refused as `duplicate_id` or `invalid`.
 ///
-/// A message that was counted as delivered, and then turns out to have been refused by its recipient, cannot be taken back
-/// from a counter. If it was published in between, it counts as accepted twice: once delivered, and once as what became of
-/// it.
+/// A message that was counted as delivered, and that its recipient then refuses, cannot be subtracted from a published
+/// counter. It then counts as accepted twice: once delivered, and once with its final outcome.
 ///
-/// `render` must not wait for a timer actor to stop or to be drained on another thread.
+/// `render` must not wait for a timer actor to stop or drain on another thread.
 ///
 /// # Panics
-/// If `render` does.
+/// If `render` panics.
 ///
 /// ```
 /// use metrics_exporter_prometheus::PrometheusBuilder;

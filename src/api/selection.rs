@@ -1,4 +1,4 @@
-//! Many timers at a time: by key, by group, by actor, and lists; as methods and as messages.
+//! Operations on many timers, by key, group or actor, and lists: as methods and as requests.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::model::id::TimerId;
 use crate::model::view::TimerInfo;
 
 impl Timers {
-    /// Cancels the timer for an actor that has this key. [`NotFound`](CancelOutcome::NotFound) if none has: none was
-    /// scheduled with it, or it has ended.
+    /// Cancels the timer for an actor that has this key. Returns [`NotFound`](CancelOutcome::NotFound) if none has it:
+    /// none was scheduled with it, or it has ended.
     ///
-    /// The timers that the actor made through its own context have keys of their own; it cancels those itself.
+    /// Timers created through the actor's own context have separate keys; the actor cancels them itself.
     ///
     /// ```
     /// use std::time::Duration;
@@ -50,20 +50,20 @@ impl Timers {
         }
     }
 
-    /// Whether a timer for an actor with this key is pending.
+    /// Returns true if a timer for an actor with this key is pending.
     pub fn is_active(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> bool {
         self.timer_by_key(actor, key).is_some()
     }
 
-    /// The id of the pending timer for an actor that has this key.
+    /// Returns the id of the pending timer for an actor that has this key.
     pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
         self.service().timer_by_key(KeyScope::Recipient(actor.into().mailbox()?), &key.into())
     }
 
-    /// Cancels all timers of an actor that were pending when this was called: its own, and those that others scheduled for
-    /// it. Returns how many it has cancelled.
+    /// Cancels all timers of an actor that were pending at the call: its own, and timers that others scheduled for it.
+    /// Returns their number.
     ///
-    /// It has to look at every pending timer of the timer actor, a few at a time. Who does this often puts the timers of
+    /// This visits every pending timer of the timer actor, a few at a time. If you call it often, put the timers of
     /// each actor into a [group](crate::TimerOptions::group).
     ///
     /// ```
@@ -90,8 +90,7 @@ impl Timers {
         self.service().cancel_all(&self.service().timers_of(&actor.into()))
     }
 
-    /// Cancels all timers of a group that were pending when this was called, a few at a time. Returns how many it has
-    /// cancelled.
+    /// Cancels all timers of a group that were pending at the call, a few at a time. Returns their number.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -119,15 +118,15 @@ impl Timers {
         self.service().cancel_all(&self.service().timers_of_group(&group.into()))
     }
 
-    /// How many pending timers are in a group.
+    /// Returns the number of pending timers in a group.
     pub fn group_len(&self, group: impl Into<TimerGroup>) -> usize {
         self.service().state().engine.group_len(&group.into())
     }
 
-    /// The pending timers that a filter lets through, by deadline.
+    /// Returns the pending timers that match a filter, by deadline.
     ///
-    /// Others go on while the list is made, a few timers at a time. Each timer that is pending all the while, and is not
-    /// moved, is in the list; each timer in it was as described at some moment during the call.
+    /// Other calls proceed while the list is built, a few timers at a time. Each timer that is pending throughout, and
+    /// is not moved, is in the list; each timer in it was as described at some moment during the call.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -160,9 +159,9 @@ impl Timers {
     }
 }
 
-/// Cancel the timer for an actor that has this key, in the timer actor that this is sent to.
+/// A request to cancel the timer for an actor that has this key, in the timer actor that receives it.
 ///
-/// Answers as [`Timers::cancel_key`].
+/// Replies as [`Timers::cancel_key`].
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "CancelOutcome")]
 #[must_use = "a request does nothing until it is sent to a timer actor"]
@@ -172,15 +171,15 @@ pub struct CancelKey {
 }
 
 impl CancelKey {
-    /// A request to cancel the timer for `actor` that has this key.
+    /// Returns a request to cancel the timer for `actor` that has this key.
     pub fn new(actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Self {
         Self { actor: actor.into(), key: key.into() }
     }
 }
 
-/// Cancel all timers of an actor, its own and those for it, in the timer actor that this is sent to.
+/// A request to cancel all timers of an actor, its own and timers for it, in the timer actor that receives it.
 ///
-/// Answers how many were cancelled. Those are meant that are pending when the request is handled; see
+/// Replies with the number of cancelled timers. It covers the timers that are pending when it is handled; see
 /// [`Timers::cancel_for`].
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "usize")]
@@ -190,15 +189,15 @@ pub struct CancelOwner {
 }
 
 impl CancelOwner {
-    /// A request to cancel all timers of `actor`.
+    /// Returns a request to cancel all timers of `actor`.
     pub fn new(actor: impl Into<ActorId>) -> Self {
         Self { actor: actor.into() }
     }
 }
 
-/// Cancel all timers of a group, in the timer actor that this is sent to.
+/// A request to cancel all timers of a group, in the timer actor that receives it.
 ///
-/// Answers how many were cancelled. Those are meant that are pending when the request is handled.
+/// Replies with the number of cancelled timers. It covers the timers that are pending when it is handled.
 #[derive(Debug, Clone, PartialEq, Eq, Message)]
 #[rtype(result = "usize")]
 #[must_use = "a request does nothing until it is sent to a timer actor"]
@@ -207,13 +206,13 @@ pub struct CancelGroup {
 }
 
 impl CancelGroup {
-    /// A request to cancel all timers of this group.
+    /// Returns a request to cancel all timers of this group.
     pub fn new(group: impl Into<TimerGroup>) -> Self {
         Self { group: group.into() }
     }
 }
 
-/// Ask a timer actor for a list of its pending timers, by deadline. See [`Timers::list`].
+/// A request for a list of the pending timers of a timer actor, by deadline. See [`Timers::list`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Message)]
 #[rtype(result = "Vec<TimerInfo>")]
 pub struct ListTimers(pub TimerFilter);

@@ -1,7 +1,7 @@
-//! When all that is due has been handled: what tests in virtual time wait for.
+//! Waiting in virtual time until all due messages have been handled.
 //!
-//! Nothing in actix or tokio tells that nothing is left to do. But a timer actor knows what it still has to do, and on
-//! one thread everybody who is ready gets a turn before a task that has yielded gets its next.
+//! Neither actix nor tokio reports that nothing is left to do. But a timer actor knows its remaining work, and on one
+//! thread every ready task gets a turn before a task that has yielded gets its next.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::service::query::activity::Activity;
 use crate::service::query::directory;
 use crate::service::state::Service;
 
-/// So many turns in a row, everybody's, must have changed nothing. What comes of a message, from one actor to the next,
-/// gets a step further in each.
+/// The number of consecutive turns that must change nothing. A chain of messages, from one actor to the next, advances
+/// by one in each turn.
 const TURNS: usize = 64;
 
-/// How long others get that must be on another thread, or are kept from their work, before they are taken to be stuck.
+/// The time after which work on another thread, or an actor that is kept from its work, counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Returns when the timer actors concerned have nothing to do at this time, and everybody on this thread had turns since.
+/// Returns when the selected timer actors have no work at this time, and all tasks on this thread had turns since.
 pub(crate) async fn settle(concerned: impl Fn(&Service) -> bool) {
     let mut before = Vec::new();
     let (mut unchanged, mut since) = (0, Instant::now());
@@ -40,20 +40,20 @@ pub(crate) async fn settle(concerned: impl Fn(&Service) -> bool) {
 }
 
 impl ManualClock {
-    /// Lets time pass, on both clocks, from one event to the next: each message that falls due meanwhile is handled while
-    /// the clock shows its time, and so is what comes of it. Returns when all that is due has been handled.
+    /// Advances both clocks by `by`, from one event to the next: each message that falls due meanwhile is handled while
+    /// the clock shows its time, including its consequences. Returns when all due messages have been handled.
     ///
-    /// To be awaited on the thread whose actors are tested. Timer actors elsewhere, if they run on this clock, are waited
-    /// for, too; the mailboxes of actors on other threads are not: ask such an actor something, and it has handled what
-    /// was sent to it before. A handler's future is not waited for, since it may itself wait for a later time. What an actor
-    /// cannot handle now, because it waits for a future (`ctx.wait`), stays due.
+    /// Await it on the thread of the actors under test. It also waits for timer actors on other threads that run on
+    /// this clock, but not for the mailboxes of other actors there: send such an actor a request, and its reply implies
+    /// that all earlier messages were handled. It does not wait for a handler's future, which may itself wait for a
+    /// later time. Messages that an actor cannot handle now, because it waits for a future (`ctx.wait`), stay due.
     pub async fn advance(&self, by: Duration) {
         let end = self.now().saturating_add(by);
         loop {
             self.settle().await;
             let now = self.now();
             match self.next_alarm().filter(|next| *next < end) {
-                // An alarm of the past, that nobody looks at, must not keep time from passing.
+                // A past alarm that nobody polls must not stop time.
                 Some(next) if next > now => self.jump(next - now),
                 _ if now < end => self.jump(end - now),
                 _ => return,
@@ -61,7 +61,7 @@ impl ManualClock {
         }
     }
 
-    /// Returns when all that is due now has been handled, as [`advance`](Self::advance) does, and no time passes.
+    /// Returns when all due messages have been handled, as [`advance`](Self::advance) does, but without advancing time.
     pub async fn settle(&self) {
         settle(|service| service.clock.is_moved_by(self)).await;
     }

@@ -1,4 +1,4 @@
-//! For tests of actors that use timers: virtual time.
+//! Virtual time for tests of actors that use timers.
 //!
 #![doc = include_str!("../../docs/guide/testing.md")]
 
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::api::settling;
 use crate::service::state::Service;
 
-/// Lets `by` pass on tokio's clock, and returns when what was due has been handled by the actors of this thread.
+/// Advances tokio's clock by `by`, and returns when the due messages have been handled by the actors of this thread.
 ///
-/// Under `tokio::time::pause` that takes no time. Without, it takes as long as it says, and the rest is the same.
-/// Tokio's clock moves in whole milliseconds.
+/// Under `tokio::time::pause` this takes no real time. Otherwise it takes `by`, with the same result. Tokio's clock
+/// moves in whole milliseconds.
 ///
-/// A handler's future is not waited for, since it may itself wait for a later time. What an actor cannot handle now,
-/// because it waits for a future (`ctx.wait`), stays due.
+/// It does not wait for a handler's future, which may itself wait for a later time. Messages that an actor cannot
+/// handle now, because it waits for a future (`ctx.wait`), stay due.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,7 +54,7 @@ pub async fn advance(by: Duration) {
     settle().await;
 }
 
-/// Returns when what is due has been handled by the actors of this thread. No virtual time passes.
+/// Returns when all due messages have been handled by the actors of this thread. No virtual time passes.
 pub async fn settle() {
     settling::settle(Service::is_here).await;
 }

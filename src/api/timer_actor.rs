@@ -11,18 +11,18 @@ use crate::service::state::Service;
 
 /// The actor that holds timers and delivers their messages.
 ///
-/// Usually there is one in each arbiter, which starts by itself when the first timer is scheduled through a context
-/// (see [`TimerContext`](crate::TimerContext)) or its address is asked for with [`from_registry`](Self::from_registry).
-/// More can be [built](Self::builder), with other settings, or on an arbiter of their own.
+/// Usually each arbiter has one, which starts automatically when the first timer is scheduled through a context (see
+/// [`TimerContext`](crate::TimerContext)) or when [`from_registry`](Self::from_registry) is called. More can be
+/// [built](Self::builder), with other settings, or on dedicated arbiters.
 ///
 /// It is an actix service of both kinds: `<TimerActor as ArbiterService>::from_registry()` is the one of the arbiter,
 /// `<TimerActor as SystemService>::from_registry()` the one of the whole system.
 ///
 /// # When it stops
 ///
-/// A timer actor whose last address is dropped goes on until its last timer has ended. When its arbiter or system is
-/// stopped before that, what is pending is lost, and counted as dead letters with the reason `service_stopped`:
-/// [`Drain`](crate::Drain) it first to get everything back.
+/// If its last address is dropped, a timer actor continues until its last timer has ended. If its arbiter or system
+/// stops before, its pending timers are lost, and counted as dead letters with the reason `service_stopped`:
+/// [`Drain`](crate::Drain) it first to get their messages back.
 pub struct TimerActor {
     service: Arc<Service>,
 }
@@ -36,7 +36,8 @@ impl TimerActor {
         &self.service
     }
 
-    /// Counts requests, and after as many as one turn may handle lets what is due, and other actors, go first.
+    /// Counts requests. After the number for one turn, due messages are delivered and other actors run before the next
+    /// request.
     ///
     /// actix empties a mailbox before it polls anything else of the actor. Waiting for a future interrupts that.
     pub(crate) fn take_in(&self, requests: usize, ctx: &mut Context<Self>) {

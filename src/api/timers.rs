@@ -1,4 +1,4 @@
-//! The direct way to a timer actor, for code on any thread.
+//! Direct access to a timer actor, for code on any thread.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::service::query::directory;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
-/// A handle to a timer actor: schedules and cancels at once, from any thread, with the answer in hand.
+/// A handle to a timer actor, which schedules and cancels directly, from any thread.
 ///
-/// It does what the messages [`ScheduleAfter`](crate::ScheduleAfter), [`Cancel`](crate::Cancel) and so on do, without
-/// the way through the mailbox. As an address does, it keeps the timer actor alive.
+/// Its methods have the effect of the messages [`ScheduleAfter`](crate::ScheduleAfter), [`Cancel`](crate::Cancel) and
+/// so on, without the mailbox. Like an address, it keeps the timer actor alive.
 ///
 /// ```
 /// use std::time::Duration;
@@ -63,21 +63,20 @@ impl Timers {
         &self.service
     }
 
-    /// The address of the timer actor, to send it messages.
+    /// Returns the address of the timer actor, for messages.
     pub const fn addr(&self) -> &Addr<TimerActor> {
         &self.addr
     }
 
-    /// The name of the timer actor, as in the label `timer` of its metrics.
+    /// Returns the name of the timer actor, as in the label `timer` of its metrics.
     pub fn name(&self) -> &str {
         &self.service.name
     }
 
-    /// Delivers `message` to `target` after `delay`. The delay counts from this call. A delay too long for the clock is
-    /// never over.
+    /// Delivers `message` to `target` after `delay`, counted from this call. A delay too long for the clock never ends.
     ///
     /// # Errors
-    /// [`ScheduleError`] hands the message back: the capacity is used up, or the timer actor has stopped.
+    /// [`ScheduleError`] returns the message: the capacity is used up, or the timer actor has stopped.
     pub fn schedule_after<M>(
         &self,
         target: impl Into<Target<M>>,
@@ -106,7 +105,8 @@ impl Timers {
         self.service.schedule_for(Schedule::At(at.into()), None, None, target.into(), message)
     }
 
-    /// A timer with options for `target`, to be completed by saying when: `timers.timer(target, options).after(delay, message)`.
+    /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
+    /// options).after(delay, message)`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -135,7 +135,7 @@ impl Timers {
         TargetTimer::new(&self.service, target.into(), options)
     }
 
-    /// Delivers messages to `target` at a fixed rate: on a grid that begins now and does not shift, however late single
+    /// Delivers messages to `target` at a fixed rate: on a grid that starts now and does not shift, however late single
     /// deliveries are. The timer keeps its id over all repetitions, and ends when its target has stopped.
     ///
     /// ```
@@ -160,7 +160,8 @@ impl Timers {
     /// ```
     ///
     /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also a period of zero is refused, and what would never be due.
+    /// As [`schedule_after`](Self::schedule_after); also for a period of zero, and for a schedule without
+    /// deliveries.
     pub fn schedule_at_fixed_rate<M>(
         &self,
         target: impl Into<Target<M>>,
@@ -173,8 +174,8 @@ impl Timers {
         self.timer(target, TimerOptions::new()).at_fixed_rate(repeat, message)
     }
 
-    /// Delivers messages to `target` with a fixed delay: each so long after the one before was delivered; if the
-    /// target is [tracked](Target::tracked), after the end of its handler.
+    /// Delivers messages to `target` with a fixed delay, counted from the previous delivery or, if the target is
+    /// [tracked](Target::tracked), from the end of its handler.
     ///
     /// # Errors
     /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
@@ -190,11 +191,11 @@ impl Timers {
         self.timer(target, TimerOptions::new()).with_fixed_delay(repeat, message)
     }
 
-    /// Delivers messages to `target` at the times that a cron expression names, on the wall clock: when that is stepped the
-    /// timer follows, and what it was stepped over is delivered once. No time is delivered twice.
+    /// Delivers messages to `target` at the times of a cron expression, on the wall clock: if the clock is stepped the
+    /// timer follows, and skipped times are delivered once. No time is delivered twice.
     ///
     /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also an expression is refused that names no time any more.
+    /// As [`schedule_after`](Self::schedule_after); also for an expression without a future time.
     #[cfg(feature = "cron")]
     pub fn schedule_cron<M>(
         &self,
@@ -216,23 +217,23 @@ impl Timers {
         }
     }
 
-    /// Lets a timer, of this or any other timer actor of the process, be due `delay` from now instead.
+    /// Moves a timer, of this or any other timer actor of the process, to `delay` from now.
     pub fn reschedule_after(&self, id: TimerId, delay: Duration) -> RescheduleOutcome {
         reschedule(id, |_| Schedule::after(delay))
     }
 
-    /// Lets a timer, of this or any other timer actor of the process, be due when the wall clock shows `at` instead.
+    /// Moves a timer, of this or any other timer actor of the process, to the wall-clock time `at`.
     pub fn reschedule_at(&self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
         let at = at.into();
         reschedule(id, |_| Schedule::At(at))
     }
 
-    /// What is known of a pending timer, of this or any other timer actor of the process.
+    /// Returns the description of a pending timer, of this or any other timer actor of the process.
     pub fn get(&self, id: TimerId) -> Option<TimerInfo> {
         get(id)
     }
 
-    /// The timer actor at this moment: counters and wheel.
+    /// Returns a snapshot of the timer actor: counters and wheel.
     pub fn snapshot(&self) -> Snapshot {
         self.service.snapshot()
     }
@@ -244,7 +245,7 @@ impl fmt::Debug for Timers {
     }
 }
 
-/// Cancels a timer, whichever timer actor of this process it belongs to. Works on any thread.
+/// Cancels a timer of any timer actor of this process. Works on any thread.
 ///
 /// ```
 /// use actix_timers::{CancelOutcome, TimerId, cancel};
@@ -252,7 +253,7 @@ impl fmt::Debug for Timers {
 /// assert_eq!(cancel(TimerId::new()), CancelOutcome::NotFound);
 /// ```
 pub fn cancel(id: TimerId) -> CancelOutcome {
-    // Most timers are cancelled on the arbiter that holds them; that needs no look at the directory.
+    // Most timers are cancelled on their own arbiter; that needs no lookup in the directory.
     match thread_registry::current().map(|service| service.cancel(id)) {
         None | Some(CancelOutcome::NotFound) => cancel_elsewhere(id),
         Some(outcome) => outcome,
@@ -267,13 +268,13 @@ fn cancel_elsewhere(id: TimerId) -> CancelOutcome {
     .unwrap_or(CancelOutcome::NotFound)
 }
 
-/// What is known of a pending timer, whichever timer actor of this process it belongs to. Works on any thread.
+/// Returns the description of a pending timer of any timer actor of this process. Works on any thread.
 pub fn get(id: TimerId) -> Option<TimerInfo> {
     directory::ask(id, |service| service.get(id))
 }
 
-/// Moves a timer, whichever timer actor of this process it belongs to. `when` is given the clock of that one: a request has
-/// waited for another time on each.
+/// Moves a timer of any timer actor of this process. `when` receives the clock of that one: the wait of a request
+/// differs between clocks.
 pub(crate) fn reschedule(id: TimerId, when: impl Fn(&dyn Clock) -> Schedule) -> RescheduleOutcome {
     match thread_registry::current().map(|service| service.reschedule(id, when(&*service.clock))) {
         None | Some(RescheduleOutcome::NotFound) => reschedule_elsewhere(id, when),

@@ -1,6 +1,6 @@
 //! Integration of companion crates: access to timer actors beyond the API for applications.
 //!
-//! Applications need nothing of it. It may change with each minor version: `actix-timers-durable` and
+//! Applications do not need it. It may change with each minor version: `actix-timers-durable` and
 //! `actix-timers-inspector` use it, and are released together with this crate.
 //!
 //! | item | reason |

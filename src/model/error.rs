@@ -56,7 +56,8 @@ pub enum ScheduleError<M> {
         /// The message that was not scheduled.
         message: M,
     },
-    /// The end of a repeating timer is before its first delivery.
+    /// The schedule of a repeating timer has no delivery: none before its end, zero times, or no future time of a cron
+    /// expression.
     #[error("nothing would ever be due: the last time comes before the first, or no time is left")]
     NeverDue {
         /// The message that was not scheduled.

@@ -1,16 +1,16 @@
-//! What a subscriber of `tracing` sees of timers (feature `tracing`); nothing at all without it.
+//! Spans and events of timers for subscribers of `tracing` (feature `tracing`); no code without it.
 //!
-//! - An event `scheduled`, in the span of the call that schedules.
+//! - An event `scheduled`, in the span of the schedule call.
 //! - A span `timer`, from then to the end of the timer. It *follows from* the span of the call, and does not keep that
 //!   open: a timer may wait for months.
-//! - A span `deliver` in that, entered while the handler of an actor's own timer runs, or while the message is put into the
-//!   mailbox of a recipient, with the lateness.
+//! - A span `deliver` in that, entered while the handler of an actor's own timer runs, or while the message is put into
+//!   the mailbox of a recipient, with the lateness.
 //! - An event `dead letter`.
-//! - `warnings`: what an operator should know, dead letters among it, at most one of each kind in ten seconds.
+//! - `warnings` for operators, including dead letters, at most one of each kind in ten seconds.
 //!
 //! All of it has the target `actix_timers`, and all but the warnings the level `DEBUG`.
 //!
-//! `on` with `warnings`, and `off`, have the same names: everything else is written once.
+//! `on` with `warnings`, and `off`, define the same names, so that no other code depends on the feature.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) use warnings::{DeadLetterLimiter, Panics, PendingWarnings, Warnings};
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only tracing warns of it"))]
 pub(crate) struct StuckRecipient {
-    /// The oldest message that waits, and its type.
+    /// The id of the oldest waiting message.
     pub(crate) id: TimerId,
     pub(crate) message_type: &'static str,
     pub(crate) waited: Duration,

@@ -1,4 +1,4 @@
-//! Nothing is traced, and nothing is kept for it.
+//! Tracing without the feature: no state, no code.
 
 use std::any::Any;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::model::id::TimerId;
 use crate::timing::Key;
 use crate::trace::StuckRecipient;
 
-/// Whether anything is traced.
+/// True if the feature is on.
 pub(crate) const IS_ON: bool = false;
 
 /// The spans of pending timers: none.
@@ -76,7 +76,7 @@ impl PendingWarnings {
     pub(crate) fn emit(self, _: &str, _: impl FnMut(&dyn Fn())) {}
 }
 
-/// Panics of user code that were caught: the panic hook has reported them.
+/// Caught panics of user code: already reported by the panic hook.
 #[derive(Debug)]
 pub(crate) struct Panics;
 
@@ -110,10 +110,10 @@ impl DeadLetterLimiter {
     pub(crate) fn warn(&self, _: &str, _: Duration, _: TimerId, _: DeadLetterReason, _: &'static str) {}
 }
 
-/// Held while a message is handed over.
+/// Held during a delivery.
 pub(crate) struct Delivering;
 
-/// Whether a subscriber reads dead letters.
+/// Returns true if a subscriber reads dead letters.
 pub(crate) const fn reads_dead_letters() -> bool {
     false
 }

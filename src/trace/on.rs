@@ -1,7 +1,7 @@
 //! Timers as spans and events of `tracing`.
 //!
-//! The spans of pending timers are kept aside, by key, under a lock of their own. A subscriber is foreign code: nothing of
-//! it is called, not even by dropping a span, while that lock or the state's is held.
+//! The spans of pending timers are kept separately, by key, under their own lock. A subscriber is foreign code: no
+//! call, not even the drop of a span, happens under that lock or the state's.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::engine::DeadLetterReason;
 use crate::model::id::TimerId;
 use crate::timing::Key;
 
-/// Whether anything is traced.
+/// True if the feature is on.
 pub(crate) const IS_ON: bool = true;
 
-/// The spans of pending timers. The engine tells of those that have ended.
+/// The spans of pending timers. The engine reports timers that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct TimerSpans(Mutex<FxHashMap<Key, Span>>);
 
-/// Held while a message is handed over.
+/// Held during a delivery.
 pub(crate) type Delivering = Option<EnteredSpan>;
 
 impl TimerSpans {
@@ -38,13 +38,13 @@ impl TimerSpans {
     }
 }
 
-/// Whether a subscriber reads spans of timers.
+/// Returns true if a subscriber reads spans of timers.
 fn is_read() -> bool {
     enabled!(target: "actix_timers", Level::DEBUG)
 }
 
 impl TimerSpans {
-    /// Reports a timer that was admitted. `message_type` is none, and `is_pending` false, if it has ended on another thread.
+    /// Reports an admitted timer. If it has ended on another thread, `message_type` is none and `is_pending` false.
     pub(crate) fn begin(
         &self,
         timer: &str,
@@ -60,7 +60,7 @@ impl TimerSpans {
         let delay_seconds = delay.as_secs_f64();
         debug!(target: "actix_timers", timer, %id, delay_seconds, "scheduled");
         let Some(message_type) = message_type() else { return };
-        // A root: a child would keep the span of the call open until the timer ends.
+        // A root span: a child would keep the span of the call open until the timer ends.
         let span = debug_span!(
             target: "actix_timers",
             parent: None,
@@ -77,11 +77,11 @@ impl TimerSpans {
         self.keep(key, span, is_pending);
     }
 
-    /// Keeps the span of a timer until that has ended.
+    /// Keeps the span of a timer until the timer has ended.
     fn keep(&self, key: Key, span: Span, is_pending: impl FnOnce() -> bool) {
         let earlier = self.spans().insert(key, span);
         drop(earlier);
-        // It may have ended already, on another thread.
+        // The timer may have ended already, on another thread.
         if !is_pending() {
             drop(self.remove(key));
         }
@@ -118,7 +118,7 @@ impl TimerSpans {
     }
 }
 
-/// Whether a subscriber reads dead letters.
+/// Returns true if a subscriber reads dead letters.
 pub(crate) fn reads_dead_letters() -> bool {
     enabled!(target: "actix_timers", Level::WARN)
 }

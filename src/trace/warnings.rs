@@ -1,9 +1,8 @@
-//! Warnings: what the operator of a service should know before somebody complains. Each, with what to do about it, is told
-//! in `docs/guide/operations.md`.
+//! Warnings for operators. `docs/guide/operations.md` lists each with the remedy.
 //!
-//! What is noticed is noticed under the lock, in a turn of the driver or of the watchdog, and told when it has been given up:
-//! a subscriber is foreign code. Only dead letters are reported at once. Of each kind at most one is told in
-//! [`EVERY`], by the clock of the timer actor, and says how many were withheld since the one before.
+//! Warnings are collected under the lock, in a turn of the driver or of the watchdog, and emitted after its release: a
+//! subscriber is foreign code. Only dead letters are reported at once. At most one warning of each kind is emitted per
+//! [`EVERY`], by the clock of the timer actor, with the number suppressed since the previous one.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,21 +16,21 @@ use crate::engine::{Counters, DeadLetterReason};
 use crate::model::id::TimerId;
 use crate::trace::StuckRecipient;
 
-/// The least time between two warnings of one kind.
+/// The minimum time between two warnings of one kind.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The driver is late. The alert `ActixTimersDriverStalled` has the same threshold.
+/// The lateness at which the driver is reported, as in the alert `ActixTimersDriverStalled`.
 const LATE: Duration = Duration::from_secs(1);
 
-/// Smaller steps of the wall clock are every day's.
+/// The smallest reported step of the wall clock: smaller ones are common.
 const STEP: Duration = Duration::from_secs(1);
 
-/// The share of the capacity, in percent, from which on it is nearly used up, as in `ActixTimersCapacityNearlyFull`; and the
-/// one below which that is over.
+/// The percentages of the capacity at which it becomes nearly full, as in `ActixTimersCapacityNearlyFull`, and below
+/// which it no longer is.
 const NEARLY_FULL: u64 = 80;
 const HAS_ROOM: u64 = 70;
 
-/// Longer texts of panics are cut.
+/// The maximum length of a panic's text, in characters.
 const TEXT: usize = 200;
 
 #[derive(Debug)]
@@ -44,11 +43,11 @@ enum Warning {
     Panicked { panics: u64, text: String },
 }
 
-/// What is to be told once the lock is given up.
+/// Warnings to emit once the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWarnings(Vec<Warning>);
 
-/// Lets one warning pass in ten seconds, and counts the others.
+/// A limit of one warning in ten seconds, which counts the suppressed ones.
 #[derive(Debug, Default)]
 pub struct Limit {
     next: Duration,
@@ -60,7 +59,7 @@ impl Limit {
         now >= self.next
     }
 
-    /// How many were withheld since the last, if this one may pass.
+    /// Returns the number suppressed since the last warning, if this one may pass.
     pub fn pass(&mut self, now: Duration) -> Option<u64> {
         if !self.is_open(now) {
             self.withheld += 1;
@@ -71,7 +70,7 @@ impl Limit {
     }
 }
 
-/// What a timer actor has noticed, and told.
+/// The warnings of a timer actor, with their limits.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
     nearly_full: Limit,
@@ -79,11 +78,11 @@ pub(crate) struct Warnings {
     late: Limit,
     stepped: Limit,
     panicked: Limit,
-    /// The capacity is nearly used up, and that was noticed.
+    /// The capacity is nearly used up, and this was reported.
     is_nearly_full: bool,
-    /// Of those that were refused for want of capacity, how many were told.
+    /// The number of timers refused for lack of capacity, as last reported.
     refused: u64,
-    /// Since when the driver has been missing, while the watchdog stands in.
+    /// The start of the driver's absence, during which the watchdog runs instead.
     missing_since: Option<Duration>,
     pending: PendingWarnings,
 }
@@ -93,7 +92,7 @@ impl Warnings {
         Self::default()
     }
 
-    /// The wall clock was stepped by so many nanoseconds.
+    /// Notes a step of the wall clock.
     pub(crate) fn note_step(&mut self, now: Duration, nanos: i128) {
         if nanos.unsigned_abs() >= STEP.as_nanos()
             && let Some(suppressed) = self.stepped.pass(now)
@@ -120,8 +119,8 @@ impl Warnings {
         }
     }
 
-    /// A turn begins, with an overdue bucket since `due` or none. `is_blocked` if the watchdog takes it in place of the driver,
-    /// whose last turn was at `driven`.
+    /// Notes a turn and the time since when its bucket is overdue, if any. `is_blocked` if the watchdog takes the turn
+    /// instead of the driver, whose last turn was at `driven`.
     pub(crate) fn note_lateness(
         &mut self,
         now: Duration,
@@ -131,7 +130,7 @@ impl Warnings {
     ) {
         let due = due();
         let since = if is_blocked {
-            // What the watchdog has done is not overdue any more, but its driver is still missing.
+            // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
             due.map(|due| *self.missing_since.get_or_insert(due.max(driven)))
         } else {
             self.missing_since = None;
@@ -145,12 +144,12 @@ impl Warnings {
         }
     }
 
-    /// A recipient does not take its messages. That is noticed no more often than a warning may be emitted.
+    /// Notes a recipient that does not take its messages, at most as often as a warning may be emitted.
     pub(crate) fn note_stuck(&mut self, stuck: StuckRecipient) {
         self.pending.0.push(Warning::Stuck(stuck));
     }
 
-    /// Takes the warnings to emit now, with those that show in the counters.
+    /// Takes the warnings to emit now, including those derived from the counters.
     pub(crate) fn take(
         &mut self,
         now: Duration,
@@ -170,7 +169,7 @@ impl Warnings {
 }
 
 impl PendingWarnings {
-    /// Warns, each time within `contain`. Not to be called under the lock.
+    /// Emits the warnings, each within `contain`. Not to be called under the lock.
     pub(crate) fn emit(self, timer: &str, mut contain: impl FnMut(&dyn Fn())) {
         for warning in &self.0 {
             contain(&|| tell(timer, warning));
@@ -178,11 +177,11 @@ impl PendingWarnings {
     }
 }
 
-/// Panics of user code that were caught and not told yet. Noted wherever they happen, told by the next turn.
+/// Caught panics of user code, not yet reported. Noted on any thread, emitted by the next turn.
 #[derive(Debug, Default)]
 pub(crate) struct Panics {
     any: AtomicBool,
-    /// How many, and what the first of them said.
+    /// Their number, and the text of the first.
     unreported: Mutex<Option<(u64, String)>>,
 }
 
@@ -191,7 +190,7 @@ impl Panics {
         Self::default()
     }
 
-    /// Notes one. True, since somebody has to tell.
+    /// Notes a panic. Returns true: a turn has to emit it.
     pub(crate) fn note(&self, panic: &(dyn Any + Send)) -> bool {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
         let text = text.unwrap_or("it has no text").chars().take(TEXT).collect();
@@ -211,13 +210,13 @@ impl Panics {
         self.unreported().take().map(|(panics, text)| Warning::Panicked { panics, text })
     }
 
-    /// The last warning of a service: no turn follows.
+    /// Returns the last warning of a service: no turn follows.
     pub(crate) fn take_pending(&self) -> PendingWarnings {
         PendingWarnings(self.take().into_iter().collect())
     }
 }
 
-/// Dead letters that were told, of each reason. They are emitted outside of the lock, at once.
+/// The limits of warnings about dead letters, one per reason. They are emitted at once, outside of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct DeadLetterLimiter(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
 
@@ -226,12 +225,12 @@ impl DeadLetterLimiter {
         Self::default()
     }
 
-    /// How many were withheld since the last, if this one may be told.
+    /// Returns the number suppressed since the last warning, if this one may be emitted.
     fn pass(&self, now: Duration, reason: DeadLetterReason) -> Option<u64> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[reason as usize].pass(now)
     }
 
-    /// Warns of a lost message. Not to be called under the lock.
+    /// Warns of a dead letter. Not to be called under the lock.
     pub(crate) fn warn(
         &self,
         timer: &str,
