@@ -6,7 +6,7 @@ use crate::metrics::gate::{self, Pass};
 
 static PUBLISHERS: Mutex<Vec<Weak<dyn Publisher>>> = Mutex::new(Vec::new());
 
-/// A publisher of metrics, for [`scrape`](crate::api::scrape::scrape).
+/// A publisher of metrics, for [`scrape`](crate::scrape).
 pub trait Publisher: Send + Sync {
     /// Updates its metrics, within a scrape and on its thread.
     fn publish(&self, pass: &Pass);
