@@ -1,6 +1,6 @@
 //! Locks, atomics and threads for all shared state: those of the standard library. In the crate's own tests, and in
 //! those of companion crates with `--cfg actix_timers_simulation`, they are wrapped, so that the scheduler of the
-//! [simulation](crate::simulation) can switch threads at each of their operations.
+//! `simulation` can switch threads at each of their operations.
 
 #[cfg(not(any(test, actix_timers_simulation)))]
 pub(crate) use self::real::*;

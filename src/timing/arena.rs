@@ -57,7 +57,7 @@ struct Slot<V> {
 /// assert_eq!(arena.get(first), None, "but the old key stays dead");
 /// ```
 #[derive(Debug)]
-pub struct Arena<V> {
+pub(crate) struct Arena<V> {
     pages: Vec<Vec<Slot<V>>>,
     free: u32,
     slots: u32,
@@ -72,22 +72,22 @@ impl<V> Default for Arena<V> {
 
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { pages: Vec::new(), free: NONE, slots: 0, len: 0 }
     }
 
     /// Returns the number of entries.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Returns the number of slots, free ones included.
-    pub const fn slots(&self) -> u32 {
+    pub(crate) const fn slots(&self) -> u32 {
         self.slots
     }
 
     /// Returns whether there is no entry.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
@@ -95,7 +95,7 @@ impl<V> Arena<V> {
     ///
     /// # Errors
     /// Returns `value` when all 2³² − 1 slots are taken.
-    pub fn insert(&mut self, value: V) -> Result<Key, V> {
+    pub(crate) fn insert(&mut self, value: V) -> Result<Key, V> {
         let index = if self.free != NONE {
             self.free
         } else if self.slots != NONE {
@@ -120,7 +120,7 @@ impl<V> Arena<V> {
     }
 
     /// Removes an entry and frees its slot.
-    pub fn remove(&mut self, key: Key) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: Key) -> Option<V> {
         let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
         if slot.generation != key.generation {
             return None;
@@ -136,7 +136,7 @@ impl<V> Arena<V> {
     }
 
     /// Returns the entry of a live key.
-    pub fn get(&self, key: Key) -> Option<&V> {
+    pub(crate) fn get(&self, key: Key) -> Option<&V> {
         let slot = self.pages.get(key.index as usize / PAGE)?.get(key.index as usize % PAGE)?;
         if slot.generation != key.generation {
             return None;
@@ -145,7 +145,7 @@ impl<V> Arena<V> {
     }
 
     /// Returns the entry of a live key.
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut V> {
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut V> {
         let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
         if slot.generation != key.generation {
             return None;
@@ -154,19 +154,19 @@ impl<V> Arena<V> {
     }
 
     /// Returns the generation of slot `index`, taken or free; `None` if there is no such slot.
-    pub fn generation(&self, index: u32) -> Option<u32> {
+    pub(crate) fn generation(&self, index: u32) -> Option<u32> {
         let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
         Some(slot.generation)
     }
 
     /// Returns the live key of slot `index`.
-    pub fn key_at(&self, index: u32) -> Option<Key> {
+    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
         slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
     }
 
     /// Returns all entries in the order of their slots.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
         self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;
             Some((Key { index: index as u32, generation: slot.generation }, value))

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// assert_eq!(jitter(span, u64::MAX / 2).as_secs(), 5);
 /// assert_eq!(jitter(span, u64::MAX), span);
 /// ```
-pub const fn jitter(span: Duration, random: u64) -> Duration {
+pub(crate) const fn jitter(span: Duration, random: u64) -> Duration {
     const NANOS_PER_SEC: u128 = 1_000_000_000;
     // `random / 2^64` of the number of values, which are zero to `span`: one more than its nanoseconds.
     let values = span.as_nanos() + 1;

@@ -140,7 +140,7 @@ impl Chunks {
 ///
 /// Buckets are such lists; an engine keeps the expired entries of one owner in one. See [`Wheel`](super::Wheel).
 #[derive(Debug, Clone, Copy)]
-pub struct List {
+pub(crate) struct List {
     head: u32,
     tail: u32,
     len: u32,
@@ -154,17 +154,17 @@ impl Default for List {
 
 impl List {
     /// Returns an empty list.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { head: NONE, tail: NONE, len: 0 }
     }
 
     /// Returns the number of entries.
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Returns whether the list is empty.
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.head == NONE
     }
 

@@ -23,13 +23,12 @@ mod snapshot;
 mod tick;
 mod wheel;
 
-pub use arena::{Arena, Key};
-pub use jitter::jitter;
+pub(crate) use arena::Arena;
+pub use arena::Key;
+pub(crate) use jitter::jitter;
 pub use level::{MAX_WHEEL_SIZE, WheelSize};
-pub use list::List;
-#[cfg(feature = "actix")]
-pub(crate) use list::{Chunks, Spot};
-pub use slack::coalesce;
+pub(crate) use list::{Chunks, List, Spot};
+pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
 pub use tick::{MAX_TICK, MAX_TICK_LENGTH, MIN_TICK_LENGTH, Tick, TickLength, TimingError};
 pub use wheel::{Advance, Expired, Step, Wheel};

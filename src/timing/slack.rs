@@ -16,7 +16,7 @@ use crate::timing::tick::Tick;
 /// assert_eq!(coalesce(1030, 1040), 1040);
 /// assert_eq!(coalesce(1001, 1001), 1001);
 /// ```
-pub const fn coalesce(first: Tick, last: Tick) -> Tick {
+pub(crate) const fn coalesce(first: Tick, last: Tick) -> Tick {
     if last <= first || first == 0 {
         return first;
     }

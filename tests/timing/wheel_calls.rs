@@ -1,6 +1,6 @@
 //! The calls of the wheel one by one, where random runs would not notice a difference.
 
-use actix_timers::timing::{Advance, Key, List, MAX_TICK, Step, Wheel, WheelSize};
+use actix_timers::timing::{Advance, MAX_TICK, Step, Wheel, WheelSize};
 
 fn wheel_of<T>(size: usize) -> Wheel<T> {
     Wheel::new(WheelSize::new(size).unwrap())
@@ -68,26 +68,6 @@ fn an_expired_entry_lives_until_it_is_removed_and_can_go_back() {
     assert_eq!(wheel.expire(7, &mut budget), Step::Expired(key));
     assert_eq!(wheel.remove(key), Some('a'));
     assert!(wheel.is_empty() && !wheel.reschedule(7, key, 9));
-}
-
-#[test]
-fn a_list_of_the_callers_keeps_its_order_and_can_be_left_from_anywhere() {
-    let mut wheel = wheel_of(4);
-    let keys: Vec<Key> = (0..5).map(|value| wheel.insert(0, 1, value).unwrap()).collect();
-    let mut list = List::new();
-    for key in &keys {
-        assert!(wheel.detach(*key));
-        wheel.hold(&mut list, *key);
-    }
-    for leaving in [2, 0, 4] {
-        wheel.release(&mut list, keys[leaving]);
-        assert_eq!(wheel.remove(keys[leaving]), Some(leaving));
-    }
-    assert_eq!((list.len(), wheel.first_held(&list)), (2, Some(keys[1])));
-    wheel.release(&mut list, keys[1]);
-    assert_eq!(wheel.first_held(&list), Some(keys[3]));
-    wheel.release(&mut list, keys[3]);
-    assert_eq!((list.is_empty(), wheel.first_held(&list)), (true, None));
 }
 
 #[test]
