@@ -178,14 +178,18 @@ impl TimerActorBuilder {
     fn build_with(self, secret: Secret) -> Result<TimerActor, BuildError> {
         let tick = TickLength::new(self.tick)?;
         let wheel_size = WheelSize::new(self.wheel_size)?;
-        for (value, name) in
-            [(self.capacity, "capacity"), (self.expiry_budget, "expiry_budget"), (self.request_budget, "intake_budget")]
-        {
+        for (value, name) in [
+            (self.capacity, "capacity"),
+            (self.expiry_budget, "expiry_budget"),
+            (self.request_budget, "request_budget"),
+        ] {
             if value == 0 {
                 return Err(BuildError::Zero(name));
             }
         }
-        for (value, name) in [(self.wall_clock_check_interval, "wall_clock_check"), (self.stuck_after, "stuck_after")] {
+        for (value, name) in
+            [(self.wall_clock_check_interval, "wall_clock_check_interval"), (self.stuck_after, "stuck_after")]
+        {
             if value.is_zero() {
                 return Err(BuildError::Zero(name));
             }

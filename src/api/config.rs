@@ -46,10 +46,9 @@ pub struct TimerActorConfig {
     /// See [`TimerActorBuilder::expiry_budget`].
     pub expiry_budget: usize,
     /// See [`TimerActorBuilder::request_budget`].
-    #[cfg_attr(feature = "serde", serde(rename = "intake_budget"))]
     pub request_budget: usize,
     /// See [`TimerActorBuilder::wall_clock_check_interval`].
-    #[cfg_attr(feature = "serde", serde(with = "duration_text", rename = "wall_clock_check"))]
+    #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub wall_clock_check_interval: Duration,
     /// See [`TimerActorBuilder::stuck_after`].
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]

@@ -22,7 +22,7 @@ use crate::service::state::Service;
 
 /// An own timer of an actor with options; created by [`ctx.timer`](crate::TimerContext::timer), and scheduled by its
 /// methods.
-#[must_use = "nothing is scheduled until it is said when"]
+#[must_use = "nothing is scheduled until a time is given"]
 pub struct ContextTimer<'c, A: Actor> {
     ctx: &'c mut A::Context,
     options: TimerOptions,
@@ -153,7 +153,7 @@ impl<A: Actor> fmt::Debug for ContextTimer<'_, A> {
 }
 
 /// A timer for a target with options; created by [`Timers::timer`](crate::Timers::timer), and scheduled by its methods.
-#[must_use = "nothing is scheduled until it is said when"]
+#[must_use = "nothing is scheduled until a time is given"]
 pub struct TargetTimer<'t, M>
 where
     M: TimerMessage,

@@ -109,7 +109,7 @@ where
     }
 
     fn fmt(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(name).field("id", &self.id.get()).field("every", &self.repeat).finish_non_exhaustive()
+        f.debug_struct(name).field("id", &self.id.get()).field("repeat", &self.repeat).finish_non_exhaustive()
     }
 }
 

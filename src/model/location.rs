@@ -35,11 +35,9 @@ pub enum TimerLocation {
         ahead: Option<usize>,
         /// The message before them is on its way through the mailbox of the actor, which is flooded or has no inbox at
         /// present.
-        #[cfg_attr(feature = "serde", serde(rename = "escorted"))]
         by_mailbox: bool,
     },
     /// Due, in the queue of a recipient with a mailbox policy or tracked delivery.
-    #[cfg_attr(feature = "serde", serde(rename = "line"))]
     Queue {
         /// Messages in that queue, this one included.
         length: usize,
@@ -65,12 +63,12 @@ pub enum TimerLocation {
 }
 
 impl TimerLocation {
-    /// Returns the location as one lower-case word: the name of the variant, except `line` for a queue.
+    /// Returns the name of the variant in lower case.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Wheel { .. } => "wheel",
             Self::Inbox { .. } => "inbox",
-            Self::Queue { .. } => "line",
+            Self::Queue { .. } => "queue",
             Self::Mailbox { .. } => "mailbox",
             Self::Source => "source",
             Self::Flight => "flight",
@@ -174,7 +172,7 @@ impl fmt::Display for Rough {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = self.0.as_secs();
         match secs {
-            _ if self.0 == Duration::MAX => f.write_str("for ever"),
+            _ if self.0 == Duration::MAX => f.write_str("forever"),
             0 if self.0 < Duration::from_millis(1) => write!(f, "{}µs", self.0.as_micros()),
             0 => write!(f, "{}ms", self.0.as_millis()),
             1..60 => write!(f, "{}.{}s", secs, self.0.subsec_millis() / 100),
@@ -194,6 +192,6 @@ mod tests {
         let said = |millis| Rough(Duration::from_millis(millis)).to_string();
         let times = [0, 1, 999, 1000, 59_999, 61_000, 3_661_000, 90_000_000].map(said);
         assert_eq!(times, ["0µs", "1ms", "999ms", "1.0s", "59.9s", "1m 1s", "1h 1m", "1d 1h"]);
-        assert_eq!(Rough(Duration::MAX).to_string(), "for ever");
+        assert_eq!(Rough(Duration::MAX).to_string(), "forever");
     }
 }

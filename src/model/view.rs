@@ -32,7 +32,6 @@ pub struct TimerInfo {
     pub level: Option<usize>,
     /// Its location; [`explain`](Self::explain) derives why its message has not been delivered yet. Messages before it
     /// in an inbox or a queue are counted up to 4096 for a single timer, and up to 32 in a list.
-    #[cfg_attr(feature = "serde", serde(rename = "place"))]
     pub location: TimerLocation,
     /// Its wall-clock time, if it follows the wall clock.
     pub wall_time: Option<SystemTime>,

@@ -82,6 +82,7 @@ impl<V> Arena<V> {
     }
 
     /// Returns the number of slots, free ones included.
+    #[cfg(feature = "actix")]
     pub(crate) const fn slots(&self) -> u32 {
         self.slots
     }
@@ -154,6 +155,7 @@ impl<V> Arena<V> {
     }
 
     /// Returns the generation of slot `index`, taken or free; `None` if there is no such slot.
+    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn generation(&self, index: u32) -> Option<u32> {
         let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
         Some(slot.generation)
@@ -166,6 +168,7 @@ impl<V> Arena<V> {
     }
 
     /// Returns all entries in the order of their slots.
+    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
         self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;

@@ -169,6 +169,7 @@ impl List {
     }
 
     /// Returns the first member.
+    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn first(&self, chunks: &Chunks) -> Option<u32> {
         chunks.member(self.first_spot(chunks)?)
     }

@@ -9,25 +9,34 @@
 //! 5. `level`: a ring of buckets, and the slot arithmetic.
 //! 6. `delay_queue`: the non-empty buckets in the order of their expiration; the only thing that drives time.
 //! 7. `wheel`: the [`Wheel`], with the algorithm taught as a worked timeline.
-//! 8. `snapshot`: counts per level and bucket.
-//! 9. `jitter` and `slack`: spreading deadlines, and bringing them together.
+//! 8. `held`: lists of the caller, in which detached entries wait.
+//! 9. `snapshot`: counts per level and bucket.
+//! 10. `jitter` and `slack`: spreading deadlines, and bringing them together.
 
 mod arena;
 mod delay_queue;
 mod entry;
+#[cfg(feature = "actix")]
+mod held;
+#[cfg(feature = "actix")]
 mod jitter;
 mod level;
 mod list;
+#[cfg(feature = "actix")]
 mod slack;
 mod snapshot;
 mod tick;
 mod wheel;
 
+#[cfg(feature = "actix")]
 pub(crate) use arena::Arena;
 pub use arena::Key;
+#[cfg(feature = "actix")]
 pub(crate) use jitter::jitter;
 pub use level::{MAX_WHEEL_SIZE, WheelSize};
+#[cfg(feature = "actix")]
 pub(crate) use list::{Chunks, List, Spot};
+#[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};
 pub use tick::{MAX_TICK, MAX_TICK_LENGTH, MIN_TICK_LENGTH, Tick, TickLength, TimingError};

@@ -77,7 +77,7 @@ impl<T> Wheel<T> {
             buckets: self.size.get(),
             occupied: self.queue.occupied(level),
             entries: ring.entries,
-            fullest: ring.buckets.iter().map(crate::timing::List::len).max().unwrap_or(0),
+            fullest: ring.buckets.iter().map(crate::timing::list::List::len).max().unwrap_or(0),
             cascades: ring.cascades,
             cascaded: ring.cascaded,
         }

@@ -4,7 +4,7 @@ use crate::timing::arena::{Arena, Key};
 use crate::timing::delay_queue::DelayQueue;
 use crate::timing::entry::{BucketNumber, Entry};
 use crate::timing::level::{Level, WheelSize, slot_of, turn_end};
-use crate::timing::list::{Chunks, List};
+use crate::timing::list::Chunks;
 use crate::timing::tick::{MAX_TICK, Tick};
 
 /// A queue that holds entries until their deadline and returns them in order.
@@ -298,53 +298,25 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the generation of slot `index`; see [`Arena::generation`].
+    #[cfg(feature = "actix")]
     pub(crate) fn generation(&self, index: u32) -> Option<u32> {
         self.entries.generation(index)
     }
 
     /// Returns the live key of slot `index`.
+    #[cfg(feature = "actix")]
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         self.entries.key_at(index)
     }
 
     /// Returns all live keys with deadline and value, in no particular order.
+    #[cfg(feature = "actix")]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Tick, &T)> {
         self.entries.iter().map(|(key, entry)| (key, entry.deadline, &entry.value))
     }
 
-    /// Appends a detached entry to a list of the caller.
-    pub(crate) fn hold(&mut self, list: &mut List, key: Key) {
-        debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.set_spot(list.push_back(&mut self.chunks, key.index));
-        }
-    }
-
-    /// Removes an entry from the list it is [held](Self::hold) in.
-    pub(crate) fn release(&mut self, list: &mut List, key: Key) {
-        debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
-        if let Some(entry) = self.entries.get(key) {
-            list.remove(&mut self.chunks, entry.spot());
-        }
-    }
-
-    /// Returns the first entry of a list of the caller.
-    pub(crate) fn first_held(&self, list: &List) -> Option<Key> {
-        self.key_at(list.first(&self.chunks)?)
-    }
-
-    /// Returns the values of the first few entries in a list of the caller, for prefetching.
-    pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
-        list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
-    }
-
-    /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
-    /// `most`, or the entry is not in the list.
-    pub(crate) fn place_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
-        list.iter(&self.chunks).take(most).position(|index| index == key.index)
-    }
-
     /// Returns the number of slots used so far; some of them may be free.
+    #[cfg(feature = "actix")]
     pub(crate) fn slots(&self) -> u32 {
         self.entries.slots()
     }
@@ -545,31 +517,5 @@ impl<T> Wheel<T> {
         let first_below = below.buckets[slot_of(start, below.width, self.size.ring())].len();
         let remaining = self.levels[level].buckets[slot].len();
         (level * remaining + (level - 1) * first_below) as u64
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_the_callers_keeps_its_order_and_can_be_left_from_anywhere() {
-        let mut wheel = Wheel::new(WheelSize::new(4).unwrap());
-        let keys: Vec<Key> = (0..5).map(|value| wheel.insert(0, 1, value).unwrap()).collect();
-        let mut list = List::new();
-        for key in &keys {
-            assert!(wheel.detach(*key));
-            wheel.hold(&mut list, *key);
-        }
-        for leaving in [2, 0, 4] {
-            wheel.release(&mut list, keys[leaving]);
-            assert_eq!(wheel.remove(keys[leaving]), Some(leaving));
-        }
-        assert_eq!((list.len(), wheel.first_held(&list)), (2, Some(keys[1])));
-        wheel.release(&mut list, keys[1]);
-        assert_eq!(wheel.first_held(&list), Some(keys[3]));
-        wheel.release(&mut list, keys[3]);
-        assert_eq!((list.is_empty(), wheel.first_held(&list)), (true, None));
     }
 }

@@ -139,7 +139,7 @@ fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
 
 /// Each entry of a batch counts as one request: due messages and other actors get their turn.
 #[test]
-fn batches_count_against_the_intake_budget() {
+fn batches_count_against_the_request_budget() {
     in_virtual_time(
         || TimerActor::builder().request_budget(8),
         |world| async move {

@@ -144,10 +144,10 @@ fn any_builder_values_work_or_get_an_error() {
     for budget in [0, 1, 2, usize::MAX] {
         let zero = |name| (budget == 0).then_some(BuildError::Zero(name));
         check(zero("expiry_budget"), move || TimerActor::builder().expiry_budget(budget));
-        check(zero("intake_budget"), move || TimerActor::builder().request_budget(budget));
+        check(zero("request_budget"), move || TimerActor::builder().request_budget(budget));
     }
     for every in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
-        let expected = every.is_zero().then_some(BuildError::Zero("wall_clock_check"));
+        let expected = every.is_zero().then_some(BuildError::Zero("wall_clock_check_interval"));
         check(expected, move || TimerActor::builder().wall_clock_check_interval(every));
         let expected = every.is_zero().then_some(BuildError::Zero("stuck_after"));
         check(expected, move || TimerActor::builder().stuck_after(every));

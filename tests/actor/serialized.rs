@@ -105,7 +105,7 @@ fn a_configuration_is_checked_like_a_builder() {
     let json = through_json(&config);
     assert_eq!((&json["tick"], &json["wheel_size"]), (&json!("1ms"), &json!(256)));
     assert_eq!(serde_json::from_str::<TimerActorConfig>("{}").unwrap(), config);
-    let text = r#"{ "name": "orders", "tick": "10ms", "capacity": 5, "wall_clock_check": "forever", "stuck_after": "1m", "jitter_seed": 3 }"#;
+    let text = r#"{ "name": "orders", "tick": "10ms", "capacity": 5, "wall_clock_check_interval": "forever", "stuck_after": "1m", "jitter_seed": 3 }"#;
     let config: TimerActorConfig = serde_json::from_str(text).unwrap();
     assert_eq!(
         (config.tick, config.wall_clock_check_interval, config.stuck_after),
@@ -123,8 +123,8 @@ fn a_configuration_is_checked_like_a_builder() {
     for (text, expected) in [
         (r#"{ "capacity": 0 }"#, "capacity"),
         (r#"{ "expiry_budget": 0 }"#, "expiry_budget"),
-        (r#"{ "intake_budget": 0 }"#, "intake_budget"),
-        (r#"{ "wall_clock_check": "0s" }"#, "wall_clock_check"),
+        (r#"{ "request_budget": 0 }"#, "request_budget"),
+        (r#"{ "wall_clock_check_interval": "0s" }"#, "wall_clock_check_interval"),
         (r#"{ "stuck_after": "0s" }"#, "stuck_after"),
         (r#"{ "tick": "0s" }"#, "tick"),
         (r#"{ "wheel_size": 1 }"#, "wheel"),

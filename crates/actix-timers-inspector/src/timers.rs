@@ -29,7 +29,7 @@ pub(super) struct Row {
     id: String,
     state: &'static str,
     due_in_seconds: f64,
-    place: Place,
+    location: Location,
     why: String,
     clock: &'static str,
     wall_seconds: Option<f64>,
@@ -44,7 +44,7 @@ pub(super) struct Row {
 
 /// The location of a timer. Fields that do not apply to its kind are omitted.
 #[derive(Debug, Default, Serialize)]
-struct Place {
+struct Location {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<usize>,
@@ -58,7 +58,7 @@ struct Place {
     length: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ahead: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none", rename = "escorted")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     by_mailbox: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     under_way: Option<u64>,
@@ -70,10 +70,10 @@ fn as_text<S: Serializer>(tick: &Option<Tick>, serializer: S) -> Result<S::Ok, S
     tick.map(|tick| tick.to_string()).serialize(serializer)
 }
 
-impl From<&TimerLocation> for Place {
-    fn from(place: &TimerLocation) -> Self {
-        let kind = place.as_str();
-        match *place {
+impl From<&TimerLocation> for Location {
+    fn from(location: &TimerLocation) -> Self {
+        let kind = location.as_str();
+        match *location {
             TimerLocation::Wheel { level, bucket, width, expires_in } => Self {
                 kind,
                 level: Some(level),
@@ -109,7 +109,7 @@ impl Row {
             },
             state: name_of(info.state),
             due_in_seconds: info.remaining.as_secs_f64() - info.overdue.as_secs_f64(),
-            place: Place::from(&info.location),
+            location: Location::from(&info.location),
             why: info.explain(),
             clock: if info.wall_time.is_some() { "wall" } else { "monotonic" },
             wall_seconds: info.wall_time.map(unix_seconds),

@@ -42,7 +42,6 @@ pub(super) struct Wheel {
     queued_buckets: usize,
     next_expiration_in_seconds: Option<f64>,
     overdue_seconds: f64,
-    #[serde(rename = "accounts")]
     counters: Counters,
     delay_queue: Vec<Head>,
     levels: Vec<Level>,

@@ -37,7 +37,7 @@ fn a_message_that_waits_for_room_is_not_lost_when_one_in_the_mailbox_is_cancelle
     let target = Target::tracked(&world.addr).window(10);
     let [first, second] = [1, 2].map(|n| world.timers.schedule_after(&target, ms(10), number(n)).unwrap());
     world.driver_at(10);
-    assert_eq!((world.place(first), world.place(second)), (Some("mailbox"), Some("line")));
+    assert_eq!((world.place(first), world.place(second)), (Some("mailbox"), Some("queue")));
     assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled);
     world.go_on();
     world.driver_at(1);

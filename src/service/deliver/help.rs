@@ -95,7 +95,7 @@ impl Service {
                 .owner(*owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
             if stuck && is_late(oldest, now) && !guard.mailbox_deliveries.contains_key(owner) {
-                guard = self.escort_in_a_row(guard, *owner, now);
+                guard = self.deliver_late_in_a_row(guard, *owner, now);
             }
         }
         !completions.is_empty()
@@ -117,7 +117,7 @@ impl Service {
             }
             state.waiting.push_back((now, owner));
             if !std::mem::take(&mut owner_state.moved) && !state.mailbox_deliveries.contains_key(&owner) {
-                guard = self.escort_in_a_row(guard, owner, now);
+                guard = self.deliver_late_in_a_row(guard, owner, now);
                 helped = true;
             }
             budget -= 1;
@@ -131,7 +131,7 @@ impl Service {
 
     /// Sends the first message of an inbox, and the next ones if they are late. Usually the first is then under way,
     /// and its completion waker continues. If its handler was quicker than this thread, the loop does.
-    fn escort_in_a_row<'a>(
+    fn deliver_late_in_a_row<'a>(
         self: &'a Arc<Self>,
         mut guard: StateGuard<'a>,
         owner: OwnerId,

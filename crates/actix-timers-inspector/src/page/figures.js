@@ -31,7 +31,7 @@ const figures = {
     this.showState(wheel.state);
     this.showLevels(wheel);
     this.showQueue(wheel);
-    this.showAccounts(wheel.accounts);
+    this.showCounters(wheel.counters);
     pairs(byId("settings"), [
       ["tick", span(wheel.tick_seconds)], ["wheel size", count(wheel.wheel_size)], ["levels", count(wheel.depth)],
       ["horizon", span(wheel.horizon_seconds)], ["capacity", count(wheel.capacity)], ["actors with timers", count(wheel.actors)],
@@ -73,14 +73,14 @@ const figures = {
     byId("queue").replaceChildren(...(items.length ? items : [make("li", "empty", { class: "hint" })]));
   },
 
-  showAccounts(accounts) {
-    const lost = accounts.recipient_stopped + accounts.mailbox_full + accounts.service_stopped + accounts.source_panicked;
-    pairs(byId("accounts"), [
-      ["accepted", count(accounts.accepted)], ["delivered", count(accounts.delivered)], ["cancelled", count(accounts.cancelled)],
-      ["dead letters", count(lost)], ["returned", count(accounts.returned)], ["pending", count(accounts.pending)],
-      ["rescheduled", count(accounts.rescheduled)], ["refused", count(accounts.refused_capacity + accounts.refused_closed)],
+  showCounters(counters) {
+    const lost = counters.recipient_stopped + counters.mailbox_full + counters.service_stopped + counters.source_panicked;
+    pairs(byId("counters"), [
+      ["accepted", count(counters.accepted)], ["delivered", count(counters.delivered)], ["cancelled", count(counters.cancelled)],
+      ["dead letters", count(lost)], ["returned", count(counters.returned)], ["pending", count(counters.pending)],
+      ["rescheduled", count(counters.rescheduled)], ["refused", count(counters.refused_capacity + counters.refused_closed)],
     ]);
-    const balance = accounts.accepted === accounts.delivered + accounts.cancelled + lost + accounts.returned + accounts.pending;
+    const balance = counters.accepted === counters.delivered + counters.cancelled + lost + counters.returned + counters.pending;
     say(byId("balance"), balance ? "All timers are accounted for." : "The counters do not add up.");
   },
 };

@@ -115,7 +115,7 @@ const timers = {
     const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "aria-selected": String(this.open === timer.id) });
     const repeats = timer.repeats ? " ↻" : "";
     const cells = [
-      ["Due in", "", ""], ["Location", placeOf(timer), timer.why], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
+      ["Due in", "", ""], ["Location", locationOf(timer), timer.why], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
       ["Key", timer.key ?? "–", timer.key ?? ""], ["Group", timer.group ?? "–", timer.group ?? ""],
       ["Actor", timer.actor_type ? shortType(timer.actor_type) : timer.actor ?? "–", `${timer.actor_type ?? ""} ${timer.actor ?? ""}`.trim()],
     ];
@@ -239,12 +239,12 @@ const timers = {
   },
 };
 
-function placeOf({ place, state }) {
-  const queue = () => place.ahead === undefined ? `one of ${count(place.length)}` : place.ahead === 0 ? "next" : `behind ${count(place.ahead)}`;
-  switch (place.kind) {
-    case "wheel": return `level ${place.level}`;
+function locationOf({ location, state }) {
+  const queue = () => location.ahead === undefined ? `one of ${count(location.length)}` : location.ahead === 0 ? "next" : `behind ${count(location.ahead)}`;
+  switch (location.kind) {
+    case "wheel": return `level ${location.level}`;
     case "inbox": return `in the inbox, ${queue()}`;
-    case "line": return `queued for recipient, ${queue()}${place.mailbox_full ? ", mailbox full" : ""}`;
+    case "queue": return `queued for recipient, ${queue()}${location.mailbox_full ? ", mailbox full" : ""}`;
     case "mailbox": return "in the mailbox";
     case "source": return "producing its message";
     case "flight": return "in flight";
@@ -254,15 +254,15 @@ function placeOf({ place, state }) {
 }
 
 function facts(timer) {
-  const { place } = timer;
+  const { location } = timer;
   const due = timer.due_in_seconds >= 0 ? `in ${span(timer.due_in_seconds)}` : `late by ${span(-timer.due_in_seconds)}`;
-  const entries = [["due", due], ["state", timer.state.replace("_", " ")], ["where", placeOf(timer)]];
-  if (place.kind === "wheel") {
-    entries.push(["bucket", `from tick ${place.start_tick} on, ${span(place.width_seconds)} wide`], ["bucket expires", `in ${span(place.expires_in_seconds)}`]);
+  const entries = [["due", due], ["state", timer.state.replace("_", " ")], ["where", locationOf(timer)]];
+  if (location.kind === "wheel") {
+    entries.push(["bucket", `from tick ${location.start_tick} on, ${span(location.width_seconds)} wide`], ["bucket expires", `in ${span(location.expires_in_seconds)}`]);
   }
-  if (place.length !== undefined) entries.push(["queue", `${count(place.length)} long`]);
-  if (place.under_way !== undefined) entries.push(["under way", count(place.under_way)]);
-  if (place.escorted) entries.push(["delivery", "through the mailbox"]);
+  if (location.length !== undefined) entries.push(["queue", `${count(location.length)} long`]);
+  if (location.under_way !== undefined) entries.push(["under way", count(location.under_way)]);
+  if (location.by_mailbox) entries.push(["delivery", "through the mailbox"]);
   const at = timer.wall_seconds === null ? "" : Math.abs(timer.wall_seconds) < 8.64e12 ? `, set to ${new Date(timer.wall_seconds * 1000).toISOString()}` : ", beyond the calendar";
   const repeats = timer.period_seconds === null ? "by calendar" : `every ${span(timer.period_seconds)}`;
   entries.push(["clock", timer.clock + at], ["repeats", timer.repeats ? repeats : "no"], ["message", timer.message_type]);

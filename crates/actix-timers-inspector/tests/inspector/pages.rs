@@ -112,7 +112,7 @@ fn the_wheel_is_shown_as_it_is_at_that_moment() {
             );
             assert_eq!((&wheel["depth"], &wheel["horizon_seconds"]), (&json!(2), &json!(0.064)));
             assert_eq!((&wheel["now_seconds"], &wheel["next_expiration_in_seconds"]), (&json!(0.003), &json!(0.002)));
-            assert_eq!(wheel["accounts"]["accepted"], 7);
+            assert_eq!(wheel["counters"]["accepted"], 7);
             let level = &wheel["levels"][0];
             assert_eq!((&level["entries"], &level["occupied"], &level["fullest"]), (&json!(3), &json!(2), &json!(2)));
             assert_eq!((&level["bucket_seconds"], &level["turn_seconds"]), (&json!(0.001), &json!(0.008)));
@@ -134,7 +134,7 @@ fn the_wheel_is_shown_as_it_is_at_that_moment() {
             assert_eq!(sum(&wheel["levels"], "entries"), 7);
             world.run_to(20).await;
             let wheel = get(&app, "wheel").await;
-            assert_eq!((&wheel["pending"], &wheel["accounts"]["delivered"]), (&json!(3), &json!(4)));
+            assert_eq!((&wheel["pending"], &wheel["counters"]["delivered"]), (&json!(3), &json!(4)));
             assert_eq!(wheel["clock_tick"], "15", "the last that has expired");
         },
     );
@@ -182,7 +182,7 @@ fn timers_are_found_by_what_was_said_of_them_and_paged() {
             (&json!("k77"), &json!("odd"), &json!("waiting"))
         );
         assert_eq!((&timer["due_in_seconds"], &timer["actor"]), (&json!(1.77), &json!(tag)));
-        assert_eq!(timer["place"]["kind"], "wheel");
+        assert_eq!(timer["location"]["kind"], "wheel");
         assert!(timer["why"].as_str().unwrap().starts_with("Not due yet: 1.7s left."), "{timer}");
         assert_eq!(one["next"], Value::Null);
 
@@ -251,9 +251,9 @@ fn one_timer_says_why_it_waits_until_it_has_ended() {
         let app = serve(&Inspector::new(&world.timers)).await;
         world.run_to(20).await;
         let timer = get(&app, &format!("timers/{}", ids[2])).await;
-        let place = json!({ "kind": "line", "length": 2, "ahead": 1, "under_way": 1, "mailbox_full": false });
+        let place = json!({ "kind": "queue", "length": 2, "ahead": 1, "under_way": 1, "mailbox_full": false });
         assert_eq!(
-            (&timer["place"], &timer["state"], &timer["due_in_seconds"]),
+            (&timer["location"], &timer["state"], &timer["due_in_seconds"]),
             (&place, &json!("due"), &json!(-0.01))
         );
         assert!(timer["why"].as_str().unwrap().starts_with("Due, in the queue of its recipient, behind 1 of 2."));
@@ -433,7 +433,7 @@ fn a_timer_actor_that_is_drained_or_has_stopped_says_so() {
         assert_eq!(get(&app, &format!("timers/{id}")).await["state"], "waiting");
         assert_eq!(draining.await.unwrap(), 1);
         let wheel = get(&app, "wheel").await;
-        assert_eq!((&wheel["state"], &wheel["accounts"]["returned"]), (&json!("drained"), &json!(1)));
+        assert_eq!((&wheel["state"], &wheel["counters"]["returned"]), (&json!("drained"), &json!(1)));
         assert_eq!(get(&app, "timers").await["timers"], json!([]));
         assert_eq!(cancel(&app, &far.to_string(), Some("cancel")).await.0, 404);
 
@@ -446,7 +446,7 @@ fn a_timer_actor_that_is_drained_or_has_stopped_says_so() {
         arbiter.join().unwrap();
         let app = serve(&Inspector::new(&gone)).await;
         let wheel = get(&app, "wheel").await;
-        assert_eq!((&wheel["state"], &wheel["accounts"]["service_stopped"]), (&json!("stopped"), &json!(1)));
+        assert_eq!((&wheel["state"], &wheel["counters"]["service_stopped"]), (&json!("stopped"), &json!(1)));
         assert_eq!(get(&app, "timer-actors").await["timer_actors"][0]["state"], "stopped");
         assert_eq!(get(&app, "next").await["timers"], json!([]));
     });
@@ -791,7 +791,7 @@ fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
         let app = serve(&Inspector::new(&given)).await;
         assert_eq!(get(&app, "timers").await["timers"], json!([]));
         let wheel = get(&app, "wheel").await;
-        assert_eq!((&wheel["accounts"]["pending"], &wheel["accounts"]["accepted"]), (&json!(0), &json!(0)), "{wheel}");
+        assert_eq!((&wheel["counters"]["pending"], &wheel["counters"]["accepted"]), (&json!(0), &json!(0)), "{wheel}");
         assert_eq!((&wheel["actors"], sum(&wheel["levels"], "entries")), (&json!(0), 0), "{wheel}");
     });
 }

@@ -107,7 +107,7 @@ fn the_wheel_of_the_example_is_drawn_and_its_hands_move() {
     let hand = "document.querySelector('.hand[data-level=\"1\"]').getAttribute('transform')";
     let first = page.value(hand);
     page.wait_for("the hand moves", &format!("{hand} !== {first}"));
-    let accepted = "Number(document.querySelector('#accounts dd').textContent.replaceAll(',', ''))";
+    let accepted = "Number(document.querySelector('#counters dd').textContent.replaceAll(',', ''))";
     let before = page.value(accepted);
     page.wait_for("the counters go on", &format!("{accepted} > {before}"));
     assert_eq!(page.text("#balance"), "All timers are accounted for.");

@@ -1,0 +1,65 @@
+//! Lists of the caller: entries that were detached from their buckets and wait in lists of the engine.
+
+use crate::timing::arena::Key;
+use crate::timing::list::List;
+use crate::timing::wheel::Wheel;
+
+impl<T> Wheel<T> {
+    /// Appends a detached entry to a list of the caller.
+    pub(crate) fn hold(&mut self, list: &mut List, key: Key) {
+        debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.set_spot(list.push_back(&mut self.chunks, key.index));
+        }
+    }
+
+    /// Removes an entry from the list it is [held](Self::hold) in.
+    pub(crate) fn release(&mut self, list: &mut List, key: Key) {
+        debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
+        if let Some(entry) = self.entries.get(key) {
+            list.remove(&mut self.chunks, entry.spot());
+        }
+    }
+
+    /// Returns the first entry of a list of the caller.
+    pub(crate) fn first_held(&self, list: &List) -> Option<Key> {
+        self.key_at(list.first(&self.chunks)?)
+    }
+
+    /// Returns the values of the first few entries in a list of the caller, for prefetching.
+    pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
+        list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
+    }
+
+    /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
+    /// `most`, or the entry is not in the list.
+    pub(crate) fn place_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
+        list.iter(&self.chunks).take(most).position(|index| index == key.index)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::timing::{Key, List, Wheel, WheelSize};
+
+    #[test]
+    fn a_list_of_the_callers_keeps_its_order_and_can_be_left_from_anywhere() {
+        let mut wheel = Wheel::new(WheelSize::new(4).unwrap());
+        let keys: Vec<Key> = (0..5).map(|value| wheel.insert(0, 1, value).unwrap()).collect();
+        let mut list = List::new();
+        for key in &keys {
+            assert!(wheel.detach(*key));
+            wheel.hold(&mut list, *key);
+        }
+        for leaving in [2, 0, 4] {
+            wheel.release(&mut list, keys[leaving]);
+            assert_eq!(wheel.remove(keys[leaving]), Some(leaving));
+        }
+        assert_eq!((list.len(), wheel.first_held(&list)), (2, Some(keys[1])));
+        wheel.release(&mut list, keys[1]);
+        assert_eq!(wheel.first_held(&list), Some(keys[3]));
+        wheel.release(&mut list, keys[3]);
+        assert_eq!((list.is_empty(), wheel.first_held(&list)), (true, None));
+    }
+}
