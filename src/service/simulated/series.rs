@@ -97,9 +97,9 @@ pub(crate) struct Series {
     is_cancelled: bool,
     /// Whether a cancel came while a repetition was under way: none follows, unless the timer is moved.
     is_ending: bool,
-    /// Whether it was moved during a cancel: then their order is unknown.
-    is_unsure: bool,
-    /// The number of messages that may still be produced then.
+    /// The step at which the last move returned: its order against a cancel under way then is unknown.
+    moved: u64,
+    /// The number of messages that may still be produced after a cancel.
     ends_after: Option<u32>,
     pub(crate) is_drained: bool,
     pub(crate) is_dropped: bool,
@@ -185,7 +185,7 @@ impl Records {
             asked: None,
             is_cancelled: false,
             is_ending: false,
-            is_unsure: false,
+            moved: 0,
             ends_after: None,
             is_drained: false,
             is_dropped: false,
@@ -332,13 +332,13 @@ impl Log {
     }
 
     /// Records a cancel that found a repetition under way: none follows.
-    pub(crate) fn series_ends(&mut self, number: usize) {
+    pub(crate) fn series_ends(&mut self, number: usize, called: u64) {
         let first = self.first_of(number);
         self.entries[first].cancels -= 1;
         let Some(series) = self.entries[number].series else { return };
         let series = &mut self.series[series];
         series.is_ending = true;
-        if series.moves.is_none() && !series.is_unsure {
+        if series.moves.is_none() && series.moved < called {
             series.ends_after.get_or_insert(1);
         }
         // No further repetition is required, and the one under way is not known.
@@ -371,7 +371,6 @@ impl Log {
             return None;
         }
         tell!("move {next} after {} us", delay / 1000);
-        series.is_unsure |= self.entries[series.first].cancels > 0;
         let least = simulation::now() + delay;
         series.moves = Some(Move { from: next, least });
         let entry = &mut self.entries[next];
@@ -410,7 +409,7 @@ impl Log {
                 (entry.least, entry.most, entry.at_once) = (earliest, latest, delay == 0);
                 (entry.is_set, entry.unordered) = (!series.is_ending, false);
                 (series.is_moved, series.is_exact) = (true, earliest == latest);
-                series.ends_after = None;
+                (series.moved, series.ends_after) = (step, None);
             }
             RescheduleOutcome::NotFound | RescheduleOutcome::AlreadyDelivered if is_same => {
                 self.entries[from].least = least;
@@ -419,7 +418,7 @@ impl Log {
             RescheduleOutcome::InProgress if is_same && kind == Kind::Plain => self.entries[from].least = least,
             _ => {
                 series.is_exact = false;
-                series.ends_after = None;
+                (series.moved, series.ends_after) = (step, None);
                 series.asked = Some(Asked { least: earliest, most: latest, is_new: true });
                 for entry in &mut self.entries[from..] {
                     entry.unordered |= entry.series == Some(place);
