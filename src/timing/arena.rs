@@ -155,7 +155,6 @@ impl<V> Arena<V> {
     }
 
     /// Returns the generation of slot `index`, taken or free; `None` if there is no such slot.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn generation(&self, index: u32) -> Option<u32> {
         let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
         Some(slot.generation)
@@ -168,7 +167,6 @@ impl<V> Arena<V> {
     }
 
     /// Returns all entries in the order of their slots.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
         self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;

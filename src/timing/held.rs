@@ -1,4 +1,7 @@
 //! Lists of the caller: entries that were detached from their buckets and wait in lists of the engine.
+//!
+//! No part of the public API: the three operations are hidden but reachable, since the model and the fuzz target, which
+//! live in other packages, exercise them.
 
 use crate::timing::arena::Key;
 use crate::timing::list::List;
@@ -6,7 +9,8 @@ use crate::timing::wheel::Wheel;
 
 impl<T> Wheel<T> {
     /// Appends a detached entry to a list of the caller.
-    pub(crate) fn hold(&mut self, list: &mut List, key: Key) {
+    #[doc(hidden)]
+    pub fn hold(&mut self, list: &mut List, key: Key) {
         debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
         if let Some(entry) = self.entries.get_mut(key) {
             entry.set_spot(list.push_back(&mut self.chunks, key.index));
@@ -14,7 +18,8 @@ impl<T> Wheel<T> {
     }
 
     /// Removes an entry from the list it is [held](Self::hold) in.
-    pub(crate) fn release(&mut self, list: &mut List, key: Key) {
+    #[doc(hidden)]
+    pub fn release(&mut self, list: &mut List, key: Key) {
         debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
         if let Some(entry) = self.entries.get(key) {
             list.remove(&mut self.chunks, entry.spot());
@@ -22,17 +27,20 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the first entry of a list of the caller.
-    pub(crate) fn first_held(&self, list: &List) -> Option<Key> {
+    #[doc(hidden)]
+    pub fn first_held(&self, list: &List) -> Option<Key> {
         self.key_at(list.first(&self.chunks)?)
     }
 
     /// Returns the values of the first few entries in a list of the caller, for prefetching.
+    #[cfg(feature = "actix")]
     pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
         list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
     }
 
     /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
     /// `most`, or the entry is not in the list.
+    #[cfg(feature = "actix")]
     pub(crate) fn place_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
         list.iter(&self.chunks).take(most).position(|index| index == key.index)
     }

@@ -140,7 +140,7 @@ impl Chunks {
 ///
 /// Buckets are such lists; an engine keeps the expired entries of one owner in one. See [`Wheel`](super::Wheel).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct List {
+pub struct List {
     head: u32,
     tail: u32,
     len: u32,
@@ -154,22 +154,21 @@ impl Default for List {
 
 impl List {
     /// Returns an empty list.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { head: NONE, tail: NONE, len: 0 }
     }
 
     /// Returns the number of entries.
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Returns whether the list is empty.
-    pub(crate) const fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
     /// Returns the first member.
-    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn first(&self, chunks: &Chunks) -> Option<u32> {
         chunks.member(self.first_spot(chunks)?)
     }

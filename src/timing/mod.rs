@@ -16,7 +16,6 @@
 mod arena;
 mod delay_queue;
 mod entry;
-#[cfg(feature = "actix")]
 mod held;
 #[cfg(feature = "actix")]
 mod jitter;
@@ -34,8 +33,10 @@ pub use arena::Key;
 #[cfg(feature = "actix")]
 pub(crate) use jitter::jitter;
 pub use level::{MAX_WHEEL_SIZE, WheelSize};
+#[doc(hidden)]
+pub use list::List;
 #[cfg(feature = "actix")]
-pub(crate) use list::{Chunks, List, Spot};
+pub(crate) use list::{Chunks, Spot};
 #[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};

@@ -166,7 +166,7 @@ impl<T> Wheel<T> {
     }
 
     /// Moves an entry to another deadline; in its new tick it counts as inserted now. A detached entry returns to the
-    /// wheel (take it off its [`List`] first). Returns false if the key is not alive.
+    /// wheel (take it off its list first). Returns false if the key is not alive.
     pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> bool {
         let deadline = self.admit(now, deadline);
         if self.unlink(key).is_none() && self.entries.get(key).is_none() {
@@ -298,20 +298,19 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the generation of slot `index`; see [`Arena::generation`].
-    #[cfg(feature = "actix")]
-    pub(crate) fn generation(&self, index: u32) -> Option<u32> {
+    #[doc(hidden)]
+    pub fn generation(&self, index: u32) -> Option<u32> {
         self.entries.generation(index)
     }
 
     /// Returns the live key of slot `index`.
-    #[cfg(feature = "actix")]
-    pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
+    #[doc(hidden)]
+    pub fn key_at(&self, index: u32) -> Option<Key> {
         self.entries.key_at(index)
     }
 
     /// Returns all live keys with deadline and value, in no particular order.
-    #[cfg(feature = "actix")]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Tick, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Tick, &T)> {
         self.entries.iter().map(|(key, entry)| (key, entry.deadline, &entry.value))
     }
 
