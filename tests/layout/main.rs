@@ -1,0 +1,12 @@
+//! The structure of the sources: layers, circles of imports, and the public API. The tests read the files and compile
+//! nothing of them.
+//!
+//! `source` parses a crate into modules without test code, and `expand` applies the macros that generate items. `names`
+//! finds the paths in a module and the items behind them.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod circles;
+mod expand;
+mod layers;
+mod names;
+mod source;

@@ -1,0 +1,244 @@
+//! Paths in the code, and the modules and items that they name.
+
+use std::collections::BTreeSet;
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{Item, UseTree, Visibility};
+
+use crate::source::{Crate, Module, ModulePath};
+
+/// A path in the code, with the line of its first segment.
+pub(crate) struct Mention {
+    pub(crate) path: Vec<String>,
+    pub(crate) line: usize,
+}
+
+/// Returns the paths of a module that can lead to other modules of the crate: all leaves of `use`, and all paths with
+/// several segments. In macros and attributes, paths begin with `crate`, `self` or `super`.
+pub(crate) fn mentions(module: &Module) -> Vec<Mention> {
+    let mut collector = Collector { mentions: Vec::new() };
+    for item in &module.items {
+        collector.visit_item(item);
+    }
+    collector.mentions
+}
+
+struct Collector {
+    mentions: Vec<Mention>,
+}
+
+impl Collector {
+    fn add(&mut self, first: &Ident, path: Vec<String>) {
+        self.mentions.push(Mention { path, line: first.span().start().line });
+    }
+}
+
+impl<'ast> Visit<'ast> for Collector {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        for leaf in leaves(&item.tree) {
+            self.add(&leaf.ident, leaf.path);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let first = &path.segments[0].ident;
+        if path.segments.len() > 1 {
+            self.add(first, path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.visit_path(&call.path);
+        in_tokens(call.tokens.clone(), self);
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+        if let syn::Meta::List(list) = &attribute.meta {
+            in_tokens(list.tokens.clone(), self);
+        }
+    }
+
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+}
+
+fn is_anchor(ident: &Ident) -> bool {
+    ident == "crate" || ident == "self" || ident == "super"
+}
+
+/// Collects paths from tokens that are not parsed, except those of `$crate`.
+fn in_tokens(tokens: TokenStream, collector: &mut Collector) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is = |at: usize, expected: char| matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == expected);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => in_tokens(group.stream(), collector),
+            TokenTree::Ident(first) if is_anchor(first) && (at == 0 || !is(at - 1, '$') && !is(at - 1, ':')) => {
+                let mut path = vec![first.to_string()];
+                let mut next = at + 1;
+                while is(next, ':')
+                    && is(next + 1, ':')
+                    && let Some(TokenTree::Ident(segment)) = tokens.get(next + 2)
+                {
+                    path.push(segment.to_string());
+                    next += 3;
+                }
+                if path.len() > 1 {
+                    collector.add(first, path);
+                }
+            }
+            // `#[serde(with = "crate::...")]`
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                if let Some(path) = text.strip_prefix("\"crate::").and_then(|path| path.strip_suffix('"')) {
+                    let crate_ = Ident::new("crate", literal.span());
+                    collector
+                        .add(&crate_, std::iter::once("crate").chain(path.split("::")).map(str::to_owned).collect());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One path of a `use`.
+pub(crate) struct Leaf {
+    /// The path; its last segment is `*` for a glob.
+    pub(crate) path: Vec<String>,
+    /// The name in scope.
+    pub(crate) name: String,
+    ident: Ident,
+}
+
+/// Returns the paths of a `use`, with groups resolved.
+pub(crate) fn leaves(tree: &UseTree) -> Vec<Leaf> {
+    let mut leaves = Vec::new();
+    descend(tree, &[], None, &mut leaves);
+    leaves
+}
+
+fn descend(tree: &UseTree, prefix: &[String], first: Option<&Ident>, leaves: &mut Vec<Leaf>) {
+    let extended = |last: &str| {
+        let mut path = prefix.to_vec();
+        // `{self}` stands for the path before the group.
+        if last != "self" || path.is_empty() {
+            path.push(last.to_owned());
+        }
+        path
+    };
+    let mut add = |last: &str, name: Option<&Ident>, ident: &Ident| {
+        let path = extended(last);
+        let name = name.map_or_else(|| path[path.len() - 1].clone(), ToString::to_string);
+        leaves.push(Leaf { path, name, ident: first.unwrap_or(ident).clone() });
+    };
+    match tree {
+        UseTree::Path(path) => {
+            let prefix = extended(&path.ident.to_string());
+            descend(&path.tree, &prefix, Some(first.unwrap_or(&path.ident)), leaves);
+        }
+        UseTree::Name(name) => add(&name.ident.to_string(), None, &name.ident),
+        UseTree::Rename(rename) => add(&rename.ident.to_string(), Some(&rename.rename), &rename.ident),
+        UseTree::Glob(glob) => add("*", None, &Ident::new("_", glob.star_token.spans[0])),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| descend(tree, prefix, first, leaves)),
+    }
+}
+
+/// Returns a path from the root of the crate, without `crate`. `None` if the path begins with an imported name or another
+/// crate.
+pub(crate) fn absolute(krate: &Crate, module: &[String], path: &[String]) -> Option<ModulePath> {
+    let mut base = module.to_vec();
+    let mut rest = path;
+    match path.first()?.as_str() {
+        "crate" => {
+            base.clear();
+            rest = &rest[1..];
+        }
+        "self" => rest = &rest[1..],
+        "super" => {
+            while rest.first().is_some_and(|segment| segment == "super") {
+                base.pop();
+                rest = &rest[1..];
+            }
+        }
+        first => {
+            let mut child = base.clone();
+            child.push(first.to_owned());
+            krate.modules.get(&child)?;
+        }
+    }
+    base.extend_from_slice(rest);
+    Some(base)
+}
+
+/// Returns the files that define an item: several if it depends on features. Re-exports on the path are followed.
+pub(crate) fn files_of<'c>(krate: &'c Crate, path: &[String]) -> BTreeSet<&'c str> {
+    let mut files = BTreeSet::new();
+    follow(krate, path, &mut Vec::new(), &mut files);
+    files
+}
+
+fn follow<'c>(krate: &'c Crate, path: &[String], seen: &mut Vec<ModulePath>, files: &mut BTreeSet<&'c str>) {
+    if seen.iter().any(|seen| seen == path) {
+        return;
+    }
+    seen.push(path.to_vec());
+    let longest = (0..=path.len()).rev().find_map(|at| Some((at, krate.modules.get(&path[..at])?)));
+    let Some((at, module)) = longest else { return };
+    let targets = path.get(at).map(|name| reexports(krate, &path[..at], module, name)).unwrap_or_default();
+    if targets.is_empty() {
+        files.insert(&module.file);
+    }
+    for mut target in targets {
+        target.extend_from_slice(&path[at + 1..]);
+        follow(krate, &target, seen, files);
+    }
+}
+
+/// Returns the paths behind a name that a module re-exports.
+fn reexports(krate: &Crate, path: &[String], module: &Module, name: &str) -> Vec<ModulePath> {
+    let mut targets = Vec::new();
+    for item in &module.items {
+        let Item::Use(item) = item else { continue };
+        if matches!(item.vis, Visibility::Inherited) {
+            continue;
+        }
+        for mut leaf in leaves(&item.tree) {
+            if leaf.name == name {
+                targets.extend(absolute(krate, path, &leaf.path));
+            } else if leaf.name == "*" {
+                leaf.path.pop();
+                let Some(mut target) = absolute(krate, path, &leaf.path) else { continue };
+                let Some(module) = krate.modules.get(&target) else { continue };
+                if defines(module, name) {
+                    target.push(name.to_owned());
+                    targets.push(target);
+                } else {
+                    targets.extend(reexports(krate, &target, module, name));
+                }
+            }
+        }
+    }
+    targets
+}
+
+/// Reports whether a module defines an item of this name.
+pub(crate) fn defines(module: &Module, name: &str) -> bool {
+    module.items.iter().any(|item| ident_of(item).is_some_and(|ident| ident == name))
+}
+
+/// Returns the name of an item, if it has one.
+pub(crate) fn ident_of(item: &Item) -> Option<&Ident> {
+    match item {
+        Item::Const(item) => Some(&item.ident),
+        Item::Enum(item) => Some(&item.ident),
+        Item::Fn(item) => Some(&item.sig.ident),
+        Item::Macro(item) => item.ident.as_ref(),
+        Item::Static(item) => Some(&item.ident),
+        Item::Struct(item) => Some(&item.ident),
+        Item::Trait(item) => Some(&item.ident),
+        Item::Type(item) => Some(&item.ident),
+        Item::Union(item) => Some(&item.ident),
+        _ => None,
+    }
+}
