@@ -1,11 +1,11 @@
-//! Circles of imports: sets of files of which each names each other, directly or through others.
+//! Circles of imports: sets of files in which each file names each other one, directly or through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::names::{absolute, files_of, mentions};
 use crate::source::Crate;
 
-/// The limit for the one room with a larger circle: the service, whose parts share a state.
+/// Maximum number of files in a circle. The largest one is in the service, whose parts share a state.
 const MAX_FILES: usize = 10;
 
 /// For each file the named files, each with one of the names.

@@ -2,11 +2,15 @@
 //! nothing of them.
 //!
 //! `source` parses a crate into modules without test code, and `expand` applies the macros that generate items. `names`
-//! finds the paths in a module and the items behind them.
+//! finds the paths in a module and the items behind them. `exports` finds the public items; `print` renders them, one
+//! line each.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod circles;
 mod expand;
+mod exports;
 mod layers;
 mod names;
+mod print;
+mod public_api;
 mod source;

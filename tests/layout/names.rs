@@ -222,6 +222,79 @@ fn reexports(krate: &Crate, path: &[String], module: &Module, name: &str) -> Vec
     targets
 }
 
+/// The meaning of a path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    Module(ModulePath),
+    /// An item by the module that defines it.
+    Item(ModulePath, String),
+}
+
+/// Returns the module and the items that a path names in the scope of a module, through private imports, too. Nothing if
+/// the path leads to another crate.
+pub(crate) fn resolve(krate: &Crate, module: &[String], path: &[String]) -> Vec<Target> {
+    let mut resolution = Resolution { krate, targets: BTreeSet::new(), seen: BTreeSet::new() };
+    resolution.start(module, path);
+    resolution.targets.into_iter().collect()
+}
+
+struct Resolution<'c> {
+    krate: &'c Crate,
+    targets: BTreeSet<Target>,
+    /// Paths on the way, with their modules: an import may name itself.
+    seen: BTreeSet<(ModulePath, Vec<String>)>,
+}
+
+impl Resolution<'_> {
+    fn start(&mut self, module: &[String], path: &[String]) {
+        match path[0].as_str() {
+            "crate" => self.descend(&[], &path[1..]),
+            "self" => self.descend(module, &path[1..]),
+            "super" => {
+                let supers = path.iter().take_while(|segment| *segment == "super").count();
+                self.descend(&module[..module.len().saturating_sub(supers)], &path[supers..]);
+            }
+            _ => self.descend(module, path),
+        }
+    }
+
+    fn descend(&mut self, module: &[String], path: &[String]) {
+        if !self.seen.insert((module.to_vec(), path.to_vec())) {
+            return;
+        }
+        let Some((name, rest)) = path.split_first() else {
+            self.targets.insert(Target::Module(module.to_vec()));
+            return;
+        };
+        let child = [module, std::slice::from_ref(name)].concat();
+        if self.krate.modules.contains_key(&child) {
+            self.descend(&child, rest);
+            if !rest.is_empty() {
+                return;
+            }
+        }
+        let Some(here) = self.krate.modules.get(module) else { return };
+        if defines(here, name) {
+            self.targets.insert(Target::Item(module.to_vec(), name.clone()));
+            return;
+        }
+        for item in &here.items {
+            let Item::Use(item) = item else { continue };
+            for mut leaf in leaves(&item.tree) {
+                let is_local = absolute(self.krate, module, &leaf.path).is_some();
+                if leaf.name == "*" && is_local {
+                    leaf.path.pop();
+                    leaf.path.push(name.clone());
+                } else if leaf.name != *name || !is_local && leaf.path[0] == *name {
+                    continue;
+                }
+                leaf.path.extend_from_slice(rest);
+                self.start(module, &leaf.path);
+            }
+        }
+    }
+}
+
 /// Reports whether a module defines an item of this name.
 pub(crate) fn defines(module: &Module, name: &str) -> bool {
     module.items.iter().any(|item| ident_of(item).is_some_and(|ident| ident == name))
