@@ -5,7 +5,9 @@
 mod api;
 #[cfg(feature = "actix")]
 mod engine;
+// For companion crates, which are released together with this one. Not part of the API.
 #[cfg(feature = "actix")]
+#[doc(hidden)]
 pub mod integration;
 #[cfg(feature = "actix")]
 pub mod metrics;

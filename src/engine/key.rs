@@ -40,7 +40,7 @@ impl TimerKey {
     }
 
     /// Returns the number, if the key is one.
-    pub fn as_number(&self) -> Option<i128> {
+    pub(crate) fn as_number(&self) -> Option<i128> {
         match self.0 {
             Form::Natural(number) => Some(number.into()),
             Form::Negative(number) => Some(number.into()),

@@ -75,12 +75,14 @@ impl TimerFilter {
     }
 
     /// Selects timers of the actor with this tag: its own, and timers that others scheduled for it.
+    #[doc(hidden)]
     pub const fn actor_tag(mut self, tag: ActorTag) -> Self {
         self.actor_tag = Some(tag);
         self
     }
 
     /// Selects timers of actors that have own timers, and whose type name contains this text.
+    #[doc(hidden)]
     pub fn actor_type_containing(mut self, part: impl Into<String>) -> Self {
         self.actor_type = Some(part.into());
         self
@@ -101,6 +103,7 @@ impl TimerFilter {
     /// let wanted = TimerFilter::new().key_written_as("4711");
     /// # drop(wanted);
     /// ```
+    #[doc(hidden)]
     pub fn key_written_as(mut self, text: impl Into<String>) -> Self {
         let text = text.into();
         // Only in the form in which numbers are printed: `007` is a text.
@@ -124,6 +127,7 @@ impl TimerFilter {
     }
 
     /// Selects timers whose message type has this text in its [name](std::any::type_name).
+    #[doc(hidden)]
     pub fn message_type_containing(mut self, part: impl Into<String>) -> Self {
         self.message_type = Some(TypeText::Part(part.into()));
         self

@@ -22,16 +22,19 @@ pub struct Key {
 
 impl Key {
     /// Returns the key of these two numbers, for handles that are stored outside.
+    #[doc(hidden)]
     pub const fn new(index: u32, generation: u32) -> Self {
         Self { index, generation }
     }
 
     /// Returns the slot number.
+    #[doc(hidden)]
     pub const fn index(self) -> u32 {
         self.index
     }
 
     /// Returns the number of entries that the slot has held before this one.
+    #[doc(hidden)]
     pub const fn generation(self) -> u32 {
         self.generation
     }

@@ -184,6 +184,7 @@ impl List {
     }
 
     /// Returns all members, in their order.
+    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn iter<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
         let all = std::iter::successors(chunks.head(self.head).map(|_| self.head), |chunk| {
             chunks.head(*chunk).map(|head| head.next).filter(|next| *next != NONE)

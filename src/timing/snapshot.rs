@@ -1,6 +1,5 @@
 //! Snapshots of a wheel: counts per level and per bucket.
 
-use crate::timing::arena::Key;
 use crate::timing::level::{Level, slot_of};
 use crate::timing::tick::Tick;
 use crate::timing::wheel::Wheel;
@@ -66,7 +65,8 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the counts of one level.
-    pub fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
+    #[cfg(any(test, feature = "actix"))]
+    pub(crate) fn stats_of_level(&self, level: usize) -> Option<LevelStats> {
         Some(self.stats_of(level, self.levels.get(level)?))
     }
 
@@ -84,6 +84,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the number of ticks that one bucket of a level covers.
+    #[doc(hidden)]
     pub fn bucket_ticks(&self, level: usize) -> Option<u64> {
         self.levels.get(level).map(|ring| ring.width)
     }
@@ -121,7 +122,7 @@ impl<T> Wheel<T> {
     /// assert_eq!(wheel.buckets_from(1, 0).next().unwrap().start, 8);
     /// # Ok::<(), actix_timers::timing::TimingError>(())
     /// ```
-    pub fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
+    pub(crate) fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
         let after = move |bucket: &BucketSnapshot| self.bucket_from(level, bucket.start.checked_add(1)?);
         std::iter::successors(self.bucket_from(level, start), after)
     }
@@ -140,7 +141,8 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the entries of the bucket of `level` that begins at `start`, in the order of insertion.
-    pub fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = Key> {
+    #[cfg(any(test, feature = "actix"))]
+    pub(crate) fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = crate::timing::Key> {
         let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);
         let ring = self.levels.get(level).filter(|_| is_there);
         let bucket = ring.map(|ring| ring.buckets[slot_of(start, ring.width, self.size.ring())]);
@@ -161,7 +163,7 @@ mod tests {
             assert!(buckets.windows(2).all(|pair| pair[0].start < pair[1].start));
             assert_eq!(buckets.len(), stats.occupied);
             for bucket in buckets {
-                let entries: Vec<Key> = wheel.entries_of_bucket(stats.level, bucket.start).collect();
+                let entries: Vec<_> = wheel.entries_of_bucket(stats.level, bucket.start).collect();
                 assert_eq!(entries.len(), bucket.entries);
                 seen += entries.len();
                 for key in entries {

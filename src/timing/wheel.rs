@@ -104,6 +104,7 @@ pub enum Advance {
 
 /// The result of one call of [`Wheel::expire`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Step {
     /// This entry is due. It is detached: out of the wheel, but its key is alive until [`Wheel::remove`].
     Expired(Key),
@@ -198,6 +199,7 @@ impl<T> Wheel<T> {
 
     /// Detaches the first entry due by `now`. `budget` counts down by one for every entry moved, by expiration or
     /// cascade. Time never goes back: a `now` before that of an earlier call finds nothing new.
+    #[doc(hidden)]
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
         loop {
             let Some(head) = self.head().filter(|head| head.start <= now) else {
@@ -222,11 +224,13 @@ impl<T> Wheel<T> {
 
     /// Takes a waiting entry out of the wheel; it stays alive until [`remove`](Self::remove). Returns false if it was
     /// not waiting.
+    #[doc(hidden)]
     pub fn detach(&mut self, key: Key) -> bool {
         self.unlink(key).is_some()
     }
 
     /// Removes a detached entry. Returns `None` if the key is not alive or the entry is still in the wheel.
+    #[doc(hidden)]
     pub fn remove(&mut self, key: Key) -> Option<T> {
         if self.is_waiting(key) {
             return None;
@@ -239,6 +243,7 @@ impl<T> Wheel<T> {
     /// The cascade of a bucket with more than `pace` entries begins early enough that moving `pace` entries in each
     /// tick completes it in time; at the earliest in the turn before its own, if it is the next of its level. Returns
     /// whether more moves are needed now.
+    #[doc(hidden)]
     pub fn prepare(&mut self, now: Tick, pace: usize, budget: usize) -> Advance {
         let mut budget = budget;
         loop {
@@ -264,6 +269,7 @@ impl<T> Wheel<T> {
 
     /// Returns the driver's next wake-up: the [next expiration](Self::next_expiration), or an earlier tick if a full
     /// bucket [has to be cascaded ahead](Self::prepare) at the given pace.
+    #[doc(hidden)]
     pub fn next_wake(&self, pace: usize) -> Option<Tick> {
         let expiration = self.next_expiration()?;
         Some(self.first_to_prepare(pace).map_or(expiration, |(_, begin)| begin.min(expiration)))
@@ -275,6 +281,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the value of a live key.
+    #[doc(hidden)]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
@@ -285,6 +292,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns level and first tick of an entry's bucket; `None` for a dead key and for a detached entry.
+    #[doc(hidden)]
     pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
         let entry = self.entries.get(key)?;
         let (level, _) = entry.bucket.level_and_slot(self.size.ring())?;
@@ -293,6 +301,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns whether the entry is in the wheel: alive and not detached.
+    #[doc(hidden)]
     pub fn is_waiting(&self, key: Key) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.bucket.level_and_slot(self.size.ring()).is_some())
     }
@@ -321,6 +330,7 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the tick up to which all entries have expired.
+    #[doc(hidden)]
     pub const fn clock(&self) -> Tick {
         self.clock
     }
@@ -332,11 +342,13 @@ impl<T> Wheel<T> {
 
     /// Returns the number of ticks that one turn of the top level covers. A deadline after the next turn needs a new
     /// level.
+    #[doc(hidden)]
     pub fn horizon(&self) -> u64 {
         self.levels.last().map_or(0, |top| top.span)
     }
 
     /// Returns the number of buckets in the delay queue.
+    #[doc(hidden)]
     pub fn queued_buckets(&self) -> usize {
         self.queue.len()
     }

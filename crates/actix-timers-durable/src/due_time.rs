@@ -73,12 +73,12 @@ impl DueTime {
 
     /// Subtracts `delay`, in whole milliseconds; at least [`MIN`](Self::MIN).
     #[must_use]
-    pub fn saturating_sub(self, delay: Duration) -> Self {
+    pub(crate) fn saturating_sub(self, delay: Duration) -> Self {
         Self(self.0.saturating_sub(u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// Returns the time since `earlier`; zero if that is later.
-    pub const fn saturating_since(self, earlier: Self) -> Duration {
+    pub(crate) const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
