@@ -48,17 +48,6 @@ struct Slot<V> {
 }
 
 /// A paged slab with generation-checked keys.
-///
-/// ```
-/// use actix_timers::timing::Arena;
-///
-/// let mut arena = Arena::new();
-/// let first = arena.insert("first").unwrap();
-/// assert_eq!(arena.remove(first), Some("first"));
-/// let second = arena.insert("second").unwrap();
-/// assert_eq!(second.index(), first.index(), "the slot is used again");
-/// assert_eq!(arena.get(first), None, "but the old key stays dead");
-/// ```
 #[derive(Debug)]
 pub(crate) struct Arena<V> {
     pages: Vec<Vec<Slot<V>>>,

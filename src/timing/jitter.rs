@@ -4,16 +4,6 @@ use std::time::Duration;
 
 /// Returns an addition to a deadline, from zero to `span`, in proportion to `random`. If `random` is uniformly
 /// distributed, deadlines spread evenly over `span`.
-///
-/// ```
-/// use std::time::Duration;
-/// use actix_timers::timing::jitter;
-///
-/// let span = Duration::from_secs(10);
-/// assert_eq!(jitter(span, 0), Duration::ZERO);
-/// assert_eq!(jitter(span, u64::MAX / 2).as_secs(), 5);
-/// assert_eq!(jitter(span, u64::MAX), span);
-/// ```
 pub(crate) const fn jitter(span: Duration, random: u64) -> Duration {
     const NANOS_PER_SEC: u128 = 1_000_000_000;
     // `random / 2^64` of the number of values, which are zero to `span`: one more than its nanoseconds.
@@ -27,6 +17,14 @@ pub(crate) const fn jitter(span: Duration, random: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_in_proportion_to_the_random_number() {
+        let span = Duration::from_secs(10);
+        assert_eq!(jitter(span, 0), Duration::ZERO);
+        assert_eq!(jitter(span, u64::MAX / 2).as_secs(), 5);
+        assert_eq!(jitter(span, u64::MAX), span);
+    }
 
     /// SplitMix64.
     fn random(seed: u64) -> impl Iterator<Item = u64> {

@@ -7,15 +7,6 @@ use crate::timing::tick::Tick;
 ///
 /// There is only one such tick: between two multiples of a power of two lies a multiple of the next power. Timers whose
 /// ranges overlap tend to share a tick, whatever the lengths of the ranges, without a look at each other.
-///
-/// ```
-/// use actix_timers::timing::coalesce;
-///
-/// assert_eq!(coalesce(1001, 1100), 1024);
-/// assert_eq!(coalesce(1020, 1120), 1024);
-/// assert_eq!(coalesce(1030, 1040), 1040);
-/// assert_eq!(coalesce(1001, 1001), 1001);
-/// ```
 pub(crate) const fn coalesce(first: Tick, last: Tick) -> Tick {
     if last <= first || first == 0 {
         return first;
@@ -29,6 +20,14 @@ pub(crate) const fn coalesce(first: Tick, last: Tick) -> Tick {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_that_overlap_tend_to_share_a_tick() {
+        assert_eq!(coalesce(1001, 1100), 1024);
+        assert_eq!(coalesce(1020, 1120), 1024);
+        assert_eq!(coalesce(1030, 1040), 1040);
+        assert_eq!(coalesce(1001, 1001), 1001);
+    }
 
     #[test]
     fn it_is_the_tick_divisible_by_the_highest_power_of_two() {

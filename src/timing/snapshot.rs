@@ -109,19 +109,6 @@ impl<T> Wheel<T> {
     /// caller that reads a large wheel in several steps continues with the tick after the last start.
     ///
     /// All buckets of a level expire before the buckets of the levels above.
-    ///
-    /// ```
-    /// use actix_timers::timing::{Wheel, WheelSize};
-    ///
-    /// let mut wheel = Wheel::new(WheelSize::new(4)?);
-    /// for deadline in [1, 3, 3, 9] {
-    ///     wheel.insert(0, deadline, ()).unwrap();
-    /// }
-    /// let counts: Vec<_> = wheel.buckets_from(0, 2).map(|bucket| (bucket.start, bucket.entries)).collect();
-    /// assert_eq!(counts, [(3, 2)]);
-    /// assert_eq!(wheel.buckets_from(1, 0).next().unwrap().start, 8);
-    /// # Ok::<(), actix_timers::timing::TimingError>(())
-    /// ```
     pub(crate) fn buckets_from(&self, level: usize, start: Tick) -> impl Iterator<Item = BucketSnapshot> {
         let after = move |bucket: &BucketSnapshot| self.bucket_from(level, bucket.start.checked_add(1)?);
         std::iter::successors(self.bucket_from(level, start), after)
@@ -154,6 +141,17 @@ impl<T> Wheel<T> {
 mod tests {
     use super::*;
     use crate::timing::level::WheelSize;
+
+    #[test]
+    fn buckets_are_read_from_a_tick_on() {
+        let mut wheel = Wheel::new(WheelSize::new(4).unwrap());
+        for deadline in [1, 3, 3, 9] {
+            wheel.insert(0, deadline, ()).unwrap();
+        }
+        let counts: Vec<_> = wheel.buckets_from(0, 2).map(|bucket| (bucket.start, bucket.entries)).collect();
+        assert_eq!(counts, [(3, 2)]);
+        assert_eq!(wheel.buckets_from(1, 0).next().unwrap().start, 8);
+    }
 
     /// Compares the starts, which are computed from slots, with the deadlines of the entries.
     fn check<T>(wheel: &Wheel<T>) {
