@@ -183,7 +183,7 @@ impl RetryPolicy {
 
     /// Returns the delay after the failure of the attempt with this number; `random` decides about the jitter (0
     /// subtracts nothing).
-    pub(crate) fn delay_after(&self, attempt: u32, random: u64) -> Duration {
+    pub fn delay_after(&self, attempt: u32, random: u64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(63);
         let nanos = self.initial_delay.as_nanos().saturating_mul(1 << doublings).min(self.max_delay.as_nanos());
         let most = nanos / 100 * u128::from(self.jitter_percent);
