@@ -51,7 +51,7 @@ impl Walk<'_> {
         }
         let krate = self.krate;
         for (child, declared) in krate.modules.iter().filter(|(child, _)| is_child(child, module)) {
-            if is_listed(&declared.vis, &declared.attrs) {
+            if is_reachable(&declared.vis) {
                 let path = [path, &child[module.len()..]].concat();
                 let conditions = joined(conditions, &declared.attrs);
                 self.exports.modules.push((path.clone(), conditions.clone()));
@@ -61,13 +61,13 @@ impl Walk<'_> {
         for item in &krate.modules[module].items {
             let conditions = joined(conditions, attributes_of(item));
             if let Item::Use(item) = item {
-                if is_listed(&item.vis, &item.attrs) {
+                if is_reachable(&item.vis) {
                     for leaf in leaves(&item.tree) {
                         self.reexport(module, path, &leaf.path, &leaf.name, &conditions);
                     }
                 }
             } else if let Some(name) = ident_of(item)
-                && visibility_of(item).is_some_and(|vis| is_listed(vis, attributes_of(item)))
+                && visibility_of(item).is_some_and(is_reachable)
             {
                 self.item((module.to_vec(), name.to_string()), [path, &[name.to_string()]].concat(), conditions);
             }
@@ -215,15 +215,11 @@ fn is_child(child: &[String], module: &[String]) -> bool {
     child.len() == module.len() + 1 && child.starts_with(module)
 }
 
-fn is_reachable(vis: &Visibility) -> bool {
+pub(crate) fn is_reachable(vis: &Visibility) -> bool {
     matches!(vis, Visibility::Public(_))
 }
 
-pub(crate) fn is_listed(vis: &Visibility, attributes: &[Attribute]) -> bool {
-    is_reachable(vis) && !is_hidden(attributes)
-}
-
-pub(crate) fn is_hidden(attributes: &[Attribute]) -> bool {
+fn is_hidden(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("doc")
             && matches!(&attribute.meta, Meta::List(list) if list.tokens.to_string() == "hidden")
@@ -236,9 +232,15 @@ pub(crate) fn conditions_of(krate: &Crate, module: &[String]) -> Conditions {
     parents.fold(BTreeSet::new(), |all, module| joined(&all, &module.attrs))
 }
 
+/// Marks items that rustdoc hides: they are reachable, but no part of the API for applications.
+pub(crate) const HIDDEN: &str = "hidden";
+
 /// Adds the conditions in attributes to others.
 pub(crate) fn joined(outer: &Conditions, attributes: &[Attribute]) -> Conditions {
     let mut all = outer.clone();
+    if is_hidden(attributes) {
+        all.insert(HIDDEN.to_owned());
+    }
     conditions(attributes).iter().for_each(|condition| describe(condition, &mut all));
     all
 }

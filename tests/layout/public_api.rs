@@ -16,7 +16,7 @@ use syn::{
 };
 
 use crate::exports::{
-    Conditions, Definition, Export, Exports, Implementation, Impls, conditions_of, describe, is_hidden, is_listed,
+    Conditions, Definition, Export, Exports, HIDDEN, Implementation, Impls, conditions_of, describe, is_reachable,
     joined,
 };
 use crate::names::ident_of;
@@ -140,10 +140,11 @@ impl Api {
             let outer = joined(&(exported | &conditions_of(krate, module)), attributes_of(item));
             let is_type =
                 matches!(item, Item::Struct(_) | Item::Enum(_) | Item::Trait(_) | Item::Type(_) | Item::Union(_));
-            self.types += usize::from(is_type);
+            let is_shown = !outer.contains(HIDDEN);
+            self.types += usize::from(is_type && is_shown);
             match item {
                 Item::Fn(item) => {
-                    self.functions += 1;
+                    self.functions += usize::from(is_shown);
                     self.add(path, print::function(item.vis.clone(), &item.sig, &full, Vec::new()), &outer);
                 }
                 Item::Macro(_) => self.add(path, format!("macro {full}!"), &outer),
@@ -168,21 +169,22 @@ impl Api {
         match item {
             Item::Struct(item) => {
                 let Fields::Named(fields) = &item.fields else { return };
-                for field in fields.named.iter().filter(|field| is_listed(&field.vis, &field.attrs)) {
+                for field in fields.named.iter().filter(|field| is_reachable(&field.vis)) {
                     let name = field.ident.as_ref().expect("a name");
                     self.add(path, format!("pub {full}.{name}: {}", print::type_(&field.ty)), &own(&field.attrs));
                 }
             }
             Item::Enum(item) => {
-                for variant in item.variants.iter().filter(|variant| !is_hidden(&variant.attrs)) {
+                for variant in &item.variants {
                     self.add(path, format!("{full}::{}", print::variant(variant)), &own(&variant.attrs));
                 }
             }
             Item::Trait(item) => {
                 for member in &item.items {
                     match member {
-                        TraitItem::Fn(method) if !is_hidden(&method.attrs) => {
-                            self.functions += 1;
+                        TraitItem::Fn(method) => {
+                            let is_hidden = own(&method.attrs).contains(HIDDEN) || outer.contains(HIDDEN);
+                            self.functions += usize::from(!is_hidden);
                             let name = format!("{full}::{}", method.sig.ident);
                             let mut line = print::function(Visibility::Inherited, &method.sig, &name, Vec::new());
                             line += if method.default.is_some() { " { .. }" } else { "" };
@@ -247,15 +249,16 @@ impl Api {
             let more: Vec<_> = more.filter(|bound| !known.contains(&bound.to_token_stream().to_string())).collect();
             for member in &block.items {
                 match member {
-                    ImplItem::Fn(method) if is_listed(&method.vis, &method.attrs) => {
-                        self.functions += 1;
+                    ImplItem::Fn(method) if is_reachable(&method.vis) => {
                         let conditions = &joined(conditions, &method.attrs) - outer;
+                        let is_hidden = conditions.contains(HIDDEN) || outer.contains(HIDDEN);
+                        self.functions += usize::from(!is_hidden);
                         let name = method.sig.ident.to_string();
                         let path = format!("{full}::{name}");
                         let line = print::function(method.vis.clone(), &method.sig, &path, more.clone());
                         lines.insert((name, line, conditions));
                     }
-                    ImplItem::Const(member) if is_listed(&member.vis, &member.attrs) => {
+                    ImplItem::Const(member) if is_reachable(&member.vis) => {
                         let conditions = &joined(conditions, &member.attrs) - outer;
                         let name = member.ident.to_string();
                         let line = format!("pub const {full}::{name}: {}", print::type_(&member.ty));
