@@ -4,28 +4,11 @@ use crate::engine::group::TimerGroup;
 use crate::engine::key::TimerKey;
 use crate::engine::labels::KeyScope;
 use crate::engine::owners::OwnerId;
-use crate::engine::scheduler::{Engine, Rejected};
+use crate::engine::scheduler::Engine;
 use crate::engine::timer::Mark;
-use crate::timing::{Key, Tick};
+use crate::timing::Key;
 
 impl<P: Copy, O> Engine<P, O> {
-    /// Schedules a timer that replaces another. If the caller can and will [cancel](Self::cancel) that one, its place
-    /// in the capacity counts as free already.
-    ///
-    /// # Errors
-    /// As [`schedule`](Self::schedule).
-    pub(crate) fn schedule_in_place_of(
-        &mut self,
-        old: Key,
-        now: Tick,
-        deadline: Tick,
-        owner: Option<OwnerId>,
-        payload: P,
-    ) -> Result<Key, Rejected<P>> {
-        let place = u64::from(self.stoppable(old).is_ok());
-        self.take_in(now, deadline, owner, payload, place)
-    }
-
     /// Gives a pending timer without labels a key, a group, or both. A timer that had the key keeps running without it.
     /// Returns false if the timer has ended, or there are too many labels.
     pub(crate) fn label(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {

@@ -133,7 +133,8 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Accepts a timer: for `owner`, or for a recipient that the payload identifies.
+    /// Accepts a timer: for `owner`, or for a recipient that the payload identifies. If the caller can and will
+    /// [cancel](Self::cancel) the timer that it replaces, the place of that one in the capacity counts as free already.
     ///
     /// # Errors
     /// Returns the payload when the capacity is used up, the engine is closed or the owner has ended.
@@ -144,20 +145,9 @@ impl<P: Copy, O> Engine<P, O> {
         deadline: Tick,
         owner: Option<OwnerId>,
         payload: P,
+        replaces: Option<Key>,
     ) -> Result<Key, Rejected<P>> {
-        self.take_in(now, deadline, owner, payload, 0)
-    }
-
-    /// Accepts a timer, up to `more` timers beyond the capacity.
-    #[inline(always)]
-    pub(super) fn take_in(
-        &mut self,
-        now: Tick,
-        deadline: Tick,
-        owner: Option<OwnerId>,
-        payload: P,
-        more: u64,
-    ) -> Result<Key, Rejected<P>> {
+        let more = u64::from(replaces.is_some_and(|old| self.stoppable(old).is_ok()));
         self.pass(now);
         if self.closed {
             return Err(self.reject(RejectReason::Closed, payload));

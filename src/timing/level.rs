@@ -5,6 +5,7 @@
 //! that a bucket of the level above can cascade before its time.
 
 use super::arena::Arena;
+use super::delay_queue::DelayQueue;
 use super::entry::{BucketNumber, Entry};
 use super::list::{Chunks, List, Spot};
 use super::tick::{Tick, TimingError};
@@ -107,25 +108,26 @@ impl Level {
         }
     }
 
-    /// Appends an entry to the bucket that covers its deadline. Returns the slot, and whether the bucket was empty.
+    /// Appends an entry to the bucket that covers its deadline, and enters the bucket into the delay queue if it was empty.
     pub(crate) fn link<T>(
         &mut self,
         level: usize,
         entries: &mut Arena<Entry<T>>,
         chunks: &mut Chunks,
+        queue: &mut DelayQueue,
         index: u32,
-    ) -> (usize, bool) {
+    ) {
         let ring = self.buckets.len();
-        let Some(entry) = entries.at_mut(index) else {
-            return (0, false);
-        };
+        let Some(entry) = entries.at_mut(index) else { return };
         let slot = slot_of(entry.deadline, self.width, ring);
         let bucket = &mut self.buckets[slot];
         let was_empty = bucket.is_empty();
         entry.bucket = BucketNumber::new(level, slot, ring);
         entry.set_spot(bucket.push_back(chunks, index));
         self.entries += 1;
-        (slot, was_empty)
+        if was_empty {
+            queue.enter(level, slot);
+        }
     }
 
     /// Removes the entry at `spot` from its bucket. Returns whether the bucket is empty now.

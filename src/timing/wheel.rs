@@ -397,14 +397,7 @@ impl<T> Wheel<T> {
                 None => self.add_level(),
             }
         };
-        self.link_at(level, index);
-    }
-
-    fn link_at(&mut self, level: usize, index: u32) {
-        let (slot, was_empty) = self.levels[level].link(level, &mut self.entries, &mut self.chunks, index);
-        if was_empty {
-            self.queue.enter(level, slot);
-        }
+        self.levels[level].link(level, &mut self.entries, &mut self.chunks, &mut self.queue, index);
     }
 
     /// Removes an entry from its bucket.
@@ -487,7 +480,8 @@ impl<T> Wheel<T> {
             let Some(index) = self.pop_first(head) else {
                 break;
             };
-            self.link_at(head.level - 1, index);
+            let below = head.level - 1;
+            self.levels[below].link(below, &mut self.entries, &mut self.chunks, &mut self.queue, index);
             self.levels[head.level].cascaded += 1;
             *budget -= 1;
         }

@@ -110,10 +110,7 @@ impl State {
         let label = options.and_then(|options| key_owner.scope().zip(options.key.clone()));
         let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
         let unset = MessageRef { store, slot: u32::MAX };
-        let scheduled = match old {
-            None => self.engine.schedule(deadline.now, deadline.tick, key_owner.owner(), unset),
-            Some(old) => self.engine.schedule_in_place_of(old, deadline.now, deadline.tick, key_owner.owner(), unset),
-        };
+        let scheduled = self.engine.schedule(deadline.now, deadline.tick, key_owner.owner(), unset, old);
         let key = match scheduled {
             Ok(key) => key,
             Err(refused) => return Err(NotAdmitted { reason: NotAdmittedReason::Engine(refused.reason), job }),

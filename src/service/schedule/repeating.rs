@@ -213,7 +213,7 @@ impl Service {
             RepeatSchedule::Calendar(calendar) => {
                 let calendar = postponed(calendar, later);
                 let at = calendar(self.clock.wall()).ok_or(Impossible::NeverDue)?;
-                let deadline = self.deadline_at(now, Schedule::At(at));
+                let deadline = self.deadline(now, Schedule::At(at), None);
                 let recurrence = Recurrence::new(RepeatMode::Calendar, deadline.due).at(since_epoch(at));
                 return Ok((deadline, recurrence.slack(options.slack), Some(calendar)));
             }
@@ -224,9 +224,9 @@ impl Service {
         }
         let mode = if is_delay { RepeatMode::FixedDelay { period } } else { RepeatMode::FixedRate { period, missed } };
         let delay = first_after.unwrap_or(period).saturating_add(later);
-        let exact = self.exact_deadline(now, Schedule::After { delay, waited });
-        let deadline = self.deadline_of(now, &exact);
-        let mut recurrence = Recurrence::new(mode, exact.time).before_origin(exact.before_origin).slack(options.slack);
+        let deadline = self.deadline(now, Schedule::After { delay, waited }, None);
+        let recurrence = Recurrence::new(mode, deadline.due).before_origin(deadline.before_origin);
+        let mut recurrence = recurrence.slack(options.slack);
         if let Some(times) = times {
             recurrence = recurrence.times(times);
         }

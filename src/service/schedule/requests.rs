@@ -28,6 +28,17 @@ use crate::timing::Key;
 /// Timers of a batch that are admitted under one lock: some microseconds' worth.
 const ADMITTED_AT_ONCE: usize = 64;
 
+/// Returns the message of a rejected request of an actor to itself.
+#[inline(always)]
+fn own_message<C: Carried>(
+    answer: Result<TimerId, ScheduleError<(Once<C, Own>, ())>>,
+) -> Result<TimerId, ScheduleError<C::Message>> {
+    match answer {
+        Ok(id) => Ok(id),
+        Err(refused) => Err(refused.map(|(once, ())| once.message.unpack())),
+    }
+}
+
 /// Unpacks the message of a rejected request.
 #[inline(always)]
 pub(crate) fn unpacked<C: Carried>(
@@ -54,27 +65,14 @@ impl Service {
         A::Context: ToEnvelope<A, M>,
         M: TimerMessage,
     {
+        let deadline = self.deadline(self.clock.now(), when, options);
+        let timer = NewTimer { deadline, recurrence: None, key_owner: KeyOwner::own(owner), id: None, options };
         if const { is_large::<M>() } {
-            return unpacked(self.place_own::<A, _>(when, owner, options, Boxed::pack(message)));
+            let once = Once { to: Own, message: Boxed::<M>::pack(message) };
+            return own_message(self.place(&timer, MessageStores::own::<A, Once<Boxed<M>, Own>>, once, (), |_, ()| ()));
         }
-        self.place_own::<A, _>(when, owner, options, message)
-    }
-
-    #[inline(always)]
-    fn place_own<A, C>(
-        &self,
-        when: Schedule,
-        owner: OwnerId,
-        options: Option<&TimerOptions>,
-        message: C,
-    ) -> Result<TimerId, ScheduleError<C>>
-    where
-        A: Actor + Handler<C::Message>,
-        A::Context: ToEnvelope<A, C::Message>,
-        C: Carried,
-    {
-        let timer = self.once(when, None, options, KeyOwner::own(owner));
-        self.place_once(&timer, MessageStores::own::<A, Once<C, Own>>, Once { to: Own, message })
+        let once = Once { to: Own, message };
+        own_message(self.place(&timer, MessageStores::own::<A, Once<M, Own>>, once, (), |_, ()| ()))
     }
 
     /// Schedules a message to a recipient, under the caller's id if one is given.
@@ -105,7 +103,8 @@ impl Service {
         target: Target<C::Message>,
         message: C,
     ) -> Result<TimerId, ScheduleError<C>> {
-        let timer = self.once(when, id, options, KeyOwner::recipient(&target));
+        let deadline = self.deadline(self.clock.now(), when, options);
+        let timer = NewTimer { deadline, recurrence: None, key_owner: KeyOwner::recipient(&target), id, options };
         if target.is_queued(self.settings.mailbox_policy) {
             return self.place_in_queue(&timer, target, message);
         }
@@ -121,19 +120,6 @@ impl Service {
         message: C,
     ) -> Result<TimerId, ScheduleError<C>> {
         self.place_once(timer, MessageStores::queued::<Once<C, _>>, Once { to: Queued::new(target), message })
-    }
-
-    /// Builds a timer that does not repeat, as of now.
-    #[inline(always)]
-    fn once<'o>(
-        &self,
-        when: Schedule,
-        id: Option<TimerId>,
-        options: Option<&'o TimerOptions>,
-        key_owner: KeyOwner,
-    ) -> NewTimer<'o> {
-        let deadline = self.deadline_with(self.clock.now(), when, options);
-        NewTimer { deadline, recurrence: None, key_owner, id, options }
     }
 
     #[inline(always)]
@@ -204,7 +190,7 @@ impl Service {
             let part: Vec<_> = part
                 .into_iter()
                 .map(|(when, options, target, message)| {
-                    let deadline = self.deadline_with(now, when, options.as_deref());
+                    let deadline = self.deadline(now, when, options.as_deref());
                     (deadline, options, target, message)
                 })
                 .collect();
@@ -327,8 +313,7 @@ impl Service {
     /// Moves a timer of this service.
     pub(crate) fn reschedule(&self, id: TimerId, when: Schedule) -> RescheduleOutcome {
         let now = self.clock.now();
-        let exact = self.exact_deadline(now, when);
-        let deadline = self.deadline_of(now, &exact);
+        let deadline = self.deadline(now, when, None);
         let mut state = self.state();
         let key = match self.find(&state, id) {
             Ok(key) => key,
@@ -340,7 +325,7 @@ impl Service {
             state.engine.ask_next(key, NextRun::At { due: deadline.due, wall: deadline.wall });
             return reason.into();
         }
-        state.engine.set_due(key, exact.time, exact.before_origin);
+        state.engine.set_due(key, deadline.due, deadline.before_origin);
         let makes_room = was_posted && state.recall(key);
         if let Some(wall) = deadline.wall {
             state.engine.set_wall_time(key, wall);
