@@ -190,6 +190,6 @@ fn main() -> ExitCode {
 }
 
 #[test]
-fn the_monitor_reports_who_is_missing_and_who_is_back() {
+fn the_monitor_reports_missing_and_returned_nodes() {
     assert_eq!(main(), ExitCode::SUCCESS);
 }

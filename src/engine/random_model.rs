@@ -845,7 +845,7 @@ fn a_foreign_message_leaves_past_the_messages_of_its_host() {
 }
 
 #[test]
-fn a_line_is_no_owner_and_goes_only_when_nobody_queues_in_it() {
+fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
     let line = engine.add_queue("line").unwrap();
     assert_eq!(engine.owners(), 0);

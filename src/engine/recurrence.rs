@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_after_the_end_and_what_is_due_at_the_end_is() {
+    fn a_repetition_is_due_at_the_end_and_none_after_it() {
         let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Burst };
         let until = |end| Recurrence::new(mode, n(10)).until(n(end));
         assert!(until(9).is_empty(at(0)));
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_meanwhile_comes_before_what_was_planned() {
+    fn a_requested_run_comes_before_the_planned_one() {
         let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
         let mut recurrence = Recurrence::new(mode, n(10));
         recurrence.ask(NextRun::Never);

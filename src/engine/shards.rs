@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_is_found_until_it_is_taken_out() {
+    fn an_entry_is_found_until_it_is_removed() {
         let mut map: Shards<u32, u32> = Shards::new();
         assert_eq!(map.get(&1), None);
         for number in 0..10_000 {

@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_off_is_due_later() {
+    fn a_postponed_publication_is_due_later() {
         let mut published = Published::default();
         let ms = Duration::from_millis;
         published.ask_to_publish();

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_back_stays_shown_and_is_told() {
+    fn a_decrease_is_reported_and_does_not_lower_the_counter() {
         let shown = Arc::new(AtomicU64::new(0));
         let mut tally = Tally::new(Counter::from_arc(Arc::clone(&shown)));
         let mut show = |counted| (tally.show(counted), shown.load(Ordering::Relaxed));

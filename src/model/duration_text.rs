@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read_as_the_same() {
+    fn a_printed_duration_is_parsed_to_the_same_value() {
         let nanos = Duration::from_nanos;
         for (time, text) in [
             (Duration::ZERO, "0s"),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn text_that_is_no_duration_is_refused() {
         let huge = format!("{}d", u128::MAX);
         let over = format!("{}s", u128::from(u64::MAX) + 1);
         for text in ["", " ", "5", "s", "-1s", "1.5s", "1 s", "1x", "1s5", "ever", "1S", &huge, &over] {

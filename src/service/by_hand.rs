@@ -381,7 +381,7 @@ impl World {
 }
 
 /// Returns a target whose actor is gone: a message for it is dropped in the turn in which it is due.
-fn nobody() -> Target<Number> {
+fn dead_target() -> Target<Number> {
     let context = Context::<Listener>::new();
     let target = Target::from(context.address());
     drop(context);
@@ -421,7 +421,7 @@ fn the_watchdog_calls_the_driver_after_its_turn() {
     let mut world = World::new();
     let target = world.addr.clone();
     let driver = Hook::default();
-    world.timers.schedule_after(nobody(), ms(10), Number(0, Arc::clone(&driver))).unwrap();
+    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&driver))).unwrap();
     world.timers.schedule_after(&target, ms(50), number(1)).unwrap();
     world.poll_driver();
     world.clock.jump(ms(30));
@@ -444,7 +444,7 @@ fn the_watchdog_calls_the_driver_after_its_turn() {
 /// An inbox sends a foreign message. Once that has left the inbox, the next due message for this actor would go to the
 /// mailbox without queueing, so no other thread may have a turn.
 #[test]
-fn an_inbox_has_the_turn_while_it_sends_what_others_have_scheduled() {
+fn an_inbox_has_the_turn_while_it_sends_foreign_messages() {
     let mut world = World::new();
     let target = world.addr.clone();
     world.own(10, number(1));
@@ -476,7 +476,7 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     let mut world = World::new();
     let target = world.addr.clone();
     let slow = Hook::default();
-    world.timers.schedule_after(nobody(), ms(10), Number(0, Arc::clone(&slow))).unwrap();
+    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&slow))).unwrap();
     world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
     world.own(10, number(2));
     world.poll_driver();
@@ -590,7 +590,7 @@ crate::impl_tracked!(Listener: Number, Endless, Run);
 /// Two messages are due for a window of one. While the token of the first is being sent, a drain gives that message
 /// back; the second, which the driver is sending, takes its place.
 #[test]
-fn a_drain_frees_the_place_of_a_token_for_what_the_driver_holds() {
+fn a_drain_frees_the_place_of_a_token_for_a_message_of_the_driver() {
     let mut world = World::new();
     let target = Target::tracked(&world.addr).window(1);
     world.timers.schedule_after(&target, ms(10), number(1)).unwrap();

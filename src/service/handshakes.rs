@@ -178,7 +178,7 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
 /// An inbox on the driver's thread and the watchdog send due messages in order, although the state is unlocked in
 /// between. Neither waits for the turn: the inbox tries again, and wakes no one since the driver is on its thread.
 #[test]
-fn who_has_the_turn_sends_alone() {
+fn the_holder_of_the_turn_sends_alone() {
     model::check(None, || {
         let shared = Arc::new((Turns::default(), Mutex::new(0), Mutex::new(Vec::new())));
         let watchdog = {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_no_buckets() {
+    fn a_missing_level_or_bucket_is_empty() {
         let mut wheel = Wheel::new(WheelSize::default());
         check(&wheel);
         wheel.insert(0, u64::MAX, ()).unwrap();

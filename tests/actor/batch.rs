@@ -115,7 +115,7 @@ fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
 
 /// Entries over the capacity are returned with their messages and indices; none is dropped or kept twice.
 #[test]
-fn a_batch_that_does_not_fit_hands_back_what_was_refused() {
+fn a_batch_that_does_not_fit_returns_the_refused_entries() {
     in_virtual_time(
         || TimerActor::builder().capacity(70),
         |world| async move {
@@ -159,7 +159,7 @@ fn batches_count_against_the_request_budget() {
 /// Due messages do not wait until all requests are taken in, be it one batch or many requests; a later request is taken
 /// in after the earlier ones.
 #[test]
-fn what_is_due_does_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
+fn due_messages_do_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
     for in_one_batch in [true, false] {
         paused(async {
             let world = World::manual(TimerActor::builder().request_budget(10));

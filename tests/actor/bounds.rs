@@ -14,7 +14,7 @@ const HOUR: u64 = 3_600_000;
 
 /// A mailbox full of requests does not delay a due message: it is delivered after a bounded number of requests.
 #[test]
-fn a_flood_of_requests_does_not_delay_what_is_due() {
+fn a_flood_of_requests_does_not_delay_due_messages() {
     const FLOOD: u64 = 20_000;
     for (budget, way) in [(256, Way::Direct), (256, Way::Context), (10, Way::Direct), (10, Way::Context)] {
         in_virtual_time(
@@ -319,7 +319,7 @@ fn the_capacity_holds_against_several_threads() {
 
 /// With nothing pending the driver sleeps for ever; otherwise until the next timer is due or has to cascade.
 #[test]
-fn nobody_wakes_up_when_nothing_is_due() {
+fn the_driver_does_not_wake_up_when_nothing_is_due() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe();
@@ -425,7 +425,7 @@ fn ordinary_messages_do_not_wake_the_driver() {
 
 /// An endless stream of cancels by message does not delay a due message.
 #[test]
-fn a_flood_of_cancels_does_not_delay_what_is_due() {
+fn a_flood_of_cancels_does_not_delay_due_messages() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let ids: Vec<_> = (0..5000).map(|_| world.after(&addr, HOUR, "cancelled")).collect();

@@ -328,7 +328,7 @@ fn nothing_that_happened_stays_unpublished() {
 
 /// Timers that are lost when their timer actor stops are counted, too.
 #[test]
-fn the_counters_show_what_was_lost_at_shutdown() {
+fn the_counters_show_timers_lost_at_shutdown() {
     recorded(|metrics| {
         let timers = paused(async {
             let world = World::paused(TimerActor::builder().name("T"));

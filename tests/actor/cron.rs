@@ -128,7 +128,7 @@ fn a_time_found_is_never_found_again() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused_with_a_reason() {
+fn an_invalid_expression_is_refused_with_a_reason() {
     for expression in ["", "* * * *", "61 * * * *", "* * * * * * * *", "every day", "0 0 0 0 0", "\u{0}"] {
         let error = Cron::new(expression).unwrap_err();
         assert!(matches!(&error, CronError::Expression { expression: given, .. } if given == expression));
@@ -226,7 +226,7 @@ fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_
 }
 
 #[test]
-fn steps_of_the_wall_clock_are_followed_and_what_they_skip_is_delivered_once() {
+fn steps_of_the_wall_clock_are_followed_and_skipped_times_are_delivered_once() {
     for way in Way::ALL {
         paused(async {
             let world = world_at("2024-06-01T00:30:00Z");
@@ -269,7 +269,7 @@ fn a_time_that_was_moved_forward_does_not_come_again() {
 }
 
 #[test]
-fn what_was_missed_is_skipped() {
+fn missed_times_are_skipped() {
     for way in Way::ALL {
         paused(async {
             let world = world_at("2024-06-01T00:00:00Z");

@@ -178,7 +178,7 @@ fn a_subscriber_may_use_the_timers_and_subscribe_again_from_its_handler() {
 }
 
 #[test]
-fn what_is_lost_with_an_arbiter_reaches_a_subscriber_elsewhere() {
+fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
     System::new().block_on(async {
         let (addr, letters) = undertaker();
         let arbiter = Arbiter::new();

@@ -17,7 +17,7 @@ fn names(returned: &[Returned]) -> Vec<i32> {
 }
 
 #[test]
-fn what_falls_due_in_time_is_delivered_and_the_rest_comes_back_with_its_deadline() {
+fn timers_due_in_time_are_delivered_and_the_rest_is_returned_with_its_deadline() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(40), Note(2)).unwrap()).await;
@@ -43,7 +43,7 @@ fn what_falls_due_in_time_is_delivered_and_the_rest_comes_back_with_its_deadline
 }
 
 #[test]
-fn nothing_new_is_taken_in_meanwhile_but_what_is_pending_can_be_cancelled() {
+fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let id = world.after(&addr, 50, 1);
@@ -80,7 +80,7 @@ fn when_the_time_is_over_nothing_is_waited_for() {
 }
 
 #[test]
-fn all_who_drain_at_once_share_what_comes_back() {
+fn concurrent_drains_share_the_returned_timers() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         world.after(&addr, 10, 1);
@@ -94,7 +94,7 @@ fn all_who_drain_at_once_share_what_comes_back() {
 }
 
 #[test]
-fn a_drain_that_nobody_waits_for_any_more_leaves_the_timer_actor_closed_and_delivering() {
+fn an_abandoned_drain_leaves_the_timer_actor_closed_and_delivering() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         world.after(&addr, 10, 1);
@@ -123,7 +123,7 @@ fn the_message_does_the_same() {
 }
 
 #[test]
-fn whoever_waits_hears_of_it_when_the_timer_actor_stops() {
+fn a_drain_ends_when_the_timer_actor_stops() {
     paused(async {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();

@@ -144,7 +144,7 @@ fn the_timers_of_an_actor_without_addresses_end_soon_after_it() {
 
 /// Ended timers are freed under load, however many timers are due.
 #[test]
-fn what_an_actor_leaves_is_freed_under_load() {
+fn timers_of_a_stopped_actor_are_freed_under_load() {
     paused(async {
         let log = Log::default();
         let timers = TimerActor::builder().expiry_budget(10).install().unwrap();
@@ -280,7 +280,7 @@ fn the_waker_of_an_actor_may_call_the_timers() {
 }
 
 #[test]
-fn a_manual_clock_at_the_end_of_time_delivers_what_is_left_and_rests() {
+fn a_manual_clock_at_the_end_of_time_delivers_the_remaining_timers_and_stays_idle() {
     System::new().block_on(async {
         let clock = ManualClock::new();
         let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();

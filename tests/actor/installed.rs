@@ -50,7 +50,7 @@ fn timers_of_contexts_are_refused_also_where_the_timer_actor_was_started_in_anot
 }
 
 #[test]
-fn one_that_is_installed_is_used_whatever_others_were_started() {
+fn the_installed_timer_actor_is_used_although_others_were_started() {
     System::new().block_on(async {
         let other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let clock = ManualClock::new();

@@ -22,7 +22,7 @@ fn slack(most: u64) -> TimerOptions {
 
 /// Every way to schedule with options: never before the deadline, never after the span, and not all at once.
 #[test]
-fn jitter_spreads_deadlines_and_is_never_early_whatever_the_way() {
+fn jitter_spreads_deadlines_and_is_never_early_in_any_way() {
     in_virtual_time(seeded, |world| async move {
         let (addr, log) = world.probe::<&str>();
         let target = Target::from(&addr);

@@ -382,7 +382,7 @@ fn a_target_that_is_gone_has_no_keys() {
 
 /// Keys come and go by the thousand, in random order; each delivers the last message scheduled under it.
 #[test]
-fn of_many_keys_each_delivers_what_was_scheduled_last() {
+fn of_many_keys_each_delivers_the_message_scheduled_last() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, log) = world.probe::<u64>();

@@ -216,7 +216,7 @@ async fn three_due_at_10(world: &World, act: impl FnOnce(&mut LetterContext) + '
 
 /// A handler that stops or restarts its actor is the last one: messages due with it end.
 #[test]
-fn what_is_due_with_a_message_whose_handler_stops_the_actor_is_not_delivered() {
+fn messages_due_with_one_whose_handler_stops_the_actor_are_not_delivered() {
     type End = fn(&mut LetterContext);
     for end in [(|ctx| ctx.stop()) as End, |ctx| ctx.terminate()] {
         in_virtual_time(TimerActor::builder, |world| async move {
@@ -230,7 +230,7 @@ fn what_is_due_with_a_message_whose_handler_stops_the_actor_is_not_delivered() {
 
 /// While the actor waits for a future that the first handler has started, the other messages wait, too.
 #[test]
-fn what_is_due_with_a_message_whose_handler_waits_is_delivered_after_that() {
+fn messages_due_with_one_whose_handler_waits_are_delivered_after_the_wait() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         world.probe_with(|probe: &mut Probe<&'static str>| {
@@ -317,7 +317,7 @@ fn an_actor_without_addresses_gets_its_messages_in_order() {
 
 /// Hundreds are due at once, and the first handler cancels some and moves some: the rest come in order, one by one.
 #[test]
-fn an_actor_without_addresses_can_cancel_and_move_what_is_due() {
+fn an_actor_without_addresses_can_cancel_and_move_due_messages() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
         let (all, outcomes) = (Arc::clone(&ids), Arc::new(Mutex::new(Vec::new())));

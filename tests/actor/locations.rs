@@ -96,7 +96,7 @@ fn own_messages_of_a_busy_actor_wait_in_its_inbox() {
 }
 
 #[test]
-fn what_waits_for_its_recipient_tells_its_place_in_the_line() {
+fn a_timer_waiting_for_its_recipient_shows_its_place_in_the_queue() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u32>();
         let target = Target::from(&addr).window(2);
@@ -143,7 +143,7 @@ fn one_that_found_the_mailbox_full_is_the_first_of_its_line() {
 }
 
 #[test]
-fn tracked_ones_wait_behind_their_tokens_and_those_with_a_fixed_delay_for_the_handler() {
+fn tracked_timers_wait_behind_their_tokens_and_fixed_delays_for_the_handler() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u32>();
         let go = block(&addr).await;
@@ -173,7 +173,7 @@ fn tracked_ones_wait_behind_their_tokens_and_those_with_a_fixed_delay_for_the_ha
 }
 
 #[test]
-fn timers_are_found_by_what_can_be_seen_of_them() {
+fn timers_are_found_by_their_visible_properties() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u32>();
         let (other, _others) = world.probe::<u64>();

@@ -178,7 +178,7 @@ fn no_more_than_the_window_and_than_there_is_room_for_is_sent() {
 }
 
 #[test]
-fn what_waits_is_cancelled_moved_and_returned_exactly() {
+fn waiting_messages_are_cancelled_moved_and_returned_exactly() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 1 }), |world| async move {
         let (addr, log, go) = blocked(&world, 16);
         let ids: Vec<TimerId> = (10..18).map(|n| world.after(&addr, n.into(), n)).collect();
@@ -209,7 +209,7 @@ fn what_waits_is_cancelled_moved_and_returned_exactly() {
 }
 
 #[test]
-fn a_drain_that_leaves_time_waits_for_what_is_held_back() {
+fn a_drain_with_a_time_limit_waits_for_messages_held_back() {
     in_virtual_time(with(WIDE), |world| async move {
         let (addr, log, go) = blocked(&world, 2);
         (10..20).for_each(|n| {
@@ -422,7 +422,7 @@ fn a_handler_that_answers_with_a_future_is_done_when_that_ends() {
 }
 
 #[test]
-fn what_waits_keeps_its_order_with_the_recipients_own_timers() {
+fn waiting_messages_keep_their_order_with_the_recipients_own_timers() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 8 }), |world| async move {
         let (addr, log) = world.probe::<u32>();
         run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(0)).unwrap()).await;

@@ -218,7 +218,7 @@ fn messages_of_different_types_keep_their_order() {
 
 /// A moved timer counts as scheduled at the time of the move: it goes behind the timers already in its new tick.
 #[test]
-fn a_moved_timer_goes_behind_those_of_its_new_tick() {
+fn a_moved_timer_goes_behind_the_others_of_its_new_tick() {
     for way in Way::ALL {
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, log) = world.probe();

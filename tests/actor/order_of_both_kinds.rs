@@ -69,7 +69,7 @@ async fn schedule(addr: &Addr<Probe>, timers: Vec<(u64, u32)>) {
 }
 
 #[test]
-fn within_one_tick_the_order_is_that_of_scheduling_whoever_scheduled() {
+fn within_one_tick_own_and_foreign_messages_keep_the_order_of_scheduling() {
     paused(async {
         let log = Log::default();
         let addr = Probe { log: Rc::clone(&log), ..Probe::default() }.start();
@@ -94,7 +94,7 @@ fn a_driver_that_is_late_keeps_the_order_of_deadlines() {
 }
 
 #[test]
-fn what_waits_behind_a_message_of_its_own_can_be_cancelled_by_the_actor() {
+fn a_foreign_message_behind_an_own_one_can_be_cancelled_by_the_actor() {
     paused(async {
         let (log, outcome) = (Log::default(), Rc::default());
         let addr = Probe { log: Rc::clone(&log), outcome: Rc::clone(&outcome), rival: None }.start();
@@ -111,7 +111,7 @@ fn what_waits_behind_a_message_of_its_own_can_be_cancelled_by_the_actor() {
 }
 
 #[test]
-fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_incarnation() {
+fn foreign_messages_survive_a_restart_even_behind_a_message_of_the_old_incarnation() {
     paused(async {
         let log = Log::default();
         let probe = Probe { log: Rc::clone(&log), ..Probe::default() };
@@ -135,7 +135,7 @@ fn what_others_scheduled_survives_a_restart_even_behind_a_message_of_the_old_inc
 /// The owner of the inbox with queued messages ends while they are due, and time passes meanwhile: messages due later
 /// come after all of them, however few are sent in one turn, and whether or not the next incarnation has own timers.
 #[test]
-fn what_others_scheduled_is_not_overtaken_when_the_actor_restarts() {
+fn foreign_messages_are_not_overtaken_when_the_actor_restarts() {
     for expiry_budget in [1, 2, 256] {
         for sets_a_timer_when_restarted in [false, true] {
             paused(async {

@@ -13,7 +13,7 @@ use support::{Note, Way, in_virtual_time, ms, run};
 
 /// Scenario O-51.
 #[test]
-fn what_is_missed_is_skipped_made_up_for_or_delays_the_rest() {
+fn missed_ticks_are_skipped_made_up_for_or_delay_the_rest() {
     let builder = || TimerActor::builder().wheel_size(20);
     in_virtual_time(builder, async |world| {
         for way in Way::ALL {
@@ -154,7 +154,7 @@ fn a_period_of_zero_is_refused_and_its_message_handed_back() {
 }
 
 #[test]
-fn what_would_never_be_due_is_refused() {
+fn a_repetition_that_is_never_due_is_refused() {
     in_virtual_time(TimerActor::builder, async |world| {
         world.run_to(1000).await;
         let (addr, _) = world.probe();

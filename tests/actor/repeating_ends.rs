@@ -476,7 +476,7 @@ fn a_repetition_under_way_through_the_mailbox_is_the_last_after_a_cancel_and_mov
 
 /// The message in the mailbox stands for all repetitions missed while it lies there.
 #[test]
-fn what_is_missed_while_a_message_waits_in_a_mailbox_is_skipped() {
+fn repetitions_missed_while_a_message_waits_in_a_mailbox_are_skipped() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();

@@ -101,7 +101,7 @@ fn a_tracked_fixed_delay_counts_from_the_end_of_the_future_that_the_handler_answ
 }
 
 #[test]
-fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_what_the_handler_outlasts() {
+fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_ticks_during_the_handler() {
     for (missed, expected) in [
         (MissedTickBehavior::Skip, vec![10, 45, 50, 60]),
         (MissedTickBehavior::Burst, vec![10, 45, 45, 45, 50, 60]),
@@ -229,7 +229,7 @@ fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
 }
 
 #[test]
-fn what_waits_in_the_line_is_cancelled_exactly_before_its_message_is_made() {
+fn a_repetition_waiting_in_the_queue_is_cancelled_before_its_message_is_made() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let census = Census::default();
         let (addr, log) = world.probe::<u32>();
@@ -427,7 +427,7 @@ fn a_stopped_recipient_with_a_policy_or_tracked_ends_the_timer_with_one_dead_let
 }
 
 #[test]
-fn a_drain_gives_back_what_lies_behind_a_token_and_what_is_handled_is_the_last() {
+fn a_drain_returns_timers_behind_a_token_and_the_handled_repetition_is_the_last() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let go = block(&addr).await;
@@ -678,7 +678,7 @@ fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
 /// Small mailboxes on another arbiter, all ways through a recipient queue, and cancels and moves from this thread: the
 /// messages counted as delivered are exactly the handled ones.
 #[test]
-fn what_counts_as_delivered_was_handled_once_however_often_there_is_no_room() {
+fn delivered_messages_were_handled_once_despite_full_mailboxes() {
     System::new().block_on(async {
         let timers = TimerActor::builder().start().unwrap();
         let arbiter = Arbiter::new();

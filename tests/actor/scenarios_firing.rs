@@ -213,7 +213,7 @@ fn deadlines_already_past() {
 /// Between two ticks a message that is already due does not wait for the next tick either.
 /// Scenario O-13.
 #[test]
-fn what_is_due_already_does_not_wait_for_a_tick() {
+fn a_message_already_due_does_not_wait_for_a_tick() {
     for way in Way::ALL {
         in_virtual_time(
             || wheel_of(4).tick(ms(20)),

@@ -95,7 +95,7 @@ fn stop_hands_back_nothing_that_was_delivered() {
 /// A stop returns the remaining timers of all levels, each once, with message and deadline; then everything is refused.
 /// Scenario O-44.
 #[test]
-fn stop_hands_back_what_is_left() {
+fn stop_returns_the_remaining_timers() {
     for way in Way::ALL {
         in_virtual_time(
             || TimerActor::builder().wheel_size(4),
@@ -142,7 +142,7 @@ fn stop_hands_back_what_is_left() {
 /// An actor's own due messages that are not yet handled are returned too, as overdue.
 /// Scenario O-44.
 #[test]
-fn stop_hands_back_what_is_due_in_an_inbox() {
+fn stop_returns_due_messages_in_an_inbox() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();

@@ -20,7 +20,7 @@ fn of(group: &'static str) -> TimerOptions {
 
 /// Cancels exactly the actor's own timers, waiting or due; the messages are freed at once.
 #[test]
-fn an_actor_cancels_all_its_own_timers_also_those_that_are_due() {
+fn an_actor_cancels_all_its_own_timers_including_due_ones() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let census = Census::default();
         let (addr, log): (_, Log<u64>) = world.probe_with(|probe: &mut Probe<u64>| {
@@ -57,7 +57,7 @@ fn an_actor_cancels_all_its_own_timers_also_those_that_are_due() {
 
 /// A message on its way through the mailbox is not counted, remains the actor's own, and arrives.
 #[test]
-fn a_message_under_way_is_not_among_those_cancelled() {
+fn a_message_under_way_is_not_cancelled_with_the_others() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
@@ -221,7 +221,7 @@ fn when_an_actor_stops_its_own_timers_leave_their_groups() {
 }
 
 #[test]
-fn a_filter_lets_through_what_fits_all_that_was_said() {
+fn a_filter_selects_timers_that_meet_all_its_criteria() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let ((one, log), (other, _other)) = (world.probe::<u64>(), world.probe::<u64>());
         let census = Census::default();

@@ -83,7 +83,7 @@ fn outcomes_and_states_are_words() {
 }
 
 #[test]
-fn what_is_known_of_a_timer_is_read_back() {
+fn the_info_of_a_timer_is_serialized_and_read_back() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe();
         let options = TimerOptions::new().key(7).group("g");
@@ -137,7 +137,7 @@ fn a_configuration_is_checked_like_a_builder() {
 
 /// Every setting has an effect on the builder.
 #[test]
-fn a_configuration_sets_what_it_says() {
+fn every_setting_of_a_configuration_takes_effect() {
     let mut config = TimerActorConfig::default();
     config.name = Some("configured".to_owned());
     config.tick = ms(20);

@@ -204,7 +204,7 @@ fn a_token_of_an_earlier_deadline_does_not_bring_a_moved_message_forward() {
 }
 
 #[test]
-fn a_drain_returns_what_still_lies_behind_tokens() {
+fn a_drain_returns_messages_behind_tokens() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let go = block(&addr).await;
@@ -492,7 +492,7 @@ fn a_token_that_is_not_run_makes_a_dead_letter() {
 }
 
 #[test]
-fn a_timer_actor_that_ends_takes_back_what_lies_behind_tokens() {
+fn a_timer_actor_that_ends_takes_back_messages_behind_tokens() {
     System::new().block_on(async {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();

@@ -53,7 +53,7 @@ in_both! {
         assert_eq!(log.names(), [2]);
     }
 
-    own_messages_and_what_they_schedule_anew_are_handled_at_their_own_times: |world, advance| {
+    own_messages_and_their_follow_ups_are_handled_at_their_own_times: |world, advance| {
         let (addr, log) = world.probe_with(|probe| {
             probe.hook = Box::new(|name: &u32, ctx| {
                 ctx.schedule_after(ms(5000), Note(name + 1)).unwrap();
@@ -103,7 +103,7 @@ in_both! {
         assert_eq!(log.take(), [(1, 10), (2, 11)]);
     }
 
-    what_an_actor_cannot_take_now_stays_due_and_time_goes_on: |world, advance| {
+    a_message_for_a_busy_actor_stays_due_and_time_goes_on: |world, advance| {
         let (addr, log) = world.probe();
         let id = run(&addr, |_, ctx| {
             ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
@@ -117,7 +117,7 @@ in_both! {
     }
 
     // The caller does not have to know the steps that come first.
-    what_was_only_sent_before_is_taken_into_account: |world, advance| {
+    requests_sent_before_an_advance_are_taken_into_account: |world, advance| {
         let (addr, log) = world.probe();
         world.timers.addr().do_send(actix_timers::ScheduleAfter::new(&addr, ms(5), Note(1)));
         advance(ms(5)).await;
@@ -167,7 +167,7 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
 
 /// Within a window it is not always known whether messages have been handled; `advance` does not wait for that.
 #[test]
-fn what_nobody_will_ever_tell_is_not_waited_for() {
+fn advance_does_not_wait_for_unknown_handling_within_a_window() {
     System::new().block_on(async {
         let clock = WatchedClock::new();
         let arbiter = Arbiter::new();
@@ -208,7 +208,7 @@ fn a_step_of_the_wall_clock_is_followed_at_once() {
 }
 
 #[test]
-fn a_jump_lets_what_was_due_meanwhile_be_late() {
+fn a_jump_makes_timers_due_meanwhile_late() {
     System::new().block_on(async {
         let (clock, timers, addr, log) = manual();
         timers.schedule_after(&addr, ms(10), Note(1)).unwrap();
@@ -220,7 +220,7 @@ fn a_jump_lets_what_was_due_meanwhile_be_late() {
 }
 
 #[test]
-fn time_stands_still_while_nobody_moves_it_and_ends_where_it_ends() {
+fn time_stands_still_unless_it_is_moved_and_has_an_end() {
     System::new().block_on(async {
         let (clock, timers, addr, log) = manual();
         timers.schedule_after(&addr, ms(1), Note(1)).unwrap();

@@ -93,7 +93,7 @@ fn a_blocked_arbiter_does_not_delay_recipients_elsewhere() {
 }
 
 #[test]
-fn what_is_due_and_not_under_way_can_be_cancelled_exactly() {
+fn due_messages_that_are_not_under_way_can_be_cancelled_exactly() {
     System::new().block_on(async {
         let outcomes = Arc::new(std::sync::Mutex::new(Vec::new()));
         let seen = Arc::clone(&outcomes);
@@ -117,7 +117,7 @@ fn what_is_due_and_not_under_way_can_be_cancelled_exactly() {
 }
 
 #[test]
-fn what_is_under_way_says_so_and_is_delivered_once() {
+fn a_message_under_way_is_reported_so_and_delivered_once() {
     System::new().block_on(async {
         let outcome = Arc::new(std::sync::Mutex::new(None));
         let answer = Arc::clone(&outcome);
@@ -170,7 +170,7 @@ fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
 }
 
 #[test]
-fn a_restarted_actor_never_gets_what_was_under_way() {
+fn a_restarted_actor_never_gets_messages_that_were_under_way() {
     System::new().block_on(async {
         for _ in 0..20 {
             let mut actor = Flooded::new(|actor, ctx| actor.after(ctx, 5));
@@ -355,7 +355,7 @@ fn come_and_go() {
 }
 
 #[test]
-fn the_counters_add_up_whatever_happens() {
+fn the_counters_always_balance() {
     let timers = System::new().block_on(async {
         let timers = Timers::current().unwrap();
         let all = timers.clone();

@@ -69,7 +69,7 @@ fn number(number: u32) -> Number {
 /// The driver has two messages ready for sending, and the first keeps it from sending the second. Behind them an own
 /// message of the same actor is due, which the actor cannot fetch meanwhile.
 #[test]
-fn the_watchdog_does_not_overtake_what_the_driver_is_sending() {
+fn the_watchdog_does_not_overtake_messages_of_the_driver() {
     System::new().block_on(async {
         for _ in 0..3 {
             let log = Log::default();
@@ -138,7 +138,7 @@ impl Recorder for SlowRecorder {
 /// An inbox is just sending a foreign message. The next one is due, and goes to the mailbox without queueing, since the
 /// inbox is empty by then.
 #[test]
-fn the_watchdog_does_not_overtake_what_an_inbox_is_sending() {
+fn the_watchdog_does_not_overtake_messages_of_an_inbox() {
     System::new().block_on(async {
         let recorder = SlowRecorder::default();
         // The first record is of its own message, the second of the message behind it.

@@ -82,9 +82,9 @@ fn levels_when_they_are_made() {
 }
 
 #[test]
-fn gauges_of_timer_actors_of_one_name_are_those_of_one_of_them_and_pending_is_the_sum() {
+fn timer_actors_of_one_name_share_the_gauges_of_one_and_pending_is_the_sum() {
     support::in_own_process!(
-        gauges_of_timer_actors_of_one_name_are_those_of_one_of_them_and_pending_is_the_sum,
+        timer_actors_of_one_name_share_the_gauges_of_one_and_pending_is_the_sum,
         gauges_of_one_and_the_sum
     );
 }

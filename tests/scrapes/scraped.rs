@@ -224,7 +224,7 @@ impl Handler<Wait> for Bell {
 
 /// The driver has done its part: nothing is overdue. But an actor waits, and so does its own message.
 #[test]
-fn what_waits_for_its_recipient_is_seen() {
+fn messages_waiting_for_their_recipient_are_seen() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let clock = ManualClock::new();

@@ -26,7 +26,7 @@ fn a_timer_expires_at_its_tick_and_not_before() {
 }
 
 #[test]
-fn equals_keep_the_order_of_their_starts_whatever_way_they_take() {
+fn equal_deadlines_keep_the_order_of_their_starts_on_every_path() {
     for mut scheme in schemes::all(20) {
         // far away at its start, near when the others start: the example that makes the hierarchical scheme sort
         scheme.start(25, 1);

@@ -29,7 +29,7 @@ fn a_short_delay_after_an_idle_time_needs_no_upper_level() {
 }
 
 #[test]
-fn what_is_inserted_late_does_not_overtake_what_is_overdue() {
+fn late_insertions_do_not_overtake_overdue_entries() {
     let mut wheel = wheel_of(4);
     wheel.insert(0, 5, "overdue").unwrap();
     wheel.insert(1000, 3, "past").unwrap();

@@ -243,7 +243,7 @@ fn spans_end(way: impl Fn(&World, &Addr<Probe<u32>>)) {
 }
 
 #[test]
-fn spans_end_with_their_timers_whatever_way_those_end() {
+fn spans_end_with_their_timers_in_every_way() {
     // Cancelled, and replaced.
     spans_end(|world, addr| {
         let id = world.after(addr, 10, 1);

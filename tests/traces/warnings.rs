@@ -542,7 +542,7 @@ fn of_panics_while_the_timer_actor_ends() {
 
 /// A subscriber that panics is user code as well.
 #[test]
-fn of_panics_of_whoever_is_warned() {
+fn of_panics_of_the_subscriber_itself() {
     count_panics();
     struct Panics(Arc<AtomicUsize>);
     impl<S: Subscriber> Layer<S> for Panics {

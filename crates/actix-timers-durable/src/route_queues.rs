@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_stands_still_is_empty_and_nobody_joins_it() {
+    fn a_paused_queue_is_empty_and_takes_no_records() {
         let mut line = RouteQueue::new(2);
         line.join(record(1, 1, 1));
         assert!(line.pause() && !line.pause());

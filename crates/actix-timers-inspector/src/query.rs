@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_with_a_reason() {
+    fn an_invalid_query_is_refused_with_a_reason() {
         for (query, reason) in [
             ("%FF=1", "not UTF-8"),
             ("key=%C3%28", "not UTF-8"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_understood_is_taken() {
+    fn a_valid_query_is_parsed() {
         let query = parse("key=a+b%26%E2%82%AC&limit=500&&due_within=1.5&state=in_flight").unwrap();
         assert_eq!((query.text("key"), query.limit(MOST)), (Some("a b&€"), Ok(500)));
         let filter = TimerFilter::new().key_written_as("a b&€").due_within(Duration::from_millis(1500));

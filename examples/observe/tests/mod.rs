@@ -106,7 +106,7 @@ fn an_overload_is_refused() {
 /// Runs a minute of letters in virtual time, and then the incident.
 #[cfg(feature = "durable")]
 #[test]
-fn letters_are_delivered_and_only_those_with_a_wrong_address_become_dead_letters() {
+fn letters_are_delivered_and_only_wrong_addresses_make_dead_letters() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     System::with_tokio_rt(runtime).block_on(async {
         let letters = post::start(actix_timers_durable::MemoryStore::new()).unwrap();

@@ -10,7 +10,7 @@ impl World {
 }
 
 #[test]
-fn a_timer_that_is_not_the_first_calls_nobody() {
+fn a_timer_that_is_not_the_first_does_not_wake_the_driver() {
     let mut world = World::new();
     let (target, timers) = (world.addr.clone(), world.timers.clone());
     let after = |delay| timers.schedule_after(&target, ms(delay), number(0)).unwrap();
@@ -38,7 +38,7 @@ fn a_timer_that_is_not_the_first_calls_nobody() {
 }
 
 #[test]
-fn a_repetition_that_is_not_due_before_all_else_calls_nobody() {
+fn a_repetition_that_is_not_due_first_does_not_wake_the_driver() {
     let mut world = World::new();
     world.run(|ctx| {
         let source = MessageSource::from_fn(|| number(1));

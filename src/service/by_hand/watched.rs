@@ -169,7 +169,7 @@ fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
 }
 
 #[test]
-fn a_watch_that_finds_nothing_to_do_calls_nobody() {
+fn an_idle_watchdog_check_does_not_wake_the_driver() {
     let (mut world, watchdog) = watched();
     let target = world.addr.clone();
     world.timers.schedule_after(&target, ms(1000), number(1)).unwrap();

@@ -175,7 +175,7 @@ impl Service {
         let began = std::time::Instant::now();
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
-        self.ask_who_traces();
+        self.update_dead_letter_tracing();
         let tick = self.tick.round_down(now);
         let completions = self.take_completions();
         let (mut guard, readings) = self.state_and_clocks(now);

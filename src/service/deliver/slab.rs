@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_comes_out_once_and_its_slot_is_used_again() {
+    fn a_value_is_taken_out_once_and_its_slot_is_reused() {
         let mut slab = Slab::new();
         let slots: Vec<u32> = (0..3 * PAGE).map(|i| slab.put(i).unwrap()).collect();
         for (value, slot) in slots.iter().enumerate() {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_destructor_is_handed_out_and_the_rest_is_not_looked_at() {
+    fn discard_returns_only_values_that_need_to_be_dropped() {
         let mut slab = Slab::new();
         let value = Rc::new(());
         let slot = slab.put(Rc::clone(&value)).unwrap();

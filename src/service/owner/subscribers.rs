@@ -102,7 +102,7 @@ impl Service {
 
     /// Finds out whether dead letters are traced. Not to be called under the lock, since the tracing subscriber is
     /// foreign code.
-    pub(crate) fn ask_who_traces(&self) {
+    pub(crate) fn update_dead_letter_tracing(&self) {
         if self.settings.internal {
             return;
         }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_that_has_stopped_is_forgotten_although_somebody_has_its_address() {
+    fn a_stopped_subscriber_is_removed_although_its_address_is_still_held() {
         let actor = TimerActorBuilder::default().build().unwrap();
         let context = Context::<Clerk>::new();
         let addr = context.address();

@@ -58,7 +58,7 @@ impl Service {
 
     /// Ends all pending timers after the driver has stopped: they can never be delivered.
     pub(crate) fn shut_down(&self) {
-        self.ask_who_traces();
+        self.update_dead_letter_tracing();
         self.stopped.store(true, Ordering::Release);
         if let Some(watched) = self.watchdog_entry.get() {
             watched.leave();

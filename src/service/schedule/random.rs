@@ -39,7 +39,7 @@ mod tests {
 
     /// Computed by Vigna's `splitmix64.c`.
     #[test]
-    fn the_numbers_are_those_of_splitmix64() {
+    fn the_numbers_equal_the_output_of_splitmix64() {
         let random = Random::new(Some(1_234_567_u64.wrapping_add(STEP)));
         assert_eq!(
             [(); 5].map(|()| random.next()),

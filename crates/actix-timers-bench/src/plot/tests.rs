@@ -27,7 +27,7 @@ fn made_up(what: &[(&str, &str, &str, u64, &str)]) -> Rows {
 }
 
 #[test]
-fn pictures_show_what_was_measured_and_say_what_was_not() {
+fn pictures_show_the_measurements_and_report_the_missing_ones() {
     let rows = made_up(&[
         ("start", "context", "actix-timers", 10_000, "ns/op"),
         ("start", "context", "actix-timers", 10_000_000, "ns/op"),
@@ -204,7 +204,7 @@ mod of_svg {
     use crate::plot::svg::{At, Sheet, Type};
 
     #[test]
-    fn what_has_a_meaning_in_svg_is_escaped() {
+    fn special_characters_of_svg_are_escaped() {
         let mut sheet = Sheet::new(10.0, 10.0, "a < b", "");
         sheet.text(At(1.0, 2.5), "Q&A", Type::new(12.0, "#000"));
         let svg = sheet.finish();

@@ -79,7 +79,7 @@ fn grafana_has_the_data_source_and_the_dashboards() {
 
 /// Grafana reads every JSON file in the folder.
 #[test]
-fn there_are_no_dashboards_but_those_that_are_checked() {
+fn every_dashboard_is_checked() {
     let found = files::below(&files::path("dashboards"));
     let mut found: Vec<_> = found
         .iter()

@@ -138,7 +138,7 @@ fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
 
 /// Callers come and go on many threads while it is closed at a random moment.
 #[test]
-fn every_request_is_answered_once_and_what_was_acknowledged_is_on_disk_whenever_it_is_closed() {
+fn every_request_is_answered_once_and_acknowledged_ones_are_on_disk_after_any_close() {
     for seed in 0..30 {
         let disk = MemoryDisk::new();
         let committer = threaded(&disk, &Hands::default());
@@ -189,7 +189,7 @@ fn every_request_is_answered_once_and_what_was_acknowledged_is_on_disk_whenever_
 }
 
 #[test]
-fn a_cancel_that_was_acknowledged_is_never_delivered_whoever_comes_first() {
+fn a_timer_with_an_acknowledged_cancel_is_never_delivered() {
     let rounds: u64 = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
     let committer = threaded(&MemoryDisk::new(), &Hands::default());
     let (to_claim, claims) = std::sync::mpsc::channel::<DurableId>();
@@ -227,7 +227,7 @@ fn a_cancel_that_was_acknowledged_is_never_delivered_whoever_comes_first() {
 }
 
 #[test]
-fn when_nobody_is_left_to_ask_the_thread_ends_after_what_was_asked() {
+fn without_callers_the_thread_ends_after_the_pending_requests() {
     let disk = MemoryDisk::new();
     let hands = Hands::default();
     let committer = threaded(&disk, &hands);
@@ -313,7 +313,7 @@ impl TimerStore for Broken {
 }
 
 #[test]
-fn if_the_thread_dies_nobody_waits_for_ever() {
+fn if_the_thread_dies_all_requests_fail() {
     let committer = Committer::start_thread(ledger(Broken(MemoryDisk::new())), Hands::default().clock(), "T").unwrap();
     for due in 0..3 {
         let error = block_on(committer.ask(schedule(record(due)))).unwrap_err();
@@ -350,7 +350,7 @@ fn a_commit_that_does_not_end_is_seen_as_growing_lag() {
 }
 
 #[test]
-fn what_happens_is_counted_and_a_scrape_shows_it() {
+fn events_are_counted_and_a_scrape_shows_them() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let (disk, hands) = (MemoryDisk::new(), Hands::default());

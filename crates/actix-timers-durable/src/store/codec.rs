@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encoded_comes_back() {
+    fn an_encoded_record_is_decoded_to_the_same() {
         for record in samples() {
             let bytes = encoded(&record);
             assert_eq!(decode(record.id, record.progress.due, &bytes), Ok(record.clone()));

@@ -20,18 +20,18 @@ use support::durable::{
 
 on_every_store! {
     the_id_is_known_before_the_answer_and_stays
-    what_is_dropped_before_it_was_asked_never_exists
+    a_schedule_future_dropped_before_its_first_poll_creates_no_timer
     a_delay_counts_from_the_call
     a_queued_request_counts_from_its_making
     the_grid_of_a_queued_request_begins_with_its_making
-    a_cancel_says_what_is_true
-    what_waits_for_another_attempt_can_be_cancelled
+    a_cancel_returns_the_true_outcome
+    a_timer_waiting_for_another_attempt_can_be_cancelled
     a_timer_can_be_moved_to_earlier_and_later
-    what_is_known_of_a_timer
+    the_info_of_a_timer_is_complete
     timers_are_listed_by_route_key_and_due_range_a_page_at_a_time
-    a_list_tells_what_is_in_flight
+    a_list_shows_timers_in_flight
     keys_belong_to_routes_and_are_free_when_their_timer_has_ended
-    what_is_replaced_while_it_is_in_flight_is_not_tried_again
+    a_timer_replaced_in_flight_is_not_retried
     the_same_by_messages
 }
 
@@ -40,7 +40,7 @@ fn unknown() -> DurableId {
 }
 
 #[test]
-fn a_handle_can_be_shared_among_threads_and_so_can_what_is_being_scheduled() {
+fn a_handle_can_be_shared_among_threads_and_its_futures_sent() {
     fn is_shared<T: Send + Sync + Clone + 'static>() {}
     fn is_sent<T: Send>(_: &T) {}
     is_shared::<DurableTimers>();
@@ -70,7 +70,7 @@ fn the_id_is_known_before_the_answer_and_stays(medium: impl Medium) {
     });
 }
 
-fn what_is_dropped_before_it_was_asked_never_exists(medium: impl Medium) {
+fn a_schedule_future_dropped_before_its_first_poll_creates_no_timer(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -81,7 +81,7 @@ fn what_is_dropped_before_it_was_asked_never_exists(medium: impl Medium) {
 }
 
 #[test]
-fn what_is_dropped_while_it_is_written_may_exist_and_its_id_tells() {
+fn a_schedule_future_dropped_during_the_write_may_leave_a_timer_found_by_its_id() {
     System::new().block_on(async {
         let diary = Diary::default();
         let disk = MemoryDisk::new();
@@ -190,7 +190,7 @@ fn a_request_made_by_another_time_is_not_early() {
     });
 }
 
-fn a_cancel_says_what_is_true(medium: impl Medium) {
+fn a_cancel_returns_the_true_outcome(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -210,7 +210,7 @@ fn a_cancel_says_what_is_true(medium: impl Medium) {
     });
 }
 
-fn what_waits_for_another_attempt_can_be_cancelled(medium: impl Medium) {
+fn a_timer_waiting_for_another_attempt_can_be_cancelled(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -248,7 +248,7 @@ fn a_timer_can_be_moved_to_earlier_and_later(medium: impl Medium) {
     });
 }
 
-fn what_is_known_of_a_timer(medium: impl Medium) {
+fn the_info_of_a_timer_is_complete(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -324,7 +324,7 @@ fn timers_are_listed_by_route_key_and_due_range_a_page_at_a_time(medium: impl Me
     });
 }
 
-fn a_list_tells_what_is_in_flight(medium: impl Medium) {
+fn a_list_shows_timers_in_flight(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -361,7 +361,7 @@ fn keys_belong_to_routes_and_are_free_when_their_timer_has_ended(medium: impl Me
     });
 }
 
-fn what_is_replaced_while_it_is_in_flight_is_not_tried_again(medium: impl Medium) {
+fn a_timer_replaced_in_flight_is_not_retried(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -465,7 +465,7 @@ fn an_actor_schedules_and_goes_on_or_waits() {
 }
 
 #[test]
-fn what_is_cancelled_or_moved_leaves_nothing_in_the_wheel() {
+fn a_cancelled_or_moved_timer_leaves_nothing_in_the_wheel() {
     let diary = Diary::default();
     life(0, async |clock| {
         let (timers, in_the_wheel) = start_counted(diary.builder(&MemoryDisk::new(), &clock));

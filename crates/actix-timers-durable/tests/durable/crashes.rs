@@ -327,7 +327,7 @@ fn others_wait_while_a_suspect_is_delivered_at_most_for_its_time_out_and_go_on_t
 
 /// A handler past its time-out may still be running, and end the process while another message is alone.
 #[test]
-fn a_handler_that_was_given_up_may_end_the_process_and_nobody_else_is_blamed() {
+fn a_timed_out_handler_may_end_the_process_and_no_other_message_is_blamed() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     plant.is(2, Nature::Slow);
@@ -392,7 +392,7 @@ fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
 }
 
 #[test]
-fn a_stop_that_does_not_wait_for_a_suspect_buries_nobody() {
+fn a_stop_that_does_not_wait_for_a_suspect_makes_no_dead_letters() {
     let mut plant = Plant::new();
     plant.is(1, Nature::Killing);
     life(0, async |clock| {
@@ -495,7 +495,7 @@ impl Random {
 /// Messages of all natures in several windows, and kills from outside whenever no suspect is alone: exactly the killers
 /// become dead letters for it, after no more crashes than their attempts and one for each.
 #[test]
-fn whatever_is_in_flight_those_that_kill_become_dead_letters_and_no_others() {
+fn exactly_the_messages_that_end_the_process_become_dead_letters() {
     let seeds = if cfg!(debug_assertions) { 0..60 } else { 0..1000 };
     for seed in seeds {
         let mut random = Random(seed);

@@ -19,7 +19,7 @@ use support::durable::{
 };
 
 on_every_store! {
-    what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter
+    a_failed_message_is_retried_after_growing_delays_and_then_a_dead_letter
     a_dead_letter_can_be_discarded
     the_policy_of_a_timer_comes_before_that_of_its_route
     a_handler_that_does_not_end_in_time_has_failed
@@ -28,17 +28,17 @@ on_every_store! {
     a_panic_uses_an_attempt_and_the_next_recipient_gets_the_next
     an_open_route_takes_timers_and_delivers_them_once_it_is_connected
     a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due
-    what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved
-    what_is_moved_while_it_stands_in_a_queue_comes_once_as_it_is_now
+    a_due_timer_waiting_for_a_recipient_can_be_cancelled_and_moved
+    a_timer_moved_while_queued_is_delivered_once_in_its_new_state
     no_more_than_the_window_is_under_way_and_the_rest_keeps_its_order
     a_step_of_the_wall_clock_delivers_nothing_early_and_nothing_twice
     a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early
-    what_this_build_has_no_route_for_is_kept_until_one_does
+    timers_without_a_route_are_kept_for_a_build_that_has_it
     an_old_version_is_read_by_its_decoder_and_a_newer_one_is_kept
-    what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics
+    an_undecodable_message_is_parked_without_an_attempt_even_if_its_decoder_panics
 }
 
-fn what_fails_comes_again_after_growing_delays_and_then_is_a_dead_letter(medium: impl Medium) {
+fn a_failed_message_is_retried_after_growing_delays_and_then_a_dead_letter(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -295,7 +295,7 @@ fn a_route_without_a_recipient_keeps_no_other_waiting_however_much_is_due(medium
     });
 }
 
-fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium: impl Medium) {
+fn a_due_timer_waiting_for_a_recipient_can_be_cancelled_and_moved(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = DurableTimers::builder(medium.open())
@@ -322,7 +322,7 @@ fn what_is_due_can_be_cancelled_while_it_waits_for_a_recipient_and_moved(medium:
 }
 
 /// It is in the queue twice then, and counts once.
-fn what_is_moved_while_it_stands_in_a_queue_comes_once_as_it_is_now(medium: impl Medium) {
+fn a_timer_moved_while_queued_is_delivered_once_in_its_new_state(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let two = RouteOptions::new().window(2).retry(quick());
@@ -458,7 +458,7 @@ fn a_clock_set_back_between_due_time_and_delivery_delivers_nothing_early(medium:
     });
 }
 
-fn what_this_build_has_no_route_for_is_kept_until_one_does(medium: impl Medium) {
+fn timers_without_a_route_are_kept_for_a_build_that_has_it(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -597,7 +597,7 @@ impl Handler<Durable<Riddle>> for Sphinx {
     }
 }
 
-fn what_cannot_be_read_is_set_aside_without_an_attempt_even_if_its_decoder_panics(medium: impl Medium) {
+fn an_undecodable_message_is_parked_without_an_attempt_even_if_its_decoder_panics(medium: impl Medium) {
     life(0, async |clock| {
         let timers = DurableTimers::builder(medium.open())
             .clock(clock.clone())
@@ -746,7 +746,7 @@ fn a_recipient_that_stops_while_its_delivery_is_claimed_costs_no_attempt() {
 }
 
 #[test]
-fn what_is_claimed_when_durable_timers_stop_is_left_to_the_next_start() {
+fn timers_claimed_at_a_stop_are_left_to_the_next_start() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     System::new().block_on(async {
         let (timers, _writer, held) = with_a_claim_that_is_written(&disk, &diary).await;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
 
 on_every_store! {
-    what_cannot_be_scheduled_comes_back_with_what_to_do_about_it
+    a_refused_message_comes_back_with_a_remedy
     the_edges_of_the_range_are_taken
 }
 
@@ -51,7 +51,7 @@ impl DurableMessage for Long {
     const NAME: &'static str = "long";
 }
 
-fn what_cannot_be_scheduled_comes_back_with_what_to_do_about_it(medium: impl Medium) {
+fn a_refused_message_comes_back_with_a_remedy(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers =
@@ -173,7 +173,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_still_comes() {
+fn after_a_failed_fsync_nothing_is_acknowledged_and_loaded_timers_still_come() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let timers = diary.timers(&disk, &clock);
@@ -201,7 +201,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_still_comes()
 }
 
 #[test]
-fn a_store_that_belongs_to_somebody_else_is_refused_at_the_start_or_when_it_is_lost() {
+fn a_store_with_another_owner_is_refused_at_the_start_or_when_it_is_lost() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let timers = diary.timers(&disk, &clock);
@@ -220,7 +220,7 @@ fn a_store_that_belongs_to_somebody_else_is_refused_at_the_start_or_when_it_is_l
 }
 
 #[test]
-fn nobody_is_left_without_an_answer_when_the_system_ends() {
+fn requests_are_answered_after_the_end_of_the_system() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     let real = |test: &dyn Fn(DurableTimers)| {
         let clock = actix_timers::ManualClock::starting_at(at(0));

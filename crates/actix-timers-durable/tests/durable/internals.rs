@@ -165,7 +165,7 @@ fn scenario(given: Option<&Given>, meddle: impl Fn(&Timers, &DurableTimers)) -> 
 fn in_peace(_: &Timers, _: &DurableTimers) {}
 
 #[test]
-fn durable_timers_are_delivered_whatever_the_settings_of_the_given_timer_actor_are() {
+fn durable_timers_are_delivered_with_any_settings_of_the_given_timer_actor() {
     let expected = scenario(None, in_peace);
     let of = |time: u64, from: u32, attempt: u32| {
         expected.attempts.iter().filter(|(at, note, tried)| (*at, *tried) == (time, attempt) && *note >= from).count()

@@ -182,7 +182,7 @@ fn a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on(medium:
 }
 
 #[test]
-fn what_was_missed_while_no_process_ran_is_made_up_for_as_was_asked() {
+fn repetitions_missed_while_no_process_ran_follow_the_missed_tick_behavior() {
     for (missed, expected) in [
         (MissedTickBehavior::Skip, vec![5500, 6000, 7000]),
         (MissedTickBehavior::Burst, vec![5500, 5500, 5500, 5500, 6000, 7000]),

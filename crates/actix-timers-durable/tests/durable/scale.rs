@@ -199,7 +199,7 @@ const MOST: u64 = 320 << 20;
 
 #[cfg(target_os = "linux")]
 #[test]
-fn with_five_million_pending_and_a_million_overdue_memory_is_bounded_and_those_come_once_in_order() {
+fn memory_is_bounded_with_five_million_pending_and_a_million_overdue_that_come_once_in_order() {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "scale::in_the_process_that_is_measured", "--nocapture"]);
     let output = child.env(CHILD, scaled(5_000_000).to_string()).output().unwrap();

@@ -8,8 +8,8 @@ use support::durable::{Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, on_
 
 on_every_store! {
     timers_live_through_a_clean_restart
-    what_is_overdue_at_the_start_comes_at_once_in_order
-    what_was_not_acknowledged_comes_again_with_the_next_attempt_number
+    overdue_timers_are_delivered_at_the_start_in_order
+    unacknowledged_deliveries_come_again_with_the_next_attempt_number
     a_cancel_survives_a_crash_and_hits_only_its_own
     a_key_makes_scheduling_idempotent
     a_wall_clock_set_back_repeats_nothing_and_holds_up_nothing
@@ -45,7 +45,7 @@ fn timers_live_through_a_clean_restart(medium: impl Medium) {
 }
 
 /// Scenario O-59.
-fn what_is_overdue_at_the_start_comes_at_once_in_order(medium: impl Medium) {
+fn overdue_timers_are_delivered_at_the_start_in_order(medium: impl Medium) {
     let diary = Diary::default();
     const TICK: u32 = 1000;
     life(0, async |clock| {
@@ -74,7 +74,7 @@ fn what_is_overdue_at_the_start_comes_at_once_in_order(medium: impl Medium) {
 }
 
 /// Scenario O-60.
-fn what_was_not_acknowledged_comes_again_with_the_next_attempt_number(mut medium: impl Medium) {
+fn unacknowledged_deliveries_come_again_with_the_next_attempt_number(mut medium: impl Medium) {
     let (a, b, c) = (1, 2, 3);
     let diary = Diary::default();
     diary.script(b, [Act::Hang]);

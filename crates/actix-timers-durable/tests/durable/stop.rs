@@ -13,15 +13,15 @@ use support::durable::{
 
 on_every_store! {
     nothing_begins_while_a_stop_waits
-    a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new
+    a_stop_waits_for_handlers_stores_their_outcomes_and_starts_no_delivery
     a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts
-    what_has_not_ended_in_time_comes_again_as_the_next_attempt
+    a_delivery_unfinished_at_the_stop_comes_again_as_the_next_attempt
     after_a_stop_every_request_is_answered_with_closed
     a_system_that_ends_without_a_stop_is_like_a_crash_that_loses_nothing
     timers_go_on_when_their_last_handle_is_dropped
 }
 
-fn a_stop_waits_for_handlers_writes_down_what_came_of_them_and_begins_nothing_new(medium: impl Medium) {
+fn a_stop_waits_for_handlers_stores_their_outcomes_and_starts_no_delivery(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary
@@ -105,7 +105,7 @@ fn a_second_stop_waits_as_the_first_does_and_the_shorter_time_counts(medium: imp
     });
 }
 
-fn what_has_not_ended_in_time_comes_again_as_the_next_attempt(medium: impl Medium) {
+fn a_delivery_unfinished_at_the_stop_comes_again_as_the_next_attempt(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -155,7 +155,7 @@ fn after_a_stop_every_request_is_answered_with_closed(medium: impl Medium) {
 }
 
 #[test]
-fn a_store_closed_under_requests_answers_all_and_keeps_what_it_acknowledged() {
+fn a_store_closed_under_requests_answers_all_and_keeps_the_acknowledged_ones() {
     for round in 0..20 {
         let (disk, diary) = (MemoryDisk::new(), Diary::default());
         let clock = actix_timers::ManualClock::starting_at(at(0));

@@ -47,7 +47,7 @@ pub(crate) fn a_record_comes_back_as_it_was_put<S: Subject>() {
     check(&mut Owned::new(subject.open()));
 }
 
-pub(crate) fn what_is_not_there_is_missing_to_every_change<S: Subject>() {
+pub(crate) fn every_change_of_an_absent_record_returns_missing<S: Subject>() {
     let subject = S::new();
     let mut store = Owned::new(subject.open());
     store.does(put(record(5, 1)));
@@ -138,7 +138,7 @@ pub(crate) fn a_key_belongs_to_one_timer<S: Subject>() {
     assert_eq!(store.does(put(keyed(9, 8, "k"))), ChangeOutcome::Created);
 }
 
-pub(crate) fn changes_of_a_group_see_those_before_them<S: Subject>() {
+pub(crate) fn changes_of_a_group_see_the_changes_before_them<S: Subject>() {
     let subject = S::new();
     let mut store = Owned::new(subject.open());
     let to = RecordState { due: at(8), nominal: at(5), attempt: 2, repetition: 1 };
@@ -308,7 +308,7 @@ pub(crate) fn claims_are_there_until_they_end<S: Subject>() {
     assert_eq!(store.claims, [claims[0].clone(), claims[1].clone(), claims[3].clone()]);
 }
 
-pub(crate) fn what_is_too_large_is_refused_and_nothing_of_its_group_is_kept<S: Subject>() {
+pub(crate) fn a_record_that_is_too_large_is_refused_with_its_whole_group<S: Subject>() {
     let subject = S::new();
     let mut store = Owned::new(subject.open());
     let with_payload = |size: usize| Record { payload: vec![0; size].into(), ..record(5, 1) };

@@ -246,7 +246,7 @@ fn compare<S: TimerStore>(store: &mut Owned<S>, model: &Model, ids: &[DurableId]
     }
 }
 
-pub(crate) fn random_changes_leave_what_the_model_says<S: Subject>() {
+pub(crate) fn random_changes_leave_the_state_of_the_model<S: Subject>() {
     let rounds = std::env::var("ACTIX_TIMERS_MODEL_ROUNDS").map_or(3, |rounds| rounds.parse().unwrap());
     for seed in 0..rounds {
         println!("seed {seed}");

@@ -61,7 +61,7 @@ pub(crate) fn the_ends_of_time_are_loaded<S: Subject>() {
     assert_eq!(store.ids(Part::Pending).len(), 3);
 }
 
-pub(crate) fn the_cursor_never_passes_what_is_pending<S: Subject>() {
+pub(crate) fn the_cursor_never_passes_pending_records<S: Subject>() {
     let subject = S::new();
     let mut store = Owned::new(subject.open());
     let mut cursor_after = |changes: &[Change]| {

@@ -12,7 +12,7 @@ use crate::workshop::{id, open, open_owned, pending, put};
 use schemes::random::Random;
 
 #[test]
-fn a_backup_has_what_was_committed_when_it_was_asked_for_and_is_a_store() {
+fn a_backup_has_the_changes_committed_before_its_request_and_is_a_store() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open_owned(&directory.path().join("store"));
     store.commit(fence, &(0..500).map(|number| put(number, 5000)).collect::<Vec<_>>()).unwrap();

@@ -88,7 +88,7 @@ fn a_bit_flip_in_old_data_is_reported_and_the_rest_is_served() {
                     if damaged > 0 && is_data {
                         damaged_stores += 1;
                         assert!(!store.check().unwrap().is_empty());
-                        what_is_left_can_be_changed(&mut store, found.into_iter().collect());
+                        assert_undamaged_records_can_be_changed(&mut store, found.into_iter().collect());
                     }
                 }
                 Err(error) => assert!(matches!(error, StoreError::Unreadable { .. }), "byte {at}: {error}"),
@@ -100,7 +100,7 @@ fn a_bit_flip_in_old_data_is_reported_and_the_rest_is_served() {
     assert!(damaged_stores > 20, "{damaged_stores} of 40 flips did damage to records");
 }
 
-fn what_is_left_can_be_changed(store: &mut EmbeddedStore, left: Vec<u64>) {
+fn assert_undamaged_records_can_be_changed(store: &mut EmbeddedStore, left: Vec<u64>) {
     let fence = store.acquire(0).unwrap().fence;
     let lost: Vec<u64> = (0..RECORDS).filter(|number| !left.contains(number)).collect();
     for number in &lost {
@@ -181,7 +181,7 @@ fn files_that_are_missing_or_empty_are_reported() {
 
 /// Damages the file that names the present list of tables: an older list may still exist.
 #[test]
-fn a_bit_flip_in_what_leads_to_the_tables_costs_none_of_them() {
+fn a_bit_flip_in_the_pointer_to_the_tables_costs_no_table() {
     let directory = tempfile::tempdir().unwrap();
     let sound = in_tables(directory.path());
     let copy = directory.path().join("flipped");

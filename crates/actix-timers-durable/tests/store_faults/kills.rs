@@ -70,7 +70,7 @@ pub(crate) fn child(path: &Path, first: u64) -> Command {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_a_kill_in_mid_commit_and_groups_are_all_or_nothing() {
+fn acknowledged_groups_outlive_a_kill_in_mid_commit_and_groups_are_atomic() {
     let directory = tempfile::tempdir().unwrap();
     let mut random = Random::new(u64::from(std::process::id()));
     let mut groups = 0;

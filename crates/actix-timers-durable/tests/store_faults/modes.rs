@@ -80,7 +80,7 @@ fn inherits(_: &Path) -> bool {
 }
 
 #[test]
-fn a_store_and_its_backups_are_their_owners_alone_whatever_the_umask_is() {
+fn a_store_and_its_backups_are_private_with_any_umask() {
     for umask in ["000", "022", "077"] {
         let directory = tempfile::tempdir().unwrap();
         let script = format!("umask {umask} && exec \"$0\" --exact modes::in_the_process_with_another_umask");

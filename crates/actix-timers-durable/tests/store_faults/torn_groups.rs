@@ -13,7 +13,7 @@ const ACKNOWLEDGED: u64 = 5;
 
 /// A store with acknowledged groups and an unacknowledged one, in each of many states of the latter.
 #[test]
-fn what_was_acknowledged_outlives_a_torn_group_of_records_of_any_size() {
+fn acknowledged_groups_outlive_a_torn_group_of_records_of_any_size() {
     for (size, group) in [(100, 1), (100, 40), (2000, 3), (5600, 2), (20_000, 2), (64 << 10, 1), (64 << 10, 4)] {
         let directory = tempfile::tempdir().unwrap();
         let whole = directory.path().join("whole");

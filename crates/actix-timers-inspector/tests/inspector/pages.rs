@@ -160,7 +160,7 @@ fn buckets_of_a_large_wheel_are_put_together() {
 }
 
 #[test]
-fn timers_are_found_by_what_was_said_of_them_and_paged() {
+fn timers_are_found_by_filters_and_paged() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         let tag = ActorId::from(&addr).tag().unwrap();
@@ -272,7 +272,7 @@ fn ids_of_due(list: &Value) -> usize {
 }
 
 #[test]
-fn what_cannot_be_answered_is_refused_with_a_reason() {
+fn an_invalid_request_is_refused_with_a_reason() {
     paused(async {
         let world = support::World::paused(TimerActor::builder());
         let app = serve(&Inspector::new(&world.timers)).await;
@@ -508,7 +508,7 @@ async fn asked(app: &Served, method: &Method, path: &str, headers: &[(&str, &str
 
 /// A page of another site whose name resolves to this server: the browser sends its name as `Host`.
 #[test]
-fn a_request_for_a_foreign_host_is_refused_whatever_it_asks_for() {
+fn every_request_for_a_foreign_host_is_refused() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         let id = world.after(&addr, 10, 1);
@@ -651,7 +651,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
 
 /// Responses, rejections and the page: none may be cached, framed by another site, or interpreted as another type.
 #[test]
-fn every_answer_tells_browsers_what_they_may_do_with_it() {
+fn every_response_restricts_caching_framing_and_sniffing() {
     paused(async {
         let world = support::World::paused(TimerActor::builder());
         let app = serve(&Inspector::new(&world.timers)).await;

@@ -75,7 +75,7 @@ fn every_doubled_message_is_noticed() {
 }
 
 #[test]
-fn what_comes_again_after_a_crash_is_told_and_not_counted_twice() {
+fn a_message_repeated_after_a_crash_is_reported_and_not_counted_twice() {
     for again in 0..month().1.len() {
         let (tally, findings) = findings(|log| {
             log.push(Entry { attempt: 3, ..log[again] });
@@ -104,7 +104,7 @@ fn every_early_message_is_noticed() {
 }
 
 #[test]
-fn a_message_nobody_expects_is_noticed() {
+fn an_unexpected_message_is_reported() {
     for event in [Event::Called, RESCHEDULED] {
         let problems = problems(|log| log.push(Entry { flight: 1, event, at: at("11:30:00"), attempt: 1 }));
         assert!(problems.iter().any(|problem| problem.contains("there must not be one")), "{problems:?}");

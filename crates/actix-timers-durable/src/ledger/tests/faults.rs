@@ -13,7 +13,7 @@ use crate::store::{
 use crate::{DueTime, DurableId, Record};
 
 #[test]
-fn what_is_refused_is_answered_so_changes_nothing_and_is_delivered_all_the_same() {
+fn a_refused_request_fails_changes_nothing_and_its_timer_is_still_delivered() {
     let mut world = World::new();
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(10);
@@ -37,7 +37,7 @@ fn what_is_refused_is_answered_so_changes_nothing_and_is_delivered_all_the_same(
 }
 
 #[test]
-fn with_a_full_disk_what_is_due_is_delivered_and_its_end_is_written_later() {
+fn with_a_full_disk_due_timers_are_delivered_and_their_end_is_written_later() {
     let mut world = World::new();
     let ids: Vec<_> = (0..20).map(|due| world.schedule(due)).collect();
     world.disk.refuse_commits(u64::MAX);
@@ -74,7 +74,7 @@ fn pauses_between_attempts_are_counted_by_the_clock_that_does_not_go_back() {
 }
 
 #[test]
-fn a_close_tries_once_more_to_write_what_could_not_be_written() {
+fn a_close_retries_failed_writes_once() {
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
     let cleared = world.claim(&ids);
@@ -114,7 +114,7 @@ fn a_retry_that_could_not_be_written_comes_when_it_could() {
 }
 
 #[test]
-fn at_start_with_a_full_disk_what_was_interrupted_still_has_its_number() {
+fn at_start_with_a_full_disk_interrupted_deliveries_still_have_the_next_attempt_number() {
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
     assert_eq!(world.claim(&ids).len(), 2);
@@ -131,7 +131,7 @@ fn at_start_with_a_full_disk_what_was_interrupted_still_has_its_number() {
 }
 
 #[test]
-fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered() {
+fn after_a_failed_fsync_nothing_is_acknowledged_and_loaded_timers_are_delivered() {
     for kept in [FsyncOutcome::All, FsyncOutcome::Nothing] {
         let mut world = World::new();
         let [now, soon] = [10, 20].map(|due| world.schedule(due));
@@ -157,7 +157,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_what_is_loaded_is_delivered(
 }
 
 #[test]
-fn who_has_lost_the_shard_delivers_nothing_any_more() {
+fn an_owner_that_lost_its_shard_delivers_nothing() {
     let mut world = World::new();
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(30);
@@ -174,7 +174,7 @@ fn who_has_lost_the_shard_delivers_nothing_any_more() {
 }
 
 #[test]
-fn a_store_that_cannot_be_read_is_tried_again_and_what_is_loaded_is_delivered() {
+fn an_unreadable_store_is_retried_and_loaded_timers_are_delivered() {
     let mut world = World::new();
     let id = world.schedule(10);
     world.disk.power_off();
@@ -202,7 +202,7 @@ fn answers_of_a_commit_come_with_it_or_not_at_all() {
 }
 
 #[test]
-fn what_was_interrupted_has_its_next_number_though_it_is_moved_before_that_is_on_disk() {
+fn an_interrupted_timer_has_its_next_attempt_number_though_moved_before_that_is_on_disk() {
     for is_refused in [false, true] {
         let mut world = World::new();
         let id = world.schedule(0);

@@ -35,7 +35,7 @@ fn verdicts() -> [Verdict; 5] {
 }
 
 #[test]
-fn a_cancel_in_flight_lets_nothing_follow_whatever_comes_of_the_delivery() {
+fn after_a_cancel_in_flight_nothing_follows_any_outcome_of_the_delivery() {
     for missed in [Missed::Skip, Missed::Burst, Missed::Delay] {
         for verdict in verdicts() {
             let mut world = World::new();

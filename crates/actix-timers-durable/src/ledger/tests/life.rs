@@ -55,7 +55,7 @@ fn one_that_was_put_inside_the_loaded_horizon_comes_on_time() {
 }
 
 #[test]
-fn what_is_being_delivered_cannot_be_cancelled_or_moved_and_says_so() {
+fn cancelling_or_moving_a_timer_in_delivery_returns_in_progress() {
     let mut world = World::new();
     let id = world.schedule(0);
     assert_eq!(world.rung().len(), 1);
@@ -92,7 +92,7 @@ fn a_failure_comes_again_with_the_next_number_and_can_be_cancelled_in_between() 
 }
 
 #[test]
-fn what_failed_for_good_is_a_dead_letter_that_can_be_requeued_or_discarded() {
+fn a_permanent_failure_is_a_dead_letter_that_can_be_requeued_or_discarded() {
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
     let cleared = world.claim(&ids);
@@ -113,7 +113,7 @@ fn what_failed_for_good_is_a_dead_letter_that_can_be_requeued_or_discarded() {
 }
 
 #[test]
-fn what_does_not_reach_its_recipient_uses_no_attempt() {
+fn an_undelivered_message_uses_no_attempt() {
     let mut world = World::new();
     let id = world.schedule(0);
     let waiting = world.rung();
@@ -127,7 +127,7 @@ fn what_does_not_reach_its_recipient_uses_no_attempt() {
 }
 
 #[test]
-fn what_is_said_about_an_earlier_delivery_does_not_count() {
+fn a_verdict_on_an_earlier_delivery_is_ignored() {
     let mut world = World::new();
     let id = world.schedule(0);
     let first = world.claim(&[id]).remove(0);
@@ -148,7 +148,7 @@ fn what_is_said_about_an_earlier_delivery_does_not_count() {
 }
 
 #[test]
-fn those_that_did_not_reach_a_recipient_together_come_back_in_the_order_they_were_due() {
+fn undelivered_messages_come_back_in_the_order_they_were_due() {
     let mut world = World::holding(16);
     let ids: Vec<_> = [30, 10, 20, 0, 50, 40].into_iter().map(|due| (due, world.schedule(due))).collect();
     world.pass(100);
@@ -164,7 +164,7 @@ fn those_that_did_not_reach_a_recipient_together_come_back_in_the_order_they_wer
 }
 
 #[test]
-fn what_this_build_does_not_know_is_set_aside_kept_and_delivered_by_one_that_knows_it() {
+fn timers_of_an_unknown_route_are_parked_and_delivered_by_a_build_that_knows_it() {
     let mut world = World::new();
     let put = |world: &mut World, due| {
         let record = Record { route: "later".into(), ..world.record(due) };

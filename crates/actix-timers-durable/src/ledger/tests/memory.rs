@@ -69,7 +69,7 @@ fn overdue_at_start(mut world: World) {
 }
 
 #[test]
-fn what_is_due_in_one_millisecond_comes_in_the_order_of_requests_over_many_pages() {
+fn timers_due_in_one_millisecond_come_in_the_order_of_requests_over_many_pages() {
     let mut world = World::new();
     let ids: Vec<_> = (0..5000).map(|_| world.schedule(120_000)).collect();
     assert_eq!(world.loaded(), 0, "beyond the horizon");
@@ -78,7 +78,7 @@ fn what_is_due_in_one_millisecond_comes_in_the_order_of_requests_over_many_pages
 }
 
 #[test]
-fn what_is_beyond_the_horizon_is_loaded_window_by_window() {
+fn timers_beyond_the_horizon_are_loaded_window_by_window() {
     let mut world = World::new();
     let expected: Vec<_> = (0..2000).map(|step| (step * 1000, world.schedule(step * 1000), 1)).collect();
     assert!(world.loaded() <= 61);
@@ -91,7 +91,7 @@ fn what_is_beyond_the_horizon_is_loaded_window_by_window() {
 }
 
 #[test]
-fn what_comes_earlier_drives_out_what_is_due_last() {
+fn earlier_timers_evict_the_latest_from_memory() {
     let mut world = World::holding(10);
     let late: Vec<_> = (0..10).map(|due| world.schedule(1000 + due)).collect();
     assert_eq!(world.loaded(), 10);
@@ -120,7 +120,7 @@ fn one_that_has_rung_and_was_driven_out_comes_again() {
 }
 
 #[test]
-fn the_promise_about_what_is_due_first_holds_over_every_crash() {
+fn over_many_crashes_every_timer_is_delivered_and_the_cursor_advances() {
     let mut world = World::new();
     let mut expected = BTreeSet::new();
     let mut random = Random(11);
@@ -179,7 +179,7 @@ fn resume(route: &str) -> Request {
 }
 
 #[test]
-fn a_route_that_nobody_listens_to_does_not_keep_others_out_of_memory() {
+fn a_route_without_a_recipient_does_not_keep_others_out_of_memory() {
     let mut world = World::holding(20);
     let deaf: Vec<_> = (0..200).map(|due| of_route(&mut world, "deaf", due)).collect();
     let other = of_route(&mut world, "other", 150);
@@ -201,7 +201,7 @@ fn a_route_that_nobody_listens_to_does_not_keep_others_out_of_memory() {
 }
 
 #[test]
-fn what_was_left_on_disk_is_there_after_a_crash() {
+fn timers_left_on_disk_are_delivered_after_a_crash() {
     let mut world = World::new();
     let deaf: Vec<_> = (0..50).map(|due| of_route(&mut world, "deaf", due * 1000)).collect();
     world.turn(vec![pause("deaf")]);
@@ -283,7 +283,7 @@ fn one_that_is_larger_than_all_that_may_be_in_memory_is_delivered_alone() {
 }
 
 #[test]
-fn what_is_overdue_when_its_route_goes_on_does_not_wait_for_what_is_due_later() {
+fn overdue_timers_of_a_resumed_route_do_not_wait_for_later_ones() {
     let mut world = World::holding(20);
     let overdue: Vec<_> = (0..30).map(|due| of_route(&mut world, "deaf", due)).collect();
     world.pass(100);

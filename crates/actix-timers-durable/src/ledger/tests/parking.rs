@@ -32,7 +32,7 @@ fn about_to_be_parked(by_its_message: bool) -> (World, DurableId) {
 }
 
 #[test]
-fn what_is_about_to_be_parked_can_be_moved() {
+fn a_timer_about_to_be_parked_can_be_moved() {
     for by_its_message in [false, true] {
         let (mut world, id) = about_to_be_parked(by_its_message);
         assert_eq!(world.reschedule(id, 2_000_000).unwrap(), Rescheduling::Rescheduled, "{by_its_message}");
@@ -43,7 +43,7 @@ fn what_is_about_to_be_parked_can_be_moved() {
 }
 
 #[test]
-fn what_is_about_to_be_parked_can_be_moved_twice_and_cancelled() {
+fn a_timer_about_to_be_parked_can_be_moved_twice_and_cancelled() {
     for by_its_message in [false, true] {
         let (mut world, id) = about_to_be_parked(by_its_message);
         let moves = [2_000_000, 3_000_000];
@@ -64,7 +64,7 @@ fn what_is_about_to_be_parked_can_be_moved_twice_and_cancelled() {
 }
 
 #[test]
-fn what_is_about_to_be_parked_can_be_cancelled_seen_and_replaced() {
+fn a_timer_about_to_be_parked_can_be_cancelled_read_and_replaced() {
     for by_its_message in [false, true] {
         let (mut world, id) = about_to_be_parked(by_its_message);
         let seen = world.ask(|answer| Request::Get { id, answer }).unwrap().unwrap();
@@ -98,7 +98,7 @@ fn a_dead_letter_whose_timer_is_about_to_be_parked_is_not_requeued() {
 }
 
 #[test]
-fn what_was_requeued_can_be_moved_in_the_same_group() {
+fn a_requeued_timer_can_be_moved_in_the_same_group() {
     let mut world = World::new();
     let id = world.schedule(0);
     let record = world.claim(&[id]).remove(0);
@@ -125,7 +125,7 @@ fn about_to_be_taken_back() -> (World, DurableId) {
 }
 
 #[test]
-fn what_is_about_to_be_taken_back_can_be_moved_cancelled_seen_and_replaced() {
+fn a_timer_about_to_be_unparked_can_be_moved_cancelled_read_and_replaced() {
     let (mut world, id) = about_to_be_taken_back();
     assert_eq!(world.reschedule(id, 2_000_000).unwrap(), Rescheduling::Rescheduled);
     assert_eq!(world.run_to(3_000_000), [(2_000_000, id, 1)]);
@@ -148,7 +148,7 @@ fn what_is_about_to_be_taken_back_can_be_moved_cancelled_seen_and_replaced() {
 
 /// The store accepts callers' requests before all internal changes.
 #[test]
-fn what_is_moved_or_cancelled_before_it_is_parked_is_not_parked_afterwards() {
+fn a_timer_moved_or_cancelled_before_parking_is_not_parked_afterwards() {
     for is_cancelled in [false, true] {
         for by_its_message in [false, true] {
             let (mut world, id) = about_to_be_parked(by_its_message);

@@ -35,7 +35,7 @@ fn periodic(world: &mut World, first: u64, missed: Missed) -> DurableId {
 
 /// Scenario O-59.
 #[test]
-fn what_is_overdue_at_start_comes_in_order_and_missed_repetitions_as_the_policy_says() {
+fn overdue_timers_come_in_order_at_start_and_missed_repetitions_by_policy() {
     for missed in [Missed::Skip, Missed::Burst, Missed::Delay] {
         let mut world = World::new();
         let [nine, three, six, late] = [9000, 3000, 6000, 120_000].map(|due| world.schedule(due));
@@ -58,7 +58,7 @@ fn what_is_overdue_at_start_comes_in_order_and_missed_repetitions_as_the_policy_
 
 /// Scenario O-60.
 #[test]
-fn what_was_not_acknowledged_before_a_crash_comes_again_with_the_next_number() {
+fn unacknowledged_deliveries_come_again_after_a_crash_with_the_next_number() {
     let mut world = World::new();
     let [a, b, c] = [100, 100, 100].map(|due| world.schedule(due));
     world.pass(100);

@@ -107,7 +107,7 @@ fn no_message_becomes_a_dead_letter_if_a_handler_may_be_running_whose_delivery_h
 }
 
 #[test]
-fn what_one_life_says_about_given_up_handlers_does_not_count_in_the_next() {
+fn overruns_of_one_process_do_not_count_in_the_next() {
     let (mut world, id) = with_a_suspect();
     world.turn(vec![Request::Overrun, Request::Overrun]);
     assert_eq!(world.open_claims(), 1);
@@ -119,7 +119,7 @@ fn what_one_life_says_about_given_up_handlers_does_not_count_in_the_next() {
 }
 
 #[test]
-fn a_process_that_ends_by_itself_buries_nobody_and_leaves_no_claim_behind_that_is_not_needed() {
+fn a_regular_end_of_the_process_makes_no_dead_letters_and_leaves_no_unneeded_claim() {
     let (mut world, id) = with_a_suspect();
     claim(&mut world, &[id]);
     world.restart();

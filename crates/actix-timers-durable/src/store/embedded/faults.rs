@@ -154,7 +154,7 @@ fn a_store_that_finds_fewer_commits_than_it_acknowledged_fails() {
 }
 
 #[test]
-fn what_is_there_can_be_completed_when_new_timers_are_refused_already() {
+fn stored_timers_can_be_completed_when_new_ones_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open(directory.path());
     store.commit(fence, &[put(1), put(2)]).unwrap();

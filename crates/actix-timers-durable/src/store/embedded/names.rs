@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_names_is_bounded_however_many_and_long_they_are() {
+    fn kept_names_are_bounded_in_number_and_length() {
         let mut names = Names::default();
         for number in 0..2 * MOST {
             names.get(&number.to_string());

@@ -259,7 +259,7 @@ fn a_timer_is_cancelled_where_that_is_switched_on() {
 
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
-fn what_names_try_to_do_is_only_shown() {
+fn markup_in_names_is_shown_as_text() {
     let (address, _timers) = serve();
     let page = open(&format!("http://{address}/look"), DESKTOP);
     page.run(&format!("document.querySelector('#query').value = {}", json!(HOSTILE)));
