@@ -33,7 +33,8 @@ Usage: observe [ADDRESS] [--incident NAME] [--store DIR]
   ADDRESS            serve Prometheus metrics at http://ADDRESS/metrics (default {ADDRESS};
                      use 0.0.0.0:9464 for other machines and containers)
   --incident NAME    alternate a minute of normal load with six minutes of an incident
-  --store DIR        add durable timers, stored in this directory; timers of an earlier run continue (needs the feature durable)
+  --store DIR        add durable timers, stored in this directory; timers of an earlier run continue
+                     (needs --features web,durable)
   --help             show this
 
 Incidents:
@@ -61,7 +62,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Reque
             "--store" if cfg!(feature = "durable") => {
                 store = Some(PathBuf::from(arguments.next().ok_or("--store needs a directory")?));
             }
-            "--store" => return Err("--store needs the feature durable: cargo run --features durable ...".to_owned()),
+            "--store" => {
+                return Err("--store needs the feature durable: cargo run --features web,durable ...".to_owned());
+            }
             option if option.starts_with('-') => return Err(format!("unknown option '{option}'")),
             _ if address.is_some() => return Err(format!("one address is enough: '{argument}'")),
             _ => address = Some(argument),

@@ -38,7 +38,7 @@ fn durable_timers_need_a_directory_and_the_feature() {
         let Ok(Request::Run(options)) = parsed else { panic!("refused: {parsed:?}") };
         assert_eq!(options.store.as_deref(), Some("letters".as_ref()));
     } else {
-        assert!(parsed.unwrap_err().contains("--features durable"));
+        assert!(parsed.unwrap_err().contains("--features web,durable"));
     }
 }
 

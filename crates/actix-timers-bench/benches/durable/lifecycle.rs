@@ -38,7 +38,7 @@ pub(crate) fn run(settings: &Settings, rows: &mut Rows) {
             let samples = samples.split(',').map(|sample| sample.parse().unwrap()).collect();
             let unit = UNITS.into_iter().find(|known| *known == unit).unwrap();
             let subject = name.to_owned();
-            rows.push(Row { workload: "lives", layer: "actor", subject, size: settings.pending, unit, samples });
+            rows.push(Row { workload: "lifecycle", layer: "actor", subject, size: settings.pending, unit, samples });
         }
     }
 }

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if settings.wants("schedule") {
         calls::run(&settings, &mut rows);
     }
-    if settings.wants("lives") {
+    if settings.wants("lifecycle") {
         lifecycle::run(&settings, &mut rows);
     }
     if settings.wants("start") {

@@ -21,7 +21,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 echo "updating the lists of packages"
-apt-get update -qq || echo "the lists could not be updated, trying with those that are here" >&2
+apt-get update -qq || echo "the lists could not be updated, trying with the present ones" >&2
 
 failed=()
 while read -r peer packages; do
