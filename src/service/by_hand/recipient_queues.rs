@@ -112,8 +112,8 @@ fn the_counter_of_retries_is_published_also_if_there_is_still_no_room() {
     world.driver_at(500);
     let retries = || {
         let page = recorder.handle().render();
-        let queue = page.lines().find(|queue| queue.starts_with("actix_timers_retries_total")).map(str::to_owned);
-        queue.and_then(|queue| queue.rsplit(' ').next()?.parse::<u64>().ok())
+        let series = page.lines().find(|line| line.starts_with("actix_timers_retries_total")).map(str::to_owned);
+        series.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
     };
     world.driver_at(500);
     assert_eq!(world.service.state().queues.retries(), 2);

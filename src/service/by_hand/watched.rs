@@ -113,8 +113,8 @@ fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
 /// Reads the counter of the watchdog's interventions.
 fn interventions(recorder: &metrics_exporter_prometheus::PrometheusRecorder) -> u64 {
     let page = recorder.handle().render();
-    let queues = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
-    let watchdog = queues.filter(|line| line.contains("reason=\"watch\""));
+    let series = page.lines().filter(|line| line.starts_with("actix_timers_wakeups_total"));
+    let watchdog = series.filter(|line| line.contains("reason=\"watch\""));
     watchdog.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
 }
 

@@ -397,10 +397,10 @@ impl Handler<Ring> for Listener {
 
 #[test]
 fn the_watchdog_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer() {
-    seeds::run("the_watch_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer", 100, run_with_a_step);
+    seeds::run("the_watchdog_is_told_that_a_step_of_the_wall_clock_brought_a_timer_nearer", 100, run_with_a_step);
 }
 
-/// Seeds of a test run; a million are run separately, see `docs/guide/testing.md`.
+/// Seeds of a test run; a million are run separately, see `docs/internals/architecture.md`.
 const SEEDS: u64 = if cfg!(debug_assertions) { 1_500 } else { 20_000 };
 
 #[test]
