@@ -639,7 +639,7 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
 }
 
 /// A handler has run before the watchdog notes that its message is sent, so no completion waker reports it. The
-/// watchdog goes on with the next late message by itself, and not after another 20 ms.
+/// watchdog continues with the next late message by itself, and not after another 20 ms.
 #[test]
 fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     let mut world = World::new();

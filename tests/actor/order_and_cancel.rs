@@ -238,7 +238,7 @@ fn a_moved_timer_goes_behind_the_others_of_its_new_tick() {
     }
 }
 
-/// Starts an actor that waits, with due messages that it cannot handle yet; the result can let it go on.
+/// Starts an actor that waits, with due messages that it cannot handle yet; the result lets it continue.
 async fn blocked(world: &World, names: &'static [&'static str]) -> Blocked {
     let (addr, log) = world.probe();
     let (go, wait) = tokio::sync::oneshot::channel::<()>();

@@ -252,7 +252,7 @@ fn a_strong_target_is_kept_alive_until_its_timer_has_ended() {
     }
 }
 
-/// A service whose last address is dropped goes on until its last timer has ended, then stops.
+/// A service whose last address is dropped continues until its last timer has ended, then stops.
 /// Scenario O-41.
 #[test]
 fn the_client_lets_go_of_the_service() {

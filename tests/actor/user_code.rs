@@ -26,7 +26,7 @@ async fn assert_alive(world: &World) {
     assert_eq!(world.pending(), 0);
 }
 
-/// A cancel drops the message; the caller gets its answer, and the service goes on, also after a cancel by message.
+/// A cancel drops the message; the caller gets its answer, and the service continues, also after a cancel by message.
 #[test]
 fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
     for way in Way::ALL {

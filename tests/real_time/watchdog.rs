@@ -139,7 +139,7 @@ fn a_message_under_way_is_reported_so_and_delivered_once() {
     });
 }
 
-/// A repeating timer of an actor whose mailbox never gets empty goes on, and its handler can end it.
+/// A repeating timer of an actor whose mailbox never gets empty continues, and its handler can end it.
 #[test]
 fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
     System::new().block_on(async {

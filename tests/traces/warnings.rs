@@ -243,7 +243,7 @@ fn of_an_actor_that_does_not_take_its_own_messages() {
     });
 }
 
-/// Among any number of recipients, the one that has waited longest, and when that goes on, the next.
+/// Among any number of recipients, the one that has waited longest, and when that continues, the next.
 #[test]
 fn of_the_recipient_that_lets_wait_longest() {
     const ACTORS: u32 = 5;
@@ -268,7 +268,7 @@ fn of_the_recipient_that_lets_wait_longest() {
     });
 }
 
-/// A slow recipient that goes on is not mistaken for one that is stuck for longer.
+/// A slow recipient that continues is not mistaken for one that is stuck for longer.
 #[test]
 fn of_the_one_that_is_stuck_and_not_of_one_that_goes_on() {
     witnessed(TimerActor::builder, |world, witness| async move {

@@ -37,10 +37,10 @@ const GROUP: usize = 1024;
 /// Time between checks for a stopped recipient.
 const LOOK_FOR_RECIPIENT: Duration = Duration::from_secs(1);
 
-/// How often the lag is published while the store is busy with a commit.
+/// Time between publications of the lag while the store is busy with a commit.
 const SHOW_LAG: Duration = Duration::from_secs(1);
 
-/// How long the end of a system waits for the store if a suspect is with its handler: until the store has noted that
+/// Maximum wait at the end of a system for the store, if a suspect is with its handler: until the store has noted that
 /// the suspect is not to blame, a process that ends looks like a crash.
 const NOTING: Duration = Duration::from_secs(1);
 

@@ -30,7 +30,7 @@ use super::schedule_future::{ScheduleFuture, Scheduled};
 use super::store::{Counts, OnKey, Part, StoreError};
 use super::view::{Cursor, DurableFilter, DurableInfo, DurablePage};
 
-/// How long a [stop](DurableTimers::stop) waits for deliveries in progress.
+/// Maximum wait of a [stop](DurableTimers::stop) for deliveries in progress.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// A handle to durable timers: schedules, cancels and queries, from any thread. Cheap to clone.

@@ -16,18 +16,18 @@ use super::store::{Found, Part, Position};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DurableState {
-    /// It waits for its due time, for room in the window or for another attempt.
+    /// The timer waits for its due time, for room in the window or for another attempt.
     Pending,
-    /// Its message is with its handler.
+    /// The message is with its handler.
     InFlight,
-    /// No route, message type or version of this build fits it. A build that knows it delivers it.
+    /// No route, message type or version of this build fits the timer. A build with a fitting one delivers it.
     Parked,
-    /// It failed for good, and waits to be [requeued](super::DurableTimers::requeue) or
+    /// The timer failed for good, and waits to be [requeued](super::DurableTimers::requeue) or
     /// [discarded](super::DurableTimers::discard).
     Dead {
-        /// Its handler's last error.
+        /// The last error of the handler.
         reason: Arc<str>,
-        /// When it became a dead letter.
+        /// The time at which the timer became a dead letter.
         since: DueTime,
     },
 }
@@ -38,21 +38,21 @@ pub enum DurableState {
 pub struct DurableInfo {
     /// The id of the timer.
     pub id: DurableId,
-    /// Its state.
+    /// The state of the timer.
     pub state: DurableState,
-    /// The route of its message.
+    /// The route of the message.
     pub route: Arc<str>,
-    /// The name of its message type.
+    /// The name of the message type.
     pub message_type: Arc<str>,
-    /// The version in which its message is encoded.
+    /// The version in which the message is encoded.
     pub message_version: u32,
-    /// Its idempotency key.
+    /// The idempotency key.
     pub key: Option<String>,
-    /// Its next due time, its due time without retries, and the numbers of attempt and repetition.
+    /// The next due time, the due time without retries, and the numbers of attempt and repetition.
     pub progress: RecordState,
-    /// Its repetition, if any.
+    /// The repetition, if any.
     pub repeat: Option<StoredRepeat>,
-    /// Its encoded message.
+    /// The encoded message.
     pub payload: Arc<[u8]>,
 }
 

@@ -197,7 +197,7 @@ impl Watched for Service {
 }
 
 impl State {
-    /// Lets the watchdog look after the inbox of `owner`, in which a message has been waiting `since`.
+    /// Lets the watchdog check the inbox of `owner`, in which a message has been waiting `since`.
     pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(owner_state) = self.engine.owner_mut(owner) else { return };
         if !std::mem::replace(&mut owner_state.watched, true) {

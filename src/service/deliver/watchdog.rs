@@ -34,7 +34,7 @@ pub(crate) trait Watched: Send + Sync {
 /// The watchdog of this process. Tests in virtual time have their own.
 pub(crate) static WATCHDOG: LazyLock<Arc<Watchdog>> = LazyLock::new(Arc::default);
 
-/// A thread that looks after services.
+/// A thread that delivers late messages of services.
 #[derive(Default)]
 pub(crate) struct Watchdog {
     pub(crate) next_check: NextCheck,

@@ -24,7 +24,7 @@ pub(crate) struct OwnerState {
     pub(crate) detached: bool,
     /// Whether its actor has stopped or was restarted.
     pub(crate) ended: bool,
-    /// Whether the watchdog looks after its inbox.
+    /// Whether the watchdog checks its inbox.
     pub(crate) watched: bool,
     /// Whether the inbox has taken a message since the watchdog's last check.
     pub(crate) moved: bool,

@@ -170,7 +170,8 @@ fn enqueue_due<'a, J: Queueable>(
     state
 }
 
-/// Makes a dead letter; see `Lose`. A full mailbox is not closed, so a repeating timer goes on.
+/// Makes a dead letter of a message under way, unlocking meanwhile. A full mailbox is not closed, so a repeating timer
+/// continues.
 fn lose<'a, J: Queueable>(
     service: &'a Service,
     mut guard: StateGuard<'a>,
@@ -197,7 +198,7 @@ fn lose<'a, J: Queueable>(
     service.state()
 }
 
-/// Sends the next message; see `Dispatch`.
+/// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
 fn dispatch<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,

@@ -27,7 +27,7 @@ pub(crate) struct MailboxDelivery {
     seen: bool,
 }
 
-/// The time of the next poll of an inbox that cannot go on.
+/// The time of the next poll of an inbox that cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Again {
     AtOnce,

@@ -5,8 +5,8 @@
 //! message would be work for each message; the entry is checked when it comes to the front.
 //!
 //! A slow recipient is *stuck* when its message has waited for the time in the settings. The driver then publishes and
-//! warns, and does so again whenever the wait has doubled: a recipient that never goes on costs next to nothing. Other
-//! stuck recipients follow when it goes on.
+//! warns, and does so again whenever the wait has doubled: a recipient that stays stuck costs next to nothing. Other
+//! stuck recipients follow when it takes messages again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// Returns the message that has waited longest; checks at most `budget` listed recipients. `None` if no message
-    /// waits, or if all checked recipients have gone on.
+    /// waits, or if all checked recipients have taken theirs.
     pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
         for _ in 0..budget {
             let Reverse((listed, owner)) = *self.slow_recipients.by_deadline.peek()?;
@@ -156,7 +156,7 @@ impl Service {
         Some(again.max(state.slow_recipients.not_before))
     }
 
-    /// Twice as many as one turn can list, so that few of the listed have gone on.
+    /// Twice as many as one turn can list, so that few of the listed have taken their message.
     fn check_budget(&self) -> usize {
         self.settings.expiry_budget.saturating_mul(2)
     }

@@ -132,7 +132,7 @@ impl State {
         if let Some(name) = name {
             self.engine.set_name(key, name);
         }
-        // A message that is under way already goes on without the key.
+        // A message that is under way already continues without the key.
         let replaced = old.and_then(|old| self.engine.cancel(old).ok());
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());

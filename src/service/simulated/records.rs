@@ -595,7 +595,7 @@ impl Records {
         let count = |is: fn(&Entry) -> bool| {
             log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
         };
-        // A repeating timer that goes on accepts its next repetition when a message is handed over.
+        // A repeating timer that continues accepts its next repetition when a message is handed over.
         let most = count(|entry| !entry.refused);
         let least = most - log.uncertain_of(service);
         let (handled, cancelled) =

@@ -29,14 +29,14 @@ struct Queue {
     work: Work,
 }
 
-/// How long requests have been waiting, as far as known without reading a clock for each.
+/// The waiting time of requests, as far as known without reading a clock for each.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     /// The thread waits for requests.
     is_idle: bool,
     /// Earliest possible time of the requests in progress.
     under_way: Option<Duration>,
-    /// When requests were last taken; queued ones are later.
+    /// The time at which requests were last taken; queued ones are later.
     taken: Duration,
 }
 

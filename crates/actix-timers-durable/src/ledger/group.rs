@@ -21,7 +21,7 @@ use crate::store::{Change, ChangeOutcome, StoreError};
 
 /// Maximum number of the ledger's own changes in one commit.
 const OWN: usize = 8192;
-/// The same while the store refuses to write: these changes test whether it still does.
+/// Maximum number of own changes in a commit while the store refuses to write, to test whether it still does.
 const OWN_ON_TRIAL: usize = 256;
 /// The stored lower bound on due times is renewed when it is this many milliseconds behind.
 const ADVANCE_MILLIS: u64 = 1000;
@@ -59,7 +59,7 @@ pub(super) enum Step {
     },
     Cancel {
         id: DurableId,
-        /// It was in flight when the cancel was prepared.
+        /// Whether the timer was in flight when the cancel was prepared.
         is_in_flight: bool,
         answer: Answer<Cancellation>,
     },

@@ -80,7 +80,7 @@ pub(crate) use request::{Answer, Answered, Cancellation, Listed, Query, Request,
 pub(crate) struct LedgerConfig {
     /// The shard.
     pub(crate) shard: u16,
-    /// How far ahead records are loaded.
+    /// The time ahead for which records are loaded.
     pub(crate) horizon: Duration,
     /// Maximum number of records in memory, at least one. Records in flight count.
     pub(crate) loaded: usize,

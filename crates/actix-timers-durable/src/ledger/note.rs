@@ -35,7 +35,7 @@ pub(crate) enum Note {
     },
     /// The store refuses to write.
     Refused(Arc<StoreError>),
-    /// It writes again.
+    /// The store writes again.
     WritesAgain,
     /// The store cannot be read.
     CannotRead(Arc<StoreError>),

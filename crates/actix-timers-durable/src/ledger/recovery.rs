@@ -28,11 +28,11 @@ pub(super) struct Recovery {
 }
 
 enum Stage {
-    /// Nothing is done yet.
+    /// Recovery has begun, with the claims of the previous process.
     Begun(Vec<Claim>),
     /// Records overdue at this time are being loaded.
     Loading(DueTime),
-    /// They are in memory.
+    /// All overdue records are in memory.
     Done,
 }
 

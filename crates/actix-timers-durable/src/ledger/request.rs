@@ -93,11 +93,11 @@ pub(crate) enum Request {
 /// The outcome of a delivery.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// Its handler succeeded: the timer is complete, or its next repetition follows.
+    /// The handler succeeded: the timer is complete, or its next repetition follows.
     Complete,
-    /// Its handler failed: another attempt, with the next number.
+    /// The handler failed: another attempt follows, with the next number.
     Retry { due: DueTime },
-    /// Its handler failed for good: a dead letter. A repetition continues.
+    /// The handler failed for good: the timer becomes a dead letter. A repetition continues.
     DeadLetter { reason: Arc<str> },
     /// The message did not reach its recipient, so no attempt is used. Also valid without a claim.
     Undelivered { again: DueTime },
@@ -116,7 +116,7 @@ pub(crate) enum Scheduled {
     Replaced {
         /// The replaced timer.
         id: DurableId,
-        /// Whether that was in flight. It is not retried if it fails.
+        /// Whether the replaced timer was in flight. It is not retried if it fails.
         in_progress: bool,
     },
 }
@@ -124,9 +124,9 @@ pub(crate) enum Scheduled {
 /// The result of [`Request::Cancel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cancellation {
-    /// It will not be delivered (again).
+    /// The timer is removed, and not delivered (again).
     Cancelled,
-    /// It is in flight, for the last time.
+    /// The timer is in flight, for the last time.
     InProgress,
     /// There is no such timer (any more).
     NotFound,
@@ -135,9 +135,9 @@ pub(crate) enum Cancellation {
 /// The result of [`Request::Reschedule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rescheduling {
-    /// It is due at the new time.
+    /// The timer is due at the new time.
     Rescheduled,
-    /// It is in flight.
+    /// The timer is in flight, and was not moved.
     InProgress,
     /// There is no such timer (any more).
     NotFound,

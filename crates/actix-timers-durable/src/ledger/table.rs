@@ -33,17 +33,18 @@ pub(super) struct Entry<T> {
 
 /// The state of a record in memory.
 pub(super) enum State<T> {
-    /// It waits for its due time.
+    /// The record waits for its due time.
     Pending {
         /// None until it is armed.
         handle: Option<T>,
         /// A caller's change of it is being written: until that is decided it is not delivered.
         is_changing: bool,
     },
-    /// It is being delivered.
+    /// The record is being delivered.
     InFlight {
         claim: u64,
-        /// It was cancelled or replaced meanwhile, and is not in the store any more: nothing follows the delivery.
+        /// Whether it was cancelled or replaced meanwhile, so that it is not in the store and nothing follows the
+        /// delivery.
         is_removed: bool,
     },
     /// The change after its delivery is decided, but not written.

@@ -46,15 +46,15 @@ impl StoreOp {
 /// Ways in which a delivery ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DeliveryOutcome {
-    /// Its handler succeeded.
+    /// The handler succeeded.
     Complete,
     /// Another attempt follows.
     Retry,
-    /// It has failed for good.
+    /// The timer has failed for good.
     DeadLetter,
     /// The route has no recipient.
     Undelivered,
-    /// Its payload cannot be decoded.
+    /// The payload cannot be decoded.
     Parked,
 }
 
@@ -115,13 +115,13 @@ pub(crate) struct DurableReport {
     pub(crate) loaded: u64,
     /// Deliveries that have begun.
     pub(crate) in_flight: u64,
-    /// How far ahead all timers are loaded.
+    /// The time ahead for which all timers are loaded.
     pub(crate) loaded_ahead: Duration,
-    /// How long the oldest request has been waiting for its commit.
+    /// The wait of the oldest request for its commit.
     pub(crate) lag: Duration,
-    /// How long the first due timer that has not ended has been due.
+    /// The time since the first due timer that has not ended became due.
     pub(crate) overdue: Duration,
-    /// The store acknowledges no more changes.
+    /// Whether the store has failed: it acknowledges no more changes.
     pub(crate) has_failed: bool,
 }
 

@@ -51,7 +51,7 @@ pub enum Change {
     Remove {
         /// The id of the timer.
         id: DurableId,
-        /// Its due time.
+        /// The due time of the timer, or none if unknown.
         at: Option<DueTime>,
     },
     /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
@@ -59,9 +59,9 @@ pub enum Change {
     Move {
         /// The id of the timer.
         id: DurableId,
-        /// Its due time.
+        /// The due time of the timer, or none if unknown.
         at: Option<DueTime>,
-        /// Its new state.
+        /// The new state of the timer.
         to: RecordState,
     },
     /// Records that deliveries are about to begin, so that they are known after a crash. Outcome:
@@ -78,7 +78,7 @@ pub enum Change {
     DeadLetter {
         /// The id of the timer.
         id: DurableId,
-        /// Its due time.
+        /// The due time of the timer, or none if unknown.
         at: Option<DueTime>,
         /// The reason.
         reason: Arc<str>,
@@ -93,7 +93,7 @@ pub enum Change {
     Requeue {
         /// The id of the timer.
         id: DurableId,
-        /// Its new due time.
+        /// The new due time of the timer.
         due: DueTime,
     },
     /// Removes a dead letter. Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
@@ -106,7 +106,7 @@ pub enum Change {
     Park {
         /// The id of the timer.
         id: DurableId,
-        /// Its due time.
+        /// The due time of the timer, or none if unknown.
         at: Option<DueTime>,
     },
     /// Makes a parked timer pending again, unchanged. Outcome: [`ChangeOutcome::Moved`] or [`ChangeOutcome::Missing`].

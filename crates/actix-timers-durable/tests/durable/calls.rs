@@ -97,7 +97,7 @@ fn a_schedule_future_dropped_during_the_write_may_leave_a_timer_found_by_its_id(
         }
         drop(scheduling);
         drop(held);
-        // Called after it, answered after it.
+        // Called and answered after the schedule.
         assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::Cancelled);
         timers.stop().await.unwrap();
     });

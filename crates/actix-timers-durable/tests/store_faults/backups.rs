@@ -84,17 +84,17 @@ fn a_backup_that_was_interrupted_says_so_and_can_be_made_again() {
         assert!(!target.join(MARK).exists());
         fs::write(target.join(MARK), "").unwrap();
         match state {
-            // Nothing but the mark.
+            // The directory has only the mark.
             0 => {
                 let _ = ["format", "lock"].map(|file| fs::remove_file(target.join(file)).unwrap());
                 fs::remove_dir_all(target.join("data")).unwrap();
             }
-            // Before anything was copied.
+            // The backup was interrupted before its first copy.
             1 => {
                 fs::remove_file(target.join("format")).unwrap();
                 fs::remove_dir_all(target.join("data")).unwrap();
             }
-            // In the middle of the copy.
+            // The backup was interrupted in the middle of the copy.
             2 => {
                 fs::remove_file(target.join("format")).unwrap();
                 rename("data", "data.new");

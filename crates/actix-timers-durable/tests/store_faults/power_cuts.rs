@@ -11,16 +11,16 @@ use crate::shop::{CUSTOMERS, finishing, serving};
 use crate::talking::Talking;
 use schemes::random::Random;
 
-/// One after the other, on one machine.
+/// Number of stores, one after the other, on one machine.
 const STORES: u64 = 4;
-/// Cuts of each of them.
+/// Number of power cuts per store.
 const CUTS: u64 = 5;
 
 /// The reports of a process.
 struct Said {
-    /// Certainly before the cut.
+    /// Lines read before the cut.
     before: Vec<String>,
-    /// Before the cut, or later.
+    /// Lines read after it, written before or after it.
     after: Vec<String>,
 }
 

@@ -31,7 +31,7 @@ const FIRST: &str = "ACTIX_TIMERS_SHOP_FIRST";
 const ROUTE: &str = "shop";
 /// The number of requests in progress at a time.
 pub(crate) const CUSTOMERS: u64 = 6;
-/// The order that repeats.
+/// The number of the order that repeats.
 pub(crate) const SERIES: u64 = 0;
 
 #[derive(Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub(crate) enum Fate {
     Cancelled,
     /// Cancelled when it is due, or handled.
     CancelledOrHandled,
-    /// Replaced by the next one of its customer. Never due in a test.
+    /// Replaced by the next order of its customer. Never due in a test.
     Kept,
 }
 
@@ -86,7 +86,7 @@ fn key(customer: u64) -> String {
     format!("customer {customer}")
 }
 
-/// Past the harness, which would capture it, and in one piece.
+/// Writes a line to stderr in one piece, bypassing the harness, which would capture it.
 fn say(line: std::fmt::Arguments<'_>) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
 }

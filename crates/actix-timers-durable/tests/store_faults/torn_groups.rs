@@ -40,7 +40,7 @@ fn acknowledged_groups_outlive_a_torn_group_of_records_of_any_size() {
             let is_whole = torn.starts_with(&bytes);
             assert!(found == if is_whole { all() } else { expected }, "{size} bytes, trial {trial}");
             assert_eq!((damaged, store.check().unwrap()), (0, vec![]));
-            // It goes on from there.
+            // The store continues from there.
             let fence = store.acquire(0).unwrap().fence;
             store.commit(fence, &[put(1000, size)]).unwrap();
             drop(store);

@@ -222,7 +222,7 @@ fn timers_are_found_by_filters_and_paged() {
     });
 }
 
-/// They are in the order of deadlines, and at most some hundred are examined.
+/// The next timers are in the order of deadlines, and at most some hundred are examined.
 #[test]
 fn the_next_of_a_crowd_are_a_sample() {
     paused(async {

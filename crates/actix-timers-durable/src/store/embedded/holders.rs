@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long an open waits for a store in use: its system may have ended.
+/// Maximum wait of an open for a store in use: its system may have ended.
 const OPEN: Duration = Duration::from_secs(1);
-/// How long an open waits for a store that only has to close its database.
+/// Maximum wait of an open for a store that only has to close its database.
 const CLOSING: Duration = Duration::from_secs(10);
 
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());

@@ -457,7 +457,7 @@ impl EmbeddedStore {
         if self.engine.is_none() { self.reopen() } else { Ok(()) }
     }
 
-    /// The same for reading, which needs no room.
+    /// Reopens the engine after a pause if necessary, to read, which needs no room.
     fn recover_to_read(&mut self) -> Result<(), StoreError> {
         match self.pause {
             Some(pause)
