@@ -28,11 +28,12 @@ use crate::timing::Key;
 /// Timers of a batch that are admitted under one lock: some microseconds' worth.
 const ADMITTED_AT_ONCE: usize = 64;
 
+/// The id of a timer that was admitted, or its job and the rest of it.
+pub(crate) type Placed<J, R> = Result<TimerId, ScheduleError<(J, R)>>;
+
 /// Returns the message of a rejected request of an actor to itself.
 #[inline(always)]
-fn own_message<C: Carried>(
-    answer: Result<TimerId, ScheduleError<(Once<C, Own>, ())>>,
-) -> Result<TimerId, ScheduleError<C::Message>> {
+fn own_message<C: Carried>(answer: Placed<Once<C, Own>, ()>) -> Result<TimerId, ScheduleError<C::Message>> {
     match answer {
         Ok(id) => Ok(id),
         Err(refused) => Err(refused.map(|(once, ())| once.message.unpack())),
@@ -145,7 +146,7 @@ impl Service {
         job: J,
         rest: R,
         put_in: impl FnOnce(&mut J, R),
-    ) -> Result<TimerId, ScheduleError<(J, R)>> {
+    ) -> Placed<J, R> {
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let store = store(&mut state.stores);
