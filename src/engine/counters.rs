@@ -70,9 +70,9 @@ pub struct Counters {
     /// Moved deadlines.
     pub rescheduled: u64,
     /// Requests refused because of the capacity.
-    pub refused_capacity: u64,
+    pub rejected_capacity: u64,
     /// Requests refused because the service is closed, or the requesting actor has stopped.
-    pub refused_closed: u64,
+    pub rejected_closed: u64,
 }
 
 impl Counters {

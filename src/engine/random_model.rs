@@ -756,7 +756,7 @@ impl Run {
         assert_eq!(counters.recipient_stopped, stopped);
         assert_eq!(counters.source_panicked, ended(Outcome::DeadLettered(DeadLetterReason::SourcePanicked)));
         let rejected = (self.book.rejected_full, self.book.rejected_closed);
-        assert_eq!((counters.refused_capacity, counters.refused_closed), rejected);
+        assert_eq!((counters.rejected_capacity, counters.rejected_closed), rejected);
         for timer in &self.book.timers {
             let view = self.engine.view(timer.key).unwrap();
             assert_eq!((view.state, view.deadline, view.owner), (timer.state, timer.deadline, timer.owner));

@@ -172,8 +172,8 @@ impl<P: Copy, O> Engine<P, O> {
     #[cold]
     fn reject(&mut self, reason: RejectReason, payload: P) -> Rejected<P> {
         match reason {
-            RejectReason::Capacity => self.counters.refused_capacity += 1,
-            RejectReason::Closed | RejectReason::OwnerEnded => self.counters.refused_closed += 1,
+            RejectReason::Capacity => self.counters.rejected_capacity += 1,
+            RejectReason::Closed | RejectReason::OwnerEnded => self.counters.rejected_closed += 1,
         }
         Rejected { reason, payload }
     }

@@ -102,8 +102,8 @@ pub(crate) struct Meters {
     alarms: Counter,
     calls: Counter,
     watches: Counter,
-    pub(crate) refused_duplicate: Counter,
-    pub(crate) refused_invalid: Counter,
+    pub(crate) rejected_duplicate: Counter,
+    pub(crate) rejected_invalid: Counter,
     board: Mutex<Board>,
 }
 
@@ -112,8 +112,8 @@ struct Board {
     number: u64,
     counters: CounterHandles,
     rescheduled: Tally,
-    refused_capacity: Tally,
-    refused_stopped: Tally,
+    rejected_capacity: Tally,
+    rejected_stopped: Tally,
     retries: Tally,
     wheel_depth: Gauge,
     horizon: Gauge,
@@ -167,8 +167,8 @@ impl Meters {
             alarms: reason(names::WAKEUPS.name, "alarm"),
             calls: reason(names::WAKEUPS.name, "call"),
             watches: reason(names::WAKEUPS.name, "watch"),
-            refused_duplicate: reason(names::REJECTED.name, "duplicate_id"),
-            refused_invalid: reason(names::REJECTED.name, "invalid"),
+            rejected_duplicate: reason(names::REJECTED.name, "duplicate_id"),
+            rejected_invalid: reason(names::REJECTED.name, "invalid"),
             board: Mutex::new(Board {
                 number: 0,
                 counters: CounterHandles {
@@ -182,8 +182,8 @@ impl Meters {
                     ahead: 0,
                 },
                 rescheduled: tally(names::RESCHEDULED.name),
-                refused_capacity: Tally::new(reason(names::REJECTED.name, "capacity")),
-                refused_stopped: Tally::new(reason(names::REJECTED.name, "stopped")),
+                rejected_capacity: Tally::new(reason(names::REJECTED.name, "capacity")),
+                rejected_stopped: Tally::new(reason(names::REJECTED.name, "stopped")),
                 retries: tally(names::RETRIES.name),
                 wheel_depth: plain_gauge(names::WHEEL_DEPTH.name),
                 horizon: plain_gauge(names::HORIZON.name),
@@ -223,8 +223,8 @@ impl Board {
         self.number = report.number;
         self.counters.publish(&report.counters);
         self.rescheduled.show(report.counters.rescheduled);
-        self.refused_capacity.show(report.counters.refused_capacity);
-        self.refused_stopped.show(report.counters.refused_closed);
+        self.rejected_capacity.show(report.counters.rejected_capacity);
+        self.rejected_stopped.show(report.counters.rejected_closed);
         self.retries.show(report.retries);
         self.wheel_depth.set(report.levels.len() as f64);
         self.horizon.set(report.horizon.as_secs_f64());

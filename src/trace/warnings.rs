@@ -103,7 +103,7 @@ impl Warnings {
     }
 
     fn note_capacity(&mut self, now: Duration, counters: &Counters, capacity: usize) {
-        let Counters { pending, refused_capacity, .. } = *counters;
+        let Counters { pending, rejected_capacity, .. } = *counters;
         let share = pending.saturating_mul(100) / (capacity as u64).max(1);
         if share < HAS_ROOM {
             self.is_nearly_full = false;
@@ -113,8 +113,8 @@ impl Warnings {
         {
             self.pending.0.push(Warning::NearlyFull { pending, capacity, suppressed });
         }
-        if refused_capacity > self.refused && self.full.pass(now).is_some() {
-            let refused = refused_capacity - std::mem::replace(&mut self.refused, refused_capacity);
+        if rejected_capacity > self.refused && self.full.pass(now).is_some() {
+            let refused = rejected_capacity - std::mem::replace(&mut self.refused, rejected_capacity);
             self.pending.0.push(Warning::Full { refused, capacity });
         }
     }

@@ -312,7 +312,7 @@ fn the_capacity_holds_against_several_threads() {
             }
         });
         let counters = timers.snapshot().counters;
-        assert_eq!((counters.pending, counters.refused_capacity), (CAPACITY, 1000));
+        assert_eq!((counters.pending, counters.rejected_capacity), (CAPACITY, 1000));
         assert_eq!(refused.into_inner(), 1000);
     });
 }

@@ -104,7 +104,7 @@ fn the_counters_add_up_at_every_moment() {
                 world.settle().await;
                 let (seen, counted) = (look(), *counted.lock().unwrap());
                 assert_eq!((seen.accepted, seen.rescheduled), (counted.accepted, counted.rescheduled));
-                assert_eq!(seen.refused_capacity, counted.refused);
+                assert_eq!(seen.rejected_capacity, counted.refused);
                 // Timers that ended with a probe were cancelled without a call.
                 assert!(seen.cancelled >= counted.cancelled);
                 let returned = world.timers.drain();
@@ -198,8 +198,8 @@ impl Scrape {
             returned: self.total("returned_total"),
             pending: self.total("pending"),
             rescheduled: self.total("rescheduled_total"),
-            refused_capacity: self.sum("rejected_total", "capacity") as u64,
-            refused_closed: self.sum("rejected_total", "stopped") as u64,
+            rejected_capacity: self.sum("rejected_total", "capacity") as u64,
+            rejected_closed: self.sum("rejected_total", "stopped") as u64,
         };
         assert_eq!(shown, *counters);
     }

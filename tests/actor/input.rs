@@ -296,7 +296,7 @@ fn a_closed_service_hands_messages_back() {
         assert_unknown(&world, own).await;
         let service = world.timers.addr();
         let inspection = service.send(GetSnapshot).await.unwrap();
-        assert_eq!((inspection.counters.refused_closed, inspection.counters.returned), (6, 1));
+        assert_eq!((inspection.counters.rejected_closed, inspection.counters.returned), (6, 1));
         assert!(service.send(Drain::now()).await.unwrap().is_empty());
         world.run_to(1000).await;
         assert_eq!((log.take(), world.pending()), (vec![], 0));
@@ -324,7 +324,7 @@ fn a_stopped_timer_actor_hands_messages_back() {
         assert_eq!(timers.get(id), None);
         assert!(timers.drain().is_empty());
         let counters = timers.snapshot().counters;
-        assert_eq!((counters.accepted, counters.service_stopped, counters.refused_closed), (1, 1, 2));
+        assert_eq!((counters.accepted, counters.service_stopped, counters.rejected_closed), (1, 1, 2));
         assert!(counters.balance());
 
         let request = ScheduleAfter::new(&addr, ms(1), Note(4));

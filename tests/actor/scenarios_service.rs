@@ -25,7 +25,7 @@ fn limit_of_two_and_room_after_a_cancel() {
             assert!(matches!(refused, ScheduleError::CapacityReached { capacity: 2, .. }), "{refused:?}");
             assert_eq!(refused.into_message(), Note("three"));
             assert_eq!(world.pending(), 2);
-            assert_eq!(world.timers.snapshot().counters.refused_capacity, 1);
+            assert_eq!(world.timers.snapshot().counters.rejected_capacity, 1);
             assert_eq!(world.cancel(way, &addr, two).await, CancelOutcome::Cancelled);
             world.schedule(way, &addr, ms(90), "four").await.unwrap();
             world.run_to(99).await;
@@ -131,7 +131,7 @@ fn stop_returns_the_remaining_timers() {
                 }
                 let refused = world.schedule(way, &addr, ms(1), "refused").await.unwrap_err();
                 assert!(matches!(refused, ScheduleError::Stopped { message: Note("refused") }), "{refused:?}");
-                assert_eq!(world.timers.snapshot().counters.refused_closed, 1);
+                assert_eq!(world.timers.snapshot().counters.rejected_closed, 1);
                 world.run_to(1_000_000).await;
                 assert_eq!(log.take(), []);
             },

@@ -105,7 +105,7 @@ fn a_message_whose_drop_panics_when_its_request_is_refused_does_not_take_the_ser
             world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade()));
             world.timers.addr().do_send(actix_timers::ScheduleAt::new(&addr, world.wall(10), grenade()));
             world.settle().await;
-            assert_eq!(world.timers.snapshot().counters.refused_capacity, 2);
+            assert_eq!(world.timers.snapshot().counters.rejected_capacity, 2);
             for id in full {
                 assert!(world.timers.cancel(id).is_cancelled());
             }

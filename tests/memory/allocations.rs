@@ -173,7 +173,7 @@ fn every_payload_is_dropped_exactly_once() {
             assert_eq!((census.live(), census.dropped()), (0, 110));
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.delivered, counters.cancelled, counters.recipient_stopped), (50, 30, 10));
-            assert_eq!((counters.returned, counters.refused_capacity, counters.pending), (10, 10, 0));
+            assert_eq!((counters.returned, counters.rejected_capacity, counters.pending), (10, 10, 0));
         },
     );
 }

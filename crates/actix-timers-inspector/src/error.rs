@@ -9,7 +9,7 @@ use super::routes::{CANCEL_HEADER, CANCEL_VALUE};
 
 /// The reason for a rejection. All are sent as JSON with `error`, one word for programs, and `message`, a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum Rejection {
     #[error("{0}")]
     BadRequest(String),
     #[error("no timer actor has the name `{0}` here: see `api/timer-actors`")]
@@ -51,7 +51,7 @@ struct Body {
     message: String,
 }
 
-impl Refusal {
+impl Rejection {
     const fn word(&self) -> &'static str {
         match self {
             Self::BadRequest(_) => "bad_request",
@@ -69,7 +69,7 @@ impl Refusal {
     }
 }
 
-impl ResponseError for Refusal {
+impl ResponseError for Rejection {
     fn status_code(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) | Self::NoHost => StatusCode::BAD_REQUEST,

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use actix_web::HttpRequest;
 use actix_web::http::{Method, header};
 
-use super::error::Refusal;
+use super::error::Rejection;
 
 /// The error of a text given to [`Inspector::allow_host`](super::Inspector::allow_host) that is not a host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +110,7 @@ impl AllowedHosts {
     }
 
     /// Checks the host of a request and, if the request may change a timer, its origin.
-    pub(super) fn check(&self, request: &HttpRequest) -> Result<(), Refusal> {
+    pub(super) fn check(&self, request: &HttpRequest) -> Result<(), Rejection> {
         let authority = self.check_host(request)?;
         if matches!(*request.method(), Method::GET | Method::HEAD) {
             return Ok(());
@@ -120,20 +120,20 @@ impl AllowedHosts {
 
     /// Checks the authority of a request: in its target (HTTP/2, or an absolute URL), else in `Host`. If there are
     /// several, all must be allowed.
-    fn check_host(&self, request: &HttpRequest) -> Result<Authority, Refusal> {
+    fn check_host(&self, request: &HttpRequest) -> Result<Authority, Rejection> {
         let listening = request.app_config().local_addr().ip().to_canonical();
         let target = request.uri().authority().map(|authority| authority.as_str().as_bytes());
         let headers = request.headers().get_all(header::HOST).map(header::HeaderValue::as_bytes);
         let mut first = None;
         for named in target.into_iter().chain(headers) {
-            let text = std::str::from_utf8(named).map_err(|_| Refusal::NoHost)?;
-            let authority: Authority = text.parse().map_err(|_| Refusal::NoHost)?;
+            let text = std::str::from_utf8(named).map_err(|_| Rejection::NoHost)?;
+            let authority: Authority = text.parse().map_err(|_| Rejection::NoHost)?;
             if !self.allows(&authority, listening) {
-                return Err(Refusal::HostNotAllowed(text.to_owned()));
+                return Err(Rejection::HostNotAllowed(text.to_owned()));
             }
             first.get_or_insert(authority);
         }
-        first.ok_or(Refusal::NoHost)
+        first.ok_or(Rejection::NoHost)
     }
 
     /// Returns whether it is loopback, the address that the server listens on, or allowed by the application. No name
@@ -148,12 +148,12 @@ impl AllowedHosts {
     }
 
     /// Checks the origin, which a browser sends with each request that is not a `GET` or a `HEAD`; programs need not.
-    fn check_origin(&self, request: &HttpRequest, authority: &Authority) -> Result<(), Refusal> {
+    fn check_origin(&self, request: &HttpRequest, authority: &Authority) -> Result<(), Rejection> {
         let mut is_configured = false;
         for origin in request.headers().get_all(header::ORIGIN) {
             let text = String::from_utf8_lossy(origin.as_bytes());
-            let refusal = || Refusal::OriginNotAllowed(text.chars().take(MAX_NAME_LEN).collect());
-            let (origin, default_port) = origin_of(&text).ok_or_else(refusal)?;
+            let rejection = || Rejection::OriginNotAllowed(text.chars().take(MAX_NAME_LEN).collect());
+            let (origin, default_port) = origin_of(&text).ok_or_else(rejection)?;
             is_configured = self.0.iter().any(|allowed| {
                 allowed.host == origin.host
                     && allowed.port.unwrap_or(default_port) == origin.port.unwrap_or(default_port)
@@ -161,12 +161,12 @@ impl AllowedHosts {
             let is_own = origin.host == authority.host
                 && origin.port.unwrap_or(default_port) == authority.port.unwrap_or(default_port);
             if !is_own && !is_configured {
-                return Err(refusal());
+                return Err(rejection());
             }
         }
         let mut sites = request.headers().get_all("Sec-Fetch-Site").map(header::HeaderValue::as_bytes);
         if !is_configured && sites.any(|site| !matches!(site, b"same-origin" | b"none")) {
-            return Err(Refusal::OtherSite);
+            return Err(Rejection::OtherSite);
         }
         Ok(())
     }

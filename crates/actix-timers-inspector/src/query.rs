@@ -5,14 +5,14 @@ use std::time::Duration;
 use actix_timers::{ActorTag, TimerFilter, TimerState};
 use percent_encoding::percent_decode_str;
 
-use super::error::Refusal;
+use super::error::Rejection;
 
 /// Maximum and default number of timers in one answer.
-pub(super) const MOST: usize = 500;
+pub(super) const MAX_LIMIT: usize = 500;
 const USUALLY: usize = 50;
 
 /// Maximum length of a text to search for, in bytes.
-const LONGEST: usize = 1024;
+const MAX_VALUE_LEN: usize = 1024;
 
 /// The parameters of a query string, each at most once.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Parses a query string with these known parameters.
-    pub(super) fn parse(query: &str, known: &[&str]) -> Result<Self, Refusal> {
+    pub(super) fn parse(query: &str, known: &[&str]) -> Result<Self, Rejection> {
         let mut parameters: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -31,8 +31,8 @@ impl Query {
             if parameters.iter().any(|(other, _)| *other == name) {
                 return Err(bad(format!("`{name}` is given twice")));
             }
-            if value.len() > LONGEST {
-                return Err(bad(format!("`{name}` is longer than {LONGEST} bytes")));
+            if value.len() > MAX_VALUE_LEN {
+                return Err(bad(format!("`{name}` is longer than {MAX_VALUE_LEN} bytes")));
             }
             parameters.push((name, value));
         }
@@ -46,19 +46,19 @@ impl Query {
     }
 
     /// Parses a whole number.
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Rejection> {
         let parse =
             |text: &str| text.parse().map_err(|_| bad(format!("`{name}` is a whole number from 0 to {}", u64::MAX)));
         self.text(name).map(parse).transpose()
     }
 
     /// Parses a required number.
-    pub(super) fn needed(&self, name: &str) -> Result<u64, Refusal> {
+    pub(super) fn needed(&self, name: &str) -> Result<u64, Rejection> {
         self.number(name)?.ok_or_else(|| bad(format!("`{name}` is missing")))
     }
 
     /// Parses the number of requested timers.
-    pub(super) fn limit(&self, most: usize) -> Result<usize, Refusal> {
+    pub(super) fn limit(&self, most: usize) -> Result<usize, Rejection> {
         let limit = self.number("limit")?.map_or(Some(USUALLY), |limit| usize::try_from(limit).ok());
         match limit {
             Some(limit) if (1..=most).contains(&limit) => Ok(limit),
@@ -67,7 +67,7 @@ impl Query {
     }
 
     /// Parses seconds, with an optional fraction.
-    fn seconds(&self, name: &str) -> Result<Option<Duration>, Refusal> {
+    fn seconds(&self, name: &str) -> Result<Option<Duration>, Rejection> {
         let parse = |text: &str| {
             let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             seconds.ok_or_else(|| bad(format!("`{name}` is a number of seconds, not negative")))
@@ -76,7 +76,7 @@ impl Query {
     }
 
     /// Parses the filter of timers.
-    pub(super) fn filter(&self) -> Result<TimerFilter, Refusal> {
+    pub(super) fn filter(&self) -> Result<TimerFilter, Rejection> {
         let mut filter = TimerFilter::new();
         if let Some(key) = self.text("key") {
             filter = filter.key_written_as(key);
@@ -109,11 +109,11 @@ impl Query {
     }
 }
 
-fn bad(message: String) -> Refusal {
-    Refusal::BadRequest(message)
+fn bad(message: String) -> Rejection {
+    Rejection::BadRequest(message)
 }
 
-fn decoded(text: &str) -> Result<String, Refusal> {
+fn decoded(text: &str) -> Result<String, Rejection> {
     let text = text.replace('+', " ");
     let decoded = percent_decode_str(&text).decode_utf8();
     decoded.map(Into::into).map_err(|_| bad("the query is not UTF-8".to_owned()))
@@ -128,7 +128,7 @@ pub(super) const fn name_of(state: TimerState) -> &'static str {
     }
 }
 
-fn state_of(text: &str) -> Result<TimerState, Refusal> {
+fn state_of(text: &str) -> Result<TimerState, Rejection> {
     let states = [TimerState::Waiting, TimerState::Due, TimerState::InFlight, TimerState::Between];
     let wanted = states.into_iter().find(|state| name_of(*state) == text);
     wanted.ok_or_else(|| bad("`state` is one of waiting, due, in_flight, between".to_owned()))
@@ -138,7 +138,7 @@ fn state_of(text: &str) -> Result<TimerState, Refusal> {
 mod tests {
     use super::*;
 
-    fn parse(query: &str) -> Result<Query, Refusal> {
+    fn parse(query: &str) -> Result<Query, Rejection> {
         Query::parse(query, &["key", "limit", "due_within", "state"])
     }
 
@@ -151,11 +151,11 @@ mod tests {
             ("key=1&key=2", "given twice"),
             (&format!("key={}", "x".repeat(1025)), "longer than 1024"),
         ] {
-            let refusal = parse(query).unwrap_err().to_string();
-            assert!(refusal.contains(reason), "{query}: {refusal}");
+            let rejection = parse(query).unwrap_err().to_string();
+            assert!(rejection.contains(reason), "{query}: {rejection}");
         }
         for limit in ["0", "501", "-1", "1e3", "x", "99999999999999999999999"] {
-            assert!(parse(&format!("limit={limit}")).unwrap().limit(MOST).is_err(), "{limit}");
+            assert!(parse(&format!("limit={limit}")).unwrap().limit(MAX_LIMIT).is_err(), "{limit}");
         }
         for seconds in ["-1", "NaN", "inf", "1s", "1e300"] {
             assert!(parse(&format!("due_within={seconds}")).unwrap().filter().is_err(), "{seconds}");
@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn a_valid_query_is_parsed() {
         let query = parse("key=a+b%26%E2%82%AC&limit=500&&due_within=1.5&state=in_flight").unwrap();
-        assert_eq!((query.text("key"), query.limit(MOST)), (Some("a b&€"), Ok(500)));
+        assert_eq!((query.text("key"), query.limit(MAX_LIMIT)), (Some("a b&€"), Ok(500)));
         let filter = TimerFilter::new().key_written_as("a b&€").due_within(Duration::from_millis(1500));
         assert_eq!(query.filter(), Ok(filter.state(TimerState::InFlight)));
-        assert_eq!((parse("").unwrap().limit(MOST), parse("key=&limit=").unwrap().text("key")), (Ok(50), None));
+        assert_eq!((parse("").unwrap().limit(MAX_LIMIT), parse("key=&limit=").unwrap().text("key")), (Ok(50), None));
     }
 }

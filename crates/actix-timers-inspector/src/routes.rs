@@ -14,11 +14,11 @@ use actix_web::{Error, FromRequest, Handler, HttpRequest, HttpResponse, Resource
 use serde::Serialize;
 use serde_json::json;
 
-use super::error::Refusal;
+use super::error::Rejection;
 use super::hosts::AllowedHosts;
 use super::page::page;
-use super::query::{MOST, Query};
-use super::timers::{Ids, MOST_OF_A_BUCKET};
+use super::query::{MAX_LIMIT, Query};
+use super::timers::{Ids, MAX_OF_A_BUCKET};
 use super::turns::Kind;
 use super::{Inspected, Inspector};
 
@@ -34,7 +34,7 @@ const READ_OR_CANCEL: &str = "GET, HEAD, DELETE";
 const LIST_PARAMETERS: [&str; 11] =
     ["timer", "key", "group", "actor", "message_type", "state", "level", "due_within", "due_after", "cursor", "limit"];
 
-type Answer = Result<HttpResponse, Refusal>;
+type Answer = Result<HttpResponse, Rejection>;
 
 /// The default headers of every response. Data must not be cached, framed, interpreted as another type, or loaded by a
 /// page of another origin.
@@ -60,7 +60,7 @@ pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
         .service(only(READ, readable("/api/bucket", bucket)))
         .service(only(READ, readable("/api/timers", list)))
         .service(only(READ_OR_CANCEL, readable("/api/timers/{id}", show).route(web::delete().to(cancel))))
-        .default_service(web::to(|| async { Answer::Err(Refusal::UnknownPath) }))
+        .default_service(web::to(|| async { Answer::Err(Rejection::UnknownPath) }))
         .wrap(from_fn(move |request, next| guarded(Arc::clone(&hosts), request, next)));
     web::scope(path).service(inner)
 }
@@ -73,7 +73,7 @@ async fn guarded(
 ) -> Result<ServiceResponse, Error> {
     let mut response = match hosts.check(request.request()) {
         Ok(()) => next.call(request).await?,
-        Err(refusal) => request.into_response(refusal.error_response()),
+        Err(rejection) => request.into_response(rejection.error_response()),
     };
     for (name, value) in HEADERS {
         let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
@@ -95,7 +95,7 @@ where
 
 /// Creates a resource that accepts these methods, and names them when it rejects others.
 fn only(methods: &'static str, resource: Resource) -> Resource {
-    resource.default_service(web::to(move || async move { Answer::Err(Refusal::WrongMethod(methods)) }))
+    resource.default_service(web::to(move || async move { Answer::Err(Rejection::WrongMethod(methods)) }))
 }
 
 fn answer(status: StatusCode, body: &impl Serialize) -> HttpResponse {
@@ -113,10 +113,10 @@ impl Inspector {
     }
 
     /// Returns the requested timer actor; the first by default.
-    fn chosen(&self, query: &Query) -> Result<&Inspected, Refusal> {
+    fn chosen(&self, query: &Query) -> Result<&Inspected, Rejection> {
         let wanted = query.text("timer");
         let chosen = self.inspected.iter().find(|inspected| wanted.is_none_or(|name| name == inspected.name));
-        chosen.ok_or_else(|| Refusal::UnknownTimerActor(wanted.unwrap_or_default().to_owned()))
+        chosen.ok_or_else(|| Rejection::UnknownTimerActor(wanted.unwrap_or_default().to_owned()))
     }
 }
 
@@ -125,8 +125,8 @@ fn id_in(request: &HttpRequest) -> &str {
     request.match_info().get("id").unwrap_or_default()
 }
 
-fn parsed(id: &str) -> Result<TimerId, Refusal> {
-    id.parse().map_err(|error: actix_timers::ParseTimerIdError| Refusal::BadRequest(error.to_string()))
+fn parsed(id: &str) -> Result<TimerId, Rejection> {
+    id.parse().map_err(|error: actix_timers::ParseTimerIdError| Rejection::BadRequest(error.to_string()))
 }
 
 async fn show_page() -> HttpResponse {
@@ -147,13 +147,13 @@ async fn wheel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 
 async fn next(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &["timer", "limit"])?;
-    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MOST)?);
+    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_LIMIT)?);
     ok(&inspected.next(&inspector.turns.look(Kind::Short)?, limit, inspector.ids()).await?)
 }
 
 async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &["timer", "level", "start_tick", "limit"])?;
-    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MOST_OF_A_BUCKET)?);
+    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_OF_A_BUCKET)?);
     let level = usize::try_from(query.needed("level")?).unwrap_or(usize::MAX);
     let start = query.needed("start_tick")?;
     ok(&inspected.bucket(&inspector.turns.look(Kind::Short)?, level, start, limit, inspector.ids()).await?)
@@ -161,7 +161,7 @@ async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let query = Query::parse(request.query_string(), &LIST_PARAMETERS)?;
-    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MOST)?);
+    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_LIMIT)?);
     let (filter, cursor) = (query.filter()?, query.number("cursor")?.unwrap_or(0));
     ok(&inspected.list(&inspector.turns.look(Kind::Search)?, filter, cursor, limit, inspector.ids()).await?)
 }
@@ -178,24 +178,24 @@ async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     };
     match found {
         Some(found) => ok(&found),
-        None => Err(Refusal::UnknownTimer(id.to_owned())),
+        None => Err(Rejection::UnknownTimer(id.to_owned())),
     }
 }
 
 async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     if !inspector.allow_cancel {
-        return Err(Refusal::CancelNotAllowed);
+        return Err(Rejection::CancelNotAllowed);
     }
     let header = request.headers().get(CANCEL_HEADER);
     if header.is_none_or(|value| value.as_bytes() != CANCEL_VALUE.as_bytes()) {
-        return Err(Refusal::NoCancelHeader);
+        return Err(Rejection::NoCancelHeader);
     }
     Query::parse(request.query_string(), &[])?;
     let id = parsed(id_in(&request))?;
     let outcomes = inspector.inspected.iter().map(|inspected| inspected.survey.cancel(id));
     let known = outcomes.into_iter().find(|outcome| *outcome != CancelOutcome::NotFound);
     match known {
-        None => Err(Refusal::UnknownTimer(id.to_string())),
+        None => Err(Rejection::UnknownTimer(id.to_string())),
         Some(CancelOutcome::Cancelled) => ok(&json!({ "id": id, "outcome": CancelOutcome::Cancelled })),
         Some(outcome) => Ok(answer(StatusCode::CONFLICT, &json!({ "id": id, "outcome": outcome }))),
     }

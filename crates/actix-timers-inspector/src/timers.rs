@@ -8,13 +8,13 @@ use actix_timers::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerLocation};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
-use super::error::Refusal;
+use super::error::Rejection;
 use super::query::name_of;
 use super::turns::Look;
 use super::wheel::unix_seconds;
 
 /// Maximum number of a bucket's timers in one answer.
-pub(super) const MOST_OF_A_BUCKET: usize = TIMERS_OF_A_BUCKET;
+pub(super) const MAX_OF_A_BUCKET: usize = TIMERS_OF_A_BUCKET;
 
 /// The form of ids. A full id is sufficient to cancel its timer.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub(super) struct Row {
     state: &'static str,
     due_in_seconds: f64,
     location: Location,
-    why: String,
+    explanation: String,
     clock: &'static str,
     wall_seconds: Option<f64>,
     repeats: bool,
@@ -110,7 +110,7 @@ impl Row {
             state: name_of(info.state),
             due_in_seconds: info.remaining.as_secs_f64() - info.overdue.as_secs_f64(),
             location: Location::from(&info.location),
-            why: info.explain(),
+            explanation: info.explain(),
             clock: if info.wall_time.is_some() { "wall" } else { "monotonic" },
             wall_seconds: info.wall_time.map(unix_seconds),
             repeats: info.repeats,
@@ -158,7 +158,7 @@ impl Inspected {
         cursor: u64,
         limit: usize,
         ids: Ids,
-    ) -> Result<Part, Refusal> {
+    ) -> Result<Part, Rejection> {
         let survey = &self.survey;
         let mut listing = look.step(|| survey.begin_list(filter, cursor, limit)).await?;
         let mut steps = 0;
@@ -174,7 +174,7 @@ impl Inspected {
     }
 
     /// Returns the timers due next.
-    pub(super) async fn next(&self, look: &Look, limit: usize, ids: Ids) -> Result<Sample, Refusal> {
+    pub(super) async fn next(&self, look: &Look, limit: usize, ids: Ids) -> Result<Sample, Rejection> {
         self.walk(look, TimerWalk::to_the_next(limit), ids).await
     }
 
@@ -186,11 +186,11 @@ impl Inspected {
         start: Tick,
         limit: usize,
         ids: Ids,
-    ) -> Result<Sample, Refusal> {
+    ) -> Result<Sample, Rejection> {
         self.walk(look, TimerWalk::to_bucket(level, start, limit), ids).await
     }
 
-    async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Refusal> {
+    async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Rejection> {
         while look.step(|| self.survey.continue_walk(&mut walk)).await? {}
         let sampled = walk.sampled;
         Ok(Sample { timers: rows(walk.finish(), ids), sampled })

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::error::Refusal;
+use super::error::Rejection;
 
 /// Maximum number of looks of one kind in progress.
 const MAX_LOOKS: usize = 256;
@@ -90,12 +90,12 @@ impl Turns {
     /// Begins a look.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if [`MAX_LOOKS`] of its kind are in progress.
-    pub(super) fn look(self: &Arc<Self>, kind: Kind) -> Result<Look, Refusal> {
+    /// [`Rejection::Busy`] if [`MAX_LOOKS`] of its kind are in progress.
+    pub(super) fn look(self: &Arc<Self>, kind: Kind) -> Result<Look, Rejection> {
         let mut state = self.state();
         let queue = state.queue(kind);
         if queue.looks >= MAX_LOOKS {
-            return Err(Refusal::Busy);
+            return Err(Rejection::Busy);
         }
         queue.looks += 1;
         Ok(Look { turns: Arc::clone(self), kind })
@@ -145,8 +145,8 @@ impl Look {
     /// Takes a step once it has the turn, and passes the turn on.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if the turn never comes, which does not happen.
-    pub(super) async fn step<T>(&self, work: impl FnOnce() -> T) -> Result<T, Refusal> {
+    /// [`Rejection::Busy`] if the turn never comes, which does not happen.
+    pub(super) async fn step<T>(&self, work: impl FnOnce() -> T) -> Result<T, Rejection> {
         let turn = self.turn().await?;
         let done = work();
         if let Some(rest) = turn.end() {
@@ -156,11 +156,11 @@ impl Look {
         Ok(done)
     }
 
-    async fn turn(&self) -> Result<Turn, Refusal> {
+    async fn turn(&self) -> Result<Turn, Rejection> {
         let (sender, turn) = oneshot::channel();
         self.turns.state().queue(self.kind).waiting.push_back(sender);
         self.turns.give();
-        turn.await.map_err(|_| Refusal::Busy)
+        turn.await.map_err(|_| Rejection::Busy)
     }
 
     /// Returns the maximum number of steps of a search for one answer: fewer if more searches are in progress, so that
@@ -361,7 +361,7 @@ mod tests {
     fn looks_beyond_the_bound_are_refused_until_one_has_ended() {
         let turns = Arc::new(Turns::default());
         let mut searches: Vec<Look> = (0..MAX_LOOKS).map(|_| turns.look(Kind::Search).unwrap()).collect();
-        assert_eq!(turns.look(Kind::Search).err(), Some(Refusal::Busy));
+        assert_eq!(turns.look(Kind::Search).err(), Some(Rejection::Busy));
         assert!(turns.look(Kind::Short).is_ok(), "searches do not keep short looks out");
         searches.pop();
         assert!(turns.look(Kind::Search).is_ok());

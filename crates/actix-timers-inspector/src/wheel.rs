@@ -8,7 +8,7 @@ use actix_timers::timing::{BucketSnapshot, LevelStats, Tick};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
-use super::error::Refusal;
+use super::error::Rejection;
 use super::turns::Look;
 
 /// Maximum number of segments of a ring: finer ones could not be distinguished.
@@ -115,7 +115,7 @@ impl Inspected {
     }
 
     /// Reads the wheel, a few hundred buckets at a time.
-    pub(super) async fn wheel(&self, look: &Look) -> Result<Wheel, Refusal> {
+    pub(super) async fn wheel(&self, look: &Look) -> Result<Wheel, Rejection> {
         let survey = &self.survey;
         let outline = look.step(|| survey.outline()).await?;
         let now = outline.now;

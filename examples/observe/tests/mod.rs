@@ -63,7 +63,7 @@ fn during(incident: Incident, capacity: usize, check: impl FnOnce(&Timers)) {
         let shop = Shop::open(&timers);
         tokio::time::sleep(WHILE).await;
         let calm = timers.snapshot().counters;
-        assert_eq!((calm.dead_lettered(), calm.refused_capacity), (0, 0), "{incident}: no failures before it");
+        assert_eq!((calm.dead_lettered(), calm.rejected_capacity), (0, 0), "{incident}: no failures before it");
         let scene = Scene {
             timers: timers.clone(),
             shop,
@@ -100,7 +100,7 @@ fn a_burst_fills_one_bucket() {
 
 #[test]
 fn an_overload_is_refused() {
-    during(Incident::Overload, 20_000, |timers| assert!(timers.snapshot().counters.refused_capacity > 0));
+    during(Incident::Overload, 20_000, |timers| assert!(timers.snapshot().counters.rejected_capacity > 0));
 }
 
 /// Runs a minute of letters in virtual time, and then the incident.

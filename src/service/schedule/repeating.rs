@@ -189,7 +189,7 @@ impl Service {
         let (deadline, recurrence, calendar) = match self.first_run(schedule, options) {
             Ok(first_run) => first_run,
             Err(impossible) => {
-                self.meters.refused_invalid.increment(1);
+                self.meters.rejected_invalid.increment(1);
                 return Err(impossible.with(source));
             }
         };

@@ -261,7 +261,7 @@ impl Service {
         };
         Err(match reason {
             NotAdmittedReason::Duplicate(id) => {
-                self.meters.refused_duplicate.increment(1);
+                self.meters.rejected_duplicate.increment(1);
                 ScheduleError::DuplicateId { id, message }
             }
             NotAdmittedReason::Engine(RejectReason::Capacity) => {

@@ -78,7 +78,7 @@ const figures = {
     pairs(byId("counters"), [
       ["accepted", count(counters.accepted)], ["delivered", count(counters.delivered)], ["cancelled", count(counters.cancelled)],
       ["dead letters", count(lost)], ["returned", count(counters.returned)], ["pending", count(counters.pending)],
-      ["rescheduled", count(counters.rescheduled)], ["refused", count(counters.refused_capacity + counters.refused_closed)],
+      ["rescheduled", count(counters.rescheduled)], ["rejected", count(counters.rejected_capacity + counters.rejected_closed)],
     ]);
     const balance = counters.accepted === counters.delivered + counters.cancelled + lost + counters.returned + counters.pending;
     say(byId("balance"), balance ? "All timers are accounted for." : "The counters do not add up.");

@@ -115,7 +115,7 @@ const timers = {
     const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "aria-selected": String(this.open === timer.id) });
     const repeats = timer.repeats ? " ↻" : "";
     const cells = [
-      ["Due in", "", ""], ["Location", locationOf(timer), timer.why], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
+      ["Due in", "", ""], ["Location", locationOf(timer), timer.explanation], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
       ["Key", timer.key ?? "–", timer.key ?? ""], ["Group", timer.group ?? "–", timer.group ?? ""],
       ["Actor", timer.actor_type ? shortType(timer.actor_type) : timer.actor ?? "–", `${timer.actor_type ?? ""} ${timer.actor ?? ""}`.trim()],
     ];
@@ -142,7 +142,7 @@ const timers = {
     byId("outcome").textContent = "";
     byId("actions").replaceChildren();
     await this.loadDetail();
-    byId("announce").textContent = byId("why").textContent;
+    byId("announce").textContent = byId("explanation").textContent;
   },
 
   // A read-only page shows the short form of an id, even if the whole id was searched for.
@@ -158,14 +158,14 @@ const timers = {
       const timer = await ask(`timers/${encodeURIComponent(id)}`);
       if (this.open !== id) return;
       if (timer.id !== id) this.mark(timer.id);
-      say(byId("why"), timer.why);
+      say(byId("explanation"), timer.explanation);
       pairs(byId("facts"), facts(timer));
       this.addActions(timer);
       byId("detail").classList.remove("gone");
     } catch (error) {
       if (this.open !== id) return;
       if (!error.status) throw error;
-      byId("why").textContent = error.status === 404 ? "No timer with this id is pending: it was delivered, cancelled or returned, or it never existed." : error.message;
+      byId("explanation").textContent = error.status === 404 ? "No timer with this id is pending: it was delivered, cancelled or returned, or it never existed." : error.message;
       if (error.status !== 404) byId("facts").replaceChildren();
       byId("actions").replaceChildren();
       byId("detail").classList.add("gone");

@@ -70,7 +70,7 @@ async fn get(app: &Served, path: &str) -> Value {
     body
 }
 
-async fn refusal(app: &Served, path: &str) -> (u16, String, String) {
+async fn rejection(app: &Served, path: &str) -> (u16, String, String) {
     let (status, body) = answer(app, TestRequest::get().uri(&format!("/ops/timers/{path}"))).await;
     let text = |field: &str| body[field].as_str().unwrap_or_else(|| panic!("{path}: {body}")).to_owned();
     (status.as_u16(), text("error"), text("message"))
@@ -183,7 +183,7 @@ fn timers_are_found_by_filters_and_paged() {
         );
         assert_eq!((&timer["due_in_seconds"], &timer["actor"]), (&json!(1.77), &json!(tag)));
         assert_eq!(timer["location"]["kind"], "wheel");
-        assert!(timer["why"].as_str().unwrap().starts_with("Not due yet: 1.7s left."), "{timer}");
+        assert!(timer["explanation"].as_str().unwrap().starts_with("Not due yet: 1.7s left."), "{timer}");
         assert_eq!(one["next"], Value::Null);
 
         for (filter, expected) in
@@ -256,13 +256,15 @@ fn one_timer_says_why_it_waits_until_it_has_ended() {
             (&timer["location"], &timer["state"], &timer["due_in_seconds"]),
             (&place, &json!("due"), &json!(-0.01))
         );
-        assert!(timer["why"].as_str().unwrap().starts_with("Due, in the queue of its recipient, behind 1 of 2."));
+        assert!(
+            timer["explanation"].as_str().unwrap().starts_with("Due, in the queue of its recipient, behind 1 of 2.")
+        );
         assert_eq!(timer["timer"], world.timers.name());
         assert_eq!(get(&app, "wheel").await["due"], 2);
         assert_eq!(ids_of_due(&get(&app, "timers?state=due").await), 2);
         go.send(()).unwrap();
         world.run_to(30).await;
-        let (status, error, message) = refusal(&app, &format!("api/timers/{}", ids[2])).await;
+        let (status, error, message) = rejection(&app, &format!("api/timers/{}", ids[2])).await;
         assert_eq!((status, error.as_str()), (404, "unknown_timer"), "{message}");
     });
 }
@@ -302,12 +304,12 @@ fn an_invalid_request_is_refused_with_a_reason() {
             ("api/timers/a/b", 404, "unknown_path"),
             ("..%2f..%2fetc/passwd", 404, "unknown_path"),
         ] {
-            let (found, error, message) = refusal(&app, path).await;
+            let (found, error, message) = rejection(&app, path).await;
             assert_eq!((found, error.as_str()), (status, word), "{path}: {message}");
             assert!(!message.is_empty());
         }
         let long = format!("api/timers?group={}", "x".repeat(5000));
-        assert_eq!(refusal(&app, &long).await.0, 400);
+        assert_eq!(rejection(&app, &long).await.0, 400);
     });
 }
 
@@ -704,7 +706,7 @@ fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_for
             }
             let mut other = short(id);
             other.replace_range(22.., if other.ends_with('0') { "1" } else { "0" });
-            assert_eq!(refusal(&app, &format!("api/timers/{other}")).await.0, 404);
+            assert_eq!(rejection(&app, &format!("api/timers/{other}")).await.0, 404);
         }
         for text in [
             "00000010-0000-8000-800",
@@ -712,7 +714,7 @@ fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_for
             "00000010-0000-4000-8000",
             "%C3%A90000010-0000-8000-800",
         ] {
-            assert_eq!(refusal(&app, &format!("api/timers/{text}")).await.0, 400, "{text}");
+            assert_eq!(rejection(&app, &format!("api/timers/{text}")).await.0, 400, "{text}");
         }
 
         let app = serve(&inspector.allow_cancel(true)).await;
@@ -722,7 +724,7 @@ fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_for
         assert_eq!(cancel(&app, &plain.to_string(), Some("cancel")).await.0, 200);
         // Its slot is reused by another timer.
         let next = world.after(&addr, 10, 1);
-        assert_eq!(refusal(&app, &format!("api/timers/{}", short(plain))).await.0, 404);
+        assert_eq!(rejection(&app, &format!("api/timers/{}", short(plain))).await.0, 404);
         assert_eq!(get(&app, &format!("timers/{}", short(next))).await["id"], next.to_string());
     });
 }

@@ -144,10 +144,13 @@ fn a_timer_is_found_by_its_key_and_says_why_it_waits() {
     assert_eq!(page.text("#rows td:nth-child(4)"), "order 77");
     page.run("document.querySelector('#rows tr').focus()");
     page.keys(ENTER);
-    page.wait_for("the reason", "document.querySelector('#why').textContent");
-    let why = page.text("#why");
-    assert!(why.starts_with("Not due yet: 1h 33m left. It waits on level 2, and goes down a level"), "{why}");
-    assert_eq!(page.text("#announce"), why, "a screen reader announces it");
+    page.wait_for("the reason", "document.querySelector('#explanation').textContent");
+    let explanation = page.text("#explanation");
+    assert!(
+        explanation.starts_with("Not due yet: 1h 33m left. It waits on level 2, and goes down a level"),
+        "{explanation}"
+    );
+    assert_eq!(page.text("#announce"), explanation, "a screen reader announces it");
     assert_eq!(page.value("document.querySelector('#cancel')"), json!(null), "nothing can be cancelled here");
     let shown = page.value(ID_SHOWN).as_str().unwrap().to_owned();
     assert_eq!((shown.chars().count(), shown.ends_with('…')), (24, true), "the id is short: {shown}");
@@ -202,7 +205,7 @@ fn a_page_under_a_foreign_name_gets_nothing() {
     let (address, timers) = serve();
     let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
     page.go_to(&format!("http://evil.localhost:{}/cancel/", address.port()));
-    page.wait_for("the refusal", "document.body.textContent.includes('host_not_allowed')");
+    page.wait_for("the rejection", "document.body.textContent.includes('host_not_allowed')");
     assert_eq!(timers.snapshot().counters.cancelled, 0);
 }
 
