@@ -94,10 +94,10 @@ struct Ended(Parcel, End);
 
 /// Returns the number of parcels per end, and the number of parcels that ended twice.
 #[derive(Message)]
-#[rtype(result = "CounterHandles")]
+#[rtype(result = "Ends")]
 struct Count;
 
-type CounterHandles = (BTreeMap<End, usize>, usize);
+type Ends = (BTreeMap<End, usize>, usize);
 
 /// The actor that counts the ends and takes back undeliverable parcels.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::{Context, Handler, Message};
 
-use crate::api::intake::Intake;
+use crate::api::batch_reply::BatchReply;
 use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
@@ -146,12 +146,12 @@ impl<M> Handler<ScheduleBatch<M>> for TimerActor
 where
     M: TimerMessage,
 {
-    type Result = Intake<M>;
+    type Result = BatchReply<M>;
 
     fn handle(&mut self, batch: ScheduleBatch<M>, ctx: &mut Context<Self>) -> Self::Result {
         let service = Arc::clone(self.service());
         self.take_in(batch.len().clamp(1, service.settings.request_budget), ctx);
         let answers = Vec::with_capacity(batch.len());
-        Intake { service, entries: batch.entries.into_iter(), answers }
+        BatchReply { service, entries: batch.entries.into_iter(), answers }
     }
 }

@@ -331,14 +331,14 @@ where
 {
 }
 
-fn schedule<A, C, M>(ctx: &mut C, when: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
+fn schedule<A, C, M>(ctx: &mut C, schedule: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
 where
     A: Actor<Context = C> + Handler<M>,
     C: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
     M: TimerMessage,
 {
     match registry::owner_of_context(ctx) {
-        Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, None, message),
+        Ok((service, owner)) => service.schedule_own::<A, M>(schedule, owner, None, message),
         Err(no_timers) => Err(no_timers.refuse(message)),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter;
 //!    `timers` for any target from any thread; `timer_actor` with its requests (`messages`, `periodic`, `cron`,
-//!    `batch`, `intake`).
+//!    `batch`, `batch_reply`).
 //! 2. Options: `options`.
 //! 3. Results: `guard`, `dead_letters`.
 //! 4. Many timers: `selection`.
@@ -10,6 +10,7 @@
 //! 6. Virtual time: `settling` and `testing`.
 
 pub(crate) mod batch;
+pub(crate) mod batch_reply;
 pub(crate) mod builder;
 pub(crate) mod config;
 pub(crate) mod context;
@@ -18,7 +19,6 @@ pub(crate) mod cron;
 pub(crate) mod dead_letters;
 pub(crate) mod drain;
 pub(crate) mod guard;
-pub(crate) mod intake;
 pub(crate) mod messages;
 pub(crate) mod options;
 pub(crate) mod periodic;

@@ -133,14 +133,14 @@ where
         }
     }
 
-    fn schedule<M>(self, when: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
+    fn schedule<M>(self, schedule: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
     where
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
         M: TimerMessage,
     {
         match registry::owner_of_context(self.ctx) {
-            Ok((service, owner)) => service.schedule_own::<A, M>(when, owner, Some(&self.options), message),
+            Ok((service, owner)) => service.schedule_own::<A, M>(schedule, owner, Some(&self.options), message),
             Err(no_timers) => Err(no_timers.refuse(message)),
         }
     }

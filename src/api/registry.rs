@@ -40,7 +40,7 @@ impl NoTimers {
 
 /// Records the start of a timer actor on this arbiter.
 pub(crate) fn note_started(service: &Arc<Service>) {
-    if service.settings.watched {
+    if service.settings.has_watchdog {
         return;
     }
     OWN_CLOCKS.with_borrow_mut(|started| {

@@ -49,8 +49,8 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Returns the number of messages before this one in the inbox or queue of an owner; `None` if it is at least
     /// `most`, or the message is not in it.
-    pub(crate) fn place_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
-        self.wheel.place_held(&self.owners.get(id)?.inbox, key, most)
+    pub(crate) fn position_in_inbox(&self, id: OwnerId, key: Key, most: usize) -> Option<usize> {
+        self.wheel.position_held(&self.owners.get(id)?.inbox, key, most)
     }
 
     /// Returns the number of messages in all inboxes.

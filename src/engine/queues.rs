@@ -11,14 +11,14 @@ impl<P: Copy, O> Engine<P, O> {
     /// # Errors
     /// Returns `data` when 2³² − 1 owners and queues exist.
     pub(crate) fn add_queue(&mut self, data: O) -> Result<OwnerId, O> {
-        let line = self.add_owner(data)?;
+        let queue = self.add_owner(data)?;
         self.queues += 1;
-        Ok(line)
+        Ok(queue)
     }
 
     /// Removes an empty queue.
-    pub(crate) fn remove_queue(&mut self, line: OwnerId) -> Option<O> {
-        let data = self.remove_owner(line)?;
+    pub(crate) fn remove_queue(&mut self, queue: OwnerId) -> Option<O> {
+        let data = self.remove_owner(queue)?;
         self.queues -= 1;
         Some(data)
     }

@@ -38,7 +38,7 @@ struct Known {
     owner: Option<OwnerId>,
     state: TimerState,
     /// For a recipient, and only queued in the inbox of its owner.
-    is_guest: bool,
+    is_foreign: bool,
     repeats: Option<Repeats>,
     /// It repeats, and its message is being made.
     is_making: bool,
@@ -157,7 +157,7 @@ impl Run {
             6 => self.reschedule(),
             7..=9 => self.expire(),
             10 | 11 => self.take_due(),
-            12 => self.escort(),
+            12 => self.take_held(),
             13 | 18 => self.repeat_one(),
             19 => self.resume_one(),
             20 | 21 => self.begin(),
@@ -183,7 +183,7 @@ impl Run {
                     sequence,
                     owner,
                     state: TimerState::Waiting,
-                    is_guest: false,
+                    is_foreign: false,
                     label: None,
                     group: None,
                     is_labelled: false,
@@ -249,7 +249,7 @@ impl Run {
             sequence,
             owner,
             state: TimerState::Waiting,
-            is_guest: false,
+            is_foreign: false,
             label: key,
             group: joins.map(|joins| (joins, number)),
             is_labelled,
@@ -520,7 +520,7 @@ impl Run {
                 let due = Duration::from_millis(deadline);
                 self.engine.set_due(key, due, Duration::ZERO);
                 timer.repeats = timer.repeats.map(|repeats| Repeats { due, ..repeats });
-                if std::mem::take(&mut timer.is_guest) {
+                if std::mem::take(&mut timer.is_foreign) {
                     timer.owner = None;
                 }
                 self.book.timers.push(timer);
@@ -576,7 +576,7 @@ impl Run {
         let owner = self.owners[self.rng.below(3)];
         let timer = &mut self.book.timers[at];
         self.engine.queue_behind(timer.key, owner);
-        (timer.state, timer.owner, timer.is_guest) = (TimerState::Due, Some(owner), true);
+        (timer.state, timer.owner, timer.is_foreign) = (TimerState::Due, Some(owner), true);
         timer.is_making = false;
         self.book.inboxes.entry(owner).or_default().push(timer.sequence);
         self.engine.queue_behind(timer.key, owner);
@@ -668,12 +668,12 @@ impl Run {
         self.book.inboxes.get_mut(&owner).unwrap().remove(0);
         let timer = &mut self.book.timers[at];
         (timer.state, timer.is_making) = (TimerState::Due, true);
-        if std::mem::take(&mut timer.is_guest) {
+        if std::mem::take(&mut timer.is_foreign) {
             timer.owner = None;
         }
     }
 
-    fn escort(&mut self) {
+    fn take_held(&mut self) {
         let owner = self.owners[self.rng.below(3)];
         let first = self.book.inboxes.get(&owner).and_then(|inbox| inbox.first().copied());
         let taken = self.engine.take_for_send(owner);
@@ -683,7 +683,7 @@ impl Run {
             let at = self.book.position(due.key).unwrap();
             let timer = &mut self.book.timers[at];
             timer.state = TimerState::InFlight;
-            if std::mem::take(&mut timer.is_guest) {
+            if std::mem::take(&mut timer.is_foreign) {
                 timer.owner = None;
                 if timer.repeats.is_some() {
                     (timer.state, timer.is_making) = (TimerState::Due, true);
@@ -705,18 +705,18 @@ impl Run {
         }
         let at = self.rng.below(3);
         let owner = self.owners[at];
-        let guests = |timer: &&Known| timer.owner == Some(owner) && timer.is_guest;
-        let mut waiting: Vec<u64> = self.book.timers.iter().filter(guests).map(|timer| timer.sequence).collect();
+        let foreign = |timer: &&Known| timer.owner == Some(owner) && timer.is_foreign;
+        let mut waiting: Vec<u64> = self.book.timers.iter().filter(foreign).map(|timer| timer.sequence).collect();
         let inbox = self.book.inboxes.get(&owner).cloned().unwrap_or_default();
-        waiting.sort_by_key(|guest| inbox.iter().position(|sequence| sequence == guest));
-        for guest in waiting {
+        waiting.sort_by_key(|foreign| inbox.iter().position(|sequence| sequence == foreign));
+        for foreign in waiting {
             let due = self.engine.first_foreign(owner).unwrap();
-            assert_eq!(due.payload, guest, "foreign messages leave in their order");
+            assert_eq!(due.payload, foreign, "foreign messages leave in their order");
             let at = self.book.position(due.key).unwrap();
             let timer = &mut self.book.timers[at];
             if timer.repeats.is_some() {
-                (timer.state, timer.is_making, timer.is_guest, timer.owner) = (TimerState::Due, true, false, None);
-                self.book.inboxes.get_mut(&owner).unwrap().retain(|sequence| *sequence != guest);
+                (timer.state, timer.is_making, timer.is_foreign, timer.owner) = (TimerState::Due, true, false, None);
+                self.book.inboxes.get_mut(&owner).unwrap().retain(|sequence| *sequence != foreign);
             } else {
                 self.engine.finish(due.key, Outcome::Delivered);
                 self.book.end(due.key, Outcome::Delivered);
@@ -831,8 +831,8 @@ fn a_foreign_message_leaves_past_the_messages_of_its_host() {
     for own in 0..100 {
         engine.schedule(0, 1, Some(host), own, None).unwrap();
     }
-    for guest in [100, 101] {
-        let key = engine.schedule(0, 2, None, guest, None).unwrap();
+    for foreign in [100, 101] {
+        let key = engine.schedule(0, 2, None, foreign, None).unwrap();
         while engine.expire(2, None, &mut 1000) != Due::Done {}
         engine.queue_behind(key, host);
     }
@@ -847,21 +847,21 @@ fn a_foreign_message_leaves_past_the_messages_of_its_host() {
 #[test]
 fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     let mut engine: Engine<u64, &str> = Engine::new(EngineConfig::default());
-    let line = engine.add_queue("line").unwrap();
+    let queue = engine.add_queue("queue").unwrap();
     assert_eq!(engine.owners(), 0);
     for n in 0..3 {
         let key = engine.schedule(0, 1, None, n, None).unwrap();
         while engine.expire(1, None, &mut 1000) != Due::Done {}
-        engine.queue_behind(key, line);
+        engine.queue_behind(key, queue);
     }
-    assert_eq!(engine.remove_queue(line), None);
+    assert_eq!(engine.remove_queue(queue), None);
     for n in 0..3 {
-        let due = engine.take_for_send(line).unwrap();
+        let due = engine.take_for_send(queue).unwrap();
         assert_eq!(due.payload, n);
         engine.finish(due.key, Outcome::Delivered);
     }
-    assert_eq!((engine.remove_queue(line), engine.owners()), (Some("line"), 0));
-    assert_eq!(engine.remove_queue(line), None);
+    assert_eq!((engine.remove_queue(queue), engine.owners()), (Some("queue"), 0));
+    assert_eq!(engine.remove_queue(queue), None);
 }
 
 #[test]

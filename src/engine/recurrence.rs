@@ -232,7 +232,7 @@ impl Recurrence {
     }
 
     /// Replaces the plan by a step requested during an earlier attempt to hand the present repetition over.
-    pub(super) fn settle_plan(&mut self) {
+    pub(super) fn adopt_plan(&mut self) {
         self.planned = self.asked.take().or(self.planned);
     }
 
@@ -298,12 +298,12 @@ impl Recurrence {
 
     fn is_after_end(&self, due: Duration, behind: Duration, now: ClockReading, tolerance: Duration) -> bool {
         let (Some(until), Some(wall)) = (self.until, now.wall) else { return false };
-        time_of_day(due, now.time.saturating_add(behind), wall) > until.saturating_add(tolerance)
+        wall_time(due, now.time.saturating_add(behind), wall) > until.saturating_add(tolerance)
     }
 }
 
 /// Returns the wall-clock time at `due`, if the wall clock shows `wall` at `now`.
-fn time_of_day(due: Duration, now: Duration, wall: Duration) -> Duration {
+fn wall_time(due: Duration, now: Duration, wall: Duration) -> Duration {
     if due >= now { wall.saturating_add(due - now) } else { wall.saturating_sub(now - due) }
 }
 

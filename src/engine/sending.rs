@@ -33,7 +33,7 @@ impl<P: Copy, O> Engine<P, O> {
             self.ask_next(key, NextRun::Never);
         }
         if let Some(recurrence) = self.recurrence_mut(key) {
-            recurrence.settle_plan();
+            recurrence.adopt_plan();
         }
         if self.ends_with_this(key) {
             self.counters.end(Outcome::Delivered)

@@ -28,11 +28,11 @@ impl<V> SideTable<V> {
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&V> {
-        self.values.get(self.values.key_at(self.place(slot)?)?)
+        self.values.get(self.values.key_at(self.position(slot)?)?)
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut V> {
-        let key = self.values.key_at(self.place(slot)?)?;
+        let key = self.values.key_at(self.position(slot)?)?;
         self.values.get_mut(key)
     }
 
@@ -49,13 +49,13 @@ impl<V> SideTable<V> {
     }
 
     pub(crate) fn remove(&mut self, slot: u32) -> Option<V> {
-        let place = self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?;
-        let place = std::mem::replace(&mut place[slot as usize % PAGE], NONE);
-        let key = self.values.key_at(place)?;
+        let page = self.by_slot.get_mut(slot as usize / PAGE)?.as_mut()?;
+        let position = std::mem::replace(&mut page[slot as usize % PAGE], NONE);
+        let key = self.values.key_at(position)?;
         self.values.remove(key)
     }
 
-    fn place(&self, slot: u32) -> Option<u32> {
+    fn position(&self, slot: u32) -> Option<u32> {
         Some(self.by_slot.get(slot as usize / PAGE)?.as_ref()?[slot as usize % PAGE])
     }
 }

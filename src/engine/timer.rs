@@ -77,7 +77,7 @@ pub(crate) struct Timer<P> {
     pub(crate) owner: u32,
     /// The location of this timer in the owner's list.
     owner_chunk: u32,
-    owner_place: u8,
+    owner_position: u8,
     pub(crate) stage: Stage,
     pub(crate) marks: Marks,
 }
@@ -124,20 +124,20 @@ impl Marks {
 impl<P> Timer<P> {
     /// Returns a timer without an owner.
     pub(crate) const fn new(payload: P) -> Self {
-        let Spot { chunk: owner_chunk, place: owner_place } = Spot::NOWHERE;
+        let Spot { chunk: owner_chunk, position: owner_position } = Spot::NOWHERE;
         let stage = Stage::Waiting;
-        Self { payload, owner: NO_OWNER, owner_chunk, owner_place, stage, marks: Marks::NONE }
+        Self { payload, owner: NO_OWNER, owner_chunk, owner_position, stage, marks: Marks::NONE }
     }
 
     /// Binds it to the owner in `slot`, whose list names it at `spot`.
     pub(crate) const fn belong(&mut self, slot: u32, spot: Spot) {
         self.owner = slot;
-        (self.owner_chunk, self.owner_place) = (spot.chunk, spot.place);
+        (self.owner_chunk, self.owner_position) = (spot.chunk, spot.position);
     }
 
     /// Returns its location in the owner's list.
     pub(crate) const fn owner_spot(&self) -> Spot {
-        Spot { chunk: self.owner_chunk, place: self.owner_place }
+        Spot { chunk: self.owner_chunk, position: self.owner_position }
     }
 }
 

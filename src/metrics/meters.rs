@@ -101,7 +101,7 @@ pub(crate) struct Meters {
     advances: Counter,
     alarms: Counter,
     calls: Counter,
-    watches: Counter,
+    watchdog_runs: Counter,
     pub(crate) rejected_duplicate: Counter,
     pub(crate) rejected_invalid: Counter,
     board: Mutex<Board>,
@@ -166,7 +166,7 @@ impl Meters {
             advances: plain_counter(names::ADVANCES.name),
             alarms: reason(names::WAKEUPS.name, "alarm"),
             calls: reason(names::WAKEUPS.name, "call"),
-            watches: reason(names::WAKEUPS.name, "watch"),
+            watchdog_runs: reason(names::WAKEUPS.name, "watch"),
             rejected_duplicate: reason(names::REJECTED.name, "duplicate_id"),
             rejected_invalid: reason(names::REJECTED.name, "invalid"),
             board: Mutex::new(Board {
@@ -200,7 +200,7 @@ impl Meters {
         match reason {
             WakeupCause::Alarm => self.alarms.increment(1),
             WakeupCause::Call => self.calls.increment(1),
-            WakeupCause::Watchdog => self.watches.increment(1),
+            WakeupCause::Watchdog => self.watchdog_runs.increment(1),
         }
     }
 

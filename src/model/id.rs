@@ -74,26 +74,26 @@ impl TimerId {
 
     /// Returns the number of the timer actor; `None` if the id was created before the actor was known.
     pub(crate) fn actor_number(self) -> Option<u32> {
-        let number = (self.place() >> 32) as u32;
+        let number = (self.position() >> 32) as u32;
         (number != 0).then_some(number)
     }
 
     /// Returns the slot in that timer actor.
     pub(crate) fn slot(self) -> u32 {
-        self.place() as u32
+        self.position() as u32
     }
 
     fn tag(self) -> u64 {
         self.0.as_u64_pair().1 & TAG
     }
 
-    fn place(self) -> u64 {
+    fn position(self) -> u64 {
         let high = self.0.as_u64_pair().0;
         (high >> 16) << 12 | high & 0xFFF
     }
 
-    fn from_parts(place: u64, tag: u64) -> Self {
-        let high = (place >> 12) << 16 | VERSION_8 | place & 0xFFF;
+    fn from_parts(position: u64, tag: u64) -> Self {
+        let high = (position >> 12) << 16 | VERSION_8 | position & 0xFFF;
         Self(Uuid::from_u64_pair(high, VARIANT | tag & TAG))
     }
 }
@@ -120,7 +120,7 @@ impl ShortId {
     }
 
     /// Returns the number of the timer actor and the slot, if the whole id names them.
-    pub(crate) fn place(self) -> Option<(u32, u32)> {
+    pub(crate) fn position(self) -> Option<(u32, u32)> {
         Some((self.0.actor_number()?, self.0.slot()))
     }
 

@@ -118,17 +118,17 @@ impl TimerInfo {
                 } else {
                     ""
                 };
-                let place = QueuePosition { length: *length, ahead: *ahead };
-                format!("Due, in the inbox of its actor, {place}. The actor, or the thread it runs on, is busy.{way}")
+                let position = QueuePosition { length: *length, ahead: *ahead };
+                format!("Due, in the inbox of its actor, {position}. The actor, or the thread it runs on, is busy.{way}")
             }
             TimerLocation::Queue { length, ahead, under_way, mailbox_full } => {
-                let place = QueuePosition { length: *length, ahead: *ahead };
+                let position = QueuePosition { length: *length, ahead: *ahead };
                 let reason = if *mailbox_full {
                     "the mailbox of the recipient was full, and is tried again soon"
                 } else {
                     "the recipient has not handled these"
                 };
-                format!("Due, in the queue of its recipient, {place}. Messages under way to it: {under_way}; {reason}.")
+                format!("Due, in the queue of its recipient, {position}. Messages under way to it: {under_way}; {reason}.")
             }
             TimerLocation::Mailbox { under_way } => {
                 format!("Due, and in the mailbox of its recipient, which has not handled it yet. Messages there: {under_way}.")

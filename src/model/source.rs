@@ -32,7 +32,7 @@ pub struct MessageSource<M>(Kind<M>);
 
 enum Kind<M> {
     Copies { message: M, copy: fn(&M) -> M },
-    Made(Box<dyn FnMut() -> M + Send>),
+    Computed(Box<dyn FnMut() -> M + Send>),
 }
 
 impl<M> MessageSource<M>
@@ -41,7 +41,7 @@ where
 {
     /// Returns a source that calls `make` for each message.
     pub fn from_fn(make: impl FnMut() -> M + Send + 'static) -> Self {
-        Self(Kind::Made(Box::new(make)))
+        Self(Kind::Computed(Box::new(make)))
     }
 }
 
@@ -53,7 +53,7 @@ impl<M> MessageSource<M> {
     pub fn next_message(&mut self) -> M {
         match &mut self.0 {
             Kind::Copies { message, copy } => copy(message),
-            Kind::Made(make) => make(),
+            Kind::Computed(make) => make(),
         }
     }
 }
@@ -71,7 +71,7 @@ impl<M> fmt::Debug for MessageSource<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.0 {
             Kind::Copies { .. } => "copies",
-            Kind::Made(_) => "made",
+            Kind::Computed(_) => "computed",
         };
         write!(f, "MessageSource<{}>({kind})", std::any::type_name::<M>())
     }

@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     /// The time after which a message that waits for its recipient causes a warning.
     pub(crate) stuck_after: Duration,
     /// Whether it runs on the real clock, so that the watchdog can help.
-    pub(crate) watched: bool,
+    pub(crate) has_watchdog: bool,
     /// The seed of jitter; random if `None`.
     pub(crate) jitter_seed: Option<u64>,
     /// The secret from which ids are derived.
@@ -71,7 +71,7 @@ pub(crate) struct Service {
     pub(crate) driver: Turns,
     pub(crate) settings: Settings,
     /// Requests handled from the mailbox in this turn.
-    pub(crate) intake: AtomicUsize,
+    pub(crate) requests_this_turn: AtomicUsize,
     pub(crate) subscribers: Subscribers,
     /// The spans of pending timers, with the feature `tracing`.
     pub(crate) timer_spans: TimerSpans,
@@ -97,7 +97,7 @@ pub(crate) struct Service {
 
 /// A message that must precede the messages of an inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mail {
+pub(crate) enum WatchdogSend {
     /// Another thread is sending it, and wakes the inbox afterwards.
     BeingSent,
     /// It is in the mailbox.
@@ -132,7 +132,7 @@ pub(crate) struct State {
     pub(crate) detached_check_at: Duration,
     /// Owners to which the watchdog sends a message that must precede the messages of their inboxes: true once it is in
     /// the mailbox.
-    pub(crate) mail: FxHashMap<OwnerId, bool>,
+    pub(crate) watchdog_sends: FxHashMap<OwnerId, bool>,
     /// Owners whose inbox found the turn taken by the watchdog. The driver, which is woken after that turn, wakes them.
     pub(crate) await_turn: Vec<OwnerId>,
     /// Messages on their way through the mailbox: at most one per owner, and none may overtake it.
@@ -176,30 +176,30 @@ impl State {
 
     /// Notes that the watchdog starts to send a message to `owner`. Messages that enter the inbox meanwhile are due
     /// later.
-    pub(crate) fn mail_begins(&mut self, owner: OwnerId) {
-        self.mail.insert(owner, false);
+    pub(crate) fn send_begins(&mut self, owner: OwnerId) {
+        self.watchdog_sends.insert(owner, false);
     }
 
     /// Notes that the message is in the mailbox. Returns the waker of the inbox, which waits for that.
-    pub(crate) fn mail_is_sent(&mut self, owner: OwnerId) -> Option<Waker> {
-        *self.mail.get_mut(&owner)? = true;
-        self.ring_for(owner)
+    pub(crate) fn send_is_done(&mut self, owner: OwnerId) -> Option<Waker> {
+        *self.watchdog_sends.get_mut(&owner)? = true;
+        self.wake_inbox(owner)
     }
 
     /// Returns a message that a polled inbox must let go first. A context empties its mailbox before it polls its
     /// items, so a message in the mailbox at one poll has been handled at the next.
-    pub(crate) fn mail_goes_first(&mut self, owner: OwnerId) -> Option<Mail> {
-        if self.mail.is_empty() {
+    pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<WatchdogSend> {
+        if self.watchdog_sends.is_empty() {
             return None;
         }
-        match self.mail.get(&owner)? {
-            true => self.mail.remove(&owner).map(|_| Mail::Sent),
-            false => Some(Mail::BeingSent),
+        match self.watchdog_sends.get(&owner)? {
+            true => self.watchdog_sends.remove(&owner).map(|_| WatchdogSend::Sent),
+            false => Some(WatchdogSend::BeingSent),
         }
     }
 
     /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.
-    pub(crate) fn ring_for(&mut self, owner: OwnerId) -> Option<Waker> {
+    pub(crate) fn wake_inbox(&mut self, owner: OwnerId) -> Option<Waker> {
         let owner_state = self.engine.owner_mut(owner)?;
         owner_state.wake_flag.set();
         owner_state.waker.take()
@@ -217,7 +217,7 @@ impl State {
         if let Some(owner_state) = self.engine.owner_mut(owner) {
             owner_state.ended = true;
         }
-        self.mail.remove(&owner);
+        self.watchdog_sends.remove(&owner);
         self.ended.push(owner);
         if self.engine.has_foreign(owner) {
             self.orphaned.push_back(owner);
@@ -251,7 +251,7 @@ impl Service {
             random: Random::new(settings.jitter_seed),
             ids: IdMaker::new(number, settings.secret.clone()),
             settings,
-            intake: AtomicUsize::new(0),
+            requests_this_turn: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
             timer_spans: TimerSpans::new(),
             panics: Panics::new(),
@@ -278,7 +278,7 @@ impl Service {
                 without_inbox: Vec::new(),
                 detached: VecDeque::new(),
                 detached_check_at: Duration::ZERO,
-                mail: FxHashMap::default(),
+                watchdog_sends: FxHashMap::default(),
                 mailbox_deliveries: FxHashMap::default(),
                 waiting: VecDeque::new(),
                 wall_offset: None,
@@ -310,9 +310,10 @@ impl Service {
 
     /// Counts requests from the mailbox. Returns true if they use up the budget of one turn.
     pub(crate) fn take_in(&self, requests: usize) -> bool {
-        let full = self.intake.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.request_budget;
+        let full =
+            self.requests_this_turn.fetch_add(requests, Ordering::Relaxed) + requests >= self.settings.request_budget;
         if full {
-            self.intake.store(0, Ordering::Relaxed);
+            self.requests_this_turn.store(0, Ordering::Relaxed);
         }
         full
     }

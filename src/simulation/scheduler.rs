@@ -20,10 +20,10 @@ const MILLISECOND: Nanos = 1_000_000;
 const STACK: usize = if cfg!(debug_assertions) { 0x4_0000 } else { 0x1_0000 };
 
 /// The greatest number of steps. A simulation that takes more does not terminate.
-const MOST_STEPS: u64 = 400_000;
+const MAX_STEPS: u64 = 400_000;
 
 /// The greatest number of points at which one thread continues while others could run.
-const LONGEST_RUN: u32 = 400;
+const MAX_RUN: u32 = 400;
 
 thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
@@ -119,7 +119,7 @@ impl World {
             self.threads[self.current].state = State::Preempted(until);
             return true;
         }
-        if self.run > LONGEST_RUN {
+        if self.run > MAX_RUN {
             self.demote();
             return true;
         }
@@ -441,7 +441,7 @@ impl Simulation {
                 if let Some(failure) = with(|world| world.failure.take()).flatten() {
                     return Err(failure);
                 }
-                if with(|world| world.steps).unwrap_or(0) > MOST_STEPS {
+                if with(|world| world.steps).unwrap_or(0) > MAX_STEPS {
                     return Err(format!("the simulation does not terminate: {}", self.states()));
                 }
             }
@@ -520,7 +520,7 @@ impl Drop for Simulation {
             thread_registry::swap(&mut places);
             IS_DONE.set(false);
             INSIDE.set(true);
-            for _ in 0..LONGEST_RUN {
+            for _ in 0..MAX_RUN {
                 coroutine.resume();
                 if IS_DONE.get() {
                     break;

@@ -7,11 +7,11 @@ use crate::timing::tick::Tick;
 #[derive(Debug)]
 pub(crate) struct Entry<T> {
     pub(crate) deadline: Tick,
-    /// Location in its list, which is a bucket or a list of the caller: the chunk, and below the place in it.
+    /// Location in its list, which is a bucket or a list of the caller: the chunk, and below the position in it.
     chunk: u32,
     pub(crate) bucket: BucketNumber,
     pub(crate) value: T,
-    place: u8,
+    position: u8,
 }
 
 /// The bucket of an entry, by level and slot; none if it is detached: expired, and kept by the caller.
@@ -34,16 +34,16 @@ impl BucketNumber {
 
 impl<T> Entry<T> {
     pub(crate) fn new(deadline: Tick, value: T) -> Self {
-        let Spot { chunk, place } = Spot::NOWHERE;
-        Self { deadline, chunk, bucket: BucketNumber::DETACHED, value, place }
+        let Spot { chunk, position } = Spot::NOWHERE;
+        Self { deadline, chunk, bucket: BucketNumber::DETACHED, value, position }
     }
 
     pub(crate) const fn spot(&self) -> Spot {
-        Spot { chunk: self.chunk, place: self.place }
+        Spot { chunk: self.chunk, position: self.position }
     }
 
     pub(crate) const fn set_spot(&mut self, spot: Spot) {
         self.chunk = spot.chunk;
-        self.place = spot.place;
+        self.position = spot.position;
     }
 }

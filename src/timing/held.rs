@@ -41,7 +41,7 @@ impl<T> Wheel<T> {
     /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least
     /// `most`, or the entry is not in the list.
     #[cfg(feature = "actix")]
-    pub(crate) fn place_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
+    pub(crate) fn position_held(&self, list: &List, key: Key, most: usize) -> Option<usize> {
         list.iter(&self.chunks).take(most).position(|index| index == key.index)
     }
 }

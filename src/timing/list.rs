@@ -25,12 +25,12 @@ struct Head {
     prev: u32,
     /// The next chunk of the list, or of the free list.
     next: u32,
-    /// The taken places, one bit each. Never zero while the chunk is in a list.
+    /// The taken positions, one bit each. Never zero while the chunk is in a list.
     taken: u32,
 }
 
 impl Head {
-    /// Returns the place for a new last member.
+    /// Returns the position for a new last member.
     const fn end(&self) -> u32 {
         u32::BITS - self.taken.leading_zeros()
     }
@@ -40,12 +40,12 @@ impl Head {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) chunk: u32,
-    pub(crate) place: u8,
+    pub(crate) position: u8,
 }
 
 impl Spot {
     /// The location of an entry that is in no list.
-    pub(crate) const NOWHERE: Self = Self { chunk: NONE, place: 0 };
+    pub(crate) const NOWHERE: Self = Self { chunk: NONE, position: 0 };
 }
 
 /// The chunks of many lists, in pages that never move.
@@ -85,27 +85,27 @@ impl Chunks {
 
     fn member(&self, spot: Spot) -> Option<u32> {
         let page = self.pages.get(spot.chunk as usize / PAGE)?;
-        Some(page.members[spot.chunk as usize % PAGE][spot.place as usize % MEMBERS as usize])
+        Some(page.members[spot.chunk as usize % PAGE][spot.position as usize % MEMBERS as usize])
     }
 
     /// Returns the members of a chunk.
     fn members(&self, chunk: u32) -> impl Iterator<Item = u32> {
         let taken = self.head(chunk).map_or(0, |head| head.taken);
-        let places = (0..MEMBERS as u8).filter(move |place| taken >> place & 1 == 1);
-        places.filter_map(move |place| self.member(Spot { chunk, place }))
+        let positions = (0..MEMBERS as u8).filter(move |position| taken >> position & 1 == 1);
+        positions.filter_map(move |position| self.member(Spot { chunk, position }))
     }
 
-    /// Appends a member to a chunk and returns its place, if there is room.
+    /// Appends a member to a chunk and returns its position, if there is room.
     fn append(&mut self, chunk: u32, member: u32) -> Option<u8> {
         let page = self.pages.get_mut(chunk as usize / PAGE)?;
         let head = &mut page.heads[chunk as usize % PAGE];
-        let place = head.end();
-        if place == MEMBERS {
+        let position = head.end();
+        if position == MEMBERS {
             return None;
         }
-        head.taken |= 1 << place;
-        page.members[chunk as usize % PAGE][place as usize] = member;
-        Some(place as u8)
+        head.taken |= 1 << position;
+        page.members[chunk as usize % PAGE][position as usize] = member;
+        Some(position as u8)
     }
 
     /// Returns an empty chunk that follows `prev`.
@@ -193,19 +193,19 @@ impl List {
     }
 
     fn first_spot(&self, chunks: &Chunks) -> Option<Spot> {
-        let place = chunks.head(self.head)?.taken.trailing_zeros() as u8;
-        Some(Spot { chunk: self.head, place })
+        let position = chunks.head(self.head)?.taken.trailing_zeros() as u8;
+        Some(Spot { chunk: self.head, position })
     }
 
     /// Appends a member.
     pub(crate) fn push_back(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
         self.len += 1;
-        if let Some(place) = chunks.append(self.tail, member) {
-            return Spot { chunk: self.tail, place };
+        if let Some(position) = chunks.append(self.tail, member) {
+            return Spot { chunk: self.tail, position };
         }
         let chunk = self.extend(chunks);
         chunks.append(chunk, member);
-        Spot { chunk, place: 0 }
+        Spot { chunk, position: 0 }
     }
 
     /// Appends an empty chunk, which must get a member at once.
@@ -230,8 +230,8 @@ impl List {
     /// Removes the member at `spot`, which must be in this list.
     pub(crate) fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
         let Some(head) = chunks.head_mut(spot.chunk) else { return };
-        debug_assert!(head.taken >> spot.place & 1 == 1, "a member leaves once");
-        head.taken &= !(1 << spot.place);
+        debug_assert!(head.taken >> spot.position & 1 == 1, "a member leaves once");
+        head.taken &= !(1 << spot.position);
         self.len -= 1;
         if head.taken == 0 {
             let (prev, next) = (head.prev, head.next);
@@ -262,8 +262,8 @@ mod tests {
         let mut at = list.head;
         while let Some(head) = chunks.head(at) {
             assert_ne!(head.taken, 0, "no chunk is empty");
-            let taken = (0..MEMBERS as u8).filter(|place| head.taken >> place & 1 == 1);
-            members.extend(taken.filter_map(|place| chunks.member(Spot { chunk: at, place })));
+            let taken = (0..MEMBERS as u8).filter(|position| head.taken >> position & 1 == 1);
+            members.extend(taken.filter_map(|position| chunks.member(Spot { chunk: at, position })));
             at = head.next;
         }
         assert_eq!(list.len(), members.len());
@@ -302,7 +302,7 @@ mod tests {
         }
     }
 
-    /// A new member takes the place that the last member left: a timer set and cancelled repeatedly takes no more
+    /// A new member takes the position that the last member left: a timer set and cancelled repeatedly takes no more
     /// memory.
     #[test]
     fn the_room_of_the_last_member_is_used_again() {

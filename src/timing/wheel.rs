@@ -203,7 +203,7 @@ impl<T> Wheel<T> {
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
         loop {
             let Some(head) = self.head().filter(|head| head.start <= now) else {
-                self.settle(now);
+                self.move_clock(now);
                 return Step::Done;
             };
             if *budget == 0 {
@@ -216,7 +216,7 @@ impl<T> Wheel<T> {
                     return Step::Expired(key);
                 }
             } else {
-                self.settle(head.start - 1);
+                self.move_clock(head.start - 1);
                 self.cascade(head, budget);
             }
         }
@@ -365,12 +365,12 @@ impl<T> Wheel<T> {
     /// not seem long.
     fn catch_up(&mut self, now: Tick) {
         if self.head().is_none_or(|head| head.start > now) {
-            self.settle(now);
+            self.move_clock(now);
         }
     }
 
     /// Advances the clock to `now`. No bucket may expire by then.
-    fn settle(&mut self, now: Tick) {
+    fn move_clock(&mut self, now: Tick) {
         let now = now.min(MAX_TICK);
         if now <= self.clock {
             return;

@@ -77,11 +77,11 @@ fn own_messages_of_a_busy_actor_wait_in_its_inbox() {
         });
         let own = own.await;
         let go = block(&addr).await;
-        let guest = world.after(&addr, 12, 100);
+        let foreign = world.after(&addr, 12, 100);
         world.run_to(15).await;
         let inbox = |ahead| TimerLocation::Inbox { length: 41, ahead, by_mailbox: false };
-        let places = [own[0], own[39], guest].map(|id| at(&world, id).location);
-        assert_eq!(places, [inbox(Some(0)), inbox(Some(39)), inbox(Some(40))]);
+        let positions = [own[0], own[39], foreign].map(|id| at(&world, id).location);
+        assert_eq!(positions, [inbox(Some(0)), inbox(Some(39)), inbox(Some(40))]);
         let why = at(&world, own[39]).explain();
         let expected = "Due, in the inbox of its actor, behind 39 of 41. The actor, or the thread it runs on, is busy.";
         assert_eq!(why, expected);

@@ -161,8 +161,8 @@ fn foreign_messages_are_not_overtaken_when_the_actor_restarts() {
                     ctx.schedule_after(ms(10), support::Note(99)).unwrap();
                 })
                 .await;
-                for guest in [10, 11, 12] {
-                    world.after(&addr, 10, guest);
+                for foreign in [10, 11, 12] {
+                    world.after(&addr, 10, foreign);
                 }
                 world.after(&addr, 11, 3);
                 world.clock().hands.jump(ms(10));

@@ -22,7 +22,7 @@ fn runtime() -> &'static Runtime {
 fn watchable() -> World {
     let observed = Observed { hands: ManualClock::new(), reading: Reading::default(), alarms: Arc::default() };
     let actor = TimerActorBuilder::default().clock(observed.clone()).build().unwrap();
-    let settings = Settings { watched: true, ..actor.service().settings.clone() };
+    let settings = Settings { has_watchdog: true, ..actor.service().settings.clone() };
     let service = directory::enter(|number| Service::new(number, settings, Arc::new(observed.clone())));
     World::of(TimerActor::new(service), observed)
 }
@@ -32,7 +32,7 @@ fn watch_of(world: &World) -> Arc<Watchdog> {
     let watchdog = Arc::new(Watchdog::without_a_thread());
     let _entered = runtime().enter();
     world.service.join_watchdog_of(&watchdog);
-    assert!(world.service.is_watched());
+    assert!(world.service.has_watchdog());
     // Registration has requested a first check.
     assert_eq!(watchdog.was_told(), AT_ONCE);
     watchdog
@@ -213,6 +213,6 @@ fn a_service_that_has_stopped_lets_go_of_its_runtime() {
     let World { service, driver, .. } = world;
     drop(driver);
     assert!(service.is_stopped());
-    assert!(!service.is_watched());
+    assert!(!service.has_watchdog());
     assert!(!service.watchdog_entry.get().unwrap().has_runtime());
 }

@@ -89,7 +89,7 @@ where
             this.alarm = None;
         }
         this.service.meters.woken(if rang { WakeupCause::Alarm } else { WakeupCause::Call });
-        this.service.intake.store(0, Ordering::Relaxed);
+        this.service.requests_this_turn.store(0, Ordering::Relaxed);
         let more = match this.service.turn(TurnBy::Driver) {
             Turn::More => true,
             // The watchdog wakes this when it is done.
@@ -191,7 +191,7 @@ impl Service {
         let mut wakers = Vec::new();
         if by == TurnBy::Driver {
             let waiting = std::mem::take(&mut guard.await_turn);
-            wakers.extend(waiting.into_iter().filter_map(|owner| guard.ring_for(owner)));
+            wakers.extend(waiting.into_iter().filter_map(|owner| guard.wake_inbox(owner)));
         }
         let mut run = Run::new(by);
         let exhausted = loop {
@@ -287,9 +287,9 @@ impl Service {
         send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
     ) -> (StateGuard<'a>, T) {
         let Some(owner) = addressee else { return send(guard) };
-        guard.mail_begins(owner);
+        guard.send_begins(owner);
         let (mut guard, sent) = send(guard);
-        if let Some(waker) = guard.mail_is_sent(owner) {
+        if let Some(waker) = guard.send_is_done(owner) {
             drop(guard);
             Self::wake_all(vec![waker]);
             guard = self.state();
@@ -301,16 +301,16 @@ impl Service {
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
         let owner_state = state.engine.owner_mut(owner)?;
         let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
-        let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.watched);
+        let (is_without_inbox, has_watchdog) = (owner_state.without_inbox, owner_state.has_watchdog);
         if !owner_state.is_slow {
             state.note_waiting(owner);
         }
         if is_without_inbox {
             state.without_inbox.push(owner);
-        } else if !is_watched && self.is_watched() {
+        } else if !has_watchdog && self.has_watchdog() {
             // A running driver lets inboxes run, too. Only a message that the watchdog brings is stuck already.
             let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
-            state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
+            state.watchdog_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
         }
         waker
     }

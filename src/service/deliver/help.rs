@@ -12,7 +12,7 @@ use crate::service::deliver::driver::Turn;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
 use crate::service::deliver::turns::TurnBy;
-use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogEntry, Watched, now};
+use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogClient, WatchdogEntry, now};
 use crate::service::state::{NEVER, Service, State};
 use crate::sync;
 use crate::sync::{AtomicBool, Mutex, Ordering};
@@ -25,7 +25,7 @@ impl Service {
     }
 
     pub(crate) fn join_watchdog_of(self: &Arc<Self>, watchdog: &Arc<Watchdog>) {
-        if !self.settings.watched || self.watchdog_entry.get().is_some() || !clock::is_real() {
+        if !self.settings.has_watchdog || self.watchdog_entry.get().is_some() || !clock::is_real() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
@@ -40,19 +40,19 @@ impl Service {
 
     /// Wakes the watchdog at once.
     pub(crate) fn wake_watchdog(&self) {
-        if let Some(watched) = self.watchdog_entry.get() {
-            watched.watchdog.check_at(AT_ONCE);
+        if let Some(entry) = self.watchdog_entry.get() {
+            entry.watchdog.check_at(AT_ONCE);
         }
     }
 
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watchdog_entry.get().is_some_and(|watched| !watched.over.load(Ordering::Relaxed))
+    pub(crate) fn has_watchdog(&self) -> bool {
+        self.watchdog_entry.get().is_some_and(|entry| !entry.over.load(Ordering::Relaxed))
     }
 
     /// Announces a deadline at `tick` that is earlier than any the watchdog may know of.
     pub(crate) fn expect(&self, tick: Tick) {
-        if let Some(watched) = self.watchdog_entry.get().filter(|watched| !watched.over.load(Ordering::Relaxed)) {
-            watched.watchdog.check_at(watched.at(self.tick.time_of(tick)));
+        if let Some(entry) = self.watchdog_entry.get().filter(|entry| !entry.over.load(Ordering::Relaxed)) {
+            entry.watchdog.check_at(entry.at(self.tick.time_of(tick)));
         }
     }
 
@@ -112,7 +112,7 @@ impl Service {
             let empty = state.engine.inbox_len(owner) == 0;
             let Some(owner_state) = state.engine.owner_mut(owner) else { continue };
             if empty || owner_state.ended || owner_state.without_inbox {
-                owner_state.watched = false;
+                owner_state.has_watchdog = false;
                 continue;
             }
             state.waiting.push_back((now, owner));
@@ -158,13 +158,13 @@ impl Service {
     }
 }
 
-impl Watched for Service {
+impl WatchdogClient for Service {
     fn help(self: Arc<Self>) -> Nanos {
-        let Some(watched) = self.watchdog_entry.get() else { return IDLE };
-        let Some(runtime) = watched.runtime().clone() else { return IDLE };
+        let Some(entry) = self.watchdog_entry.get() else { return IDLE };
+        let Some(runtime) = entry.runtime().clone() else { return IDLE };
         let _entered = runtime.enter();
         if !clock::is_real() {
-            watched.leave();
+            entry.leave();
             return IDLE;
         }
         let mut helped = self.has_completions() && self.alone(|| self.deliver_next_by_mailbox());
@@ -190,7 +190,7 @@ impl Watched for Service {
             .into_iter()
             .chain(waiting)
             .chain(next_slow_check)
-            .map(|time| watched.at(time))
+            .map(|time| entry.at(time))
             .min()
             .unwrap_or(IDLE)
     }
@@ -198,9 +198,9 @@ impl Watched for Service {
 
 impl State {
     /// Lets the watchdog check the inbox of `owner`, in which a message has been waiting `since`.
-    pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
+    pub(crate) fn watchdog_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(owner_state) = self.engine.owner_mut(owner) else { return };
-        if !std::mem::replace(&mut owner_state.watched, true) {
+        if !std::mem::replace(&mut owner_state.has_watchdog, true) {
             owner_state.moved = false;
             self.waiting.push_back((since, owner));
         }

@@ -40,11 +40,11 @@ pub(crate) struct Taken<C: Carried> {
 pub(crate) struct Produced<C: Carried> {
     taken: Taken<C>,
     /// The message, or the outcome of the timer.
-    result: Result<Ready<C>, Outcome>,
+    result: Result<WithNext<C>, Outcome>,
 }
 
 /// A produced message, and the run after it.
-struct Ready<C> {
+struct WithNext<C> {
     message: C,
     next: NextRun,
     now: ClockReading,
@@ -139,7 +139,7 @@ where
                 return Err(Outcome::Cancelled);
             }
             let message = producer.next();
-            Ok(Ready { message, next: producer.after_this(recurrence, now, via), now })
+            Ok(WithNext { message, next: producer.after_this(recurrence, now, via), now })
         });
         Produced { taken, result: result.unwrap_or(Err(Outcome::DeadLettered(PANICKED))) }
     }
@@ -163,7 +163,7 @@ where
         let Produced { taken: Taken { recurrence, producer, target }, result } = produced;
         let due = ticket.due;
         let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
-        let Ready { message, next, now } = match result {
+        let WithNext { message, next, now } = match result {
             Ok(ready) => ready,
             Err(outcome) => {
                 end(state, ticket, outcome, &mut deferred);

@@ -24,8 +24,8 @@ impl<S> Slab<S> {
     /// Stores `value`; hands it back if all 2³² − 1 slots are taken.
     pub(crate) fn put(&mut self, value: S) -> Result<u32, S> {
         if let Some(slot) = self.free.pop() {
-            if let Some(place) = self.place(slot) {
-                *place = Some(value);
+            if let Some(entry) = self.entry_mut(slot) {
+                *entry = Some(value);
             }
             return Ok(slot);
         }
@@ -45,7 +45,7 @@ impl<S> Slab<S> {
 
     /// Takes the value out of `slot`.
     pub(crate) fn take(&mut self, slot: u32) -> Option<S> {
-        let value = self.place(slot)?.take()?;
+        let value = self.entry_mut(slot)?.take()?;
         self.free.push(slot);
         Some(value)
     }
@@ -64,10 +64,10 @@ impl<S> Slab<S> {
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut S> {
-        self.place(slot)?.as_mut()
+        self.entry_mut(slot)?.as_mut()
     }
 
-    fn place(&mut self, slot: u32) -> Option<&mut Option<S>> {
+    fn entry_mut(&mut self, slot: u32) -> Option<&mut Option<S>> {
         self.pages.get_mut(slot as usize / PAGE)?.get_mut(slot as usize % PAGE)
     }
 }

@@ -26,7 +26,7 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, Thread};
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 /// A service that a watchdog covers.
-pub(crate) trait Watched: Send + Sync {
+pub(crate) trait WatchdogClient: Send + Sync {
     /// Delivers late messages, and returns the time of the next check.
     fn help(self: Arc<Self>) -> Nanos;
 }
@@ -41,7 +41,7 @@ pub(crate) struct Watchdog {
     /// `None` if it could not be started.
     thread: OnceLock<Option<Thread>>,
     /// The services that it covers.
-    services: Mutex<Vec<Weak<dyn Watched>>>,
+    services: Mutex<Vec<Weak<dyn WatchdogClient>>>,
 }
 
 /// The watchdog's data about a service.
@@ -91,7 +91,7 @@ impl Watchdog {
     }
 
     /// Adds `service` to its services.
-    pub(crate) fn add(self: &Arc<Self>, service: Weak<dyn Watched>) {
+    pub(crate) fn add(self: &Arc<Self>, service: Weak<dyn WatchdogClient>) {
         self.services().push(service);
         self.thread.get_or_init(|| {
             let watchdog = Arc::clone(self);
@@ -100,7 +100,7 @@ impl Watchdog {
         self.check_at(AT_ONCE);
     }
 
-    fn services(&self) -> MutexGuard<'_, Vec<Weak<dyn Watched>>> {
+    fn services(&self) -> MutexGuard<'_, Vec<Weak<dyn WatchdogClient>>> {
         self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -44,7 +44,7 @@ use crate::service::owner::spare::{Pair, Spare};
 use crate::service::owner::thread_registry;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::queue::mailbox_delivery::Again;
-use crate::service::state::{Mail, Service};
+use crate::service::state::{Service, WatchdogSend};
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
 const MESSAGES_PER_POLL: usize = 64;
@@ -82,7 +82,7 @@ pub(crate) struct Inbox {
     waker: Option<Waker>,
     mailbox: u64,
     /// The address of the context at the last poll.
-    place: usize,
+    address: usize,
     pair: Rc<Pair>,
     /// Whether it left because no address of the actor was left; the owner lives on.
     left: bool,
@@ -104,7 +104,7 @@ impl Inbox {
             without_inbox: false,
             detached: false,
             ended: false,
-            watched: false,
+            has_watchdog: false,
             moved: false,
             is_slow: false,
             mailbox,
@@ -151,9 +151,9 @@ impl Inbox {
         owner_state.wake_flag.set();
         let wake_flag = Arc::clone(&owner_state.wake_flag);
         if let Some(oldest) = state.engine.oldest_due(owner)
-            && service.is_watched()
+            && service.has_watchdog()
         {
-            state.watch_inbox(owner, now);
+            state.watchdog_inbox(owner, now);
             service.expect(oldest);
         }
         Some(wake_flag)
@@ -184,9 +184,9 @@ impl Inbox {
             owner_state.present = true;
         }
         let (service, pair) = (Arc::clone(service), Rc::clone(pair));
-        let mut inbox = Self { service, owner, wake_flag, waker: None, mailbox, place: 0, pair, left: false };
+        let mut inbox = Self { service, owner, wake_flag, waker: None, mailbox, address: 0, pair, left: false };
         if ctx.parts().started() {
-            inbox.settle(thread_registry::context_address(ctx));
+            inbox.bind_context(thread_registry::context_address(ctx));
         }
         ctx.spawn(inbox);
     }
@@ -201,11 +201,11 @@ impl Inbox {
     }
 
     /// Registers the owner under the address of its context.
-    fn settle(&mut self, place: usize) {
-        if self.place != place {
-            thread_registry::unbind_context(self.place, self.service.number(), self.owner);
-            thread_registry::bind_context(place, self.service.number(), self.owner);
-            self.place = place;
+    fn bind_context(&mut self, address: usize) {
+        if self.address != address {
+            thread_registry::unbind_context(self.address, self.service.number(), self.owner);
+            thread_registry::bind_context(address, self.service.number(), self.owner);
+            self.address = address;
         }
     }
 
@@ -241,7 +241,7 @@ where
 
     fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        this.settle(thread_registry::context_address(ctx));
+        this.bind_context(thread_registry::context_address(ctx));
         if !ctx.parts().connected() {
             this.left = true;
             return Poll::Ready(());
@@ -270,15 +270,15 @@ where
                     Err(Again::WhenCalled) => return Poll::Pending,
                 }
             }
-            match state.mail_goes_first(this.owner) {
+            match state.send_precedes(this.owner) {
                 None => {}
-                Some(Mail::Sent) => {
+                Some(WatchdogSend::Sent) => {
                     drop(state);
                     this.wake_flag.set();
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Some(Mail::BeingSent) => return Poll::Pending,
+                Some(WatchdogSend::BeingSent) => return Poll::Pending,
             }
             let upcoming = state.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
@@ -344,7 +344,7 @@ async fn give_way() {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        thread_registry::unbind_context(self.place, self.service.number(), self.owner);
+        thread_registry::unbind_context(self.address, self.service.number(), self.owner);
         self.pair.inbox.set(false);
         let mut state = self.service.state();
         let left = self.left;

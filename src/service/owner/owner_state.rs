@@ -25,7 +25,7 @@ pub(crate) struct OwnerState {
     /// Whether its actor has stopped or was restarted.
     pub(crate) ended: bool,
     /// Whether the watchdog checks its inbox.
-    pub(crate) watched: bool,
+    pub(crate) has_watchdog: bool,
     /// Whether the inbox has taken a message since the watchdog's last check.
     pub(crate) moved: bool,
     /// Whether it is listed among the `slow_recipients`.
@@ -46,7 +46,7 @@ impl OwnerState {
             without_inbox: false,
             detached: false,
             ended: false,
-            watched: false,
+            has_watchdog: false,
             moved: false,
             is_slow: false,
             mailbox,

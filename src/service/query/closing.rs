@@ -60,8 +60,8 @@ impl Service {
     pub(crate) fn shut_down(&self) {
         self.update_dead_letter_tracing();
         self.stopped.store(true, Ordering::Release);
-        if let Some(watched) = self.watchdog_entry.get() {
-            watched.leave();
+        if let Some(entry) = self.watchdog_entry.get() {
+            entry.leave();
         }
         // The records behind internal timers are on disk, so nothing is lost.
         let outcome = match self.settings.internal {

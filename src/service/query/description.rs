@@ -56,7 +56,7 @@ impl State {
         };
         let in_inbox = |owner| TimerLocation::Inbox {
             length: self.engine.inbox_len(owner),
-            ahead: self.engine.place_in_inbox(owner, key, most),
+            ahead: self.engine.position_in_inbox(owner, key, most),
             by_mailbox: self.mailbox_deliveries.contains_key(&owner),
         };
         match view.location {
@@ -70,7 +70,7 @@ impl State {
             Location::Queue(queue_owner) => match queue() {
                 Some(queue) if queue.queue_owner == queue_owner => {
                     let held = usize::from(queue.held.is_some());
-                    let ahead = self.engine.place_in_inbox(queue_owner, key, most).map(|ahead| ahead + held);
+                    let ahead = self.engine.position_in_inbox(queue_owner, key, most).map(|ahead| ahead + held);
                     in_queue(ahead).unwrap_or(TimerLocation::Flight)
                 }
                 _ => in_inbox(queue_owner),

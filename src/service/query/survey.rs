@@ -119,7 +119,7 @@ impl Service {
     pub(crate) fn get_short(&self, id: ShortId) -> Option<TimerInfo> {
         let now = self.clock.now();
         let state = self.state();
-        let timer = match id.place() {
+        let timer = match id.position() {
             Some((_, slot)) => state.engine.slot(slot)?.1?,
             None => {
                 let mut timers = state.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);

@@ -668,7 +668,7 @@ impl Service {
 
     /// Wakes the driver to flush the marked queues.
     pub(crate) fn request_flush(&self) {
-        if self.is_watched() {
+        if self.has_watchdog() {
             let now = self.read_clock();
             self.state().queues.ready_since.get_or_insert(now);
             self.expect(self.tick.round_down(now));

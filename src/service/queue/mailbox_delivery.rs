@@ -97,7 +97,7 @@ impl Service {
         match (under_way, sent) {
             (Some(delivery), Some(request)) => {
                 delivery.request = Some(request);
-                let waker = guard.ring_for(owner);
+                let waker = guard.wake_inbox(owner);
                 let guard = self.poll_done(guard, owner, due.key);
                 let Some(waker) = waker else { return guard };
                 drop(guard);

@@ -131,8 +131,8 @@ impl RecipientQueue {
     where
         M: TimerMessage,
     {
-        let place = self.senders.iter().position(|(kind, _)| *kind == TypeId::of::<M>())?;
-        self.senders.swap_remove(place).1.downcast().ok().map(|sender| *sender)
+        let position = self.senders.iter().position(|(kind, _)| *kind == TypeId::of::<M>())?;
+        self.senders.swap_remove(position).1.downcast().ok().map(|sender| *sender)
     }
 
     /// Takes the senders if none of their messages is under way any more.

@@ -112,9 +112,9 @@ impl State {
     /// Returns the first message that waits for a recipient, and its deadline.
     fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
         let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
-        let is_line = self.queues.get(mailbox).is_some_and(|queue| queue.queue_owner == owner);
+        let is_queue = self.queues.get(mailbox).is_some_and(|queue| queue.queue_owner == owner);
         let under_way = self.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
-        let key = if is_line { self.first_of_queue(mailbox) } else { under_way };
+        let key = if is_queue { self.first_of_queue(mailbox) } else { under_way };
         let key = key.or_else(|| self.engine.first_due(owner))?;
         Some((self.engine.view(key)?.deadline, key))
     }

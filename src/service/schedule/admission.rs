@@ -17,7 +17,7 @@ use crate::timing::Key;
 
 /// The driver is woken after this many admissions, even if none is due earlier than its alarm: a bucket far away may
 /// have become so full that its cascade has to begin early.
-const LOOK_EVERY: u64 = 4096;
+const POKE_EVERY: u64 = 4096;
 
 /// A timer to be admitted, apart from its message.
 pub(crate) struct NewTimer<'o> {
@@ -141,7 +141,7 @@ impl State {
             wakeup.first_deadline = Some(deadline.tick);
         }
         wakeup.poke |= wakeup.first_deadline.is_some()
-            || self.engine.counters().accepted.is_multiple_of(LOOK_EVERY)
+            || self.engine.counters().accepted.is_multiple_of(POKE_EVERY)
             || (deadline.wall.is_some() && self.wall_offset.is_none());
         Ok(Admitted { key, replaced })
     }

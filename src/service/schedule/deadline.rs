@@ -49,8 +49,8 @@ fn put_off((due, before_origin): (Duration, Duration), by: Duration) -> (Duratio
 impl Service {
     /// Returns the deadline of a message that is requested at `now`, after jitter and slack.
     #[inline(always)]
-    pub(crate) fn deadline(&self, now: Duration, when: Schedule, options: Option<&TimerOptions>) -> Deadline {
-        let (mut exact, mut wall, delay) = match when {
+    pub(crate) fn deadline(&self, now: Duration, schedule: Schedule, options: Option<&TimerOptions>) -> Deadline {
+        let (mut exact, mut wall, delay) = match schedule {
             Schedule::After { delay, waited } => match now.checked_sub(waited) {
                 Some(requested) => ((requested.saturating_add(delay), Duration::ZERO), None, delay),
                 None => (after_a_request_before_origin(now, waited, delay), None, delay),

@@ -56,7 +56,7 @@ impl Service {
     #[inline(always)]
     pub(crate) fn schedule_own<A, M>(
         &self,
-        when: Schedule,
+        schedule: Schedule,
         owner: OwnerId,
         options: Option<&TimerOptions>,
         message: M,
@@ -66,7 +66,7 @@ impl Service {
         A::Context: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        let deadline = self.deadline(self.clock.now(), when, options);
+        let deadline = self.deadline(self.clock.now(), schedule, options);
         let timer = NewTimer { deadline, recurrence: None, key_owner: KeyOwner::own(owner), id: None, options };
         if const { is_large::<M>() } {
             let once = Once { to: Own, message: Boxed::<M>::pack(message) };
@@ -80,7 +80,7 @@ impl Service {
     #[inline(always)]
     pub(crate) fn schedule_for<M>(
         &self,
-        when: Schedule,
+        schedule: Schedule,
         id: Option<TimerId>,
         options: Option<&TimerOptions>,
         target: Target<M>,
@@ -90,21 +90,21 @@ impl Service {
         M: TimerMessage,
     {
         if const { is_large::<M>() } {
-            return unpacked(self.place_for(when, id, options, target, Boxed::pack(message)));
+            return unpacked(self.place_for(schedule, id, options, target, Boxed::pack(message)));
         }
-        self.place_for(when, id, options, target, message)
+        self.place_for(schedule, id, options, target, message)
     }
 
     #[inline(always)]
     pub(crate) fn place_for<C: Carried>(
         &self,
-        when: Schedule,
+        schedule: Schedule,
         id: Option<TimerId>,
         options: Option<&TimerOptions>,
         target: Target<C::Message>,
         message: C,
     ) -> Result<TimerId, ScheduleError<C>> {
-        let deadline = self.deadline(self.clock.now(), when, options);
+        let deadline = self.deadline(self.clock.now(), schedule, options);
         let timer = NewTimer { deadline, recurrence: None, key_owner: KeyOwner::recipient(&target), id, options };
         if target.is_queued(self.settings.mailbox_policy) {
             return self.place_in_queue(&timer, target, message);
@@ -190,8 +190,8 @@ impl Service {
             let now = self.clock.now();
             let part: Vec<_> = part
                 .into_iter()
-                .map(|(when, options, target, message)| {
-                    let deadline = self.deadline(now, when, options.as_deref());
+                .map(|(schedule, options, target, message)| {
+                    let deadline = self.deadline(now, schedule, options.as_deref());
                     (deadline, options, target, message)
                 })
                 .collect();
@@ -294,9 +294,9 @@ impl Service {
     /// Drops the message of a just cancelled timer, after unlocking.
     #[inline(always)]
     fn let_go(&self, mut state: StateGuard<'_>, payload: MessageRef) -> CancelOutcome {
-        let look = state.published.ask_to_publish();
+        let poke = state.published.ask_to_publish();
         self.discard(state, payload);
-        if look {
+        if poke {
             self.driver.wake();
         }
         CancelOutcome::Cancelled
@@ -312,9 +312,9 @@ impl Service {
     }
 
     /// Moves a timer of this service.
-    pub(crate) fn reschedule(&self, id: TimerId, when: Schedule) -> RescheduleOutcome {
+    pub(crate) fn reschedule(&self, id: TimerId, schedule: Schedule) -> RescheduleOutcome {
         let now = self.clock.now();
-        let deadline = self.deadline(now, when, None);
+        let deadline = self.deadline(now, schedule, None);
         let mut state = self.state();
         let key = match self.find(&state, id) {
             Ok(key) => key,
@@ -332,7 +332,7 @@ impl Service {
             state.engine.set_wall_time(key, wall);
         }
         let first = state.is_first(deadline.tick);
-        let look =
+        let poke =
             state.published.ask_to_publish() || first || (deadline.wall.is_some() && state.wall_offset.is_none());
         drop(state);
         if first {
@@ -341,7 +341,7 @@ impl Service {
         if makes_room {
             self.request_flush();
         }
-        if look {
+        if poke {
             self.driver.wake();
         }
         RescheduleOutcome::Rescheduled

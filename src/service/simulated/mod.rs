@@ -59,7 +59,7 @@ struct Scenario {
     kinds: &'static [Kind],
 }
 
-fn settings(is_watched: bool) -> Settings {
+fn settings(has_watchdog: bool) -> Settings {
     let wheel_size = WheelSize::new([2, 8, 64][random(3) as usize]).unwrap_or_default();
     let tick = TickLength::new(Duration::from_millis(1)).unwrap_or_default();
     Settings {
@@ -70,7 +70,7 @@ fn settings(is_watched: bool) -> Settings {
         wall_clock_check_interval: Duration::MAX,
         mailbox_policy: MailboxPolicy::Unbounded,
         stuck_after: Duration::MAX,
-        watched: is_watched,
+        has_watchdog: has_watchdog,
         jitter_seed: Some(1),
         secret: Secret::new(),
         internal: false,
@@ -83,7 +83,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     let entered = RUNTIME.enter();
     let simulation = Simulation::new(seed);
     let records = Records::default();
-    let is_watched = random(6) > 0;
+    let has_watchdog = random(6) > 0;
     let arbiters = 1 + random(2) as usize;
     let watchdog = Arc::new(Watchdog::default());
     let mut scenario = Scenario {
@@ -97,7 +97,7 @@ fn run(seed: u64) -> Result<(u64, u64), String> {
     // All contexts are created first, so that each actor can know the others.
     let mut contexts = Vec::new();
     for _ in 0..arbiters {
-        let settings = settings(is_watched);
+        let settings = settings(has_watchdog);
         let service = directory::enter(|number| Service::new(number, settings, Arc::new(VirtualClock)));
         let ctx = Context::<TimerActor>::new();
         scenario.timers.push(Timers::new(Arc::clone(&service), ctx.address()));
@@ -153,7 +153,7 @@ fn simulate(
     simulation.run(END, |stillness, next| {
         match stillness {
             Stillness::Rest => records.check_rest(next),
-            Stillness::Busy if services.iter().all(|service| service.is_watched()) => {
+            Stillness::Busy if services.iter().all(|service| service.has_watchdog()) => {
                 records.check_busy();
             }
             Stillness::Disturbed => records.disturbed(next.unwrap_or_default()),

@@ -23,7 +23,7 @@ use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
 /// The reply to a batch, under construction.
-pub struct Intake<M>
+pub struct BatchReply<M>
 where
     M: TimerMessage,
 {
@@ -34,7 +34,7 @@ where
 
 type Answers<M> = Vec<Result<TimerId, ScheduleError<M>>>;
 
-impl<M> Intake<M>
+impl<M> BatchReply<M>
 where
     M: TimerMessage,
 {
@@ -46,11 +46,11 @@ where
     fn take_part_as<C: Carried<Message = M>>(&mut self) -> bool {
         let clock = &self.service.clock;
         let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
-            let when = match time {
+            let schedule = match time {
                 Time::After { delay, requested } => Schedule::After { delay, waited: clock.since_request(requested) },
                 Time::At(at) => Schedule::At(at),
             };
-            (when, options, target, C::pack(message))
+            (schedule, options, target, C::pack(message))
         });
         self.service.schedule_some::<C>(self.service.settings.request_budget, &mut entries, &mut self.answers);
         self.entries.as_slice().is_empty()
@@ -62,7 +62,7 @@ where
 }
 
 /// If the timer actor ends in the middle, the other entries are dropped one by one, like replies that nobody awaits.
-impl<M> Drop for Intake<M>
+impl<M> Drop for BatchReply<M>
 where
     M: TimerMessage,
 {
@@ -74,7 +74,7 @@ where
     }
 }
 
-impl<M> MessageResponse<TimerActor, ScheduleBatch<M>> for Intake<M>
+impl<M> MessageResponse<TimerActor, ScheduleBatch<M>> for BatchReply<M>
 where
     M: TimerMessage,
 {
@@ -82,7 +82,7 @@ where
         if self.take_part() {
             self.give_answer(asker);
         } else {
-            ctx.wait(Rest { intake: self, asker, others_had_their_turn: false });
+            ctx.wait(Rest { reply: self, asker, others_had_their_turn: false });
         }
     }
 }
@@ -92,7 +92,7 @@ struct Rest<M>
 where
     M: TimerMessage,
 {
-    intake: Intake<M>,
+    reply: BatchReply<M>,
     asker: Option<OneshotSender<Answers<M>>>,
     others_had_their_turn: bool,
 }
@@ -110,9 +110,9 @@ where
         let this = self.get_mut();
         // The first poll immediately follows the previous part.
         if std::mem::replace(&mut this.others_had_their_turn, true) {
-            this.intake.service.take_turn_in_between();
-            if this.intake.take_part() {
-                this.intake.give_answer(this.asker.take());
+            this.reply.service.take_turn_in_between();
+            if this.reply.take_part() {
+                this.reply.give_answer(this.asker.take());
                 return Poll::Ready(());
             }
         }
