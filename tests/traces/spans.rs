@@ -217,9 +217,10 @@ fn each_dead_letter_is_an_event() {
         drop(addr);
         world.run_to(20).await;
         let story = witness.story();
-        let buried: Vec<_> = story.events.iter().filter(|(text, _)| text.starts_with("message=dead letter ")).collect();
-        assert_eq!(buried.len(), 5, "{:?}", story.events);
-        for (id, (text, _)) in ids.iter().zip(buried) {
+        let dead_letters: Vec<_> =
+            story.events.iter().filter(|(text, _)| text.starts_with("message=dead letter ")).collect();
+        assert_eq!(dead_letters.len(), 5, "{:?}", story.events);
+        for (id, (text, _)) in ids.iter().zip(dead_letters) {
             assert!(text.contains(&format!("id={id}")) && text.contains("reason=\"recipient_stopped\""), "{text}");
         }
         assert_eq!(story.events.iter().filter(|(text, _)| text.contains("became a dead letter")).count(), 1);

@@ -212,11 +212,11 @@ impl DurableTimersBuilder {
             ClockOf::Itself(builder) => builder.name(&*name),
         };
         let timers = InternalTimers::start(builder)?;
-        let place = Arc::new(OnceLock::new());
-        let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place)).start();
+        let committer_cell = Arc::new(OnceLock::new());
+        let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&committer_cell)).start();
         let known = Arc::clone(&routes);
         let policy_of = Box::new(move |route: &str, message_type: &str| {
-            known.place(route, message_type).map(|place| known.all()[place].options.retry)
+            known.route_index(route, message_type).map(|index| known.all()[index].options.retry)
         });
         let horizon = WheelHorizon::new(timers.clone(), &actor);
         let ledger = Ledger::open(store, config, policy_of, horizon)
@@ -229,7 +229,7 @@ impl DurableTimersBuilder {
         } else {
             Committer::start_thread(ledger, reading, &name).map_err(DurableBuildError::Thread)?
         };
-        let _ = place.set(committer.clone());
+        let _ = committer_cell.set(committer.clone());
         let durable = DurableTimers::new(committer, routes, timers, actor.clone());
         actor.do_send(Begin(durable.clone()));
         Ok(durable)

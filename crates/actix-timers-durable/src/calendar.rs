@@ -23,7 +23,7 @@ mod parsed {
     /// Maximum number of cached expressions. Few programs have more.
     const REMEMBERED: usize = 1024;
     /// Maximum length of a cached expression: an expression may be as long as a record.
-    const LONGEST: usize = 1024;
+    const MAX_LEN: usize = 1024;
 
     thread_local! {
         /// Parsed expressions by expression and zone; none if not understood. Each is parsed once, not for every timer.
@@ -41,7 +41,7 @@ mod parsed {
 
     fn with<R>(expression: &str, zone: &str, ask: impl FnOnce(Option<&Cron>) -> R) -> R {
         let parse = || Cron::new(expression).and_then(|cron| cron.in_time_zone(zone)).ok();
-        if expression.len() + zone.len() > LONGEST {
+        if expression.len() + zone.len() > MAX_LEN {
             return ask(parse().as_ref());
         }
         SEEN.with_borrow_mut(|seen| {

@@ -60,7 +60,7 @@ pub(super) struct Due(pub(super) Arc<Record>);
 /// Reports a time at which the ledger asked to be called.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub(super) struct LookAgain;
+pub(super) struct Recheck;
 
 /// Reports that a route has another recipient.
 #[derive(Message)]
@@ -244,11 +244,11 @@ impl DurableTimerActor {
     fn next_suspect(&mut self, ctx: &mut Context<Self>) -> Vec<DurableId> {
         while self.in_flight.is_empty() && self.claims == 0 {
             let Some(record) = self.suspects.next() else { break };
-            let route = self.routes.place(&record.route, &record.message_type);
+            let route = self.routes.route_index(&record.route, &record.message_type);
             match route.filter(|route| !self.queues[*route].is_paused()) {
                 Some(route) if self.begin_claim(route, record.id, true, ctx) => return vec![record.id],
                 Some(_) => {}
-                None => self.suspects.return_place(),
+                None => self.suspects.return_slot(),
             }
         }
         Vec::new()
@@ -274,11 +274,11 @@ impl DurableTimerActor {
     fn begin_claim(&mut self, route: usize, id: DurableId, is_alone: bool, ctx: &mut Context<Self>) -> bool {
         // A timer that was moved there and back is reported due twice.
         if self.claiming.contains_key(&id) || self.in_flight.contains_key(&id) {
-            self.return_place(route, is_alone);
+            self.return_slot(route, is_alone);
             return false;
         }
         if !self.routes.all()[route].is_connected() {
-            self.return_place(route, is_alone);
+            self.return_slot(route, is_alone);
             self.pause(route);
             trace::route_without_recipient(&self.routes.all()[route].name);
             self.look_for_recipients_later(ctx);
@@ -289,8 +289,8 @@ impl DurableTimerActor {
     }
 
     /// Returns the room in the window after a delivery, or when its record rejoins the queue.
-    fn return_place(&mut self, route: usize, is_alone: bool) {
-        if is_alone { self.suspects.return_place() } else { self.queues[route].return_place() }
+    fn return_slot(&mut self, route: usize, is_alone: bool) {
+        if is_alone { self.suspects.return_slot() } else { self.queues[route].return_slot() }
     }
 
     /// Stops a route without a recipient: its messages leave the memory until it has one.
@@ -318,7 +318,7 @@ impl DurableTimerActor {
             Ok(None) => return self.not_delivered(route, is_alone, record),
             Err(error) => {
                 trace::undecodable(record, &error);
-                self.return_place(route, is_alone);
+                self.return_slot(route, is_alone);
                 let verdict = Verdict::Park;
                 return self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
             }
@@ -345,7 +345,7 @@ impl DurableTimerActor {
 
     /// Postpones a message whose recipient stopped between check and delivery. No attempt was used.
     fn not_delivered(&mut self, route: usize, is_alone: bool, record: &Arc<Record>) {
-        self.return_place(route, is_alone);
+        self.return_slot(route, is_alone);
         let again = self.now().saturating_add(LOOK_FOR_RECIPIENT);
         let verdict = Verdict::Undelivered { again };
         self.submit(Request::Ended { id: record.id, progress: record.progress, verdict });
@@ -361,7 +361,7 @@ impl DurableTimerActor {
             self.timeouts.remove(&(deadline, id));
         }
         withdrawal.withdraw();
-        self.return_place(route, is_alone);
+        self.return_slot(route, is_alone);
         if answer.is_err() {
             self.submit(Request::Overrun);
         }
@@ -451,7 +451,7 @@ impl Handler<Due> for DurableTimerActor {
     type Result = ();
 
     fn handle(&mut self, Due(record): Due, ctx: &mut Context<Self>) {
-        match self.routes.place(&record.route, &record.message_type) {
+        match self.routes.route_index(&record.route, &record.message_type) {
             // A paused route's messages become due again later.
             Some(route) if self.queues[route].is_paused() => {}
             Some(route) if record.is_suspect(self.routes.all()[route].options.retry) => self.suspects.join(record),
@@ -465,12 +465,12 @@ impl Handler<Due> for DurableTimerActor {
     }
 }
 
-impl Handler<LookAgain> for DurableTimerActor {
+impl Handler<Recheck> for DurableTimerActor {
     type Result = ();
 
-    fn handle(&mut self, _: LookAgain, _: &mut Context<Self>) {
+    fn handle(&mut self, _: Recheck, _: &mut Context<Self>) {
         self.timers.note_progress();
-        self.submit(Request::LookAgain);
+        self.submit(Request::Recheck);
     }
 }
 
@@ -494,7 +494,7 @@ impl Handler<Cleared> for DurableTimerActor {
                 self.deliver(record, claiming, ctx);
                 continue;
             }
-            self.return_place(claiming.route, claiming.is_alone);
+            self.return_slot(claiming.route, claiming.is_alone);
             let (id, progress) = (record.id, record.progress);
             let verdict = Verdict::Undelivered { again: progress.due };
             self.submit(Request::Ended { id, progress, verdict });
@@ -502,7 +502,7 @@ impl Handler<Cleared> for DurableTimerActor {
         for id in asked {
             // Not cleared.
             if let Some(Claiming { route, is_alone, .. }) = self.claiming.remove(&id) {
-                self.return_place(route, is_alone);
+                self.return_slot(route, is_alone);
             }
         }
         self.set_timeout_alarm(ctx);

@@ -7,7 +7,7 @@ use actix::Addr;
 use actix_timers::integration::InternalTimers;
 use actix_timers::{Target, TimerId};
 
-use super::dispatcher::{Due, DurableTimerActor, LookAgain};
+use super::dispatcher::{Due, DurableTimerActor, Recheck};
 use super::due_time::DueTime;
 use super::ledger::Horizon;
 use super::record::Record;
@@ -16,7 +16,7 @@ use super::record::Record;
 pub(super) struct WheelHorizon {
     timers: InternalTimers,
     due: Target<Due>,
-    look_again: Target<LookAgain>,
+    recheck: Target<Recheck>,
     at: Option<TimerId>,
     after: Option<TimerId>,
 }
@@ -25,7 +25,7 @@ impl WheelHorizon {
     /// Creates a horizon on internal timers. They are refused only after the end of their system, when nothing is
     /// delivered any more.
     pub(super) fn new(timers: InternalTimers, actor: &Addr<DurableTimerActor>) -> Self {
-        Self { timers, due: Target::from(actor), look_again: Target::from(actor), at: None, after: None }
+        Self { timers, due: Target::from(actor), recheck: Target::from(actor), at: None, after: None }
     }
 
     fn cancel(&self, timer: Option<TimerId>) {
@@ -47,13 +47,13 @@ impl Horizon for WheelHorizon {
         self.cancel(handle);
     }
 
-    fn look_again_at(&mut self, due: DueTime) {
+    fn recheck_at(&mut self, due: DueTime) {
         self.cancel(self.at);
-        self.at = self.timers.schedule_at(&self.look_again, due, LookAgain).ok();
+        self.at = self.timers.schedule_at(&self.recheck, due, Recheck).ok();
     }
 
-    fn look_again_after(&mut self, delay: Duration) {
+    fn recheck_after(&mut self, delay: Duration) {
         self.cancel(self.after);
-        self.after = self.timers.schedule_after(&self.look_again, delay, LookAgain).ok();
+        self.after = self.timers.schedule_after(&self.recheck, delay, Recheck).ok();
     }
 }

@@ -56,8 +56,8 @@ impl DurableId {
 
     /// Creates an id from its parts.
     pub fn from_parts(shard: u16, due: DueTime, random: u64) -> Self {
-        let place = u64::from(shard & Self::MAX_SHARD) << DueTime::BITS | due.as_millis();
-        let high = place << 2 | random >> 62;
+        let position = u64::from(shard & Self::MAX_SHARD) << DueTime::BITS | due.as_millis();
+        let high = position << 2 | random >> 62;
         Self(Uuid::from_u64_pair((high >> 12) << 16 | VERSION_8 | high & 0xFFF, VARIANT | random & LOW))
     }
 

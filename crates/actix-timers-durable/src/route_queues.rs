@@ -40,7 +40,7 @@ impl RouteQueue {
         !self.paused && self.under_way < self.window && !self.waiting.is_empty()
     }
 
-    /// Takes the next record if the window has room. It occupies the window until its [return](Self::return_place).
+    /// Takes the next record if the window has room. It occupies the window until its [return](Self::return_slot).
     pub(super) fn next(&mut self) -> Option<Arc<Record>> {
         if !self.may_go() {
             return None;
@@ -51,7 +51,7 @@ impl RouteQueue {
     }
 
     /// Returns the room of a record that ended or joined again.
-    pub(super) const fn return_place(&mut self) {
+    pub(super) const fn return_slot(&mut self) {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
@@ -99,34 +99,34 @@ mod tests {
 
     #[test]
     fn messages_go_in_the_order_in_which_they_were_to_be_due_and_then_of_requests() {
-        let mut line = RouteQueue::new(10);
+        let mut queue = RouteQueue::new(10);
         for (due, sequence, retried_at) in [(5, 3, 5), (5, 2, 5), (9, 1, 9), (1, 4, 20)] {
-            line.join(record(due, sequence, retried_at));
+            queue.join(record(due, sequence, retried_at));
         }
-        let order: Vec<u64> = std::iter::from_fn(|| line.next()).map(|record| record.sequence).collect();
+        let order: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|record| record.sequence).collect();
         assert_eq!(order, [4, 2, 3, 1]);
     }
 
     #[test]
     fn no_more_than_the_window_go_at_a_time() {
-        let mut line = RouteQueue::new(2);
-        (0..5).for_each(|n| line.join(record(n, n, n)));
-        assert!(line.next().is_some() && line.next().is_some());
-        assert!(line.next().is_none());
-        line.return_place();
-        assert!(line.next().is_some() && line.next().is_none());
+        let mut queue = RouteQueue::new(2);
+        (0..5).for_each(|n| queue.join(record(n, n, n)));
+        assert!(queue.next().is_some() && queue.next().is_some());
+        assert!(queue.next().is_none());
+        queue.return_slot();
+        assert!(queue.next().is_some() && queue.next().is_none());
     }
 
     #[test]
     fn a_paused_queue_is_empty_and_takes_no_records() {
-        let mut line = RouteQueue::new(2);
-        line.join(record(1, 1, 1));
-        assert!(line.pause() && !line.pause());
-        line.join(record(2, 2, 2));
-        assert!(line.next().is_none() && line.is_paused());
-        assert!(line.resume() && !line.resume());
-        assert!(line.next().is_none());
-        line.join(record(2, 2, 2));
-        assert!(line.next().is_some());
+        let mut queue = RouteQueue::new(2);
+        queue.join(record(1, 1, 1));
+        assert!(queue.pause() && !queue.pause());
+        queue.join(record(2, 2, 2));
+        assert!(queue.next().is_none() && queue.is_paused());
+        assert!(queue.resume() && !queue.resume());
+        assert!(queue.next().is_none());
+        queue.join(record(2, 2, 2));
+        assert!(queue.next().is_some());
     }
 }

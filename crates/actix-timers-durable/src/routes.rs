@@ -193,7 +193,7 @@ impl Route {
 #[derive(Default)]
 pub(super) struct Routes {
     all: Vec<Route>,
-    places: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
+    indices: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
 }
 
 impl Routes {
@@ -207,20 +207,20 @@ impl Routes {
         if !key::is_route_name(name) {
             return Err(DurableBuildError::RouteName(name.to_owned()));
         }
-        if self.place(name, M::NAME).is_some() {
+        if self.route_index(name, M::NAME).is_some() {
             return Err(DurableBuildError::RouteTwice { route: name.to_owned(), message_type: M::NAME });
         }
-        let name: Arc<str> = self.places.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
+        let name: Arc<str> = self.indices.get_key_value(name).map_or_else(|| name.into(), |(name, _)| Arc::clone(name));
         let message_type: Arc<str> = M::NAME.into();
-        self.places.entry(Arc::clone(&name)).or_default().insert(Arc::clone(&message_type), self.all.len());
+        self.indices.entry(Arc::clone(&name)).or_default().insert(Arc::clone(&message_type), self.all.len());
         let end = Box::new(TypedEnd(RwLock::new(recipient)));
         self.all.push(Route { name, message_type, options, rust_type: TypeId::of::<M>(), end });
         Ok(())
     }
 
     /// Returns the index of a route.
-    pub(super) fn place(&self, name: &str, message_type: &str) -> Option<usize> {
-        self.places.get(name)?.get(message_type).copied()
+    pub(super) fn route_index(&self, name: &str, message_type: &str) -> Option<usize> {
+        self.indices.get(name)?.get(message_type).copied()
     }
 
     /// Returns the routes, by index.
@@ -230,10 +230,10 @@ impl Routes {
 
     /// Returns the route for a message type.
     pub(super) fn of<M: DurableMessage>(&self, name: &str) -> Result<(usize, &Route), DurableError> {
-        let types = self.places.get(name).ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
-        let place = types.get(M::NAME).copied();
-        place
-            .and_then(|place| Some((place, self.all.get(place)?)))
+        let types = self.indices.get(name).ok_or_else(|| DurableError::UnknownRoute { route: name.to_owned() })?;
+        let index = types.get(M::NAME).copied();
+        index
+            .and_then(|index| Some((index, self.all.get(index)?)))
             .filter(|(_, route)| route.rust_type == TypeId::of::<M>())
             .ok_or_else(|| DurableError::UnknownMessage { route: name.to_owned(), message_type: M::NAME })
     }
@@ -244,13 +244,13 @@ impl Routes {
         name: &str,
         recipient: Recipient<Durable<M>>,
     ) -> Result<usize, DurableError> {
-        let (place, route) = self.of::<M>(name)?;
+        let (index, route) = self.of::<M>(name)?;
         let end: &dyn Any = &*route.end;
         if let Some(TypedEnd(there)) = end.downcast_ref::<TypedEnd<M>>() {
             let before = there.write().unwrap_or_else(PoisonError::into_inner).replace(recipient);
             // It may contain the last address of an actor.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(before)));
         }
-        Ok(place)
+        Ok(index)
     }
 }

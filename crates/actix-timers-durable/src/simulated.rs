@@ -204,10 +204,10 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let mut routes = Routes::default();
     let options = RouteOptions::new().window(1 + random(3) as usize).retry(retries());
     routes.register::<Note>("office", options, Some(office.address().recipient())).unwrap();
-    let (routes, place) = (Arc::new(routes), Arc::new(OnceLock::new()));
+    let (routes, committer_cell) = (Arc::new(routes), Arc::new(OnceLock::new()));
     let dispatcher = Context::<DurableTimerActor>::new();
     let addr = dispatcher.address();
-    let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&place));
+    let actor = DurableTimerActor::new(Arc::clone(&routes), timers.clone(), Arc::clone(&committer_cell));
     let horizon = WheelHorizon::new(timers.clone(), &addr);
     let config = LedgerConfig {
         horizon: Duration::from_millis([20, 200, 60_000][random(3) as usize]),
@@ -221,7 +221,7 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
         Reading { wall: DueTime::reached_at(SystemTime::UNIX_EPOCH + time), time }
     });
     let committer = Committer::start_thread(ledger, clock, "simulated").unwrap();
-    let _ = place.set(committer.clone());
+    let _ = committer_cell.set(committer.clone());
     let durable = DurableTimers::new(committer, routes, timers.clone(), addr.clone());
     addr.do_send(Begin(durable.clone()));
     shared.replace(Some(durable));
@@ -358,8 +358,8 @@ fn any(records: &Records) -> Option<(u64, DurableId)> {
 /// Runs one life of the durable timers on a disk.
 fn live(simulation: &Simulation, faults: &Faults, records: &Records, clients: u64, stops: bool) -> Result<(), String> {
     let shared = Shared::default();
-    let (place, known, there) = (Rc::clone(&shared), records.clone(), faults.clone());
-    let arbiter = Arbiter::start("arbiter", move || start(&there, known, &place));
+    let (shared_there, known, there) = (Rc::clone(&shared), records.clone(), faults.clone());
+    let arbiter = Arbiter::start("arbiter", move || start(&there, known, &shared_there));
     let finished = Rc::new(Cell::new(0));
     for name in 0..clients {
         let (shared, records, finished) = (Rc::clone(&shared), records.clone(), Rc::clone(&finished));

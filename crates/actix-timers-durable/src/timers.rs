@@ -447,8 +447,8 @@ impl DurableTimers {
         route: &str,
         recipient: impl Into<Recipient<Durable<M>>>,
     ) -> Result<(), DurableError> {
-        let place = self.0.routes.connect(route, recipient.into())?;
-        self.0.actor.do_send(Connected(place));
+        let index = self.0.routes.connect(route, recipient.into())?;
+        self.0.actor.do_send(Connected(index));
         Ok(())
     }
 

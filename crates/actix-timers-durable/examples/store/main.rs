@@ -52,7 +52,7 @@ enum Question<'a> {
 enum Problem {
     Store(StoreError),
     Output(io::Error),
-    Findings(usize),
+    Issues(usize),
 }
 
 impl From<StoreError> for Problem {
@@ -84,8 +84,8 @@ pub(crate) fn run(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write
             let _ = match problem {
                 Problem::Store(error) => writeln!(wrong, "{error}"),
                 Problem::Output(error) => writeln!(wrong, "the answer cannot be written: {error}"),
-                Problem::Findings(count) => {
-                    writeln!(wrong, "{count} findings: restore a backup, or keep the readable timers")
+                Problem::Issues(count) => {
+                    writeln!(wrong, "{count} issues: restore a backup, or keep the readable timers")
                 }
             };
             ExitCode::FAILURE
@@ -134,12 +134,12 @@ impl<'a> Question<'a> {
 }
 
 fn check(store: &mut EmbeddedStore, out: &mut dyn Write) -> Result<(), Problem> {
-    let findings = store.check()?;
-    for finding in &findings {
-        writeln!(out, "{finding}")?;
+    let issues = store.check()?;
+    for issue in &issues {
+        writeln!(out, "{issue}")?;
     }
-    if !findings.is_empty() {
-        return Err(Problem::Findings(findings.len()));
+    if !issues.is_empty() {
+        return Err(Problem::Issues(issues.len()));
     }
     let path = store.path().to_string_lossy();
     writeln!(out, "{}: everything can be read and fits together", Shown(&path))?;
@@ -160,7 +160,7 @@ fn list(store: &mut EmbeddedStore, part: Part, limit: usize, out: &mut dyn Write
                 write!(out, ", key {}", Shown(key))?;
             }
             if let Some((reason, dead_at)) = &found.dead_letter {
-                write!(out, ", buried {}: {}", time(*dead_at), Shown(reason))?;
+                write!(out, ", dead since {}: {}", time(*dead_at), Shown(reason))?;
             }
             writeln!(out)?;
         }
@@ -168,7 +168,7 @@ fn list(store: &mut EmbeddedStore, part: Part, limit: usize, out: &mut dyn Write
             writeln!(out, "and more in shard {shard}")?;
         }
     }
-    if damaged > 0 { Err(Problem::Findings(damaged)) } else { Ok(()) }
+    if damaged > 0 { Err(Problem::Issues(damaged)) } else { Ok(()) }
 }
 
 fn statistics(store: &mut EmbeddedStore, out: &mut dyn Write) -> Result<(), Problem> {

@@ -26,7 +26,7 @@ fn without_a_directory_it_shows_all_answers_on_a_store_of_its_own() {
         "2033-05-18T09:00:00Z",
         "reminders/Remind.1 attempt 1, 11 bytes, key order-0",
         "and more in shard 0",
-        "buried 2033-05-27T09:00:00Z: no such customer",
+        "dead since 2033-05-27T09:00:00Z: no such customer",
         "everything can be read and fits together",
     ] {
         assert!(out.contains(expected), "{expected} is not in\n{out}");
@@ -86,10 +86,10 @@ fn findings_are_listed_and_the_exit_code_tells() {
     let (code, out, wrong) = ask(&["check", copy.to_str().unwrap()]);
     assert_eq!(code, ExitCode::FAILURE);
     assert!(out.contains("damaged: some timers cannot be read"), "{out}");
-    assert!(wrong.contains("findings"), "{wrong}");
+    assert!(wrong.contains("issues"), "{wrong}");
     let (code, _, wrong) = ask(&["list", copy.to_str().unwrap()]);
     assert_eq!(code, ExitCode::FAILURE);
-    assert!(wrong.contains("findings"), "{wrong}");
+    assert!(wrong.contains("issues"), "{wrong}");
 }
 
 /// Returns the table of pending timers that contains a text.

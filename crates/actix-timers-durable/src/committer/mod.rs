@@ -22,7 +22,7 @@ use super::ledger::{Answer, Answered, Horizon, Ledger, Note, Reading, Replies, R
 use super::store::StoreError;
 use crate::metrics::{DurableMeters, DurableReport};
 use gauges::Gauges;
-use queue::Shared;
+use queue::SharedQueue;
 
 /// The clock of a committer.
 pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
@@ -33,19 +33,19 @@ pub(crate) type CommitterClock = Arc<dyn Fn() -> Reading + Send + Sync>;
 /// [`Request::Close`] ends it cleanly.
 #[derive(Clone)]
 pub(crate) struct Committer {
-    host: Arc<Host>,
+    shared: Arc<Shared>,
 }
 
-pub(super) struct Host {
-    place: Place,
+pub(super) struct Shared {
+    runner: Runner,
     clock: CommitterClock,
     gauges: Arc<Gauges>,
     /// The name of the timer actor.
     name: Box<str>,
 }
 
-enum Place {
-    Thread(Arc<Shared>),
+enum Runner {
+    Thread(Arc<SharedQueue>),
     Inline(Mutex<Box<dyn Turn>>),
 }
 
@@ -89,36 +89,36 @@ impl Committer {
     /// The system has no more threads.
     pub(crate) fn start_thread<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> io::Result<Self> {
         let gauges = Arc::new(Gauges::register(name));
-        let shared = Arc::new(Shared::default());
-        thread::start(ledger, Arc::clone(&shared), Arc::clone(&clock), Arc::clone(&gauges), name)?;
-        Ok(Self::of(Host { place: Place::Thread(shared), clock, gauges, name: name.into() }))
+        let queue = Arc::new(SharedQueue::default());
+        thread::start(ledger, Arc::clone(&queue), Arc::clone(&clock), Arc::clone(&gauges), name)?;
+        Ok(Self::of(Shared { runner: Runner::Thread(queue), clock, gauges, name: name.into() }))
     }
 
     /// Runs the ledger on the calling threads. It loads and arms at once. `name` is that of the timer actor, for the
     /// label of the metrics and for the log.
     pub(crate) fn inline<H: Horizon>(ledger: Ledger<H>, clock: CommitterClock, name: &str) -> Self {
-        let place = Place::Inline(Mutex::new(Box::new(ledger)));
+        let runner = Runner::Inline(Mutex::new(Box::new(ledger)));
         let gauges = Arc::new(Gauges::register(name));
-        let committer = Self::of(Host { place, clock, gauges, name: name.into() });
-        committer.submit(Request::LookAgain);
+        let committer = Self::of(Shared { runner, clock, gauges, name: name.into() });
+        committer.submit(Request::Recheck);
         committer
     }
 
-    fn of(host: Host) -> Self {
-        let host = Arc::new(host);
-        let publisher: Weak<Host> = Arc::downgrade(&host);
+    fn of(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
+        let publisher: Weak<Shared> = Arc::downgrade(&shared);
         register_publisher(publisher);
-        Self { host }
+        Self { shared }
     }
 
     /// Returns whether the ledger has a thread of its own.
     pub(crate) fn has_a_thread(&self) -> bool {
-        matches!(self.host.place, Place::Thread(_))
+        matches!(self.shared.runner, Runner::Thread(_))
     }
 
     /// Returns the meters that record the lateness of deliveries.
     pub(crate) fn meters(&self) -> &DurableMeters {
-        self.host.gauges.meters()
+        self.shared.gauges.meters()
     }
 
     /// Publishes the metrics. This also happens after a turn, at most every 250 ms, and at a scrape; periodic calls in
@@ -126,7 +126,7 @@ impl Committer {
     pub(crate) fn publish(&self) {
         // A running scrape publishes them itself.
         if let Some(pass) = try_publish() {
-            self.host.publish(&pass);
+            self.shared.publish(&pass);
         }
     }
 
@@ -137,28 +137,28 @@ impl Committer {
     pub(crate) async fn ask<T: Send + 'static>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Answered<T> {
         let (answer, answered) = Answer::awaited();
         let request = request(answer);
-        if let Place::Thread(shared) = &self.host.place
+        if let Runner::Thread(queue) = &self.shared.runner
             && !request.is_of_deliveries()
         {
-            shared.wait_for_a_place().await;
+            queue.wait_for_a_permit().await;
         }
-        self.host.push(request);
+        self.shared.push(request);
         answered.await.unwrap_or_else(|_| Err(Arc::new(StoreError::Closed)))
     }
 
     /// Makes a request of the delivery side ([`Request::is_of_deliveries`]) without waiting for room: such requests are
     /// bounded by the deliveries in flight.
     pub(crate) fn submit(&self, request: Request) {
-        debug_assert!(request.is_of_deliveries(), "callers wait for a place");
-        self.host.push(request);
+        debug_assert!(request.is_of_deliveries(), "callers wait for a permit");
+        self.shared.push(request);
     }
 }
 
-impl Host {
+impl Shared {
     fn push(&self, request: Request) {
-        match &self.place {
-            Place::Thread(shared) => shared.push(request),
-            Place::Inline(ledger) => {
+        match &self.runner {
+            Runner::Thread(queue) => queue.push(request),
+            Runner::Inline(ledger) => {
                 let (mut requests, mut replies) = (VecDeque::from([request]), Replies::default());
                 let mut ledger = Self::lock(ledger);
                 loop {
@@ -186,12 +186,12 @@ impl Host {
     }
 }
 
-impl Publisher for Host {
+impl Publisher for Shared {
     fn publish(&self, pass: &PublishPass) {
         let now = (self.clock)();
-        match &self.place {
-            Place::Thread(shared) => self.gauges.publish(shared.lag(now.time), pass),
-            Place::Inline(ledger) => {
+        match &self.runner {
+            Runner::Thread(queue) => self.gauges.publish(queue.lag(now.time), pass),
+            Runner::Inline(ledger) => {
                 let report = Self::lock(ledger).report(now);
                 self.gauges.take(report);
                 self.gauges.publish(Duration::ZERO, pass);
@@ -200,10 +200,10 @@ impl Publisher for Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for Shared {
     fn drop(&mut self) {
-        if let Place::Thread(shared) = &self.place {
-            shared.leave();
+        if let Runner::Thread(queue) = &self.runner {
+            queue.leave();
         }
     }
 }

@@ -11,12 +11,12 @@ use crate::store::StoreError;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Maximum number of callers' requests in progress; more wait.
-pub(super) const PLACES: usize = 16_384;
+pub(super) const MAX_REQUESTS: usize = 16_384;
 
-pub(super) struct Shared {
+pub(super) struct SharedQueue {
     queue: Mutex<Queue>,
     called: Condvar,
-    places: Semaphore,
+    permits: Semaphore,
 }
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct Work {
     taken: Duration,
 }
 
-/// Result of [`Shared::take`].
+/// Result of [`SharedQueue::take`].
 pub(super) enum Taken {
     /// Requests, possibly none.
     Requests,
@@ -50,22 +50,22 @@ pub(super) enum Taken {
     Left,
 }
 
-impl Default for Shared {
+impl Default for SharedQueue {
     fn default() -> Self {
-        Self { queue: Mutex::default(), called: Condvar::new(), places: Semaphore::new(PLACES) }
+        Self { queue: Mutex::default(), called: Condvar::new(), permits: Semaphore::new(MAX_REQUESTS) }
     }
 }
 
-impl Shared {
+impl SharedQueue {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for room for a request; it is returned when the request is committed.
-    pub(super) async fn wait_for_a_place(&self) {
+    pub(super) async fn wait_for_a_permit(&self) {
         // Fails after the end, when no room is needed.
-        if let Ok(place) = self.places.acquire().await {
-            place.forget();
+        if let Ok(permit) = self.permits.acquire().await {
+            permit.forget();
         }
     }
 
@@ -121,9 +121,9 @@ impl Shared {
     }
 
     /// Notes that a group is written; returns the room of the callers' requests in it.
-    pub(super) fn done(&self, places: usize) {
+    pub(super) fn done(&self, permits: usize) {
         self.queue().work.under_way = None;
-        self.places.add_permits(places);
+        self.permits.add_permits(permits);
     }
 
     /// Returns an upper bound on how long the oldest request has been waiting for its commit.
@@ -141,12 +141,12 @@ impl Shared {
         queue.work = Work { is_idle: true, ..Work::default() };
         let left = std::mem::take(&mut queue.requests);
         drop(queue);
-        self.places.close();
+        self.permits.close();
         left.into_iter().for_each(|request| request.refuse(error));
     }
 
     #[cfg(test)]
-    pub(super) fn places(&self) -> usize {
-        self.places.available_permits()
+    pub(super) fn permits(&self) -> usize {
+        self.permits.available_permits()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::*;
-use crate::ledger::tests::world::{Bell, Random, at};
+use crate::ledger::tests::world::{FakeHorizon, Random, at};
 use crate::ledger::{Cancellation, LedgerConfig, Scheduled, Verdict};
 use crate::store::{Counts, MemoryDisk, OnKey, TimerStore};
 use crate::{DueTime, DurableId, Record, RecordState};
@@ -31,9 +31,14 @@ impl Hands {
     }
 }
 
-fn ledger(store: impl TimerStore) -> Ledger<Bell> {
-    Ledger::open(Box::new(store), LedgerConfig::default(), Box::new(|_, _| Some(Default::default())), Bell::default())
-        .unwrap()
+fn ledger(store: impl TimerStore) -> Ledger<FakeHorizon> {
+    Ledger::open(
+        Box::new(store),
+        LedgerConfig::default(),
+        Box::new(|_, _| Some(Default::default())),
+        FakeHorizon::default(),
+    )
+    .unwrap()
 }
 
 fn threaded(disk: &MemoryDisk, hands: &Hands) -> Committer {
@@ -123,17 +128,18 @@ fn requests_that_come_during_a_commit_share_the_next_one() {
 fn callers_wait_for_a_place_while_the_queue_is_full_and_deliveries_do_not() {
     let disk = MemoryDisk::new();
     let committer = threaded(&disk, &Hands::default());
-    let Place::Thread(shared) = &committer.host.place else { panic!("it has a thread") };
+    let Runner::Thread(queue) = &committer.shared.runner else { panic!("it has a thread") };
     let held = disk.hold_commits();
-    let asked: Vec<_> = (0..queue::PLACES + 10).map(|due| begin(committer.ask(schedule(record(due as u64))))).collect();
-    assert_eq!(shared.places(), 0);
-    committer.submit(Request::LookAgain);
+    let asked: Vec<_> =
+        (0..queue::MAX_REQUESTS + 10).map(|due| begin(committer.ask(schedule(record(due as u64))))).collect();
+    assert_eq!(queue.permits(), 0);
+    committer.submit(Request::Recheck);
     drop(held);
     for request in asked {
         assert_eq!(block_on(request).unwrap(), Scheduled::Created);
     }
-    assert_eq!(counts(&committer).pending, queue::PLACES as u64 + 10);
-    assert_eq!(shared.places(), queue::PLACES);
+    assert_eq!(counts(&committer).pending, queue::MAX_REQUESTS as u64 + 10);
+    assert_eq!(queue.permits(), queue::MAX_REQUESTS);
 }
 
 /// Callers come and go on many threads while it is closed at a random moment.
@@ -235,7 +241,7 @@ fn without_callers_the_thread_ends_after_the_pending_requests() {
     let answers: Vec<_> = (0..10)
         .map(|due| {
             let (answer, answered) = Answer::awaited();
-            committer.host.push(schedule(record(due))(answer));
+            committer.shared.push(schedule(record(due))(answer));
             answered
         })
         .collect();
@@ -263,7 +269,7 @@ fn inline_everything_is_done_when_the_call_returns() {
     let asks_again = committer.clone();
     let answer = Answer::to(move |answered: Answered<Vec<Arc<Record>>>| {
         // A reply's closure may make the next request.
-        asks_again.submit(Request::LookAgain);
+        asks_again.submit(Request::Recheck);
         there.lock().unwrap().extend(answered.unwrap());
     });
     committer.submit(Request::Claim { ids: vec![id], answer });
@@ -398,7 +404,7 @@ fn a_million_pushes_are_not_lost_when_the_thread_goes_to_sleep() {
 #[test]
 fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
     const ROUNDS: usize = 1000;
-    let shared = Shared::default();
+    let shared = SharedQueue::default();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut taken = VecDeque::new();

@@ -9,14 +9,14 @@ use actix_timers::integration::PUBLISH_EVERY;
 
 use super::CommitterClock;
 use super::gauges::Gauges;
-use super::queue::{Shared, Taken};
+use super::queue::{SharedQueue, Taken};
 use crate::ledger::{Horizon, Ledger, Replies};
 use crate::store::StoreError;
 use crate::sync::spawn;
 
 pub(super) fn start<H: Horizon>(
     ledger: Ledger<H>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     clock: CommitterClock,
     gauges: Arc<Gauges>,
     name: &str,
@@ -33,7 +33,7 @@ pub(super) fn start<H: Horizon>(
 }
 
 struct End<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedQueue,
     why: Arc<StoreError>,
 }
 
@@ -47,7 +47,7 @@ impl Drop for End<'_> {
 /// is dropped.
 fn run<H: Horizon>(
     mut ledger: Ledger<H>,
-    shared: &Shared,
+    shared: &SharedQueue,
     clock: &CommitterClock,
     gauges: &Gauges,
     name: &str,
@@ -68,8 +68,8 @@ fn run<H: Horizon>(
             }
         }
         shared.begin(clock().time);
-        let places = ledger.commit(&**clock, &mut requests, &mut replies);
-        shared.done(places);
+        let permits = ledger.commit(&**clock, &mut requests, &mut replies);
+        shared.done(permits);
         gauges.wrote(&mut replies);
         replies.send(aside);
         let now = clock();

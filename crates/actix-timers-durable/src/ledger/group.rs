@@ -163,7 +163,7 @@ impl<H: Horizon> Ledger<H> {
             self.note(Note::WritesAgain);
         }
         for (internal_change, outcome) in group.own.drain(..).zip(outcomes.by_ref()) {
-            self.settle(internal_change, outcome, replies);
+            self.finish_change(internal_change, outcome, replies);
         }
         for (step, outcome) in group.steps.drain(..).zip(outcomes) {
             self.step(step, outcome, replies);
@@ -171,7 +171,7 @@ impl<H: Horizon> Ledger<H> {
         self.end_claims();
     }
 
-    fn settle(&mut self, internal_change: InternalChange, outcome: ChangeOutcome, replies: &mut Replies) {
+    fn finish_change(&mut self, internal_change: InternalChange, outcome: ChangeOutcome, replies: &mut Replies) {
         self.internal_changes.written(&internal_change);
         match internal_change {
             InternalChange::Claim { cleared, answer } => return replies.put(answer, Ok(cleared)),

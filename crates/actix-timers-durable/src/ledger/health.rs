@@ -29,13 +29,13 @@ pub(super) struct Trouble {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 impl Trouble {
     /// Records a failure, after `before` if there was one.
     pub(super) fn after(before: Option<&Self>, error: Arc<StoreError>, now: Duration) -> Self {
         let times = before.map_or(0, |before| before.times.saturating_add(1));
-        let pause = FIRST_PAUSE.saturating_mul(1 << times.min(16)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << times.min(16)).min(MAX_PAUSE);
         Self { error, times, again: now.saturating_add(pause) }
     }
 }

@@ -21,10 +21,10 @@ pub(crate) trait Horizon: Send + 'static {
     /// Disarms a record. It may have been reported already.
     fn disarm(&mut self, handle: Self::Handle);
 
-    /// Sends [`Request::LookAgain`](super::Request::LookAgain) at this wall-clock time. Replaces the previous call.
-    fn look_again_at(&mut self, due: DueTime);
+    /// Sends [`Request::Recheck`](super::Request::Recheck) at this wall-clock time. Replaces the previous call.
+    fn recheck_at(&mut self, due: DueTime);
 
-    /// Sends [`Request::LookAgain`](super::Request::LookAgain) after this delay, regardless of the wall clock. Replaces
+    /// Sends [`Request::Recheck`](super::Request::Recheck) after this delay, regardless of the wall clock. Replaces
     /// the previous call.
-    fn look_again_after(&mut self, delay: Duration);
+    fn recheck_after(&mut self, delay: Duration);
 }

@@ -41,7 +41,7 @@ impl<H: Horizon> Ledger<H> {
         }
         self.evict();
         self.arm();
-        self.look_again(now);
+        self.recheck(now);
         let has_more = may_load && self.load_trouble.is_none() && (self.is_filling || self.recovery.is_under_way());
         has_more || matches!(self.health, Health::Well) && self.internal_changes.len() > 0
     }
@@ -243,17 +243,17 @@ impl<H: Horizon> Ledger<H> {
     }
 
     /// Requests a call at the time of the next work without a request.
-    fn look_again(&mut self, now: Reading) {
+    fn recheck(&mut self, now: Reading) {
         let tries =
             self.health.trouble().filter(|_| self.internal_changes.len() > 0).into_iter().chain(&self.load_trouble);
         if let Some(pause) = tries.map(|trouble| trouble.again.saturating_sub(now.time)).min() {
-            self.horizon.look_again_after(pause);
+            self.horizon.recheck_after(pause);
         }
         // Half of the horizon before it is used up.
         let at = self.frontier.bound().saturating_sub(self.config.horizon / 2);
-        if !self.is_filling && at > now.wall && self.looks_again_at != Some(at) {
-            self.looks_again_at = Some(at);
-            self.horizon.look_again_at(at);
+        if !self.is_filling && at > now.wall && self.recheck_at != Some(at) {
+            self.recheck_at = Some(at);
+            self.horizon.recheck_at(at);
         }
     }
 }

@@ -133,7 +133,7 @@ pub(crate) struct Ledger<H: Horizon> {
     load_trouble: Option<Trouble>,
     /// Records in the table that are not armed.
     to_arm: Vec<Turn>,
-    looks_again_at: Option<DueTime>,
+    recheck_at: Option<DueTime>,
     recovery: Recovery,
     /// The number of a claim without members, once the end of this process proves nothing about a delivery that is
     /// alone.
@@ -178,7 +178,7 @@ impl<H: Horizon> Ledger<H> {
             page: 32,
             load_trouble: None,
             to_arm: Vec::new(),
-            looks_again_at: None,
+            recheck_at: None,
             recovery: Recovery::from(lease.claims),
             exoneration: None,
             paused: Vec::new(),

@@ -36,8 +36,8 @@ impl<H: Horizon> Ledger<H> {
     /// Resumes a route: loading restarts at its first record left on disk.
     pub(super) fn resume(&mut self, route: &str, message_type: &str) {
         let is_it = |paused: &Paused| paused.is_of(route, message_type);
-        if let Some(place) = self.paused.iter().position(is_it) {
-            let paused = self.paused.swap_remove(place);
+        if let Some(index) = self.paused.iter().position(is_it) {
+            let paused = self.paused.swap_remove(index);
             self.frontier.draw_back(paused.since);
         }
     }

@@ -82,7 +82,7 @@ impl<H: Horizon> Ledger<H> {
             Request::Pause { route, message_type } => self.pause(route, message_type),
             Request::Resume { route, message_type } => self.resume(&route, &message_type),
             // Another event may have caused it.
-            Request::LookAgain => self.looks_again_at = None,
+            Request::Recheck => self.recheck_at = None,
             Request::Close { answer } => group.closing = Some(answer),
         }
     }

@@ -9,7 +9,7 @@ use crate::metrics::StoreOp;
 use crate::store::{Found, Part, Position, StoreError};
 
 /// Maximum number of records that one request examines, and bytes of their payload: it delays all others.
-const LOOKED_AT: usize = 4096;
+const MAX_EXAMINED: usize = 4096;
 const BYTES: usize = 8 << 20;
 /// Number of records read at a time. The first page is small, since the size of records is unknown.
 const FIRST_PAGE: usize = 8;
@@ -69,10 +69,10 @@ impl<H: Horizon> Ledger<H> {
     fn list(&mut self, query: &Query) -> Result<Listed, StoreError> {
         let limit = query.limit.max(1);
         let mut listed = Listed { next: query.after.max(frontier::start_of(query.from)), ..Listed::default() };
-        let (mut looked_at, mut bytes, mut page_size) = (0, 0, FIRST_PAGE);
-        while listed.seen.len() < limit && looked_at < LOOKED_AT && bytes < BYTES {
+        let (mut examined, mut bytes, mut page_size) = (0, 0, FIRST_PAGE);
+        while listed.seen.len() < limit && examined < MAX_EXAMINED && bytes < BYTES {
             let page = self.store.load(query.part, self.config.shard, listed.next, query.until, page_size)?;
-            looked_at += page_size;
+            examined += page_size;
             let size: usize = page.found.iter().map(|found| found.record.payload.len()).sum();
             bytes += size;
             if size * 2 <= BYTES {

@@ -29,7 +29,7 @@ pub(super) struct Recovery {
 
 enum Stage {
     /// Recovery has begun, with the claims of the previous process.
-    Begun(Vec<Claim>),
+    Started(Vec<Claim>),
     /// Records overdue at this time are being loaded.
     Loading(DueTime),
     /// All overdue records are in memory.
@@ -44,7 +44,7 @@ enum Aside {
 
 impl Recovery {
     pub(super) fn from(interrupted: Vec<Claim>) -> Self {
-        let stage = Stage::Begun(interrupted);
+        let stage = Stage::Started(interrupted);
         Self { stage, renumbered: FxHashMap::default(), aside: Some(Aside::FromStart), overdue: 0 }
     }
 
@@ -73,7 +73,7 @@ fn is_next(progress: RecordState, next: RecordState) -> bool {
 impl<H: Horizon> Ledger<H> {
     /// Gives interrupted records their next numbers, before any request: a moved record would not be found any more.
     pub(super) fn renumber_interrupted(&mut self, now: Reading) {
-        let Stage::Begun(claims) = &mut self.recovery.stage else { return };
+        let Stage::Started(claims) = &mut self.recovery.stage else { return };
         let claims = std::mem::take(claims);
         self.recovery.stage = Stage::Loading(now.wall);
         let interrupted = claims.iter().map(|claim| claim.members.len() as u64).sum();

@@ -12,7 +12,7 @@ use crate::record::{Record, RecordState, RepeatMode};
 use crate::store::Change;
 
 /// Maximum stored bytes of a reason, which is the text of an arbitrary error.
-const LONGEST_REASON: usize = 1024;
+const MAX_REASON_LEN: usize = 1024;
 
 /// Returns the change to write after this verdict on the delivery of `record`.
 pub(super) fn change_after(record: &Record, verdict: Verdict, now: DueTime) -> Change {
@@ -51,7 +51,8 @@ fn next(record: &Record, now: DueTime) -> Option<RecordState> {
     }
     let due = match &repeat.mode {
         RepeatMode::FixedRate { period, missed } => {
-            let period = Duration::from_millis(period.as_nanos().div_ceil(1_000_000).clamp(1, MOST).try_into().ok()?);
+            let period =
+                Duration::from_millis(period.as_nanos().div_ceil(1_000_000).clamp(1, MAX_PERIOD_MS).try_into().ok()?);
             let time = |due: DueTime| Duration::from_millis(due.as_millis());
             let due = next_on_grid(time(nominal), period, *missed, time(now));
             DueTime::from_millis(due.as_millis().try_into().ok()?).ok()?
@@ -63,13 +64,13 @@ fn next(record: &Record, now: DueTime) -> Option<RecordState> {
     is_in_time.then_some(RecordState { due, nominal: due, attempt: 1, repetition: repetition.saturating_add(1) })
 }
 
-const MOST: u128 = DueTime::MAX.as_millis() as u128;
+const MAX_PERIOD_MS: u128 = DueTime::MAX.as_millis() as u128;
 
 fn shortened(reason: Arc<str>) -> Arc<str> {
-    if reason.len() <= LONGEST_REASON {
+    if reason.len() <= MAX_REASON_LEN {
         return reason;
     }
-    let end = (0..=LONGEST_REASON).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=MAX_REASON_LEN).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
     Arc::from(&reason[..end])
 }
 
@@ -139,9 +140,9 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_cut_between_letters() {
-        let reason = shortened("ä".repeat(LONGEST_REASON).into());
-        assert_eq!(&*reason, "ä".repeat(LONGEST_REASON / 2));
-        let odd = shortened(format!("x{}", "ä".repeat(LONGEST_REASON)).into());
-        assert_eq!(odd.len(), LONGEST_REASON - 1);
+        let reason = shortened("ä".repeat(MAX_REASON_LEN).into());
+        assert_eq!(&*reason, "ä".repeat(MAX_REASON_LEN / 2));
+        let odd = shortened(format!("x{}", "ä".repeat(MAX_REASON_LEN)).into());
+        assert_eq!(odd.len(), MAX_REASON_LEN - 1);
     }
 }

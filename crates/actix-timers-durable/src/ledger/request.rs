@@ -84,7 +84,7 @@ pub(crate) enum Request {
     /// Resume a route and type: its due records are reported, in order.
     Resume { route: Arc<str>, message_type: Arc<str> },
     /// Load more, or retry failed writes.
-    LookAgain,
+    Recheck,
     /// Give up the shard and close the store. Answered when the files are closed; later requests fail with
     /// [`StoreError::Closed`].
     Close { answer: Answer<()> },
@@ -252,7 +252,7 @@ impl Request {
             Self::Counts { answer } => answer.give(Err(error())),
             Self::Claim { answer, .. } => answer.give(Err(error())),
             Self::BackUp { answer, .. } | Self::Close { answer } => answer.give(Err(error())),
-            Self::Ended { .. } | Self::Overrun | Self::Pause { .. } | Self::Resume { .. } | Self::LookAgain => {}
+            Self::Ended { .. } | Self::Overrun | Self::Pause { .. } | Self::Resume { .. } | Self::Recheck => {}
         }
     }
 }

@@ -277,7 +277,7 @@ impl<'a> Input<'a> {
                     0 => Missed::Skip,
                     1 => Missed::Burst,
                     2 => Missed::Delay,
-                    _ => return Err(DecodeError::Impossible("rhythm")),
+                    _ => return Err(DecodeError::Impossible("mode")),
                 };
                 RepeatMode::FixedRate { period: self.duration()?, missed }
             }
@@ -325,14 +325,14 @@ mod tests {
 
     fn samples() -> Vec<Record> {
         let fixed = |missed| RepeatMode::FixedRate { period: Duration::new(u64::MAX, 999_999_999), missed };
-        let rhythms = [
+        let modes = [
             fixed(Missed::Skip),
             fixed(Missed::Burst),
             fixed(Missed::Delay),
             RepeatMode::Cron { expression: "0 9 * * *".to_owned(), zone: "Europe/Zürich".to_owned() },
         ];
         let mut samples = vec![plain(), Record { payload: [].into(), ..plain() }];
-        for mode in rhythms {
+        for mode in modes {
             for (times, until) in [(None, None), (Some(0), Some(DueTime::MIN)), (Some(9), Some(DueTime::MAX))] {
                 let repeat = Some(StoredRepeat { mode: mode.clone(), times, until });
                 let progress =

@@ -216,7 +216,7 @@ async fn dead(timers: &DurableTimers) -> Vec<(u32, u32, String)> {
     dead
 }
 
-fn buried(plant: &mut Plant, start: u64) -> Vec<(u32, u32, String)> {
+fn dead_letters(plant: &mut Plant, start: u64) -> Vec<(u32, u32, String)> {
     life(start, async |clock| {
         let timers = plant.start(&clock, twice());
         clock.settle().await;
@@ -238,7 +238,7 @@ fn a_message_that_kills_its_process_becomes_a_dead_letter_with_that_reason() {
     });
     assert_eq!(live(&mut plant, 1000, 10, twice()), 2);
     assert_eq!(plant.attempts(1), [1, 2, 3], "twice as any other, and once alone");
-    let dead = buried(&mut plant, 20_000);
+    let dead = dead_letters(&mut plant, 20_000);
     let [(1, 3, reason)] = &*dead else { panic!("{dead:?}") };
     assert!(reason.contains("the process ended") && reason.contains("attempt 3"), "{reason}");
 }
@@ -293,7 +293,7 @@ fn others_that_were_with_their_handlers_are_delivered_one_by_one_and_are_no_dead
     for delivery in plant.log() {
         assert!(delivery.attempt <= 2 || delivery.others == 0, "{delivery:?} is alone");
     }
-    let dead = buried(&mut plant, 100_000);
+    let dead = dead_letters(&mut plant, 100_000);
     assert_eq!(dead.iter().map(|(note, ..)| *note).collect::<Vec<_>>(), killers);
     assert_eq!(plant.log().iter().filter(|delivery| delivery.note == 19).count(), 3);
 }
@@ -352,7 +352,7 @@ fn a_timed_out_handler_may_end_the_process_and_no_other_message_is_blamed() {
         assert!(plant.is_killed());
     });
     plant.is(2, Nature::Quick);
-    let dead = buried(&mut plant, 20_000);
+    let dead = dead_letters(&mut plant, 20_000);
     assert!(matches!(&*dead, [(1, 3, reason)] if reason.contains("had not ended")), "{dead:?}");
     assert_eq!(plant.attempts(2), [1, 2, 3, 4]);
 }
@@ -388,7 +388,7 @@ fn a_suspect_waits_for_handlers_whose_timers_were_cancelled_or_replaced() {
         assert_eq!(plant.log().last().map(|delivery| (delivery.note, delivery.attempt)), Some((1, 3)));
         assert!(plant.is_killed());
     });
-    assert_eq!(buried(&mut plant, 20_000).len(), 1);
+    assert_eq!(dead_letters(&mut plant, 20_000).len(), 1);
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_stop_that_does_not_wait_for_a_suspect_makes_no_dead_letters() {
         });
     }
     plant.is(1, Nature::Quick);
-    assert_eq!(buried(&mut plant, 20_000), []);
+    assert_eq!(dead_letters(&mut plant, 20_000), []);
     assert_eq!(plant.attempts(1), [1, 2, 3, 4, 5, 6]);
 }
 
@@ -453,7 +453,7 @@ fn a_suspect_whose_handler_answers_is_treated_like_any_other() {
         assert_eq!(live(&mut plant, 1000, 1, twice()), 1);
         plant.is(1, nature);
         assert_eq!(live(&mut plant, 10_000, 10, twice()), 0);
-        let dead = buried(&mut plant, 20_000);
+        let dead = dead_letters(&mut plant, 20_000);
         assert_eq!(dead.len(), expected);
         assert!(dead.iter().all(|(_, attempt, reason)| *attempt == 3 && reason == "not now"), "{dead:?}");
     }
@@ -472,7 +472,7 @@ fn the_policy_of_a_timer_goes_before_that_of_its_route() {
     });
     assert_eq!(live(&mut plant, 1000, 10, twice()), 1);
     assert_eq!(plant.attempts(1), [1, 2]);
-    assert_eq!(buried(&mut plant, 20_000).len(), 1);
+    assert_eq!(dead_letters(&mut plant, 20_000).len(), 1);
 }
 
 /// SplitMix64: the same numbers for the same seed.

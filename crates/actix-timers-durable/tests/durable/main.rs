@@ -6,7 +6,7 @@ mod crashes;
 mod delivery;
 mod errors;
 mod internals;
-mod lines;
+mod queues;
 mod random;
 mod repeating;
 mod restarts;

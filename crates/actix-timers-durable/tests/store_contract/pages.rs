@@ -83,8 +83,8 @@ pub(crate) fn the_cursor_never_passes_pending_records<S: Subject>() {
     assert_eq!(cursor_after(&[advance(99), put(record(60, 5))]), 60, "and after");
     assert_eq!(cursor_after(&[Change::Park { id: id(60, 5), at: None }, advance(99)]), 99);
     assert_eq!(cursor_after(&[Change::Unpark { id: id(60, 5) }]), 60, "something came back");
-    let buried = Change::DeadLetter { id: id(60, 5), at: None, reason: "x".into(), dead_at: at(1), then: None };
-    assert_eq!(cursor_after(&[buried, advance(99)]), 99);
+    let dead_letter = Change::DeadLetter { id: id(60, 5), at: None, reason: "x".into(), dead_at: at(1), then: None };
+    assert_eq!(cursor_after(&[dead_letter, advance(99)]), 99);
     assert_eq!(cursor_after(&[Change::Requeue { id: id(60, 5), due: at(50) }]), 50);
     drop(store);
     let mut store = Owned::new(subject.open());

@@ -163,7 +163,7 @@ impl<'a> Tables<'a> {
         Some(record)
     }
 
-    fn go_on(&mut self, record: Record, progress: RecordState) -> ChangeOutcome {
+    fn advance(&mut self, record: Record, progress: RecordState) -> ChangeOutcome {
         let record = Record { progress, ..record };
         self.write(Part::Pending, &record, None);
         ChangeOutcome::Moved(Arc::new(record))
@@ -186,7 +186,7 @@ impl<'a> Tables<'a> {
             }
             Change::Remove { id, at } => removed(self.take(shard, *id, *at, &[PENDING, PARKED])),
             Change::Move { id, at, to } => match self.take(shard, *id, *at, &[PENDING]) {
-                Some(record) => self.go_on(record, *to),
+                Some(record) => self.advance(record, *to),
                 None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
@@ -207,7 +207,7 @@ impl<'a> Tables<'a> {
                 let Some(record) = self.take(shard, *id, *at, &[PENDING]) else { return ChangeOutcome::Missing };
                 self.take_dead_letter(shard, *id);
                 self.write(Part::Dead, &record, Some((reason, *dead_at)));
-                then.map_or(ChangeOutcome::Removed, |to| self.go_on(record, to))
+                then.map_or(ChangeOutcome::Removed, |to| self.advance(record, to))
             }
             Change::Requeue { id, due } => {
                 if self.place(*id).is_some() {
@@ -216,7 +216,7 @@ impl<'a> Tables<'a> {
                 let Some(dead) = self.take_dead_letter(shard, *id) else { return ChangeOutcome::Missing };
                 let key = dead.key.clone().filter(|key| self.keys.get((shard, &**key)).unwrap().is_none());
                 let progress = RecordState { due: *due, attempt: 1, ..dead.progress };
-                self.go_on(Record { repeat: None, key, ..dead }, progress)
+                self.advance(Record { repeat: None, key, ..dead }, progress)
             }
             Change::Discard { id } => removed(self.take_dead_letter(shard, *id)),
             Change::Park { id, at } => match self.take(shard, *id, *at, &[PENDING]) {
@@ -229,7 +229,7 @@ impl<'a> Tables<'a> {
             Change::Unpark { id } => match self.take(shard, *id, None, &[PARKED]) {
                 Some(record) => {
                     let progress = record.progress;
-                    self.go_on(record, progress)
+                    self.advance(record, progress)
                 }
                 None => ChangeOutcome::Missing,
             },

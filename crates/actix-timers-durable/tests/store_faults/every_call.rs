@@ -323,9 +323,9 @@ impl Said {
         }
         let path = root.join(self.at.to_string());
         let found = open(&path).and_then(|(mut store, _)| Ok((contents(&mut store)?, store.check()?)));
-        let (found, findings) = found.map_err(|error| format!("afterwards: {error}"))?;
-        if !findings.is_empty() {
-            return Err(format!("{findings:?}"));
+        let (found, issues) = found.map_err(|error| format!("afterwards: {error}"))?;
+        if !issues.is_empty() {
+            return Err(format!("{issues:?}"));
         }
         let is_possible = (0..1u32 << unknown.len()).any(|kept| {
             let kept = unknown.iter().enumerate().filter(|(bit, _)| kept >> bit & 1 == 1).map(|(_, group)| *group);

@@ -17,7 +17,7 @@ fn a_refused_request_fails_changes_nothing_and_its_timer_is_still_delivered() {
     let mut world = World::new();
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(10);
-    assert_eq!(world.rung().len(), 1);
+    assert_eq!(world.due().len(), 1);
     world.disk.refuse_commits(1);
     let record = Arc::new(world.record(5));
     let never = record.id;
@@ -48,11 +48,11 @@ fn with_a_full_disk_due_timers_are_delivered_and_their_end_is_written_later() {
     assert!(matches!(*error, StoreError::Refused(_)), "its end is not written, and it may be repeated");
     let record = world.record(50);
     assert!(matches!(*world.schedule_record(record, OnKey::Replace).unwrap_err(), StoreError::Refused(_)));
-    let pause = world.bell.get().look_after.unwrap();
+    let pause = world.horizon.get().recheck_after.unwrap();
     assert!(pause > Duration::ZERO && pause <= Duration::from_secs(10));
     world.disk.refuse_commits(0);
     world.pass(10_000);
-    world.look();
+    world.recheck();
     assert_eq!(world.counts().pending, 0);
     world.crash();
     assert_eq!(world.run_to(100_000), [], "no timer is delivered twice");
@@ -69,7 +69,7 @@ fn pauses_between_attempts_are_counted_by_the_clock_that_does_not_go_back() {
     world.set_wall(0);
     assert_eq!(world.counts().pending, 1);
     world.time += Duration::from_millis(100);
-    world.look();
+    world.recheck();
     assert_eq!(world.counts().pending, 0);
 }
 
@@ -106,7 +106,7 @@ fn a_retry_that_could_not_be_written_comes_when_it_could() {
     assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)), "the cancel cannot be written");
     world.pass(10_000);
     for _ in 0..3 {
-        world.look();
+        world.recheck();
         world.pass(10_000);
     }
     let due = world.wall.as_millis();
@@ -120,13 +120,13 @@ fn at_start_with_a_full_disk_interrupted_deliveries_still_have_the_next_attempt_
     assert_eq!(world.claim(&ids).len(), 2);
     world.disk.refuse_commits(u64::MAX);
     world.crash();
-    let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
-    let cleared = world.claim(&rung);
+    let due: Vec<_> = world.due().iter().map(|record| record.id).collect();
+    let cleared = world.claim(&due);
     assert_eq!(cleared.iter().map(|record| record.progress.attempt).collect::<Vec<_>>(), [2, 2]);
     world.turn(cleared.iter().map(|record| complete(record)).collect());
     world.disk.refuse_commits(0);
     world.pass(10_000);
-    world.look();
+    world.recheck();
     assert_eq!(world.counts().pending, 0);
 }
 
@@ -161,7 +161,7 @@ fn an_owner_that_lost_its_shard_delivers_nothing() {
     let mut world = World::new();
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(30);
-    assert_eq!(world.rung().len(), 2);
+    assert_eq!(world.due().len(), 2);
     world.disk.fence(0);
     let error = world.ask(|answer| Request::Claim { ids: vec![first], answer }).unwrap_err();
     assert!(matches!(*error, StoreError::Fenced { shard: 0 }));
@@ -179,9 +179,9 @@ fn an_unreadable_store_is_retried_and_loaded_timers_are_delivered() {
     let id = world.schedule(10);
     world.disk.power_off();
     world.pass(100_000);
-    world.look();
-    assert!(world.bell.get().look_after.is_some());
-    assert_eq!(world.rung().iter().map(|record| record.id).collect::<Vec<_>>(), [id]);
+    world.recheck();
+    assert!(world.horizon.get().recheck_after.is_some());
+    assert_eq!(world.due().iter().map(|record| record.id).collect::<Vec<_>>(), [id]);
     assert_eq!(world.claim(&[id]).len(), 1);
 }
 
@@ -235,9 +235,9 @@ impl Worn {
         world.disk.power_off();
         world.reopen_quietly();
         let store = Box::new(Self { store: world.disk.open(), scratched, is_nearly_full });
-        let (config, bell) = (world.config.clone(), world.bell.clone());
-        world.ledger = Ledger::open(store, config, Box::new(|_, _| Some(Default::default())), bell).unwrap();
-        world.look();
+        let (config, horizon) = (world.config.clone(), world.horizon.clone());
+        world.ledger = Ledger::open(store, config, Box::new(|_, _| Some(Default::default())), horizon).unwrap();
+        world.recheck();
     }
 }
 

@@ -20,8 +20,8 @@ fn series(world: &mut World, missed: Missed) -> DurableId {
 }
 
 fn begin(world: &mut World) -> Arc<Record> {
-    let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
-    world.claim(&rung).remove(0)
+    let due: Vec<_> = world.due().iter().map(|record| record.id).collect();
+    world.claim(&due).remove(0)
 }
 
 fn verdicts() -> [Verdict; 5] {
@@ -154,7 +154,7 @@ fn a_cancel_in_flight_that_the_store_refuses_changes_nothing_and_says_so() {
         assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)));
         world.end(&record, verdict);
         world.pass(10_000);
-        world.look();
+        world.recheck();
         assert!(!world.run_to(20_000).is_empty());
         assert_eq!(world.cancel(id).unwrap(), Cancellation::Cancelled);
     }

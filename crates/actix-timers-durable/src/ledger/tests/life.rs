@@ -58,7 +58,7 @@ fn one_that_was_put_inside_the_loaded_horizon_comes_on_time() {
 fn cancelling_or_moving_a_timer_in_delivery_returns_in_progress() {
     let mut world = World::new();
     let id = world.schedule(0);
-    assert_eq!(world.rung().len(), 1);
+    assert_eq!(world.due().len(), 1);
     let cleared = world.claim(&[id, id]);
     assert_eq!(cleared.len(), 1, "a delivery is cleared once");
     assert!(world.claim(&[id]).is_empty());
@@ -76,15 +76,15 @@ fn a_failure_comes_again_with_the_next_number_and_can_be_cancelled_in_between() 
     let mut world = World::new();
     let id = world.schedule(0);
     for attempt in 1..5 {
-        let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
-        let cleared = world.claim(&rung);
+        let due: Vec<_> = world.due().iter().map(|record| record.id).collect();
+        let cleared = world.claim(&due);
         assert_eq!((cleared[0].id, cleared[0].progress.attempt), (id, attempt));
         assert_eq!(cleared[0].progress.nominal, at(0));
         let due = world.wall.saturating_add(Duration::from_secs(100));
         world.end(&cleared[0], Verdict::Retry { due });
         world.end(&cleared[0], Verdict::Complete);
         world.pass(99_999);
-        assert!(world.rung().is_empty(), "never early, and the second ending did not count");
+        assert!(world.due().is_empty(), "never early, and the second ending did not count");
         world.pass(1);
     }
     assert_eq!(world.cancel(id).unwrap(), Cancellation::Cancelled);
@@ -116,12 +116,12 @@ fn a_permanent_failure_is_a_dead_letter_that_can_be_requeued_or_discarded() {
 fn an_undelivered_message_uses_no_attempt() {
     let mut world = World::new();
     let id = world.schedule(0);
-    let waiting = world.rung();
+    let waiting = world.due();
     world.end(&waiting[0], Verdict::Undelivered { again: at(50) });
     assert_eq!(world.run_to(49), []);
     world.pass(1);
-    let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
-    let cleared = world.claim(&rung);
+    let due: Vec<_> = world.due().iter().map(|record| record.id).collect();
+    let cleared = world.claim(&due);
     world.end(&cleared[0], Verdict::Undelivered { again: at(90) });
     assert_eq!(world.run_to(1000), [(90, id, 1)]);
 }
@@ -153,7 +153,7 @@ fn undelivered_messages_come_back_in_the_order_they_were_due() {
     let ids: Vec<_> = [30, 10, 20, 0, 50, 40].into_iter().map(|due| (due, world.schedule(due))).collect();
     world.pass(100);
     for _ in 0..6 {
-        for record in world.rung() {
+        for record in world.due() {
             world.end(&record, Verdict::Undelivered { again: at(5000) });
         }
     }
@@ -201,8 +201,8 @@ fn timers_of_an_unknown_route_are_parked_and_delivered_by_a_build_that_knows_it(
 fn an_undecodable_payload_is_set_aside_before_or_after_the_claim() {
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
-    let rung = world.rung();
-    world.end(&rung[0], Verdict::Park);
+    let due = world.due();
+    world.end(&due[0], Verdict::Park);
     let cleared = world.claim(&ids);
     assert_eq!(cleared.len(), 1);
     world.end(&cleared[0], Verdict::Park);
@@ -225,8 +225,8 @@ fn each_repetition_counts_its_own_attempts_and_goes_on_after_a_dead_letter() {
     let ends = [Verdict::Retry { due: at(130_000) }, Verdict::Complete, Verdict::DeadLetter { reason: "".into() }];
     for (step, verdict) in ends.into_iter().enumerate() {
         world.pass([100_000, 30_000, 70_000][step]);
-        let rung: Vec<_> = world.rung().iter().map(|record| record.id).collect();
-        let cleared = world.claim(&rung);
+        let due: Vec<_> = world.due().iter().map(|record| record.id).collect();
+        let cleared = world.claim(&due);
         seen.push((cleared[0].progress.repetition, cleared[0].progress.attempt));
         world.end(&cleared[0], verdict);
         world.restart();
@@ -322,7 +322,7 @@ fn after_it_was_closed_everything_is_refused() {
     assert!(closed(world.ask(|answer| Request::Claim { ids: vec![id], answer }).unwrap_err()));
     assert!(closed(world.ask(|answer| Request::Close { answer }).unwrap_err()));
     world.pass(100);
-    assert!(world.rung().is_empty(), "no timer is reported any more");
+    assert!(world.due().is_empty(), "no timer is reported any more");
     world.reopen();
     assert_eq!(world.run_to(100), [(100, id, 1)]);
 }

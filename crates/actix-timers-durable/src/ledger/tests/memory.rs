@@ -43,14 +43,14 @@ fn overdue_at_start(mut world: World) {
     world.crash();
     world.pass(100_000);
     world.reopen_quietly();
-    world.look();
+    world.recheck();
     let mut delivered = vec![];
     loop {
-        let rung = world.rung();
-        if rung.is_empty() {
+        let due = world.due();
+        if due.is_empty() {
             break;
         }
-        let ids: Vec<_> = rung.iter().map(|record| record.id).collect();
+        let ids: Vec<_> = due.iter().map(|record| record.id).collect();
         for ids in ids.chunks(256) {
             let cleared = world.claim(ids);
             delivered.extend(cleared.iter().map(|record| (record.progress.due.as_millis(), record.id)));
@@ -111,7 +111,7 @@ fn one_that_has_rung_and_was_driven_out_comes_again() {
     let mut world = World::holding(2);
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(30);
-    assert_eq!(world.rung().len(), 2);
+    assert_eq!(world.due().len(), 2);
     let third = world.schedule(5);
     assert_eq!(world.claim(&[second]).len(), 0, "it is not in memory");
     let delivered: Vec<_> = world.run_to(30).into_iter().map(|(_, id, _)| id).collect();
@@ -184,7 +184,7 @@ fn a_route_without_a_recipient_does_not_keep_others_out_of_memory() {
     let deaf: Vec<_> = (0..200).map(|due| of_route(&mut world, "deaf", due)).collect();
     let other = of_route(&mut world, "other", 150);
     world.pass(1000);
-    assert!(world.rung().iter().all(|record| &*record.route == "deaf"), "it fills the memory");
+    assert!(world.due().iter().all(|record| &*record.route == "deaf"), "it fills the memory");
     world.turn(vec![pause("deaf"), pause("deaf")]);
     assert_eq!(world.run_to(1000), [(1000, other, 1)]);
     assert_eq!(world.loaded(), 0);
@@ -225,7 +225,7 @@ fn one_whose_change_was_refused_while_its_route_stood_still_comes_when_that_goes
     world.turn(vec![cancel, mov, pause("deaf")]);
     assert!(cancelled.get().is_err() && moved.get().is_err());
     world.pass(20);
-    assert_eq!(world.rung(), [], "its route has no recipient");
+    assert_eq!(world.due(), [], "its route has no recipient");
     world.turn(vec![resume("deaf")]);
     assert_eq!(world.run_to(20), ids.map(|id| (20, id, 1)));
 }

@@ -40,7 +40,7 @@ struct Checked {
     known: HashMap<DurableId, Known>,
     ids: Vec<DurableId>,
     /// Reported, and not yet claimed.
-    rung: Vec<DurableId>,
+    due: Vec<DurableId>,
     in_flight: Vec<Arc<Record>>,
     /// Some verdicts may not be on disk.
     is_troubled: bool,
@@ -59,7 +59,7 @@ impl Checked {
         let mut random = Random(seed);
         let world = World::holding(1 + random.below(40) as usize);
         let (known, ids) = (HashMap::new(), vec![]);
-        Self { world, random, known, ids, rung: vec![], in_flight: vec![], is_troubled: false }
+        Self { world, random, known, ids, due: vec![], in_flight: vec![], is_troubled: false }
     }
 
     fn some_id(&mut self) -> Option<DurableId> {
@@ -112,8 +112,8 @@ impl Checked {
                 (request, Some(Asked::Requeue(id, coming)))
             }
             13..16 => {
-                let count = self.random.below(1 + self.rung.len() as u64) as usize;
-                let ids: Vec<_> = self.rung.drain(..count).collect();
+                let count = self.random.below(1 + self.due.len() as u64) as usize;
+                let ids: Vec<_> = self.due.drain(..count).collect();
                 let (request, coming) = coming(|answer| Request::Claim { ids, answer });
                 (request, Some(Asked::Claim(coming)))
             }
@@ -133,7 +133,7 @@ impl Checked {
                 (Request::Ended { id: record.id, progress: record.progress, verdict }, None)
             }
             _ if self.random.once_in(3) => (Request::Overrun, None),
-            _ => (Request::LookAgain, None),
+            _ => (Request::Recheck, None),
         })
     }
 
@@ -264,7 +264,7 @@ impl Checked {
                 known.done.clear();
             }
         }
-        self.rung.clear();
+        self.due.clear();
         self.in_flight.clear();
         self.world.disk.refuse_commits(0);
         self.world.crash();
@@ -277,8 +277,8 @@ impl Checked {
     fn pass(&mut self) {
         let millis = self.random.below(20_000);
         self.world.pass(millis);
-        let rung: Vec<_> = self.world.rung().iter().map(|record| record.id).collect();
-        self.rung.extend(rung);
+        let due: Vec<_> = self.world.due().iter().map(|record| record.id).collect();
+        self.due.extend(due);
     }
 
     /// Delivers everything successfully from now on.
@@ -286,8 +286,8 @@ impl Checked {
         self.world.disk.refuse_commits(0);
         self.crash();
         for _ in 0..10_000 {
-            let rung: Vec<_> = self.world.rung().iter().map(|record| record.id).collect();
-            for record in self.world.claim(&rung) {
+            let due: Vec<_> = self.world.due().iter().map(|record| record.id).collect();
+            for record in self.world.claim(&due) {
                 let id = record.id;
                 self.cleared(record);
                 let record = self.in_flight.pop().unwrap();
@@ -398,7 +398,7 @@ fn with_steps_of_the_clock_nothing_is_early_and_nothing_is_lost() {
             if checked.random.once_in(10) {
                 let wall = checked.random.below(1_000_000);
                 checked.world.set_wall(wall);
-                checked.world.look();
+                checked.world.recheck();
             }
             if checked.random.once_in(10) {
                 checked.crash();

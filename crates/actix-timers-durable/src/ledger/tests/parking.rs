@@ -17,7 +17,7 @@ fn about_to_be_parked(by_its_message: bool) -> (World, DurableId) {
     if by_its_message {
         let id = put(&mut world, 0);
         // It cannot be decoded: that is reported in the same group.
-        let record = world.rung().remove(0);
+        let record = world.due().remove(0);
         world.before_the_next_group(vec![Request::Ended { id, progress: record.progress, verdict: Verdict::Park }]);
         return (world, id);
     }
@@ -114,7 +114,7 @@ fn a_requeued_timer_can_be_moved_in_the_same_group() {
 /// Starts a build that knows the parked timer.
 fn about_to_be_taken_back() -> (World, DurableId) {
     let (mut world, id) = about_to_be_parked(false);
-    world.look();
+    world.recheck();
     assert_eq!(world.counts().parked, 1);
     world.unknown = &[];
     world.disk.power_off();
@@ -159,8 +159,8 @@ fn a_timer_moved_or_cancelled_before_parking_is_not_parked_afterwards() {
                 assert_eq!(world.reschedule(id, 2_000_000).unwrap(), Rescheduling::Rescheduled, "{by_its_message}");
             }
             world.pass(100_000);
-            world.look();
-            world.look();
+            world.recheck();
+            world.recheck();
             if world.unknown.is_empty() {
                 let expected = if is_cancelled { vec![] } else { vec![(2_000_000, id, 1)] };
                 assert_eq!(world.run_to(3_000_000), expected, "{by_its_message}");

@@ -62,7 +62,7 @@ fn unacknowledged_deliveries_come_again_after_a_crash_with_the_next_number() {
     let mut world = World::new();
     let [a, b, c] = [100, 100, 100].map(|due| world.schedule(due));
     world.pass(100);
-    assert_eq!(world.rung().len(), 3);
+    assert_eq!(world.due().len(), 3);
     let cleared = world.claim(&[a, b]);
     world.end(&cleared[0], crate::ledger::Verdict::Complete);
     world.crash();
@@ -153,7 +153,7 @@ fn steps_of_the_clock_of_a_running_ledger_bring_nothing_early_and_nothing_twice(
     assert_eq!(world.run_to(hour + 19_999), []);
     // Forward: passed timers are due at once, also if not loaded.
     world.set_wall(3 * hour + 1000);
-    world.look();
+    world.recheck();
     assert_eq!(world.run_to(3 * hour + 1000), [(3 * hour + 1000, ids[1], 1), (3 * hour + 1000, ids[2], 1)]);
     assert_eq!(world.run_to(5 * hour), [(4 * hour, ids[3], 1)]);
 }
@@ -163,7 +163,7 @@ fn one_that_rings_before_its_time_is_not_cleared_and_rings_again() {
     let mut world = World::new();
     let id = world.schedule(1000);
     world.pass(1000);
-    assert_eq!(world.rung().len(), 1);
+    assert_eq!(world.due().len(), 1);
     world.set_wall(900);
     assert!(world.claim(&[id]).is_empty());
     assert_eq!(world.run_to(1000), [(1000, id, 1)]);

@@ -101,7 +101,7 @@ fn no_message_becomes_a_dead_letter_if_a_handler_may_be_running_whose_delivery_h
         }
         claim(&mut world, &[id]);
         world.crash();
-        let becomes_a_dead_letter = reasons(&mut world).iter().any(|(buried, _)| *buried == id);
+        let becomes_a_dead_letter = reasons(&mut world).iter().any(|(dead, _)| *dead == id);
         assert_eq!(becomes_a_dead_letter, ending == "ended", "{ending}");
     }
 }
@@ -141,7 +141,7 @@ fn a_crash_in_the_commit_that_buries_leaves_it_to_the_next_start() {
         world.disk.power_off();
         world.reopen_quietly();
         world.disk.fail_next_fsync(kept);
-        world.look();
+        world.recheck();
         assert_eq!(attempts(&mut world), [], "no delivery before it is a dead letter: {kept:?}");
         world.crash();
         assert_eq!(reasons(&mut world).len(), 1, "{kept:?}");
@@ -164,7 +164,7 @@ fn while_the_store_refuses_to_write_its_dead_letter_nothing_is_delivered_of_it_a
             _ => {}
         }
         world.pass(10_000);
-        world.look();
+        world.recheck();
         assert_eq!(reasons(&mut world).len(), 1, "{request}");
         assert_eq!(world.run_to(100_000), []);
     }
@@ -185,7 +185,7 @@ fn a_suspect_that_is_delivered_while_the_store_refuses_is_not_noted() {
         let cleared = world.claim(&[id]).remove(0);
         world.disk.refuse_commits(0);
         world.pass(10_000);
-        world.look();
+        world.recheck();
         assert_eq!(world.open_claims(), 0, "known: {is_known}");
         world.turn(vec![complete(&cleared)]);
         world.crash();

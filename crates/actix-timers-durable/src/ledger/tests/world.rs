@@ -47,31 +47,31 @@ impl Random {
 
 /// A horizon that reports in the order of due times; records already overdue when armed in the order of arming.
 #[derive(Clone, Default)]
-pub(crate) struct Bell(Arc<Mutex<Armed>>);
+pub(crate) struct FakeHorizon(Arc<Mutex<Armed>>);
 
 #[derive(Default)]
 pub(crate) struct Armed {
     now: DueTime,
     count: u64,
     armed: BTreeMap<(DueTime, u64), Arc<Record>>,
-    pub(crate) look_at: Option<DueTime>,
-    pub(crate) look_after: Option<Duration>,
+    pub(crate) recheck_at: Option<DueTime>,
+    pub(crate) recheck_after: Option<Duration>,
 }
 
-impl Bell {
+impl FakeHorizon {
     pub(crate) fn get(&self) -> MutexGuard<'_, Armed> {
         self.0.lock().unwrap()
     }
 }
 
-impl Horizon for Bell {
+impl Horizon for FakeHorizon {
     type Handle = (DueTime, u64);
 
     fn arm(&mut self, record: &Arc<Record>) -> Self::Handle {
-        let mut bell = self.get();
-        bell.count += 1;
-        let handle = (record.progress.due.max(bell.now), bell.count);
-        bell.armed.insert(handle, Arc::clone(record));
+        let mut horizon = self.get();
+        horizon.count += 1;
+        let handle = (record.progress.due.max(horizon.now), horizon.count);
+        horizon.armed.insert(handle, Arc::clone(record));
         handle
     }
 
@@ -79,12 +79,12 @@ impl Horizon for Bell {
         self.get().armed.remove(&handle);
     }
 
-    fn look_again_at(&mut self, due: DueTime) {
-        self.get().look_at = Some(due);
+    fn recheck_at(&mut self, due: DueTime) {
+        self.get().recheck_at = Some(due);
     }
 
-    fn look_again_after(&mut self, delay: Duration) {
-        self.get().look_after = Some(delay);
+    fn recheck_after(&mut self, delay: Duration) {
+        self.get().recheck_after = Some(delay);
     }
 }
 
@@ -102,8 +102,8 @@ pub(crate) struct World {
     pub(crate) disk: MemoryDisk,
     files: Option<tempfile::TempDir>,
     pub(crate) config: LedgerConfig,
-    pub(crate) ledger: Ledger<Bell>,
-    pub(crate) bell: Bell,
+    pub(crate) ledger: Ledger<FakeHorizon>,
+    pub(crate) horizon: FakeHorizon,
     pub(crate) wall: DueTime,
     pub(crate) time: Duration,
     /// Unknown routes.
@@ -135,15 +135,15 @@ impl World {
 
     fn on(files: Option<tempfile::TempDir>, config: LedgerConfig) -> Self {
         let disk = MemoryDisk::new();
-        let bell = Bell::default();
-        let ledger = open(store(&disk, files.as_ref()), &config, &bell, &[], RetryPolicy::default());
+        let horizon = FakeHorizon::default();
+        let ledger = open(store(&disk, files.as_ref()), &config, &horizon, &[], RetryPolicy::default());
         let (wall, time) = (DueTime::MIN, Duration::ZERO);
         let mut world = Self {
             disk,
             files,
             config,
             ledger,
-            bell,
+            horizon,
             wall,
             time,
             unknown: &[],
@@ -151,7 +151,7 @@ impl World {
             ahead: vec![],
             names: 0,
         };
-        world.look();
+        world.recheck();
         world
     }
 
@@ -169,16 +169,17 @@ impl World {
 
     /// Starts another ledger; the test calls `maintain`.
     pub(crate) fn reopen_quietly(&mut self) {
-        self.bell = Bell::default();
-        self.bell.get().now = self.wall;
+        self.horizon = FakeHorizon::default();
+        self.horizon.get().now = self.wall;
         // The files cannot be opened twice.
         self.ledger.store = Box::new(Closed);
-        self.ledger = open(store(&self.disk, self.files.as_ref()), &self.config, &self.bell, self.unknown, self.retry);
+        self.ledger =
+            open(store(&self.disk, self.files.as_ref()), &self.config, &self.horizon, self.unknown, self.retry);
     }
 
     pub(crate) fn reopen(&mut self) {
         self.reopen_quietly();
-        self.look();
+        self.recheck();
     }
 
     pub(crate) fn now(&self) -> Reading {
@@ -193,11 +194,11 @@ impl World {
 
     pub(crate) fn set_wall(&mut self, millis: u64) {
         self.wall = at(millis);
-        self.bell.get().now = self.wall;
+        self.horizon.get().now = self.wall;
     }
 
-    pub(crate) fn look(&mut self) {
-        self.turn(vec![Request::LookAgain]);
+    pub(crate) fn recheck(&mut self) {
+        self.turn(vec![Request::Recheck]);
     }
 
     /// Handles all requests in one group, or as few as possible, and all work that follows.
@@ -314,23 +315,23 @@ impl World {
     }
 
     /// Returns the records reported by now, in order.
-    pub(crate) fn rung(&mut self) -> Vec<Arc<Record>> {
-        let is_time = self.bell.get().look_at.is_some_and(|look| look <= self.wall);
+    pub(crate) fn due(&mut self) -> Vec<Arc<Record>> {
+        let is_time = self.horizon.get().recheck_at.is_some_and(|look| look <= self.wall);
         if is_time {
-            self.bell.get().look_at = None;
-            self.look();
+            self.horizon.get().recheck_at = None;
+            self.recheck();
         }
-        let mut bell = self.bell.get();
-        let now = bell.now;
-        let later = bell.armed.split_off(&(now.saturating_add(Duration::from_millis(1)), 0));
-        std::mem::replace(&mut bell.armed, later).into_values().collect()
+        let mut horizon = self.horizon.get();
+        let now = horizon.now;
+        let later = horizon.armed.split_off(&(now.saturating_add(Duration::from_millis(1)), 0));
+        std::mem::replace(&mut horizon.armed, later).into_values().collect()
     }
 
     /// Delivers reported records successfully until there are none, and returns them.
     pub(crate) fn deliver(&mut self) -> Vec<Arc<Record>> {
         let mut delivered = vec![];
         loop {
-            let ids: Vec<_> = self.rung().iter().map(|record| record.id).collect();
+            let ids: Vec<_> = self.due().iter().map(|record| record.id).collect();
             if ids.is_empty() {
                 return delivered;
             }
@@ -359,8 +360,8 @@ impl World {
     }
 
     fn next_event(&self) -> Option<DueTime> {
-        let bell = self.bell.get();
-        bell.armed.keys().next().map(|(due, _)| *due).into_iter().chain(bell.look_at).min()
+        let horizon = self.horizon.get();
+        horizon.armed.keys().next().map(|(due, _)| *due).into_iter().chain(horizon.recheck_at).min()
     }
 
     pub(crate) fn counts(&mut self) -> Counts {
@@ -396,10 +397,10 @@ fn store(disk: &MemoryDisk, files: Option<&tempfile::TempDir>) -> Box<dyn TimerS
 fn open(
     store: Box<dyn TimerStore>,
     config: &LedgerConfig,
-    bell: &Bell,
+    horizon: &FakeHorizon,
     unknown: &'static [&'static str],
     retry: RetryPolicy,
-) -> Ledger<Bell> {
+) -> Ledger<FakeHorizon> {
     let policy_of = move |route: &str, _: &str| (!unknown.contains(&route)).then_some(retry);
-    Ledger::open(store, config.clone(), Box::new(policy_of), bell.clone()).unwrap()
+    Ledger::open(store, config.clone(), Box::new(policy_of), horizon.clone()).unwrap()
 }

@@ -6,8 +6,8 @@ use fjall::Slice;
 
 use super::engine::{Engine, ReadError, join};
 use super::layout::{
-    Region, ShardState, Space, key_of_dead_letter, key_of_holder, key_of_place, key_of_record, read_claim,
-    read_first_piece, read_id, read_key_of_claim, read_key_of_holder, read_key_of_state, read_place_value,
+    Region, ShardState, Space, key_of_dead_letter, key_of_holder, key_of_position, key_of_record, read_claim,
+    read_first_piece, read_id, read_key_of_claim, read_key_of_holder, read_key_of_state, read_position_value,
     read_tagged_id,
 };
 use super::{EmbeddedStore, scan};
@@ -87,18 +87,18 @@ impl EmbeddedStore {
     /// The disk cannot be read. Damage is reported as an issue, not as an error.
     pub fn check(&mut self) -> Result<Vec<CheckIssue>, StoreError> {
         let engine = self.engine()?.clone();
-        let mut findings = Vec::new();
-        self.check_all(&engine, &mut findings).map_err(|error| self.unreadable(error))?;
-        Ok(findings)
+        let mut issues = Vec::new();
+        self.check_all(&engine, &mut issues).map_err(|error| self.unreadable(error))?;
+        Ok(issues)
     }
 
-    fn check_all(&mut self, engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
+    fn check_all(&mut self, engine: &Engine, issues: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
         let mut shards = Vec::new();
-        each_row(engine, Space::State, findings, |key, row, findings| {
+        each_row(engine, Space::State, issues, |key, row, issues| {
             if let Some(shard) = read_key_of_state(&key) {
                 match ShardState::read(&row) {
                     Ok(state) => shards.push((shard, state)),
-                    Err(_) => findings.push(CheckIssue::Damaged { what: "states of shards", id: None }),
+                    Err(_) => issues.push(CheckIssue::Damaged { what: "states of shards", id: None }),
                 }
                 return Ok(());
             }
@@ -111,7 +111,7 @@ impl EmbeddedStore {
             match claim {
                 Ok(_) => Ok(()),
                 Err(ReadError::Damaged) => {
-                    findings.push(CheckIssue::Damaged { what: "claims", id: None });
+                    issues.push(CheckIssue::Damaged { what: "claims", id: None });
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -120,7 +120,7 @@ impl EmbeddedStore {
         for (shard, state) in shards {
             let mut counted = Counts::default();
             for part in [Part::Pending, Part::Parked, Part::Dead] {
-                let count = self.check_part(engine, (part, shard), &state, findings)?;
+                let count = self.check_part(engine, (part, shard), &state, issues)?;
                 match part {
                     Part::Pending => counted.pending = count,
                     Part::Parked => counted.parked = count,
@@ -128,11 +128,11 @@ impl EmbeddedStore {
                 }
             }
             if counted != state.counts {
-                findings.push(CheckIssue::Miscounted { shard, kept: state.counts, counted });
+                issues.push(CheckIssue::Miscounted { shard, kept: state.counts, counted });
             }
         }
-        self.check_index(engine, findings)?;
-        check_pieces(engine, findings)
+        self.check_index(engine, issues)?;
+        check_pieces(engine, issues)
     }
 
     /// Checks the records of a part, and the entries that refer to them.
@@ -141,17 +141,17 @@ impl EmbeddedStore {
         engine: &Engine,
         (part, shard): (Part, u16),
         state: &ShardState,
-        findings: &mut Vec<CheckIssue>,
+        issues: &mut Vec<CheckIssue>,
     ) -> Result<u64, ReadError> {
         let region = Region::new(part, shard);
         let mut lower = region.from(0);
         let mut count = 0;
         loop {
             let page = scan::page(engine, &mut self.names, (part, shard), lower, DueTime::MAX, STEP)?;
-            findings.extend(page.damaged.iter().map(|id| CheckIssue::Damaged { what: RECORD, id: *id }));
+            issues.extend(page.damaged.iter().map(|id| CheckIssue::Damaged { what: RECORD, id: *id }));
             count += page.found.len() as u64;
             for found in &page.found {
-                check_record(engine, found, state, findings)?;
+                check_record(engine, found, state, issues)?;
             }
             match page.next {
                 Some(next) => lower = scan::successor(&region.key(next)),
@@ -161,28 +161,28 @@ impl EmbeddedStore {
     }
 
     /// Checks that each index entry refers to a timer.
-    fn check_index(&mut self, engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
-        each_row(engine, Space::Index, findings, |key, row, findings| {
+    fn check_index(&mut self, engine: &Engine, issues: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
+        each_row(engine, Space::Index, issues, |key, row, issues| {
             if let Some((_, text)) = read_key_of_holder(&key) {
                 let Some(id) = read_id(&row) else {
-                    findings.push(CheckIssue::Damaged { what: "entries of the index", id: None });
+                    issues.push(CheckIssue::Damaged { what: "entries of the index", id: None });
                     return Ok(());
                 };
                 match has_key(engine, id, text) {
                     Ok(true) => {}
                     Err(ReadError::Io(error)) => return Err(ReadError::Io(error)),
-                    _ => findings.push(CheckIssue::Stale { what: "a key", id }),
+                    _ => issues.push(CheckIssue::Stale { what: "a key", id }),
                 }
                 return Ok(());
             }
-            let (Some((tag, id)), Some((part, due))) = (read_tagged_id(&key), read_place_value(&row)) else {
-                findings.push(CheckIssue::Damaged { what: "entries of the index", id: None });
+            let (Some((tag, id)), Some((part, due))) = (read_tagged_id(&key), read_position_value(&row)) else {
+                issues.push(CheckIssue::Damaged { what: "entries of the index", id: None });
                 return Ok(());
             };
             let part = if tag == b'G' { Part::Dead } else { part };
             let region = Region::new(part, id.shard());
             if !is_there(engine, region.space, &region.key(Position { due, id }))? {
-                findings.push(CheckIssue::Stale { what: INDEX, id });
+                issues.push(CheckIssue::Stale { what: INDEX, id });
             }
             Ok(())
         })
@@ -193,7 +193,7 @@ fn check_record(
     engine: &Engine,
     found: &Found,
     state: &ShardState,
-    findings: &mut Vec<CheckIssue>,
+    issues: &mut Vec<CheckIssue>,
 ) -> Result<(), ReadError> {
     let record = &found.record;
     let (id, due) = (record.id, record.progress.due);
@@ -203,33 +203,33 @@ fn check_record(
             found => Ok(found.ok().flatten()),
         }
     };
-    let place = match found.part {
+    let position = match found.part {
         Part::Dead => {
-            index(key_of_dead_letter(id))?.and_then(|row| read_place_value(&row)).map(|(_, due)| (Part::Dead, due))
+            index(key_of_dead_letter(id))?.and_then(|row| read_position_value(&row)).map(|(_, due)| (Part::Dead, due))
         }
-        Part::Pending | Part::Parked => match index(key_of_place(id))? {
-            Some(row) => read_place_value(&row),
+        Part::Pending | Part::Parked => match index(key_of_position(id))? {
+            Some(row) => read_position_value(&row),
             None => Some((Part::Pending, id.first_due())),
         },
     };
-    if place != Some((found.part, due)) {
-        findings.push(CheckIssue::Lost { what: INDEX, id });
+    if position != Some((found.part, due)) {
+        issues.push(CheckIssue::Lost { what: INDEX, id });
     }
     if let (Some(key), true) = (&record.key, found.part != Part::Dead)
         && index(key_of_holder(id.shard(), key))?.and_then(|row| read_id(&row)) != Some(id)
     {
-        findings.push(CheckIssue::Lost { what: KEY, id });
+        issues.push(CheckIssue::Lost { what: KEY, id });
     }
     if found.part == Part::Pending && due < state.cursor {
-        findings.push(CheckIssue::Overlooked { id });
+        issues.push(CheckIssue::Overlooked { id });
     }
     Ok(())
 }
 
 /// Returns whether a pending or parked timer has this key. Reads no more of it.
 fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError> {
-    let place = engine.space(Space::Index).get(key_of_place(id))?.and_then(|place| read_place_value(&place));
-    let (part, due) = place.unwrap_or((Part::Pending, id.first_due()));
+    let position = engine.space(Space::Index).get(key_of_position(id))?.and_then(|row| read_position_value(&row));
+    let (part, due) = position.unwrap_or((Part::Pending, id.first_due()));
     let region = Region::new(part, id.shard());
     let Some(row) = engine.space(region.space).get(region.key(Position { due, id }))? else { return Ok(false) };
     let (_, head) = read_first_piece(&row)?;
@@ -237,8 +237,8 @@ fn has_key(engine: &Engine, id: DurableId, key: &str) -> Result<bool, ReadError>
 }
 
 /// Checks that each piece belongs to a value.
-fn check_pieces(engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
-    each_row(engine, Space::Pieces, findings, |key, _, findings| {
+fn check_pieces(engine: &Engine, issues: &mut Vec<CheckIssue>) -> Result<(), ReadError> {
+    each_row(engine, Space::Pieces, issues, |key, _, issues| {
         let owner = key.split_first().and_then(|(space, rest)| {
             let (owner, number) = rest.split_last_chunk()?;
             let space = Space::ALL.get(usize::from(*space))?.0;
@@ -255,7 +255,7 @@ fn check_pieces(engine: &Engine, findings: &mut Vec<CheckIssue>) -> Result<(), R
             None => false,
         };
         if !is_owned {
-            findings.push(CheckIssue::Damaged { what: "pieces of long values", id: None });
+            issues.push(CheckIssue::Damaged { what: "pieces of long values", id: None });
         }
         Ok(())
     })
@@ -278,7 +278,7 @@ fn whole(engine: &Engine, space: Space, key: &[u8], row: Slice) -> Result<Vec<u8
 fn each_row(
     engine: &Engine,
     space: Space,
-    findings: &mut Vec<CheckIssue>,
+    issues: &mut Vec<CheckIssue>,
     mut look: impl FnMut(Slice, Slice, &mut Vec<CheckIssue>) -> Result<(), ReadError>,
 ) -> Result<(), ReadError> {
     let mut lower = Vec::new();
@@ -286,11 +286,11 @@ fn each_row(
         let mut damaged = 0;
         // No key begins with 32 of these.
         let rows = scan::rows(engine, space, lower, &[0xFF; 32], STEP, &mut damaged)?;
-        findings.extend((0..damaged).map(|_| CheckIssue::Damaged { what: "rows", id: None }));
+        issues.extend((0..damaged).map(|_| CheckIssue::Damaged { what: "rows", id: None }));
         let Some((last, _)) = rows.last() else { return Ok(()) };
         lower = scan::successor(last);
         for (key, row) in rows {
-            look(key, row, findings)?;
+            look(key, row, issues)?;
         }
     }
 }

@@ -45,7 +45,7 @@ struct End(Weak<dyn Any + Send + Sync>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        for _ in 0..LONGEST_PAUSE_MS {
+        for _ in 0..MAX_PAUSE_MS {
             if self.0.strong_count() == 0 {
                 break;
             }
@@ -68,7 +68,7 @@ const MEMTABLES: usize = 3;
 /// Maximum number of tables that wait to be merged; the engine's own limit is 30.
 const TABLES: usize = 28;
 /// After this pause the write is tried nevertheless, and reports the failure.
-const LONGEST_PAUSE_MS: u32 = 10_000;
+const MAX_PAUSE_MS: u32 = 10_000;
 /// Size of journals at which the engine writes their content to tables. Until then they are kept, and read when a store
 /// is opened.
 const JOURNALS: u64 = 128 << 20;
@@ -133,7 +133,7 @@ impl Engine {
         };
         // It fails if background work has: then waiting is pointless.
         let has_failed = || self.db.persist(PersistMode::Buffer).is_err();
-        for _ in 0..LONGEST_PAUSE_MS {
+        for _ in 0..MAX_PAUSE_MS {
             if !is_behind() || has_failed() {
                 break;
             }

@@ -9,8 +9,8 @@ use fjall::Slice;
 use super::engine::{Engine, ReadError, Rows, Value, join};
 use super::layout::{
     PIECE, Region, ShardState, Space, first_piece, id_value, key_of_claim, key_of_dead_letter, key_of_holder,
-    key_of_piece, key_of_place, key_of_record, key_of_state, place_value, put_claim, put_grave, read_id,
-    read_place_value, read_record,
+    key_of_piece, key_of_position, key_of_record, key_of_state, position_value, put_claim, put_dead_letter, read_id,
+    read_position_value, read_record,
 };
 use super::names::Names;
 use crate::store::{Change, ChangeOutcome, OnKey, Part, Position, codec};
@@ -58,7 +58,7 @@ impl<'a> Group<'a> {
                 None => ChangeOutcome::Missing,
             },
             Change::Move { id, at, to } => match self.take_pending(*id, *at)? {
-                Some(record) => self.go_on(record, *to),
+                Some(record) => self.advance(record, *to),
                 None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
@@ -78,7 +78,7 @@ impl<'a> Group<'a> {
                 Some(record) => {
                     self.dead_letter(&record, reason, *dead_at)?;
                     match then {
-                        Some(to) => self.go_on(record, *to),
+                        Some(to) => self.advance(record, *to),
                         None => ChangeOutcome::Removed,
                     }
                 }
@@ -151,7 +151,7 @@ impl<'a> Group<'a> {
         Ok(ChangeOutcome::Moved(Arc::new(record)))
     }
 
-    fn go_on(&mut self, record: Record, progress: RecordState) -> ChangeOutcome {
+    fn advance(&mut self, record: Record, progress: RecordState) -> ChangeOutcome {
         let record = Record { progress, ..record };
         self.insert(Part::Pending, &record);
         ChangeOutcome::Moved(Arc::new(record))
@@ -174,8 +174,8 @@ impl<'a> Group<'a> {
         }
         let (part, due) = match at {
             Some(due) => (Part::Pending, due),
-            None => match self.row(Space::Index, &key_of_place(id))? {
-                Some(place) => read_place_value(&place).unwrap_or((Part::Pending, id.first_due())),
+            None => match self.row(Space::Index, &key_of_position(id))? {
+                Some(row) => read_position_value(&row).unwrap_or((Part::Pending, id.first_due())),
                 None => (Part::Pending, id.first_due()),
             },
         };
@@ -200,7 +200,7 @@ impl<'a> Group<'a> {
             self.rows.insert((Space::Index, key_of_holder(self.shard, key)), None);
         }
         if found.part == Part::Parked || found.due != id.first_due() {
-            self.rows.insert((Space::Index, key_of_place(id)), None);
+            self.rows.insert((Space::Index, key_of_position(id)), None);
         }
         let count = self.count(found.part);
         *count = count.saturating_sub(1);
@@ -218,7 +218,7 @@ impl<'a> Group<'a> {
             self.rows.insert((Space::Index, key_of_holder(self.shard, key)), Some(id_value(record.id)));
         }
         if part == Part::Parked || due != record.id.first_due() {
-            self.rows.insert((Space::Index, key_of_place(record.id)), Some(place_value(part, due)));
+            self.rows.insert((Space::Index, key_of_position(record.id)), Some(position_value(part, due)));
         }
         *self.count(part) += 1;
         self.scratch.clear();
@@ -230,10 +230,10 @@ impl<'a> Group<'a> {
     fn dead_letter(&mut self, record: &Record, reason: &str, dead_at: DueTime) -> Result<(), ReadError> {
         self.take_dead_letter(record.id)?;
         let due = record.progress.due;
-        self.rows.insert((Space::Index, key_of_dead_letter(record.id)), Some(place_value(Part::Dead, due)));
+        self.rows.insert((Space::Index, key_of_dead_letter(record.id)), Some(position_value(Part::Dead, due)));
         self.state.counts.dead += 1;
         self.scratch.clear();
-        put_grave(reason, dead_at, &mut self.scratch);
+        put_dead_letter(reason, dead_at, &mut self.scratch);
         codec::encode(record, &mut self.scratch);
         self.write(Space::Aside, Region::new(Part::Dead, self.shard).key(Position { due, id: record.id }));
         Ok(())
@@ -245,8 +245,8 @@ impl<'a> Group<'a> {
             return Ok(None);
         }
         let dead_letter = key_of_dead_letter(id);
-        let Some(place) = self.row(Space::Index, &dead_letter)? else { return Ok(None) };
-        let Some((_, due)) = read_place_value(&place) else { return Ok(None) };
+        let Some(row) = self.row(Space::Index, &dead_letter)? else { return Ok(None) };
+        let Some((_, due)) = read_position_value(&row) else { return Ok(None) };
         let key = Region::new(Part::Dead, self.shard).key(Position { due, id });
         let Some(value) = self.read(Space::Aside, &key)? else { return Ok(None) };
         let names = &mut *self.names;

@@ -97,8 +97,8 @@ fn the_check_of_a_key_reads_no_more_of_its_timer_than_the_key() {
     let mut rows: Rows = std::iter::once(((Space::Pieces, key_of_piece(Space::Pending, &key, 2)), None)).collect();
     rows.insert((Space::Index, key_of_holder(0, "other")), Some(id_value(record.id)));
     store.engine().unwrap().write(&rows).unwrap();
-    let findings = store.check().unwrap();
-    assert!(findings.contains(&CheckIssue::Damaged { what: "timers", id: Some(record.id) }), "{findings:?}");
-    let stale = findings.iter().filter(|finding| matches!(finding, CheckIssue::Stale { what: "a key", .. }));
-    assert_eq!(stale.count(), 1, "only the other one: {findings:?}");
+    let issues = store.check().unwrap();
+    assert!(issues.contains(&CheckIssue::Damaged { what: "timers", id: Some(record.id) }), "{issues:?}");
+    let stale = issues.iter().filter(|issue| matches!(issue, CheckIssue::Stale { what: "a key", .. }));
+    assert_eq!(stale.count(), 1, "only the other one: {issues:?}");
 }

@@ -4,7 +4,7 @@
 //!
 //! | space | key | value |
 //! |---|---|---|
-//! | `pending` | shard, [location](push_place) | the record ([`codec`]) |
+//! | `pending` | shard, [location](push_position) | the record ([`codec`]) |
 //! | `aside` | `P` (parked) or `D` (dead letter), shard, location | the record; before that of a dead letter: time and reason |
 //! | `index` | `K`, shard, idempotency key | id of the timer that has it |
 //! | `index` | `M`, id | part and due time of a timer that is not pending at the time in its id |
@@ -71,7 +71,7 @@ impl Region {
     pub(super) fn key(&self, at: Position) -> Slice {
         let mut key = Vec::with_capacity(24);
         key.extend_from_slice(&self.prefix);
-        push_place(at, &mut key);
+        push_position(at, &mut key);
         key.into()
     }
 
@@ -85,7 +85,7 @@ impl Region {
     /// Returns the position of the record with this key, if it belongs to this region.
     pub(super) fn position(&self, key: &[u8]) -> Option<Position> {
         let shard = u16::from_be_bytes(*self.prefix.last_chunk()?);
-        read_place(shard, key.strip_prefix(&*self.prefix)?)
+        read_position(shard, key.strip_prefix(&*self.prefix)?)
     }
 }
 
@@ -98,7 +98,7 @@ const DEAD: u8 = b'D';
 /// The difference is one byte, `0x80`, for timers that were never moved. Otherwise the number of following bytes is
 /// added to it or subtracted from it; those bytes are the difference, complemented if the id's time is the earlier one:
 /// so keys are in the order of positions.
-fn push_place(Position { due, id }: Position, key: &mut Vec<u8>) {
+fn push_position(Position { due, id }: Position, key: &mut Vec<u8>) {
     key.extend_from_slice(&due.as_millis().to_be_bytes()[2..]);
     let first = id.first_due().as_millis();
     let magnitude = first.abs_diff(due.as_millis());
@@ -114,10 +114,10 @@ fn push_place(Position { due, id }: Position, key: &mut Vec<u8>) {
     key.extend_from_slice(&id.random().to_be_bytes());
 }
 
-fn read_place(shard: u16, place: &[u8]) -> Option<Position> {
-    let (due, place) = place.split_at_checked(6)?;
-    let (&tag, place) = place.split_first()?;
-    let (difference, random) = place.split_at_checked(place.len().checked_sub(8)?)?;
+fn read_position(shard: u16, bytes: &[u8]) -> Option<Position> {
+    let (due, bytes) = bytes.split_at_checked(6)?;
+    let (&tag, bytes) = bytes.split_first()?;
+    let (difference, random) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
     if difference.len() != usize::from(tag.abs_diff(0x80)) || difference.len() > 6 {
         return None;
     }
@@ -149,7 +149,7 @@ pub(super) fn read_key_of_holder(key: &[u8]) -> Option<(u16, &str)> {
 }
 
 /// Returns the key for the location of a timer that is not pending at the time in its id.
-pub(super) fn key_of_place(id: DurableId) -> Slice {
+pub(super) fn key_of_position(id: DurableId) -> Slice {
     tagged_id(b'M', id)
 }
 
@@ -164,7 +164,7 @@ fn tagged_id(tag: u8, id: DurableId) -> Slice {
     Slice::new(&key)
 }
 
-/// Returns tag and id of a key from [`key_of_place`] or [`key_of_dead_letter`].
+/// Returns tag and id of a key from [`key_of_position`] or [`key_of_dead_letter`].
 pub(super) fn read_tagged_id(key: &[u8]) -> Option<(u8, DurableId)> {
     let (&tag, id) = key.split_first()?;
     Some((tag, read_id(id)?))
@@ -178,14 +178,14 @@ pub(super) fn read_id(bytes: &[u8]) -> Option<DurableId> {
     DurableId::from_uuid(uuid::Uuid::from_slice(bytes).ok()?).ok()
 }
 
-pub(super) fn place_value(part: Part, due: DueTime) -> Slice {
+pub(super) fn position_value(part: Part, due: DueTime) -> Slice {
     let mut value = due.as_millis().to_be_bytes();
     // A due time leaves the first two bytes empty.
     value[0] = if part == Part::Parked { PARKED } else { 0 };
     Slice::new(&value)
 }
 
-pub(super) fn read_place_value(value: &[u8]) -> Option<(Part, DueTime)> {
+pub(super) fn read_position_value(value: &[u8]) -> Option<(Part, DueTime)> {
     let (&tag, due) = value.split_first()?;
     let part = if tag == PARKED { Part::Parked } else { Part::Pending };
     if due.len() == 7 { Some((part, DueTime::from_millis(number(due)).ok()?)) } else { None }
@@ -266,12 +266,12 @@ impl ShardState {
 }
 
 /// Appends time and reason of a dead letter, before its record.
-pub(super) fn put_grave(reason: &str, dead_at: DueTime, out: &mut Vec<u8>) {
+pub(super) fn put_dead_letter(reason: &str, dead_at: DueTime, out: &mut Vec<u8>) {
     put_number(dead_at.as_millis(), out);
     put_text(reason, out);
 }
 
-/// Reads the output of [`put_grave`], and returns also the rest.
+/// Reads the output of [`put_dead_letter`], and returns also the rest.
 pub(super) fn read_dead_letter(value: &[u8]) -> Result<(Arc<str>, DueTime, &[u8]), DecodeError> {
     let mut input = Input(value);
     let dead_at = input.time()?;
@@ -371,8 +371,8 @@ mod tests {
 
     #[test]
     fn garbage_is_told_from_values() {
-        assert_eq!(read_place_value(&[0; 7]), None);
-        assert_eq!(read_place_value(&[0xFF; 8]), None);
+        assert_eq!(read_position_value(&[0; 7]), None);
+        assert_eq!(read_position_value(&[0xFF; 8]), None);
         assert!(ShardState::read(&[1, 2]).is_err());
         assert!(read_claim(1, &[0; 17]).is_err());
         assert!(read_first_piece(&[0xFF, 0xFF, 0xFF, 1]).is_err());
@@ -384,7 +384,7 @@ mod tests {
     fn values_come_back() {
         let due = DueTime::from_millis(1_700_000_000_000).unwrap();
         for part in [Part::Pending, Part::Parked] {
-            assert_eq!(read_place_value(&place_value(part, due)), Some((part, due)));
+            assert_eq!(read_position_value(&position_value(part, due)), Some((part, due)));
         }
         let state = ShardState {
             epoch: 3,

@@ -41,8 +41,8 @@ use group::Group;
 #[cfg(fuzzing)]
 pub use journals::fuzzing;
 use layout::{
-    Region, ShardState, Space, claims_of, key_of_dead_letter, key_of_holder, key_of_place, key_of_state, read_claim,
-    read_id, read_key_of_claim, read_key_of_state, read_place_value,
+    Region, ShardState, Space, claims_of, key_of_dead_letter, key_of_holder, key_of_position, key_of_state, read_claim,
+    read_id, read_key_of_claim, read_key_of_state, read_position_value,
 };
 use names::Names;
 use room::Pause;
@@ -653,12 +653,12 @@ impl TimerStore for EmbeddedStore {
 impl EmbeddedStore {
     fn look_up(&mut self, engine: &Engine, id: DurableId) -> Result<Option<Found>, ReadError> {
         let index = engine.space(Space::Index);
-        let place = index.get(key_of_place(id))?.and_then(|place| read_place_value(&place));
-        let living = place.unwrap_or((Part::Pending, id.first_due()));
+        let position = index.get(key_of_position(id))?.and_then(|row| read_position_value(&row));
+        let living = position.unwrap_or((Part::Pending, id.first_due()));
         if let Some(found) = self.read_at(engine, living, id)? {
             return Ok(Some(found));
         }
-        match index.get(key_of_dead_letter(id))?.and_then(|place| read_place_value(&place)) {
+        match index.get(key_of_dead_letter(id))?.and_then(|row| read_position_value(&row)) {
             Some((_, due)) => self.read_at(engine, (Part::Dead, due), id),
             None => Ok(None),
         }

@@ -8,20 +8,20 @@ use std::sync::Arc;
 pub(super) struct Names(HashSet<Arc<str>>);
 
 /// Maximum length of a route's name; longer message types are rare.
-const LONGEST: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 /// Maximum number of names. An application has some dozens; above this they are generated, and forgotten.
-const MOST: usize = 4096;
+const MAX_NAMES: usize = 4096;
 
 impl Names {
     /// Returns the name, shared if it was seen before.
     pub(super) fn get(&mut self, name: &str) -> Arc<str> {
-        if name.len() > LONGEST {
+        if name.len() > MAX_NAME_LEN {
             return name.into();
         }
         if let Some(known) = self.0.get(name) {
             return known.clone();
         }
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_NAMES {
             self.0.clear();
         }
         let name: Arc<str> = name.into();
@@ -37,11 +37,11 @@ mod tests {
     #[test]
     fn kept_names_are_bounded_in_number_and_length() {
         let mut names = Names::default();
-        for number in 0..2 * MOST {
+        for number in 0..2 * MAX_NAMES {
             names.get(&number.to_string());
             names.get(&format!("{number:300}"));
         }
-        assert!(names.0.len() <= MOST && names.0.iter().all(|name| name.len() <= LONGEST));
+        assert!(names.0.len() <= MAX_NAMES && names.0.iter().all(|name| name.len() <= MAX_NAME_LEN));
         assert!(Arc::ptr_eq(&names.get("route"), &names.get("route")));
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum delay until new room is noticed.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// Additional free bytes that end a pause.
 const NOTICEABLE: u64 = 1 << 20;
 /// A trial file, written and removed.
@@ -28,7 +28,7 @@ impl Pause {
     pub(super) fn after(before: Option<&Self>, now: Instant, free: Option<u64>) -> Self {
         // The second attempt follows at once: the shortage may have been brief, and the attempt costs no more than the
         // trial.
-        let double = |before: &Self| before.length.saturating_mul(2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        let double = |before: &Self| before.length.saturating_mul(2).clamp(FIRST_PAUSE, MAX_PAUSE);
         let length = before.map_or(Duration::ZERO, double);
         Self { length, until: now + length, free }
     }

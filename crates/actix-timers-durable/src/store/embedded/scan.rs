@@ -140,15 +140,15 @@ fn number(key: &[u8]) -> [u8; WIDTH] {
 fn between(low: &[u8; WIDTH], high: &[u8; WIDTH]) -> Option<[u8; WIDTH]> {
     let mut sum = [0; WIDTH];
     let mut carry = 0;
-    for place in (0..WIDTH).rev() {
-        let digit = u16::from(low[place]) + u16::from(high[place]) + carry;
-        sum[place] = digit as u8;
+    for byte in (0..WIDTH).rev() {
+        let digit = u16::from(low[byte]) + u16::from(high[byte]) + carry;
+        sum[byte] = digit as u8;
         carry = digit >> 8;
     }
     let mut half = [0; WIDTH];
-    for place in 0..WIDTH {
-        half[place] = (carry as u8) << 7 | sum[place] >> 1;
-        carry = u16::from(sum[place] & 1);
+    for byte in 0..WIDTH {
+        half[byte] = (carry as u8) << 7 | sum[byte] >> 1;
+        carry = u16::from(sum[byte] & 1);
     }
     (half > *low && half < *high).then_some(half)
 }
@@ -218,10 +218,10 @@ pub(super) fn record(
     names: &mut Names,
     part: Part,
     at: Position,
-    place: (Space, &[u8]),
+    key: (Space, &[u8]),
     row: Slice,
 ) -> Result<Found, ReadError> {
-    let value = join(place, row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
+    let value = join(key, row, |piece| Ok(engine.space(Space::Pieces).get(piece)?))?;
     Ok(read_record(part, at, &value.bytes, &mut |name| names.get(name))?)
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Shard {
     parked: BTreeMap<Position, Arc<Record>>,
     dead: BTreeMap<Position, (Arc<Record>, Arc<str>, DueTime)>,
     /// Locations of pending and parked timers.
-    places: HashMap<DurableId, (Part, DueTime)>,
+    positions: HashMap<DurableId, (Part, DueTime)>,
     /// Due times of dead letters.
     dead_letters: HashMap<DurableId, DueTime>,
     /// Keys of pending and parked timers.
@@ -61,7 +61,7 @@ impl Shard {
                 .take(*id, *at, &[Part::Pending, Part::Parked])
                 .map_or(ChangeOutcome::Missing, |_| ChangeOutcome::Removed),
             Change::Move { id, at, to } => match self.take(*id, *at, &[Part::Pending]) {
-                Some(record) => ChangeOutcome::Moved(self.go_on(&record, *to, lowest)),
+                Some(record) => ChangeOutcome::Moved(self.advance(&record, *to, lowest)),
                 None => ChangeOutcome::Missing,
             },
             Change::Claim(claim) => {
@@ -77,10 +77,10 @@ impl Shard {
                 self.take_dead_letter(*id);
                 self.dead_letters.insert(*id, record.progress.due);
                 self.dead.insert(position(&record), (record.clone(), reason.clone(), *dead_at));
-                then.map_or(ChangeOutcome::Removed, |to| ChangeOutcome::Moved(self.go_on(&record, to, lowest)))
+                then.map_or(ChangeOutcome::Removed, |to| ChangeOutcome::Moved(self.advance(&record, to, lowest)))
             }
             Change::Requeue { id, due } => {
-                if self.places.contains_key(id) {
+                if self.positions.contains_key(id) {
                     return ChangeOutcome::Missing;
                 }
                 let Some(record) = self.take_dead_letter(*id) else { return ChangeOutcome::Missing };
@@ -117,7 +117,7 @@ impl Shard {
     }
 
     /// Makes a record pending again, in another state.
-    fn go_on(&mut self, record: &Record, progress: RecordState, lowest: &mut DueTime) -> Arc<Record> {
+    fn advance(&mut self, record: &Record, progress: RecordState, lowest: &mut DueTime) -> Arc<Record> {
         let record = Arc::new(Record { progress, ..record.clone() });
         self.add(record.clone(), lowest);
         record
@@ -127,18 +127,18 @@ impl Shard {
         if let Some(key) = &record.key {
             self.keys.insert(key.clone(), record.id);
         }
-        self.places.insert(record.id, (part, record.progress.due));
+        self.positions.insert(record.id, (part, record.progress.due));
         self.living(part).insert(position(&record), record);
     }
 
     /// Removes a timer and its key from these parts, if it is in the given location.
     fn take(&mut self, id: DurableId, at: Option<DueTime>, parts: &[Part]) -> Option<Arc<Record>> {
-        let (part, due) = *self.places.get(&id)?;
+        let (part, due) = *self.positions.get(&id)?;
         let is_there = at.is_none_or(|at| at == due && part == Part::Pending);
         if !is_there || !parts.contains(&part) {
             return None;
         }
-        self.places.remove(&id);
+        self.positions.remove(&id);
         let record = self.living(part).remove(&Position { due, id })?;
         if let Some(key) = &record.key {
             self.keys.remove(key);
@@ -176,7 +176,7 @@ impl Shard {
     }
 
     pub(super) fn get(&self, id: DurableId) -> Option<Found> {
-        match self.places.get(&id) {
+        match self.positions.get(&id) {
             Some(&(part, due)) => {
                 let records = if part == Part::Parked { &self.parked } else { &self.pending };
                 let record = records.get(&Position { due, id })?.clone();

@@ -18,7 +18,7 @@ const HEAD_LENGTH: usize = 21;
 /// An entry without a key: tag, key space.
 const CLEAR_LENGTH: usize = 9;
 /// Maximum length of entries in the search, many times that of any entry the store writes.
-pub(super) const LONGEST_ENTRY: usize = (1 << 20) - 1;
+pub(super) const MAX_ENTRY_LEN: usize = (1 << 20) - 1;
 
 /// The state of a journal after its complete groups.
 #[derive(Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn search(journal: &mut (impl Read + Seek), from: u64, stop: u64) -> io::Result<
     Ok(if is_zero { Rest::Zeros } else { Rest::NoGroup })
 }
 
-/// The number of entries from a position to the end of a group, for the [`LONGEST_ENTRY`] positions examined last.
+/// The number of entries from a position to the end of a group, for the [`MAX_ENTRY_LEN`] positions examined last.
 struct Chains {
     /// One more than that number, or 0 without a path to an end.
     entries: Vec<u32>,
@@ -176,7 +176,7 @@ struct Chains {
 }
 
 impl Chains {
-    const SLOTS: usize = LONGEST_ENTRY + 1;
+    const SLOTS: usize = MAX_ENTRY_LEN + 1;
 
     fn new() -> Self {
         Self { entries: vec![0; Self::SLOTS], is_empty: true }
@@ -209,7 +209,7 @@ impl Chains {
 
     /// Returns one more than the value after an entry of this length.
     fn one_more(&self, position: u64, length: u64) -> u32 {
-        if length > LONGEST_ENTRY as u64 {
+        if length > MAX_ENTRY_LEN as u64 {
             return 0;
         }
         match self.entries[Self::slot(position + length)] {

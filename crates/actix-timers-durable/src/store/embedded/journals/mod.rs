@@ -25,7 +25,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use self::examine::{LONGEST_ENTRY, State, examine};
+use self::examine::{MAX_ENTRY_LEN, State, examine};
 use super::layout::PIECE;
 use crate::shown::shown;
 use crate::store::MAX_KEY_LEN;
@@ -37,7 +37,7 @@ pub mod fuzzing {
 }
 
 // With room for the fields before keys and values.
-const _: () = assert!(PIECE + MAX_KEY_LEN + 1024 < LONGEST_ENTRY);
+const _: () = assert!(PIECE + MAX_KEY_LEN + 1024 < MAX_ENTRY_LEN);
 
 /// Returns whether the last group, which has this entry, is kept. If it is, it is on disk.
 ///

@@ -176,11 +176,11 @@ fn a_timer_being_claimed_when_its_recipient_stops_waits_for_the_next_and_uses_no
     System::new().block_on(async {
         let clock = actix_timers::ManualClock::starting_at(at(0));
         let held = disk.hold_commits();
-        let guest = Guest.start();
-        let timers = on_a_thread(&disk).route_with::<Note>(ROUTE, guest.clone(), one_by_one()).start().unwrap();
+        let foreign = Guest.start();
+        let timers = on_a_thread(&disk).route_with::<Note>(ROUTE, foreign.clone(), one_by_one()).start().unwrap();
         wait_for_claim(&disk).await;
-        guest.do_send(Go);
-        while guest.connected() {
+        foreign.do_send(Go);
+        while foreign.connected() {
             tokio::task::yield_now().await;
         }
         drop(held);
