@@ -229,7 +229,7 @@ impl World {
         self.ledger.maintain(now);
     }
 
-    /// Simulates so many refusals that the next group is written before pending internal changes.
+    /// Simulates refusals until the next group is written before pending internal changes.
     pub(crate) fn settle_late(&mut self) {
         let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
         self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
