@@ -11,8 +11,7 @@ use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
 use crate::engine::OwnerId;
 use crate::model::error::{BuildError, ScheduleError};
-use crate::model::target::mailbox_id;
-use crate::service::owner::inbox::Inbox;
+use crate::model::mailbox_id::MailboxId;
 use crate::service::owner::thread_registry;
 use crate::service::state::Service;
 
@@ -97,17 +96,7 @@ where
             .or_else(|| if started { start_here() } else { None })
             .ok_or(NoTimers::NoSystem)?,
     };
-    let mailbox = mailbox_id(&ctx.address());
-    let known = thread_registry::owner_of_mailbox(mailbox, service.number())
-        .filter(|owner| service.state().engine.owner(*owner).is_some());
-    let owner = match known {
-        Some(owner) => {
-            Inbox::reopen(&service, owner, mailbox, ctx);
-            owner
-        }
-        None => Inbox::open(&service, mailbox, ctx).ok_or(NoTimers::NoSystem)?,
-    };
-    thread_registry::bind_mailbox(mailbox, service.number(), owner);
+    let owner = service.owner_with_inbox(ctx).ok_or(NoTimers::NoSystem)?;
     Ok((service, owner))
 }
 
@@ -123,7 +112,7 @@ where
         return Some(known);
     }
     let service = thread_registry::current()?;
-    let owner = thread_registry::owner_of_mailbox(mailbox_id(&ctx.address()), service.number())?;
+    let owner = thread_registry::owner_of_mailbox(MailboxId::of(&ctx.address())?, service.number())?;
     Some((service, owner))
 }
 

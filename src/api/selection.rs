@@ -6,7 +6,7 @@ use actix::{Context, Handler, Message, MessageResult, ResponseFuture};
 
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
-use crate::engine::{KeyScope, TimerGroup, TimerKey};
+use crate::engine::{TimerGroup, TimerKey};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
@@ -45,7 +45,7 @@ impl Timers {
     /// ```
     pub fn cancel_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> CancelOutcome {
         match actor.into().mailbox() {
-            Some(mailbox) => self.service().cancel_key(KeyScope::Recipient(mailbox), &key.into()),
+            Some(mailbox) => self.service().cancel_key(mailbox.into(), &key.into()),
             None => CancelOutcome::NotFound,
         }
     }
@@ -57,7 +57,7 @@ impl Timers {
 
     /// Returns the id of the pending timer for an actor that has this key.
     pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
-        self.service().timer_by_key(KeyScope::Recipient(actor.into().mailbox()?), &key.into())
+        self.service().timer_by_key(actor.into().mailbox()?.into(), &key.into())
     }
 
     /// Cancels all timers of an actor that were pending at the call: its own, and timers that others scheduled for it.
@@ -120,7 +120,7 @@ impl Timers {
 
     /// Returns the number of pending timers in a group.
     pub fn group_len(&self, group: impl Into<TimerGroup>) -> usize {
-        self.service().state().engine.group_len(&group.into())
+        self.service().group_len(&group.into())
     }
 
     /// Returns the pending timers that match a filter, by deadline.
@@ -223,7 +223,7 @@ impl Handler<CancelKey> for TimerActor {
     fn handle(&mut self, request: CancelKey, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
         MessageResult(match request.actor.mailbox() {
-            Some(mailbox) => self.service().cancel_key(KeyScope::Recipient(mailbox), &request.key),
+            Some(mailbox) => self.service().cancel_key(mailbox.into(), &request.key),
             None => CancelOutcome::NotFound,
         })
     }

@@ -8,8 +8,9 @@ use std::sync::{Arc, LazyLock};
 
 use actix::{Actor, Addr, Recipient, WeakAddr, WeakRecipient};
 
+use crate::model::mailbox_id::MailboxId;
 use crate::model::secret::Secret;
-use crate::model::target::{Target, mailbox_id};
+use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 
 /// The identity of an actor, independent of message types. Created from a reference to an `Addr`, a `Recipient`, a
@@ -31,24 +32,24 @@ use crate::model::timer_message::TimerMessage;
 /// ```
 #[derive(Clone)]
 pub struct ActorId {
-    mailbox: u64,
+    mailbox: Option<MailboxId>,
     /// Keeps the address of the mailbox from being reused.
     _hold: Arc<dyn Any + Send + Sync>,
 }
 
 impl ActorId {
-    fn new(mailbox: u64, hold: Arc<dyn Any + Send + Sync>) -> Self {
+    fn new(mailbox: Option<MailboxId>, hold: Arc<dyn Any + Send + Sync>) -> Self {
         Self { mailbox, _hold: hold }
     }
 
     /// Returns the tag of the actor, as shown in lists; `None` if this names no actor.
     pub fn tag(&self) -> Option<ActorTag> {
-        self.mailbox().map(ActorTag::of)
+        self.mailbox.map(ActorTag::of)
     }
 
-    /// Returns the address of the mailbox in memory, if there is an actor.
-    pub(crate) fn mailbox(&self) -> Option<u64> {
-        (self.mailbox != 0).then_some(self.mailbox)
+    /// Returns the mailbox, if there is an actor.
+    pub(crate) const fn mailbox(&self) -> Option<MailboxId> {
+        self.mailbox
     }
 }
 
@@ -105,9 +106,9 @@ pub struct ActorTag(u64);
 pub struct ParseActorTagError;
 
 impl ActorTag {
-    pub(crate) fn of(mailbox: u64) -> Self {
+    pub(crate) fn of(mailbox: MailboxId) -> Self {
         static KEY: LazyLock<Secret> = LazyLock::new(Secret::new);
-        Self(KEY.hash(mailbox))
+        Self(KEY.hash(mailbox.number()))
     }
 }
 
@@ -149,13 +150,13 @@ impl<'de> serde::Deserialize<'de> for ActorTag {
 
 impl<A: Actor> From<&Addr<A>> for ActorId {
     fn from(addr: &Addr<A>) -> Self {
-        Self::new(mailbox_id(addr), Arc::new(addr.downgrade()))
+        Self::new(MailboxId::of(addr), Arc::new(addr.downgrade()))
     }
 }
 
 impl<A: Actor> From<&WeakAddr<A>> for ActorId {
     fn from(addr: &WeakAddr<A>) -> Self {
-        Self::new(addr.upgrade().map_or(0, |addr| mailbox_id(&addr)), Arc::new(addr.clone()))
+        Self::new(addr.upgrade().and_then(|addr| MailboxId::of(&addr)), Arc::new(addr.clone()))
     }
 }
 
@@ -173,7 +174,7 @@ where
     M: TimerMessage,
 {
     fn from(recipient: &WeakRecipient<M>) -> Self {
-        Self::new(recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient)), Arc::new(recipient.clone()))
+        Self::new(MailboxId::of_weak(recipient), Arc::new(recipient.clone()))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
 use actix::prelude::SendError;
 use actix::{Actor, Addr, Handler, Recipient, WeakAddr, WeakRecipient};
 
+use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
 use crate::model::tracked::Tracked;
@@ -49,8 +49,8 @@ where
     address: Address<M>,
     /// `None` for the policy of the timer actor.
     policy: Option<MailboxPolicy>,
-    /// The address of its mailbox in memory, not reused while this is held; 0 if the mailbox was already gone.
-    mailbox: u64,
+    /// Not reused while this is held; `None` if the mailbox was already gone.
+    mailbox: Option<MailboxId>,
 }
 
 enum Address<M>
@@ -82,7 +82,7 @@ impl<M> Target<M>
 where
     M: TimerMessage,
 {
-    fn from_address(address: Address<M>, mailbox: u64) -> Self {
+    fn from_address(address: Address<M>, mailbox: Option<MailboxId>) -> Self {
         Self(Arc::new(Inner { address, policy: None, mailbox }))
     }
 
@@ -129,7 +129,7 @@ where
     /// Returns a target that keeps the recipient alive as long as a timer for it is pending.
     pub fn strong(recipient: impl Into<Recipient<M>>) -> Self {
         let recipient = recipient.into();
-        let mailbox = mailbox_id(&recipient);
+        let mailbox = MailboxId::of(&recipient);
         Self::from_address(Address::Strong(recipient), mailbox)
     }
 
@@ -168,14 +168,14 @@ where
     /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>` or an address, strong or weak.
     pub fn tracked_recipient(recipient: impl Into<WeakRecipient<Tracked<M>>>) -> Self {
         let recipient = recipient.into();
-        let mailbox = mailbox_id_behind(&recipient);
+        let mailbox = MailboxId::of_weak(&recipient);
         Self::from_address(Address::WeakTracked(recipient), mailbox)
     }
 
     /// As [`tracked`](Self::tracked), but keeps the recipient alive as long as a timer for it is pending.
     pub fn tracked_strong(recipient: impl Into<Recipient<Tracked<M>>>) -> Self {
         let recipient = recipient.into();
-        let mailbox = mailbox_id(&recipient);
+        let mailbox = MailboxId::of(&recipient);
         Self::from_address(Address::StrongTracked(recipient), mailbox)
     }
 
@@ -219,7 +219,7 @@ where
         }
     }
 
-    pub(crate) fn mailbox(&self) -> u64 {
+    pub(crate) fn mailbox(&self) -> Option<MailboxId> {
         self.0.mailbox
     }
 
@@ -255,42 +255,6 @@ where
     fn is_alive(&self) -> bool {
         self.upgrade().is_some_and(|recipient| recipient.connected())
     }
-}
-
-/// Returns the address in memory of the mailbox behind an address or a recipient. It stays the same as long as any of
-/// them, weak ones included, exists.
-pub(crate) fn mailbox_id(address: &impl Hash) -> u64 {
-    /// A hasher that returns its input.
-    #[derive(Default)]
-    struct Keep(u64);
-
-    impl Hasher for Keep {
-        fn write(&mut self, bytes: &[u8]) {
-            for byte in bytes {
-                self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-            }
-        }
-
-        fn write_usize(&mut self, number: usize) {
-            self.0 = number as u64;
-        }
-
-        fn finish(&self) -> u64 {
-            self.0
-        }
-    }
-
-    let mut keep = Keep::default();
-    address.hash(&mut keep);
-    keep.finish()
-}
-
-/// As [`mailbox_id`], of a weak recipient; 0 if the mailbox is gone.
-fn mailbox_id_behind<M>(recipient: &WeakRecipient<M>) -> u64
-where
-    M: TimerMessage,
-{
-    recipient.upgrade().map_or(0, |recipient| mailbox_id(&recipient))
 }
 
 /// Sends a message to a mailbox, past its capacity if necessary. Returns the message if the mailbox is closed.
@@ -335,7 +299,7 @@ where
     M: TimerMessage,
 {
     fn from(recipient: WeakRecipient<M>) -> Self {
-        let mailbox = mailbox_id_behind(&recipient);
+        let mailbox = MailboxId::of_weak(&recipient);
         Self::from_address(Address::Weak(recipient), mailbox)
     }
 }

@@ -18,6 +18,7 @@ use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Published, Report, gate};
 use crate::model::clock::Clock;
 use crate::model::id::IdMaker;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
 use crate::service::deliver::message_ref::MessageRef;
@@ -114,8 +115,8 @@ pub(crate) struct State {
     pub(crate) slow_recipients: SlowRecipients,
     /// Warnings to emit, with the feature `tracing`.
     pub(crate) warnings: Warnings,
-    /// Owners by the address of their mailbox in memory.
-    pub(crate) mailboxes: FxHashMap<u64, OwnerId>,
+    /// Owners by mailbox.
+    pub(crate) mailboxes: FxHashMap<MailboxId, OwnerId>,
     /// The driver's next tick: its alarm, or an earlier deadline for which it is woken.
     pub(crate) armed: Tick,
     /// The time of its last turn.
@@ -169,7 +170,7 @@ impl State {
     }
 
     /// Returns the owner with this mailbox, if it has not ended.
-    pub(crate) fn owner_at(&self, mailbox: u64) -> Option<OwnerId> {
+    pub(crate) fn owner_at(&self, mailbox: MailboxId) -> Option<OwnerId> {
         let owner = *self.mailboxes.get(&mailbox)?;
         self.engine.owner(owner).is_some_and(|owner_state| !owner_state.ended).then_some(owner)
     }

@@ -40,7 +40,7 @@ impl MessageStores {
     {
         self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
             post: post::<J>,
-            mailbox: |stores, payload| stores.stored::<J>(payload).map(|job| job.to().mailbox()),
+            mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox()),
             queue: None,
         })
     }

@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::{DeadLetterReason, DueTimer};
 use crate::model::carried::Carried;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{Answer, ReplyFuture};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
@@ -40,8 +41,8 @@ pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
 type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
 /// Counts the outcome of messages of one store and sends them to their recipients, unlocking meanwhile.
 pub(crate) type SendFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, &mut Vec<DueTimer<MessageRef>>) -> StateGuard<'a>;
-/// Returns the address in memory of the mailbox that a message is for.
-type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<u64>;
+/// Returns the mailbox that a message is for; `None` if it was gone before the message was scheduled.
+type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
 /// Runs the owner's handler with the message, after unlocking.
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
@@ -72,7 +73,7 @@ pub(crate) struct QueueRoute {
 }
 
 /// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
-type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, u64) -> (StateGuard<'a>, bool);
+type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, MailboxId) -> (StateGuard<'a>, bool);
 
 /// Makes a dead letter of a message under way, unlocking meanwhile.
 type Lose = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
@@ -141,8 +142,8 @@ impl MessageStores {
         }
     }
 
-    /// Returns the address in memory of its recipient's mailbox, if it has a recipient.
-    pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<u64> {
+    /// Returns the mailbox of its recipient, if it has one.
+    pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<MailboxId> {
         match self.store(payload.store)?.route {
             Route::Recipient { mailbox, .. } => mailbox(self, payload),
             Route::Context(_) => None,

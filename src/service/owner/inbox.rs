@@ -38,6 +38,7 @@ use actix::fut::{ActorFuture, wrap_future};
 use actix::{Actor, AsyncContext, WeakAddr};
 
 use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_stores::{ContextRoute, Route};
 use crate::service::owner::owner_state::{ActorRef, BoxedSend, OwnerState};
 use crate::service::owner::spare::{Pair, Spare};
@@ -80,7 +81,7 @@ pub(crate) struct Inbox {
     owner: OwnerId,
     wake_flag: Arc<WakeFlag>,
     waker: Option<Waker>,
-    mailbox: u64,
+    mailbox: MailboxId,
     /// The address of the context at the last poll.
     address: usize,
     pair: Rc<Pair>,
@@ -88,10 +89,33 @@ pub(crate) struct Inbox {
     left: bool,
 }
 
+impl Service {
+    /// Returns the owner for the actor behind `ctx`, created if necessary, with its inbox in the context. `None` if
+    /// there is no room for one.
+    pub(crate) fn owner_with_inbox<A, C>(self: &Arc<Self>, ctx: &mut C) -> Option<OwnerId>
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        let mailbox = MailboxId::of(&ctx.address())?;
+        let known = thread_registry::owner_of_mailbox(mailbox, self.number())
+            .filter(|owner| self.state().engine.owner(*owner).is_some());
+        let owner = match known {
+            Some(owner) => {
+                Inbox::reopen(self, owner, mailbox, ctx);
+                owner
+            }
+            None => Inbox::open(self, mailbox, ctx)?,
+        };
+        thread_registry::bind_mailbox(mailbox, self.number(), owner);
+        Some(owner)
+    }
+}
+
 impl Inbox {
     /// Makes the actor behind `ctx` an owner and moves an inbox into its context. Returns `None` if the service is
     /// full.
-    pub(crate) fn open<A, C>(service: &Arc<Service>, mailbox: u64, ctx: &mut C) -> Option<OwnerId>
+    fn open<A, C>(service: &Arc<Service>, mailbox: MailboxId, ctx: &mut C) -> Option<OwnerId>
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
@@ -119,7 +143,7 @@ impl Inbox {
     }
 
     /// Moves an inbox that has left into the context again.
-    pub(crate) fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, ctx: &mut C)
+    fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: MailboxId, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
@@ -130,8 +154,13 @@ impl Inbox {
     }
 
     /// Moves an inbox into the context again after it was dropped while the context lived on.
-    pub(crate) fn come_back<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, pair: &Rc<Pair>, ctx: &mut C)
-    where
+    pub(crate) fn come_back<A, C>(
+        service: &Arc<Service>,
+        owner: OwnerId,
+        mailbox: MailboxId,
+        pair: &Rc<Pair>,
+        ctx: &mut C,
+    ) where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
@@ -159,7 +188,7 @@ impl Inbox {
         Some(wake_flag)
     }
 
-    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: u64, wake_flag: Arc<WakeFlag>, ctx: &mut C)
+    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: MailboxId, wake_flag: Arc<WakeFlag>, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
@@ -172,7 +201,7 @@ impl Inbox {
     fn spawn<A, C>(
         service: &Arc<Service>,
         owner: OwnerId,
-        mailbox: u64,
+        mailbox: MailboxId,
         wake_flag: Arc<WakeFlag>,
         pair: &Rc<Pair>,
         ctx: &mut C,
@@ -192,7 +221,7 @@ impl Inbox {
     }
 
     /// Ends the owner if both items have been dropped: its context has ended or was restarted.
-    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: u64) {
+    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: MailboxId) {
         if service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.present) {
             return;
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::engine::DueTimer;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{Route, StateGuard};
@@ -30,15 +31,15 @@ pub(crate) struct OwnerState {
     pub(crate) moved: bool,
     /// Whether it is listed among the `slow_recipients`.
     pub(crate) is_slow: bool,
-    /// The address of its mailbox in memory; see `thread_registry`.
-    pub(crate) mailbox: u64,
+    /// See `thread_registry`.
+    pub(crate) mailbox: MailboxId,
     /// `None` for a queue.
     pub(crate) actor_ref: Option<Arc<dyn ActorRef>>,
 }
 
 impl OwnerState {
     /// Returns the state of a queue, which is no actor and has no inbox.
-    pub(crate) fn of_queue(mailbox: u64, wake_flag: &Arc<WakeFlag>) -> Self {
+    pub(crate) fn of_queue(mailbox: MailboxId, wake_flag: &Arc<WakeFlag>) -> Self {
         Self {
             waker: None,
             wake_flag: Arc::clone(wake_flag),

@@ -15,6 +15,7 @@ use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
 use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::service::owner::inbox::Inbox;
 use crate::service::state::Service;
 
@@ -28,14 +29,14 @@ pub(crate) struct Pair {
 pub(crate) struct Spare {
     service: Arc<Service>,
     owner: OwnerId,
-    mailbox: u64,
+    mailbox: MailboxId,
     pair: Rc<Pair>,
     /// Whether it left with the inbox, because no address of the actor was left.
     left: bool,
 }
 
 impl Spare {
-    pub(crate) const fn new(service: Arc<Service>, owner: OwnerId, mailbox: u64, pair: Rc<Pair>) -> Self {
+    pub(crate) const fn new(service: Arc<Service>, owner: OwnerId, mailbox: MailboxId, pair: Rc<Pair>) -> Self {
         Self { service, owner, mailbox, pair, left: false }
     }
 }

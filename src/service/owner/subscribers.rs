@@ -13,7 +13,8 @@ use crate::engine::DeadLetterReason;
 use crate::model::carried::Carried;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetails};
 use crate::model::id::TimerId;
-use crate::model::target::{mailbox_id, send};
+use crate::model::mailbox_id::MailboxId;
+use crate::model::target::send;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 use crate::trace;
@@ -30,8 +31,8 @@ pub(crate) struct Subscribers {
 
 struct Subscriber {
     recipient: WeakRecipient<DeadLetter>,
-    /// The address of its mailbox in memory, which is unique as long as this is held.
-    mailbox: u64,
+    /// Unique as long as this is held.
+    mailbox: Option<MailboxId>,
 }
 
 /// A lost message, and data of its timer.
@@ -86,7 +87,7 @@ impl Subscribers {
 impl Service {
     /// Subscribes `recipient` to dead letters.
     pub(crate) fn subscribe(&self, recipient: &Recipient<DeadLetter>) {
-        let mailbox = mailbox_id(recipient);
+        let mailbox = MailboxId::of(recipient);
         let subscriber = Subscriber { recipient: recipient.downgrade(), mailbox };
         self.subscribers.change(|list| {
             if list.iter().all(|known| known.mailbox != mailbox) {

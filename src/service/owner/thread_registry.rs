@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::service::state::Service;
 
 #[derive(Default)]
@@ -15,8 +16,7 @@ pub(crate) struct ThreadRegistry {
     current: Option<Arc<Service>>,
     /// Owners by the address of their context, once it does not move any more. Only a shortcut.
     by_context: FxHashMap<usize, OwnerRef>,
-    /// Owners by the address of their mailbox.
-    by_mailbox: FxHashMap<u64, OwnerRef>,
+    by_mailbox: FxHashMap<MailboxId, OwnerRef>,
 }
 
 /// The number of a service, and an owner there. Owners of two services may have the same `OwnerId`.
@@ -54,13 +54,13 @@ pub(crate) fn owner_at(address: usize) -> Option<(Arc<Service>, OwnerId)> {
 }
 
 /// Returns the owner with this mailbox in a service.
-pub(crate) fn owner_of_mailbox(mailbox: u64, service: u32) -> Option<OwnerId> {
+pub(crate) fn owner_of_mailbox(mailbox: MailboxId, service: u32) -> Option<OwnerId> {
     let (at, owner) = REGISTRY.with_borrow(|registry| registry.by_mailbox.get(&mailbox).copied())?;
     (at == service).then_some(owner)
 }
 
 /// Registers the owner of a mailbox.
-pub(crate) fn bind_mailbox(mailbox: u64, service: u32, owner: OwnerId) {
+pub(crate) fn bind_mailbox(mailbox: MailboxId, service: u32, owner: OwnerId) {
     REGISTRY.with_borrow_mut(|registry| registry.by_mailbox.insert(mailbox, (service, owner)));
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn unbind_context(address: usize, service: u32, owner: OwnerId) {
 }
 
 /// Removes the owner of a mailbox.
-pub(crate) fn unbind_mailbox(mailbox: u64, service: u32, owner: OwnerId) {
+pub(crate) fn unbind_mailbox(mailbox: MailboxId, service: u32, owner: OwnerId) {
     unbind((service, owner), |registry| (&mut registry.by_mailbox, mailbox));
 }
 

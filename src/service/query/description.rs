@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use crate::engine::{Location, OwnerId, Recurrence, TimerView};
 use crate::model::actor_id::ActorTag;
 use crate::model::location::TimerLocation;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::view::TimerInfo;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
@@ -18,10 +19,8 @@ pub(crate) const COUNTED_IN_LISTS: usize = 32;
 
 impl State {
     /// Returns the mailbox of the actor that a timer is for. `queue_owner` is the engine's owner.
-    fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<u64> {
-        let recipient = self.stores.mailbox_of(payload);
-        let mailbox = recipient.or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))?;
-        (mailbox != 0).then_some(mailbox)
+    fn mailbox_for(&self, payload: MessageRef, queue_owner: Option<OwnerId>) -> Option<MailboxId> {
+        self.stores.mailbox_of(payload).or_else(|| Some(self.engine.owner(queue_owner?)?.mailbox))
     }
 
     /// Returns the tag of the actor that a timer is for.
@@ -36,7 +35,7 @@ impl State {
         self.actor_type_at(self.mailbox_for(self.engine.payload(timer)?, queue_owner)?)
     }
 
-    fn actor_type_at(&self, mailbox: u64) -> Option<&'static str> {
+    fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
         let owner = *self.mailboxes.get(&mailbox)?;
         Some(self.engine.owner(owner)?.actor_ref.as_ref()?.actor_type())
     }

@@ -12,6 +12,7 @@ use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
 use crate::model::id::TimerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::view::TimerInfo;
 use crate::service::query::description::COUNTED_IN_LISTS;
 use crate::service::state::{Service, State};
@@ -26,7 +27,7 @@ const CANCELLED_AT_ONCE: usize = 64;
 /// An actor in the view of the state.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
-    mailbox: u64,
+    mailbox: MailboxId,
     owner: Option<OwnerId>,
 }
 
@@ -155,6 +156,11 @@ impl Service {
     pub(crate) fn timer_by_key(&self, scope: KeyScope, key: &TimerKey) -> Option<TimerId> {
         let state = self.state();
         state.engine.keyed(scope, key).map(|timer| self.id_of(&state, timer))
+    }
+
+    /// Returns the number of pending timers in a group.
+    pub(crate) fn group_len(&self, group: &TimerGroup) -> usize {
+        self.state().engine.group_len(group)
     }
 
     /// Cancels the given timers as far as possible, and returns the number cancelled.

@@ -13,6 +13,7 @@ use tokio::task::unconstrained;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome, Repeated};
 use crate::model::carried::{Boxed, Carried, is_large, try_send};
+use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::reply::ReplyFuture;
 use crate::model::timer_message::TimerMessage;
@@ -114,7 +115,7 @@ impl MessageStores {
     pub(crate) fn queued<J: Queueable>(&mut self) -> u32 {
         let store = self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
             post: enqueue_due::<J>,
-            mailbox: |stores, payload| stores.stored::<J>(payload).map(|job| job.queued().target.mailbox()),
+            mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.queued().target.mailbox()),
             queue: Some(QueueRoute { dispatch: dispatch::<J>, token_id: token_id::<J>, lose: lose::<J> }),
         });
         self.discard_by(store, discard_queued::<J>)
@@ -147,11 +148,11 @@ fn enqueue_due<'a, J: Queueable>(
             continue;
         };
         let mailbox = target.mailbox();
-        let is_new = state.queues.get(mailbox).is_none();
+        let is_new = mailbox.is_some_and(|mailbox| state.queues.get(mailbox).is_none());
         // Without a mailbox there is no queue.
-        let queue_owner = if mailbox == 0 { None } else { state.queue_for(mailbox, || target.pin()) };
-        match queue_owner {
-            Some(queue_owner) => {
+        let queue = mailbox.and_then(|mailbox| Some((mailbox, state.queue_for(mailbox, || target.pin())?)));
+        match queue {
+            Some((mailbox, queue_owner)) => {
                 state.engine.queue_behind(due.key, queue_owner);
                 state = service.flush(state, mailbox).0;
             }
@@ -202,7 +203,7 @@ fn lose<'a, J: Queueable>(
 fn dispatch<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    mailbox: u64,
+    mailbox: MailboxId,
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
     let Some(payload) = state.next_in_queue(mailbox) else { return (guard, false) };
@@ -234,7 +235,7 @@ fn dispatch<'a, J: Queueable>(
 fn send_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    mailbox: u64,
+    mailbox: MailboxId,
     ticket: Ticket,
     policy: MailboxPolicy,
 ) -> (StateGuard<'a>, bool) {
@@ -276,7 +277,7 @@ fn request_message<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     ticket: Ticket,
-    mailbox: u64,
+    mailbox: MailboxId,
     produced: J::Produced,
     recipient: Recipient<MessageOf<J>>,
 ) -> StateGuard<'a> {
@@ -382,7 +383,7 @@ fn try_message<'a, J: Queueable>(
 /// Puts a request into the mailbox. Returns true if that was closed meanwhile, and the message is lost.
 fn send_request<M>(
     service: &Arc<Service>,
-    mailbox: u64,
+    mailbox: MailboxId,
     position: u64,
     due: &DueTimer<MessageRef>,
     recipient: &Recipient<M::Message>,
@@ -405,7 +406,7 @@ where
 fn send_token<'a, J: Queueable>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    mailbox: u64,
+    mailbox: MailboxId,
     due: DueTimer<MessageRef>,
     policy: MailboxPolicy,
 ) -> (StateGuard<'a>, bool) {
@@ -530,7 +531,7 @@ impl State {
     }
 
     /// Keeps the message the next of its queue until there is room.
-    pub(crate) fn hold(&mut self, mailbox: u64, key: Key, number: u64, now: Duration) {
+    pub(crate) fn hold(&mut self, mailbox: MailboxId, key: Key, number: u64, now: Duration) {
         if let Some(queue) = self.queues.get(mailbox) {
             queue.held = Some((key, number));
         }
@@ -538,7 +539,7 @@ impl State {
     }
 
     /// Keeps a sender that is still needed, and hands back any other.
-    pub(crate) fn keep_sender<M>(&mut self, mailbox: u64, sender: Recipient<M>) -> Option<Recipient<M>>
+    pub(crate) fn keep_sender<M>(&mut self, mailbox: MailboxId, sender: Recipient<M>) -> Option<Recipient<M>>
     where
         M: TimerMessage,
     {
@@ -563,7 +564,11 @@ impl State {
 
 impl Service {
     /// Sends the messages of a queue as far as possible. Returns the number of messages that have left it.
-    pub(crate) fn flush<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, mailbox: u64) -> (StateGuard<'a>, usize) {
+    pub(crate) fn flush<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        mailbox: MailboxId,
+    ) -> (StateGuard<'a>, usize) {
         for sent in 0..FROM_ONE_QUEUE {
             let state = &mut *guard;
             let next = state.next_in_queue(mailbox).and_then(|payload| state.queue_route(payload));
@@ -644,7 +649,7 @@ impl Service {
     }
 
     /// Handles a recipient's answer.
-    pub(crate) fn acknowledge(&self, mailbox: u64, answered: Answered) {
+    pub(crate) fn acknowledge(&self, mailbox: MailboxId, answered: Answered) {
         let mut state = self.state();
         let after_reply = match answered {
             Answered::Token(key) => Some((key, state.finish_repetition(key, Outcome::Delivered))),

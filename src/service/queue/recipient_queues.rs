@@ -26,6 +26,7 @@ use actix::Recipient;
 use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::model::target::MailboxPin;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::MessageRef;
@@ -155,15 +156,15 @@ impl RecipientQueue {
 
 /// All queues of one timer actor.
 pub(crate) struct RecipientQueues {
-    by_mailbox: FxHashMap<u64, RecipientQueue>,
+    by_mailbox: FxHashMap<MailboxId, RecipientQueue>,
     /// Queues that may be able to move.
-    ready: Vec<u64>,
+    ready: Vec<MailboxId>,
     /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,
     /// Queues with a full mailbox, by the time of the next try.
-    retries: BTreeSet<(Duration, u64)>,
+    retries: BTreeSet<(Duration, MailboxId)>,
     /// All queues, in the order in which new ones cause them to be checked.
-    rounds: VecDeque<u64>,
+    rounds: VecDeque<MailboxId>,
     tokens_issued: u64,
     /// The number of tries after a full mailbox.
     tried_again: u64,
@@ -188,11 +189,11 @@ impl Default for RecipientQueues {
 }
 
 impl RecipientQueues {
-    pub(crate) fn get(&mut self, mailbox: u64) -> Option<&mut RecipientQueue> {
+    pub(crate) fn get(&mut self, mailbox: MailboxId) -> Option<&mut RecipientQueue> {
         self.by_mailbox.get_mut(&mailbox)
     }
 
-    pub(crate) fn at(&self, mailbox: u64) -> Option<&RecipientQueue> {
+    pub(crate) fn at(&self, mailbox: MailboxId) -> Option<&RecipientQueue> {
         self.by_mailbox.get(&mailbox)
     }
 
@@ -213,7 +214,7 @@ impl RecipientQueues {
     }
 
     /// Marks a queue that may be able to move.
-    pub(crate) fn mark_ready(&mut self, mailbox: u64) {
+    pub(crate) fn mark_ready(&mut self, mailbox: MailboxId) {
         if let Some(queue) = self.by_mailbox.get_mut(&mailbox)
             && !std::mem::replace(&mut queue.is_marked_ready, true)
         {
@@ -222,7 +223,7 @@ impl RecipientQueues {
     }
 
     /// Notes that the token of this number is handled. Returns true if a full mailbox has room now.
-    pub(crate) fn pass_token(&mut self, mailbox: u64, number: u64) -> bool {
+    pub(crate) fn pass_token(&mut self, mailbox: MailboxId, number: u64) -> bool {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return false };
         queue.forget_tokens_to(number);
         let was_full = queue.is_full();
@@ -237,7 +238,7 @@ impl RecipientQueues {
     }
 
     /// Takes one of the marked queues.
-    pub(crate) fn take_ready(&mut self) -> Option<u64> {
+    pub(crate) fn take_ready(&mut self) -> Option<MailboxId> {
         let mailbox = self.ready.pop()?;
         if let Some(queue) = self.by_mailbox.get_mut(&mailbox) {
             queue.is_marked_ready = false;
@@ -246,7 +247,7 @@ impl RecipientQueues {
     }
 
     /// Notes that the mailbox of a queue was full.
-    pub(crate) fn note_full(&mut self, mailbox: u64, now: Duration) {
+    pub(crate) fn note_full(&mut self, mailbox: MailboxId, now: Duration) {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return };
         if queue.retry_at.is_none() {
             queue.pause = (queue.pause * 2).clamp(RETRY_SOONEST, RETRY_LATEST);
@@ -278,7 +279,7 @@ impl RecipientQueues {
         self.retries.first().map(|(time, _)| *time)
     }
 
-    fn forget_retry(&mut self, mailbox: u64, queue: &RecipientQueue) {
+    fn forget_retry(&mut self, mailbox: MailboxId, queue: &RecipientQueue) {
         if let Some(time) = queue.retry_at {
             self.retries.remove(&(time, mailbox));
         }
@@ -296,7 +297,7 @@ impl RecipientQueues {
     }
 
     /// Notes an answer. Returns senders that are not needed any more.
-    pub(crate) fn answer(&mut self, mailbox: u64, answered: Answered) -> Vec<(TypeId, DeferredDrop)> {
+    pub(crate) fn answer(&mut self, mailbox: MailboxId, answered: Answered) -> Vec<(TypeId, DeferredDrop)> {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return Vec::new() };
         match answered {
             Answered::Token(_) => queue.take_token_back(),
@@ -317,7 +318,7 @@ impl RecipientQueues {
     }
 
     /// Returns the next few queues to check. Only a look reveals that a recipient has gone.
-    pub(crate) fn next_to_check(&mut self, how_many: usize) -> Vec<(u64, Arc<dyn MailboxPin>)> {
+    pub(crate) fn next_to_check(&mut self, how_many: usize) -> Vec<(MailboxId, Arc<dyn MailboxPin>)> {
         let mut looked_at = Vec::new();
         while looked_at.len() < how_many
             && let Some(mailbox) = self.rounds.pop_front()
@@ -330,14 +331,18 @@ impl RecipientQueues {
     }
 
     /// Puts the queue into a later round.
-    pub(crate) fn check_again(&mut self, mailbox: u64) {
+    pub(crate) fn check_again(&mut self, mailbox: MailboxId) {
         self.rounds.push_back(mailbox);
     }
 }
 
 impl State {
     /// Returns the queue for a mailbox, creating it if necessary; `None` if there is no room for one.
-    pub(crate) fn queue_for(&mut self, mailbox: u64, pin: impl FnOnce() -> Arc<dyn MailboxPin>) -> Option<OwnerId> {
+    pub(crate) fn queue_for(
+        &mut self,
+        mailbox: MailboxId,
+        pin: impl FnOnce() -> Arc<dyn MailboxPin>,
+    ) -> Option<OwnerId> {
         if let Some(queue) = self.queues.by_mailbox.get(&mailbox) {
             return Some(queue.queue_owner);
         }
@@ -363,7 +368,7 @@ impl State {
     }
 
     /// Returns the next message of a queue.
-    pub(crate) fn next_in_queue(&mut self, mailbox: u64) -> Option<MessageRef> {
+    pub(crate) fn next_in_queue(&mut self, mailbox: MailboxId) -> Option<MessageRef> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         match queue.held {
             Some((key, _)) => self.engine.payload(key),
@@ -373,7 +378,7 @@ impl State {
 
     /// Removes a queue that is empty and has nothing under way. For a recipient that is gone, messages that may not
     /// have been handled do not count.
-    pub(crate) fn remove_queue(&mut self, mailbox: u64, is_gone: bool) -> Option<RecipientQueue> {
+    pub(crate) fn remove_queue(&mut self, mailbox: MailboxId, is_gone: bool) -> Option<RecipientQueue> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         let is_needed = queue.held.is_some()
             || queue.expects_reply()

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::model::mailbox_id::MailboxId;
 use crate::service::state::Service;
 use crate::sync::Mutex;
 use crate::timing::Key;
@@ -24,7 +25,7 @@ pub(crate) enum Answered {
 /// Acknowledges on drop, however the waiter ends: also if a handler panics.
 pub(crate) struct Acknowledgement {
     pub(crate) service: Arc<Service>,
-    pub(crate) mailbox: u64,
+    pub(crate) mailbox: MailboxId,
     pub(crate) answered: Answered,
 }
 

@@ -13,6 +13,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
@@ -76,7 +77,7 @@ impl State {
     }
 
     /// Like [`note_waiting`](Self::note_waiting), for the recipient of a queue.
-    pub(crate) fn note_waiting_in_queue(&mut self, mailbox: u64) {
+    pub(crate) fn note_waiting_in_queue(&mut self, mailbox: MailboxId) {
         if let Some(queue_owner) = self.queues.get(mailbox).map(|queue| queue.queue_owner) {
             self.note_waiting(queue_owner);
         }
@@ -120,7 +121,7 @@ impl State {
     }
 
     /// Returns the first message that has left the engine's queue and has not been handled.
-    fn first_of_queue(&mut self, mailbox: u64) -> Option<Key> {
+    fn first_of_queue(&mut self, mailbox: MailboxId) -> Option<Key> {
         while let Some((key, number)) = self.queues.get(mailbox)?.first_token() {
             if self.token_number_of(key) == Some(number) {
                 return Some(key);

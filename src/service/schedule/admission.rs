@@ -55,8 +55,7 @@ impl KeyOwner {
     where
         M: TimerMessage,
     {
-        let mailbox = target.mailbox();
-        Self { owner: None, scope: (mailbox != 0).then_some(KeyScope::Recipient(mailbox)) }
+        Self { owner: None, scope: target.mailbox().map(KeyScope::from) }
     }
 }
 
