@@ -358,7 +358,7 @@ impl World {
     }
 
     fn owner(&self) -> crate::engine::OwnerId {
-        *self.service.state().mailboxes.values().next().unwrap()
+        *self.service.state().owners.by_mailbox.values().next().unwrap()
     }
 
     fn poll_driver(&mut self) {
@@ -577,7 +577,7 @@ fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
         assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
     }));
     let guard = service.state();
-    let owner = *guard.mailboxes.values().next().unwrap();
+    let owner = *guard.owners.by_mailbox.values().next().unwrap();
     drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
@@ -649,7 +649,7 @@ fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     world.poll_driver();
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
-    let owner = *world.service.state().mailboxes.values().next().unwrap();
+    let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
     world.service.state().watchdog_inbox(owner, ms(10));
 
     let called = Arc::clone(&world.listener_called);
@@ -705,7 +705,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     world.poll_listener();
     assert_eq!(world.log(), [1], "the second waits for the turn");
     drop(turn);
-    let owner = *service.state().mailboxes.values().next().unwrap();
+    let owner = *service.state().owners.by_mailbox.values().next().unwrap();
 
     let calls = calls_while(&hook, &mut world, |service| {
         drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))
@@ -726,7 +726,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     world.poll_driver();
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
-    let owner = *world.service.state().mailboxes.values().next().unwrap();
+    let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
 
     let calls = calls_while(&hook, &mut world, |service| {
         drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog))

@@ -6,13 +6,13 @@
 //!
 //! In reading order:
 //!
-//! 1. `state`: a service, and the state behind its lock.
+//! 1. `state`: a service, and the state behind its lock, whose parts lie in the rooms.
 //! 2. `schedule`: a request becomes an admitted timer.
 //! 3. `deliver`: a due message leaves its store; driver, turns and watchdog.
 //! 4. `queue`: messages for recipients that do not keep up.
 //! 5. `owner`: actors with timers of their own, and their inboxes; dead letters.
 //! 6. `query`: descriptions, lists, cancels of many, drains and stops.
-//! 7. `reports`: spans, warnings and dead letters for a subscriber of `tracing`.
+//! 7. `reports`: publications to make; spans, warnings and dead letters for a subscriber of `tracing`.
 //!
 //! Tests: `by_hand` polls contexts manually in chosen interleavings; `foreign_code` checks that no user code runs under
 //! the lock; `handshakes` model-checks the lock-free parts; `simulated` runs whole services under a seeded scheduler.

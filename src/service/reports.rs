@@ -1,14 +1,29 @@
-//! Reports of a service to a subscriber of `tracing`; see `trace`.
+//! Reports of a service: their part of the state, and those to a subscriber of `tracing`; see `trace`.
 
 use std::time::Duration;
 
+use crate::metrics::Published;
 use crate::model::id::TimerId;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::queue::slow_recipients::OldestWaiting;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
-use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient};
+use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
+
+/// The reports of a service that are due at the end of a turn.
+pub(crate) struct Reports {
+    /// The publication of metrics.
+    pub(crate) published: Published,
+    /// Warnings to emit, with the feature `tracing`.
+    pub(crate) warnings: Warnings,
+}
+
+impl Reports {
+    pub(crate) fn new() -> Self {
+        Self { published: Published::default(), warnings: Warnings::new() }
+    }
+}
 
 impl Service {
     /// Reports a timer that was admitted.
@@ -55,9 +70,9 @@ impl Service {
     /// Notes the lateness of the next timer at the start of a turn.
     #[inline(always)]
     pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, by: TurnBy) {
-        let State { engine, warnings, driven, .. } = state;
+        let State { engine, reports, driver, .. } = state;
         let due = || engine.next_expiration().map(|tick| self.tick.time_of(tick));
-        warnings.note_lateness(now, due, *driven, by == TurnBy::Watchdog);
+        reports.warnings.note_lateness(now, due, driver.driven, by == TurnBy::Watchdog);
     }
 
     /// Records a warning about a recipient that does not take its messages.
@@ -70,14 +85,14 @@ impl Service {
         let message_type = store.map_or("", |store| store.message_type);
         let behind = state.engine.inbox_len(owner) - usize::from(state.engine.first_due(owner) == Some(key));
         let id = self.id_of(state, key);
-        state.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
+        state.reports.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
     }
 
     /// Takes the warnings to emit after unlocking.
     #[inline(always)]
     pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
-        let State { engine, warnings, .. } = state;
-        warnings.take(now, &self.panics, || engine.counters(), self.settings.engine.capacity)
+        let State { engine, reports, .. } = state;
+        reports.warnings.take(now, &self.panics, || engine.counters(), self.settings.engine.capacity)
     }
 
     /// Emits warnings. Not to be called under the lock.

@@ -1,7 +1,6 @@
 //! The service of one timer actor, and the state behind its lock.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(test)]
 use std::sync::TryLockError;
@@ -11,33 +10,28 @@ use std::task::Waker;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
-use tokio::sync::oneshot;
-
 use crate::engine::{Engine, EngineConfig, OwnerId};
-use crate::metrics::{Meters, Published, Report, gate};
+use crate::metrics::{Meters, Report, gate};
 use crate::model::clock::Clock;
 use crate::model::id::IdMaker;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
+use crate::service::deliver::driver_state::DriverState;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, StateGuard};
 use crate::service::deliver::sleep::{ExternalWork, Sleep};
 use crate::service::deliver::turns::Turns;
 use crate::service::deliver::watchdog::WatchdogEntry;
 use crate::service::owner::owner_state::OwnerState;
+use crate::service::owner::owners::Owners;
 use crate::service::owner::subscribers::Subscribers;
-use crate::service::queue::mailbox_delivery::MailboxDelivery;
 use crate::service::queue::recipient_queues::RecipientQueues;
-use crate::service::queue::slow_recipients::SlowRecipients;
+use crate::service::reports::Reports;
 use crate::service::schedule::random::Random;
 use crate::sync::Mutex;
 use crate::timing::{Key, Tick, TickLength};
-use crate::trace::{DeadLetterLimiter, Panics, TimerSpans, Warnings};
-
-/// The value of an unset alarm.
-pub(crate) const NEVER: Tick = Tick::MAX;
+use crate::trace::{DeadLetterLimiter, Panics, TimerSpans};
 
 /// The settings of a service.
 #[derive(Debug, Clone)]
@@ -96,62 +90,15 @@ pub(crate) struct Service {
     pub(crate) state: Mutex<State>,
 }
 
-/// A message that must precede the messages of an inbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchdogSend {
-    /// Another thread is sending it, and wakes the inbox afterwards.
-    BeingSent,
-    /// It is in the mailbox.
-    Sent,
-}
-
 /// The state behind the lock.
 pub(crate) struct State {
     pub(crate) engine: Engine<MessageRef, OwnerState>,
     pub(crate) stores: MessageStores,
     /// Messages that wait until their recipients keep up.
     pub(crate) queues: RecipientQueues,
-    /// Recipients that let a message wait.
-    pub(crate) slow_recipients: SlowRecipients,
-    /// Warnings to emit, with the feature `tracing`.
-    pub(crate) warnings: Warnings,
-    /// Owners by mailbox.
-    pub(crate) mailboxes: FxHashMap<MailboxId, OwnerId>,
-    /// The driver's next tick: its alarm, or an earlier deadline for which it is woken.
-    pub(crate) armed: Tick,
-    /// The time of its last turn.
-    pub(crate) driven: Duration,
-    /// Owners that have ended, with timers still to be freed.
-    pub(crate) ended: Vec<OwnerId>,
-    /// Ended owners with foreign messages in their inboxes, in the order of their ends. These messages leave before any
-    /// other.
-    pub(crate) orphaned: VecDeque<OwnerId>,
-    /// Owners whose inbox is to be emptied through the mailbox, or that may have stopped.
-    pub(crate) without_inbox: Vec<OwnerId>,
-    /// Owners without an inbox in their context, which are checked at `detached_check_at`.
-    pub(crate) detached: VecDeque<OwnerId>,
-    pub(crate) detached_check_at: Duration,
-    /// Owners to which the watchdog sends a message that must precede the messages of their inboxes: true once it is in
-    /// the mailbox.
-    pub(crate) watchdog_sends: FxHashMap<OwnerId, bool>,
-    /// Owners whose inbox found the turn taken by the watchdog. The driver, which is woken after that turn, wakes them.
-    pub(crate) await_turn: Vec<OwnerId>,
-    /// Messages on their way through the mailbox: at most one per owner, and none may overtake it.
-    pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
-    /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.
-    pub(crate) waiting: VecDeque<(Duration, OwnerId)>,
-    /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
-    pub(crate) wall_offset: Option<i128>,
-    pub(crate) published: Published,
-    /// Drains that wait until the timers due soon have ended.
-    pub(crate) wind_downs: Vec<WindDown>,
-}
-
-/// A drain that waits for the end.
-pub(crate) struct WindDown {
-    pub(crate) until: Duration,
-    /// Dropped to resume it: the receiver notices that in any case.
-    pub(crate) _over: oneshot::Sender<()>,
+    pub(crate) owners: Owners,
+    pub(crate) driver: DriverState,
+    pub(crate) reports: Reports,
 }
 
 impl State {
@@ -171,32 +118,8 @@ impl State {
 
     /// Returns the owner with this mailbox, if it has not ended.
     pub(crate) fn owner_at(&self, mailbox: MailboxId) -> Option<OwnerId> {
-        let owner = *self.mailboxes.get(&mailbox)?;
+        let owner = *self.owners.by_mailbox.get(&mailbox)?;
         self.engine.owner(owner).is_some_and(|owner_state| !owner_state.ended).then_some(owner)
-    }
-
-    /// Notes that the watchdog starts to send a message to `owner`. Messages that enter the inbox meanwhile are due
-    /// later.
-    pub(crate) fn send_begins(&mut self, owner: OwnerId) {
-        self.watchdog_sends.insert(owner, false);
-    }
-
-    /// Notes that the message is in the mailbox. Returns the waker of the inbox, which waits for that.
-    pub(crate) fn send_is_done(&mut self, owner: OwnerId) -> Option<Waker> {
-        *self.watchdog_sends.get_mut(&owner)? = true;
-        self.wake_inbox(owner)
-    }
-
-    /// Returns a message that a polled inbox must let go first. A context empties its mailbox before it polls its
-    /// items, so a message in the mailbox at one poll has been handled at the next.
-    pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<WatchdogSend> {
-        if self.watchdog_sends.is_empty() {
-            return None;
-        }
-        match self.watchdog_sends.get(&owner)? {
-            true => self.watchdog_sends.remove(&owner).map(|_| WatchdogSend::Sent),
-            false => Some(WatchdogSend::BeingSent),
-        }
     }
 
     /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.
@@ -204,34 +127,6 @@ impl State {
         let owner_state = self.engine.owner_mut(owner)?;
         owner_state.wake_flag.set();
         owner_state.waker.take()
-    }
-
-    /// Moves the driver's next tick forward to `deadline`. Returns true if it moved, and the driver is to be woken.
-    pub(crate) fn is_first(&mut self, deadline: Tick) -> bool {
-        let is_first = deadline < self.armed;
-        self.armed = self.armed.min(deadline);
-        is_first
-    }
-
-    /// Ends an owner; its timers are freed later.
-    pub(crate) fn end(&mut self, owner: OwnerId) {
-        if let Some(owner_state) = self.engine.owner_mut(owner) {
-            owner_state.ended = true;
-        }
-        self.watchdog_sends.remove(&owner);
-        self.ended.push(owner);
-        if self.engine.has_foreign(owner) {
-            self.orphaned.push_back(owner);
-        }
-    }
-
-    /// Lists an owner without an inbox in its context.
-    pub(crate) fn note_detached(&mut self, owner: OwnerId) {
-        if let Some(owner_state) = self.engine.owner_mut(owner)
-            && !std::mem::replace(&mut owner_state.detached, true)
-        {
-            self.detached.push_back(owner);
-        }
     }
 }
 
@@ -268,23 +163,9 @@ impl Service {
                 engine,
                 stores: MessageStores::default(),
                 queues: RecipientQueues::default(),
-                slow_recipients: SlowRecipients::default(),
-                warnings: Warnings::new(),
-                mailboxes: FxHashMap::default(),
-                armed: NEVER,
-                await_turn: Vec::new(),
-                driven: Duration::ZERO,
-                ended: Vec::new(),
-                orphaned: VecDeque::new(),
-                without_inbox: Vec::new(),
-                detached: VecDeque::new(),
-                detached_check_at: Duration::ZERO,
-                watchdog_sends: FxHashMap::default(),
-                mailbox_deliveries: FxHashMap::default(),
-                waiting: VecDeque::new(),
-                wall_offset: None,
-                published: Published::default(),
-                wind_downs: Vec::new(),
+                owners: Owners::default(),
+                driver: DriverState::default(),
+                reports: Reports::new(),
             }),
         }
     }
@@ -331,7 +212,7 @@ impl Service {
     pub(crate) fn report(&self, state: &mut State, now: Duration) -> Report {
         let next = state.engine.next_expiration().map(|tick| self.tick.time_of(tick));
         Report {
-            number: state.published.number(),
+            number: state.reports.published.number(),
             retries: state.queues.retries(),
             counters: state.engine.counters(),
             levels: state.engine.level_stats().collect(),

@@ -104,9 +104,9 @@ fn a_repetition_that_follows_the_wall_clock_has_the_clocks_compared_at_once() {
     world.poll_driver();
     world.clock.jump(ms(10));
     world.poll_driver();
-    assert!(world.service.state().wall_offset.is_none());
+    assert!(world.service.state().driver.wall_offset.is_none());
     // Publication is requested already, so that no further event requests it.
-    world.service.state().published.ask_to_publish();
+    world.service.state().reports.published.ask_to_publish();
     world.driver_called.take();
     world.poll_listener();
     assert_eq!(world.timers.get(repeating).map(|timer| timer.remaining.as_secs()), Some(119));
@@ -180,11 +180,11 @@ fn on_a_wall_clock_before_1970_time_that_passes_is_no_step() {
     let target = world.addr.clone();
     world.timers.schedule_at(&target, world.clock.wall() + 3 * hour, number(1)).unwrap();
     world.poll_driver();
-    let apart = world.service.state().wall_offset;
+    let apart = world.service.state().driver.wall_offset;
     assert!(apart.is_some_and(|apart| apart < 0));
     world.clock.jump(hour / 2);
     world.poll_driver();
-    assert_eq!(world.service.state().wall_offset, apart);
+    assert_eq!(world.service.state().driver.wall_offset, apart);
 }
 
 /// An actor that lives on without an address is checked regularly: all such actors once per interval.
@@ -208,7 +208,7 @@ fn strays_are_looked_after_once_in_five_seconds() {
         }
         world.clock.jump(ms(1000));
         world.poll_driver();
-        assert_eq!(world.service.state().detached.len(), detached);
-        assert_eq!(world.service.state().detached_check_at, ms(first_look), "{detached}");
+        assert_eq!(world.service.state().owners.detached.len(), detached);
+        assert_eq!(world.service.state().owners.detached_check_at, ms(first_look), "{detached}");
     }
 }

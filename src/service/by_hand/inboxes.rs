@@ -135,7 +135,7 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
     drop(addr);
     clock.jump(ms(5));
     poll(&mut listener, &listener_called);
-    let owner = *service.state().mailboxes.values().next().unwrap();
+    let owner = *service.state().owners.by_mailbox.values().next().unwrap();
     assert!(service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox));
     let addr = weak.upgrade().unwrap();
     addr.do_send(After(5, number(2)));
@@ -147,7 +147,7 @@ fn the_inbox_of_an_actor_that_was_without_an_address_returns() {
         poll(&mut driver, &driver_called);
     }
     assert_eq!(timers.get(second).map(|timer| timer.location.as_str()), Some("inbox"));
-    assert!(service.state().mailbox_deliveries.is_empty());
+    assert!(service.state().owners.mailbox_deliveries.is_empty());
     assert_eq!(timers.cancel(second), CancelOutcome::Cancelled);
     poll(&mut listener, &listener_called);
     assert_eq!(*log.lock().unwrap(), [1]);
@@ -181,7 +181,7 @@ fn an_inbox_does_not_overtake_a_message_that_the_watchdog_sends_as_the_one_befor
     world.deliver_by_mailbox();
     world.poll_driver();
     // From now on each event wakes the driver at once. The first is the end of that message.
-    world.service.state().published.hurry();
+    world.service.state().reports.published.hurry();
     let (service, owner) = (Arc::clone(&world.service), world.owner());
     *world.driver_called.hook.lock().unwrap() = Some(Box::new(move || {
         drop(service.deliver_by_mailbox(service.state(), owner, TurnBy::Watchdog));
@@ -261,7 +261,7 @@ fn a_restart_in_the_middle_of_a_message_being_sent_takes_that_back() {
         assert!(RESTARTS.with_borrow_mut(|listener| listener.as_mut().unwrap().restart()));
     }));
     let guard = service.state();
-    let owner = *guard.mailboxes.values().next().unwrap();
+    let owner = *guard.owners.by_mailbox.values().next().unwrap();
     drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
     let mut listener = RESTARTS.take().unwrap();
     assert!(listener_called.hook.lock().unwrap().is_none(), "it was restarted while the message was sent");
@@ -304,7 +304,7 @@ fn a_restart_waits_for_a_message_that_another_thread_is_sending() {
         let simulation = Simulation::new(seed);
         simulation::spawn("watch", move || {
             let guard = service.state();
-            let owner = *guard.mailboxes.values().next().unwrap();
+            let owner = *guard.owners.by_mailbox.values().next().unwrap();
             drop(service.deliver_by_mailbox(guard, owner, TurnBy::Watchdog));
         });
         simulation::spawn("arbiter", move || {
@@ -330,7 +330,7 @@ fn nothing_is_kept_for_a_watch_that_is_not_there() {
     world.poll_driver();
     world.poll_listener();
     assert_eq!(world.log(), [1]);
-    assert!(world.service.state().waiting.is_empty());
+    assert!(world.service.state().driver.watched_inboxes.is_empty());
 }
 
 /// Virtual time does not pass as long as a due message waits for an actor on another thread.

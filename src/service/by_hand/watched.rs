@@ -82,7 +82,7 @@ fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
         world.poll_driver();
         world.clock.jump(ms(40));
         assert!(matches!(world.service.turn(by), Turn::Sleep(_)));
-        let waiting: Vec<_> = world.service.state().waiting.iter().map(|(since, _)| *since).collect();
+        let waiting: Vec<_> = world.service.state().driver.watched_inboxes.iter().map(|(since, _)| *since).collect();
         assert_eq!(waiting, [since], "{by:?}");
     }
 }
@@ -160,12 +160,12 @@ fn the_watchdog_leaves_an_inbox_alone_that_goes_on() {
     world.poll_driver();
     world.clock.jump(ms(40));
     watchdog.check();
-    assert_eq!(world.service.state().mailbox_deliveries.len(), 1);
+    assert_eq!(world.service.state().owners.mailbox_deliveries.len(), 1);
     world.poll_listener();
     assert_eq!(world.log().len(), 1 + 64);
     watchdog.check();
     assert_eq!(world.timers.get(last).map(|timer| timer.location.as_str()), Some("inbox"));
-    assert!(world.service.state().mailbox_deliveries.is_empty());
+    assert!(world.service.state().owners.mailbox_deliveries.is_empty());
 }
 
 #[test]

@@ -17,10 +17,11 @@ use actix::{Actor, AsyncContext};
 use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
 use crate::model::clock::Alarm;
+use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{SendFn, StateGuard};
 use crate::service::deliver::turns::TurnBy;
-use crate::service::state::{NEVER, Service, State};
+use crate::service::state::{Service, State};
 use crate::timing::Tick;
 
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
@@ -180,7 +181,7 @@ impl Service {
         let completions = self.take_completions();
         let (mut guard, readings) = self.state_and_clocks(now);
         if by == TurnBy::Driver {
-            guard.driven = now;
+            guard.driver.driven = now;
         }
         for (owner, key) in completions {
             guard = self.poll_done(guard, owner, key);
@@ -190,12 +191,12 @@ impl Service {
         let mut budget = self.settings.expiry_budget;
         let mut wakers = Vec::new();
         if by == TurnBy::Driver {
-            let waiting = std::mem::take(&mut guard.await_turn);
+            let waiting = std::mem::take(&mut guard.driver.await_turn);
             wakers.extend(waiting.into_iter().filter_map(|owner| guard.wake_inbox(owner)));
         }
         let mut run = Run::new(by);
         let exhausted = loop {
-            if !guard.orphaned.is_empty() {
+            if !guard.owners.orphaned.is_empty() {
                 if budget == 0 {
                     break true;
                 }
@@ -230,23 +231,23 @@ impl Service {
             guard = self.check_detached(guard, now);
         }
         let next_slow_check = self.check_slow_recipients(&mut guard, now);
-        let more = exhausted || more_in_queues || (by == TurnBy::Driver && !guard.ended.is_empty());
+        let more = exhausted || more_in_queues || (by == TurnBy::Driver && !guard.owners.ended.is_empty());
         let next = guard.engine.next_wake();
         if budget < self.settings.expiry_budget {
-            guard.published.ask_to_publish();
+            guard.reports.published.ask_to_publish();
         }
-        let (report, publish) = match guard.published.is_due(now) {
+        let (report, publish) = match guard.reports.published.is_due(now) {
             Ok(()) => match gate::try_enter() {
                 Some(pass) => (Some((pass, self.report(&mut guard, now))), None),
                 // A scrape is running, and has published itself.
-                None => (None, guard.published.put_off(now)),
+                None => (None, guard.reports.published.put_off(now)),
             },
             Err(later) => (None, later),
         };
         let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
         let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
         let sleep = self.until(&mut guard, next, [publish, look, next_slow_check]);
-        let armed = guard.armed;
+        let armed = guard.driver.armed;
         let over = self.wound_down(&mut guard, now);
         let ended = guard.engine.ended();
         let warnings = self.warnings(&mut guard, now);
@@ -287,9 +288,11 @@ impl Service {
         send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
     ) -> (StateGuard<'a>, T) {
         let Some(owner) = addressee else { return send(guard) };
-        guard.send_begins(owner);
+        guard.owners.send_begins(owner);
         let (mut guard, sent) = send(guard);
-        if let Some(waker) = guard.send_is_done(owner) {
+        if guard.owners.send_is_done(owner)
+            && let Some(waker) = guard.wake_inbox(owner)
+        {
             drop(guard);
             Self::wake_all(vec![waker]);
             guard = self.state();
@@ -306,7 +309,7 @@ impl Service {
             state.note_waiting(owner);
         }
         if is_without_inbox {
-            state.without_inbox.push(owner);
+            state.owners.without_inbox.push(owner);
         } else if !has_watchdog && self.has_watchdog() {
             // A running driver lets inboxes run, too. Only a message that the watchdog brings is stuck already.
             let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
@@ -317,9 +320,9 @@ impl Service {
 
     /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
     fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
-        state.armed = next.unwrap_or(NEVER);
-        let detached = (!state.detached.is_empty()).then_some(state.detached_check_at);
-        let wind_down = state.wind_down_at();
+        state.driver.armed = next.unwrap_or(NEVER);
+        let detached = (!state.owners.detached.is_empty()).then_some(state.owners.detached_check_at);
+        let wind_down = state.driver.wind_down_at();
         let retry = state.queues.next_retry();
         let next = next.map(|tick| self.tick.time_of(tick));
         let first = [next, detached, wind_down, retry].into_iter().chain(looks).flatten().min();
@@ -344,7 +347,7 @@ impl Service {
     /// Returns the wall-clock time if timers follow it; moves them if the wall clock was stepped.
     fn check_wall_clock(&self, state: &mut State, readings: Option<Readings>) -> Option<Duration> {
         let Some(Readings { before, wall, after }) = readings else {
-            state.wall_offset = None;
+            state.driver.wall_offset = None;
             return None;
         };
         let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH);
@@ -357,13 +360,13 @@ impl Service {
         let most = nanos - before.as_nanos().cast_signed();
         let step = CLOCK_STEP.as_nanos().cast_signed();
         let is_off = |offset: i128| offset + step < least || offset > most + step;
-        let stepped = state.wall_offset.is_some_and(is_off);
+        let stepped = state.driver.wall_offset.is_some_and(is_off);
         if stepped {
-            state.warnings.note_step(before, least - state.wall_offset.unwrap_or(least));
+            state.reports.warnings.note_step(before, least - state.driver.wall_offset.unwrap_or(least));
             state.engine.follow_wall_clock(self.tick.round_down(before), wall);
         }
-        if stepped || state.wall_offset.is_none() {
-            state.wall_offset = Some(least);
+        if stepped || state.driver.wall_offset.is_none() {
+            state.driver.wall_offset = Some(least);
         }
         Some(wall)
     }
@@ -377,14 +380,14 @@ impl Service {
     ) -> StateGuard<'a> {
         let mut run = Run::new(by);
         while *budget > 0
-            && let Some(queue_owner) = guard.orphaned.front().copied()
+            && let Some(queue_owner) = guard.owners.orphaned.front().copied()
         {
             match guard.engine.first_foreign(queue_owner) {
                 Some(foreign) => {
                     *budget -= 1;
                     guard = run.add(self, guard, foreign);
                 }
-                None => drop(guard.orphaned.pop_front()),
+                None => drop(guard.owners.orphaned.pop_front()),
             }
         }
         run.post(self, guard)

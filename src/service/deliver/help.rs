@@ -9,11 +9,12 @@ use crate::engine::OwnerId;
 use crate::metrics::WakeupCause;
 use crate::model::clock;
 use crate::service::deliver::driver::Turn;
+use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
 use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::watchdog::{GRACE, WATCHDOG, Watchdog, WatchdogClient, WatchdogEntry, now};
-use crate::service::state::{NEVER, Service, State};
+use crate::service::state::{Service, State};
 use crate::sync;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::timing::Tick;
@@ -76,9 +77,9 @@ impl Service {
     /// later deadline is not announced to the watchdog. And not before its last turn: a running driver may have much to
     /// do, but needs no help.
     fn missing(&self, state: &State) -> Option<Duration> {
-        let next = state.engine.next_wake().unwrap_or(NEVER).min(state.armed);
-        let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driven));
-        let called = state.queues.ready_since.map(|called| called.max(state.driven));
+        let next = state.engine.next_wake().unwrap_or(NEVER).min(state.driver.armed);
+        let due = (next != NEVER).then(|| self.tick.time_of(next).max(state.driver.driven));
+        let called = state.queues.ready_since.map(|called| called.max(state.driver.driven));
         due.into_iter().chain(called).min()
     }
 
@@ -94,7 +95,7 @@ impl Service {
                 .engine
                 .owner(*owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if stuck && is_late(oldest, now) && !guard.mailbox_deliveries.contains_key(owner) {
+            if stuck && is_late(oldest, now) && !guard.owners.mailbox_deliveries.contains_key(owner) {
                 guard = self.deliver_late_in_a_row(guard, *owner, now);
             }
         }
@@ -115,8 +116,8 @@ impl Service {
                 owner_state.has_watchdog = false;
                 continue;
             }
-            state.waiting.push_back((now, owner));
-            if !std::mem::take(&mut owner_state.moved) && !state.mailbox_deliveries.contains_key(&owner) {
+            state.driver.watched_inboxes.push_back((now, owner));
+            if !std::mem::take(&mut owner_state.moved) && !state.owners.mailbox_deliveries.contains_key(&owner) {
                 guard = self.deliver_late_in_a_row(guard, owner, now);
                 helped = true;
             }
@@ -144,7 +145,7 @@ impl Service {
                 .engine
                 .owner(owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if !is_open || !is_late(oldest, now) || guard.mailbox_deliveries.contains_key(&owner) {
+            if !is_open || !is_late(oldest, now) || guard.owners.mailbox_deliveries.contains_key(&owner) {
                 break;
             }
         }
@@ -172,7 +173,7 @@ impl WatchdogClient for Service {
         let late = is_late(self.missing(&self.state()), now);
         let turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
         helped |= matches!(turn, Some(Turn::More | Turn::Sleep(_)));
-        helped |= !self.state().waiting.is_empty() && self.alone(|| self.deliver_late_by_mailbox());
+        helped |= !self.state().driver.watched_inboxes.is_empty() && self.alone(|| self.deliver_late_by_mailbox());
         if helped {
             self.meters.woken(WakeupCause::Watchdog);
         }
@@ -185,7 +186,7 @@ impl WatchdogClient for Service {
             return AT_ONCE;
         }
         let state = self.state();
-        let waiting = state.waiting.front().map(|(since, _)| *since);
+        let waiting = state.driver.watched_inboxes.front().map(|(since, _)| *since);
         self.missing(&state)
             .into_iter()
             .chain(waiting)
@@ -202,7 +203,7 @@ impl State {
         let Some(owner_state) = self.engine.owner_mut(owner) else { return };
         if !std::mem::replace(&mut owner_state.has_watchdog, true) {
             owner_state.moved = false;
-            self.waiting.push_back((since, owner));
+            self.driver.watched_inboxes.push_back((since, owner));
         }
     }
 }
@@ -212,6 +213,6 @@ fn is_late(time: Option<Duration>, now: Duration) -> bool {
 }
 
 fn next_late(state: &mut State, now: Duration) -> Option<OwnerId> {
-    let late = state.waiting.front().is_some_and(|(since, _)| is_late(Some(*since), now));
-    if late { state.waiting.pop_front().map(|(_, owner)| owner) } else { None }
+    let late = state.driver.watched_inboxes.front().is_some_and(|(since, _)| is_late(Some(*since), now));
+    if late { state.driver.watched_inboxes.pop_front().map(|(_, owner)| owner) } else { None }
 }

@@ -16,13 +16,36 @@ const DETACHED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Owners checked in one turn.
 const DETACHED_PER_TURN: usize = 256;
 
+impl State {
+    /// Ends an owner; its timers are freed later.
+    pub(crate) fn end(&mut self, owner: OwnerId) {
+        if let Some(owner_state) = self.engine.owner_mut(owner) {
+            owner_state.ended = true;
+        }
+        self.owners.forget_send(owner);
+        self.owners.ended.push(owner);
+        if self.engine.has_foreign(owner) {
+            self.owners.orphaned.push_back(owner);
+        }
+    }
+
+    /// Lists an owner without an inbox in its context.
+    fn note_detached(&mut self, owner: OwnerId) {
+        if let Some(owner_state) = self.engine.owner_mut(owner)
+            && !std::mem::replace(&mut owner_state.detached, true)
+        {
+            self.owners.detached.push_back(owner);
+        }
+    }
+}
+
 impl Service {
     /// Frees timers of ended owners: the rest of the turn's budget, but at least an eighth of the whole.
     pub(crate) fn free_ended<'a>(self: &'a Arc<Self>, mut guard: StateGuard<'a>, left: usize) -> StateGuard<'a> {
         let share = self.settings.expiry_budget.div_ceil(8);
         for _ in 0..left.max(share) {
-            let Some(owner) = guard.ended.last().copied() else { break };
-            guard.published.ask_to_publish();
+            let Some(owner) = guard.owners.ended.last().copied() else { break };
+            guard.reports.published.ask_to_publish();
             match guard.engine.cancel_one_of(owner) {
                 Some(payload) => {
                     let discard = guard.stores.store(payload.store).map(|store| store.discard);
@@ -34,12 +57,10 @@ impl Service {
                 // Its foreign messages have not been sent yet.
                 None if guard.engine.owned(owner) > 0 => break,
                 None => {
-                    guard.ended.pop();
+                    guard.owners.ended.pop();
                     let owner_state = guard.engine.remove_owner(owner);
-                    if let Some(owner_state) = &owner_state
-                        && guard.mailboxes.get(&owner_state.mailbox) == Some(&owner)
-                    {
-                        guard.mailboxes.remove(&owner_state.mailbox);
+                    if let Some(owner_state) = &owner_state {
+                        guard.owners.forget(owner_state.mailbox, owner);
                     }
                     drop(guard);
                     drop(owner_state);
@@ -58,11 +79,11 @@ impl Service {
         by: TurnBy,
     ) -> StateGuard<'a> {
         let mut for_the_driver = Vec::new();
-        while let Some(owner) = guard.without_inbox.pop() {
+        while let Some(owner) = guard.owners.without_inbox.pop() {
             let owner_state =
                 guard.engine.owner(owner).filter(|owner_state| owner_state.without_inbox && !owner_state.ended);
             let Some(actor_ref) = owner_state.and_then(|owner_state| owner_state.actor_ref.clone()) else { continue };
-            if guard.mailbox_deliveries.contains_key(&owner) {
+            if guard.owners.mailbox_deliveries.contains_key(&owner) {
                 continue;
             }
             let is_alive;
@@ -77,18 +98,18 @@ impl Service {
                 for_the_driver.push(owner);
             }
         }
-        guard.without_inbox.append(&mut for_the_driver);
+        guard.owners.without_inbox.append(&mut for_the_driver);
         guard
     }
 
     /// Ends owners without an inbox in their context whose actors have stopped, since nothing else reports it.
     pub(crate) fn check_detached<'a>(&'a self, mut guard: StateGuard<'a>, now: Duration) -> StateGuard<'a> {
-        if guard.detached.is_empty() || now < guard.detached_check_at {
+        if guard.owners.detached.is_empty() || now < guard.owners.detached_check_at {
             return guard;
         }
-        let look_at = guard.detached.len().min(DETACHED_PER_TURN);
+        let look_at = guard.owners.detached.len().min(DETACHED_PER_TURN);
         for _ in 0..look_at {
-            let Some(owner) = guard.detached.pop_front() else { break };
+            let Some(owner) = guard.owners.detached.pop_front() else { break };
             let Some(owner_state) = guard.engine.owner_mut(owner).filter(|owner_state| !owner_state.ended) else {
                 continue;
             };
@@ -100,14 +121,14 @@ impl Service {
             let is_alive;
             (guard, is_alive) = self.is_alive(&*actor_ref, guard);
             if is_alive {
-                guard.detached.push_back(owner);
+                guard.owners.detached.push_back(owner);
             } else {
                 self.end_detached(&mut guard, owner);
             }
         }
         // The interval covers one check of each.
-        let rounds = (guard.detached.len() / DETACHED_PER_TURN) as u32 + 1;
-        guard.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
+        let rounds = (guard.owners.detached.len() / DETACHED_PER_TURN) as u32 + 1;
+        guard.owners.detached_check_at = now.saturating_add(DETACHED_CHECK_INTERVAL / rounds);
         guard
     }
 

@@ -41,11 +41,12 @@ use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_stores::{ContextRoute, Route};
 use crate::service::owner::owner_state::{ActorRef, BoxedSend, OwnerState};
+use crate::service::owner::owners::WatchdogSend;
 use crate::service::owner::spare::{Pair, Spare};
 use crate::service::owner::thread_registry;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::queue::mailbox_delivery::Again;
-use crate::service::state::{Service, WatchdogSend};
+use crate::service::state::Service;
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
 const MESSAGES_PER_POLL: usize = 64;
@@ -136,7 +137,7 @@ impl Inbox {
         };
         let mut state = service.state();
         let owner = state.engine.add_owner(owner_state).ok()?;
-        state.mailboxes.insert(mailbox, owner);
+        state.owners.by_mailbox.insert(mailbox, owner);
         drop(state);
         Self::enter(service, owner, mailbox, wake_flag, ctx);
         Some(owner)
@@ -254,7 +255,8 @@ impl Inbox {
             owner_state.wake_flag.clear();
             std::mem::swap(&mut owner_state.waker, &mut waker);
         }
-        let rests = state.engine.inbox_len(self.owner) == 0 && !state.mailbox_deliveries.contains_key(&self.owner);
+        let rests =
+            state.engine.inbox_len(self.owner) == 0 && !state.owners.mailbox_deliveries.contains_key(&self.owner);
         drop(state);
         drop(waker);
         rests
@@ -289,7 +291,7 @@ where
                 return Poll::Pending;
             }
             let mut state = this.service.state();
-            if state.mailbox_deliveries.contains_key(&this.owner) {
+            if state.owners.mailbox_deliveries.contains_key(&this.owner) {
                 match this.service.try_take_over(state, this.owner) {
                     Ok(unlocked) => state = unlocked,
                     Err(Again::AtOnce) => {
@@ -299,7 +301,7 @@ where
                     Err(Again::WhenCalled) => return Poll::Pending,
                 }
             }
-            match state.send_precedes(this.owner) {
+            match state.owners.send_precedes(this.owner) {
                 None => {}
                 Some(WatchdogSend::Sent) => {
                     drop(state);
@@ -318,12 +320,12 @@ where
                 // A foreign message to this actor. The next poll comes after the mailbox, and continues with the rest.
                 // It is sent only while the watchdog, which might send later messages meanwhile, has no turn.
                 let Some(claim) = this.service.driver.claim() else {
-                    state.await_turn.push(this.owner);
+                    state.driver.await_turn.push(this.owner);
                     return Poll::Pending;
                 };
                 match state.engine.take_for_send(this.owner) {
                     Some(due) => {
-                        let publish = state.published.ask_to_publish();
+                        let publish = state.reports.published.ask_to_publish();
                         drop(post(&this.service, state, &mut vec![due]));
                         if publish {
                             this.service.driver.wake();
@@ -337,7 +339,7 @@ where
                 return Poll::Pending;
             }
             let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
-            let publish = state.published.ask_to_publish();
+            let publish = state.reports.published.ask_to_publish();
             if let Some(owner_state) = state.engine.owner_mut(this.owner) {
                 owner_state.moved = true;
             }
@@ -384,7 +386,7 @@ impl Drop for Inbox {
             waker = owner_state.waker.take();
         }
         if left {
-            state.without_inbox.push(self.owner);
+            state.owners.without_inbox.push(self.owner);
         }
         drop(state);
         drop(waker);

@@ -21,7 +21,7 @@ pub(crate) struct OwnerState {
     pub(crate) present: bool,
     /// Whether the inbox has left the context.
     pub(crate) without_inbox: bool,
-    /// Whether it is listed in `State::detached` while the inbox is away.
+    /// Whether it is listed in `Owners::detached` while the inbox is away.
     pub(crate) detached: bool,
     /// Whether its actor has stopped or was restarted.
     pub(crate) ended: bool,
@@ -29,7 +29,7 @@ pub(crate) struct OwnerState {
     pub(crate) has_watchdog: bool,
     /// Whether the inbox has taken a message since the watchdog's last check.
     pub(crate) moved: bool,
-    /// Whether it is listed among the `slow_recipients`.
+    /// Whether it is listed among the slow recipients.
     pub(crate) is_slow: bool,
     /// See `thread_registry`.
     pub(crate) mailbox: MailboxId,

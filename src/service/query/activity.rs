@@ -62,15 +62,15 @@ impl Service {
             wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
             steps: self.external.steps.load(Ordering::Acquire),
             external: self.external.working.load(Ordering::Acquire) > 0,
-            waiting: state.engine.in_inboxes() + state.mailbox_deliveries.len() + state.queues.waiting(),
+            waiting: state.engine.in_inboxes() + state.owners.mailbox_deliveries.len() + state.queues.waiting(),
             // An alarm of this thread that has not fired after several turns will not fire before time passes: tokio's
             // timers fire only at its own milliseconds.
             driver: !sleeps
                 || (is_due && !here)
                 || arrived
                 || state.queues.has_ready()
-                || !state.ended.is_empty()
-                || !state.without_inbox.is_empty(),
+                || !state.owners.ended.is_empty()
+                || !state.owners.without_inbox.is_empty(),
             here,
         }
     }

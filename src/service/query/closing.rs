@@ -96,7 +96,7 @@ impl Service {
         let mut letters = Vec::new();
         let mut guard = self.state();
         while let Some((owner, key)) =
-            guard.mailbox_deliveries.iter().next().map(|(owner, delivery)| (*owner, delivery.key))
+            guard.owners.mailbox_deliveries.iter().next().map(|(owner, delivery)| (*owner, delivery.key))
         {
             let letter = self.letter_about(&guard, key);
             guard = self.withdraw(guard, owner, outcome);
@@ -137,10 +137,10 @@ impl Service {
                 emptied.extend(boxed.map(|boxed| (description, message_type, boxed)));
             }
         }
-        state.published.ask_to_publish();
+        state.reports.published.ask_to_publish();
         let senders = state.queues.close();
         // The waiting drains have nothing left to wait for.
-        let over = std::mem::take(&mut state.wind_downs);
+        let over = std::mem::take(&mut state.driver.wind_downs);
         drop(guard);
         drop(over);
         self.contain(|| drop(senders));

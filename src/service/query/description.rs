@@ -36,7 +36,7 @@ impl State {
     }
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
-        let owner = *self.mailboxes.get(&mailbox)?;
+        let owner = *self.owners.by_mailbox.get(&mailbox)?;
         Some(self.engine.owner(owner)?.actor_ref.as_ref()?.actor_type())
     }
 
@@ -56,7 +56,7 @@ impl State {
         let in_inbox = |owner| TimerLocation::Inbox {
             length: self.engine.inbox_len(owner),
             ahead: self.engine.position_in_inbox(owner, key, most),
-            by_mailbox: self.mailbox_deliveries.contains_key(&owner),
+            by_mailbox: self.owners.mailbox_deliveries.contains_key(&owner),
         };
         match view.location {
             Location::Wheel => {

@@ -220,7 +220,7 @@ impl Service {
     pub(crate) fn timers_of(&self, actor: &ActorId) -> Vec<Key> {
         let Some(mailbox) = actor.mailbox() else { return Vec::new() };
         let mut state = self.state();
-        let subject = Subject { mailbox, owner: state.mailboxes.get(&mailbox).copied() };
+        let subject = Subject { mailbox, owner: state.owners.by_mailbox.get(&mailbox).copied() };
         let mut timers = Vec::new();
         for slot in 0..state.engine.slots() {
             let timer = state.engine.slot(slot).and_then(|(_, timer)| timer);
@@ -310,7 +310,7 @@ impl Service {
         }
         if let Some(actor) = &filter.actor {
             let mailbox = actor.mailbox()?;
-            let subject = Subject { mailbox, owner: state.mailboxes.get(&mailbox).copied() };
+            let subject = Subject { mailbox, owner: state.owners.by_mailbox.get(&mailbox).copied() };
             if !state.is_of(timer, subject) {
                 return None;
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::model::view::Returned;
-use crate::service::state::{Service, State, WindDown};
+use crate::service::deliver::driver_state::WindDown;
+use crate::service::state::{Service, State};
 use crate::timing::MAX_TICK;
 
 /// A year. If no timer is due earlier, the driver has few turns, and each may search all pending timers.
@@ -26,11 +27,11 @@ impl Service {
         let mut state = self.state();
         state.engine.close();
         // Any ended timer may be the last, so the driver checks after each.
-        state.published.hurry();
-        state.wind_downs.push(WindDown { until, _over: over });
+        state.reports.published.hurry();
+        state.driver.wind_downs.push(WindDown { until, _over: over });
         drop(state);
         if self.is_stopped() {
-            self.state().wind_downs.clear();
+            self.state().driver.wind_downs.clear();
         }
         self.driver.wake();
         is_over
@@ -39,7 +40,7 @@ impl Service {
     /// Removes the drains whose wait is over: their time has passed, or no pending timer is due before that. To be
     /// dropped after unlocking.
     pub(crate) fn wound_down(&self, state: &mut State, now: Duration) -> Vec<WindDown> {
-        if state.wind_downs.is_empty() {
+        if state.driver.wind_downs.is_empty() {
             return Vec::new();
         }
         let counters = state.engine.counters();
@@ -55,13 +56,6 @@ impl Service {
         let is_over = |wind_down: &mut WindDown| {
             now >= wind_down.until || (!under_way && (next > wind_down.until || next == Duration::MAX))
         };
-        state.wind_downs.extract_if(.., is_over).collect()
-    }
-}
-
-impl State {
-    /// The time of the driver's next check for a waiting drain.
-    pub(crate) fn wind_down_at(&self) -> Option<Duration> {
-        self.wind_downs.iter().map(|wind_down| wind_down.until).min()
+        state.driver.wind_downs.extract_if(.., is_over).collect()
     }
 }

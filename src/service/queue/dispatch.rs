@@ -192,7 +192,7 @@ fn lose<'a, J: Queueable>(
         guard.engine.bounce(ticket.due.key, reason);
         deferred.lose(ticket, reason, message);
     }
-    guard.published.ask_to_publish();
+    guard.reports.published.ask_to_publish();
     drop(guard);
     service.notify(wakeup);
     deferred.discard(service);
@@ -612,7 +612,7 @@ impl Service {
             (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.flush(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
             // At least the count of tries has changed.
-            guard.published.ask_to_publish();
+            guard.reports.published.ask_to_publish();
         }
         let more = guard.queues.has_ready();
         if !more {
@@ -655,7 +655,7 @@ impl Service {
             Answered::Token(key) => Some((key, state.finish_repetition(key, Outcome::Delivered))),
             Answered::Request(_) => None,
         };
-        let publish = state.published.ask_to_publish();
+        let publish = state.reports.published.ask_to_publish();
         let idle = state.queues.answer(mailbox, answered);
         let removed = state.remove_queue(mailbox, false);
         drop(state);

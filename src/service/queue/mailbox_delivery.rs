@@ -9,23 +9,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::engine::{Outcome, OwnerId};
-use crate::model::reply::{Answer, ReplyFuture};
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
+use crate::service::owner::owners::MailboxDelivery;
 use crate::service::state::Service;
 use crate::sync;
 use crate::timing::Key;
-
-/// A message on its way through the mailbox of its owner.
-pub(crate) struct MailboxDelivery {
-    pub(crate) key: Key,
-    /// The request for its handling; `None` until the message is in the mailbox.
-    request: Option<ReplyFuture>,
-    answer: Option<Answer>,
-    completion_waker: Waker,
-    /// Whether the inbox was polled while the message was under way.
-    seen: bool,
-}
 
 /// The time of the next poll of an inbox that cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,13 +76,13 @@ impl Service {
         let completion_waker = CompletionWaker { service: Arc::downgrade(self), owner, key: due.key, by };
         let completion_waker = Waker::from(Arc::new(completion_waker));
         let delivery = MailboxDelivery { key: due.key, request: None, answer: None, completion_waker, seen: false };
-        guard.mailbox_deliveries.insert(owner, delivery);
+        guard.owners.mailbox_deliveries.insert(owner, delivery);
         let sent = self.contain(|| send(self, guard, due)).flatten();
         if sent.is_some() {
             let _ = self.contain(|| self.hand_over(due.key, due.deadline));
         }
         let mut guard = self.state();
-        let under_way = guard.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == due.key);
+        let under_way = guard.owners.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == due.key);
         match (under_way, sent) {
             (Some(delivery), Some(request)) => {
                 delivery.request = Some(request);
@@ -125,7 +114,8 @@ impl Service {
 
     /// Counts the outcome of a message under way if its handler has run. Only a stopped actor does not run it.
     pub(crate) fn poll_done<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, key: Key) -> StateGuard<'a> {
-        let Some(delivery) = guard.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == key) else {
+        let Some(delivery) = guard.owners.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == key)
+        else {
             return guard;
         };
         // Without a request it is still being sent; the sender polls it afterwards.
@@ -151,16 +141,18 @@ impl Service {
         mut guard: StateGuard<'a>,
         owner: OwnerId,
     ) -> Result<StateGuard<'a>, Again> {
-        let Some(key) = guard.mailbox_deliveries.get(&owner).map(|delivery| delivery.key) else { return Ok(guard) };
+        let Some(key) = guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key) else {
+            return Ok(guard);
+        };
         guard = self.poll_done(guard, owner, key);
-        if let Some(delivery) = guard.mailbox_deliveries.get_mut(&owner)
+        if let Some(delivery) = guard.owners.mailbox_deliveries.get_mut(&owner)
             && delivery.request.is_some()
             && std::mem::replace(&mut delivery.seen, true)
         {
             guard = self.finish(guard, owner, Outcome::Delivered);
         }
         // The state was unlocked meanwhile, and the watchdog may have sent the next one.
-        match guard.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
+        match guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
             None => return Ok(guard),
             Some(false) => return Err(Again::WhenCalled),
             Some(true) => {}
@@ -183,7 +175,7 @@ impl Service {
         const PATIENCE: Duration = Duration::from_millis(100);
         let began = sync::elapsed();
         loop {
-            let Some(delivery) = guard.mailbox_deliveries.get(&owner) else { return guard };
+            let Some(delivery) = guard.owners.mailbox_deliveries.get(&owner) else { return guard };
             if delivery.request.is_some() || sync::elapsed().saturating_sub(began) > PATIENCE {
                 let key = delivery.key;
                 guard = self.poll_done(guard, owner, key);
@@ -199,12 +191,12 @@ impl Service {
     /// Counts the outcome of the message under way to an owner; the next may follow.
     fn finish<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, outcome: Outcome) -> StateGuard<'a> {
         let state = &mut *guard;
-        let Some(delivery) = state.mailbox_deliveries.remove(&owner) else { return guard };
+        let Some(delivery) = state.owners.mailbox_deliveries.remove(&owner) else { return guard };
         let after_reply = state.finish_repetition(delivery.key, outcome);
-        let publish = state.published.ask_to_publish();
+        let publish = state.reports.published.ask_to_publish();
         let mut waker = None;
         match state.engine.owner_mut(owner) {
-            Some(owner_state) if owner_state.without_inbox => state.without_inbox.push(owner),
+            Some(owner_state) if owner_state.without_inbox => state.owners.without_inbox.push(owner),
             Some(owner_state) => {
                 owner_state.wake_flag.set();
                 waker = owner_state.waker.take();

@@ -33,6 +33,7 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::owner::owner_state::OwnerState;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::queue::reply_waiter::Answered;
+use crate::service::queue::slow_recipients::SlowRecipients;
 use crate::service::queue::token_id::TokenId;
 use crate::service::state::State;
 use crate::timing::Key;
@@ -170,6 +171,8 @@ pub(crate) struct RecipientQueues {
     tried_again: u64,
     is_closed: bool,
     wake_flag: Arc<WakeFlag>,
+    /// Recipients that let a message wait, in a queue or in an inbox.
+    pub(crate) slow: SlowRecipients,
 }
 
 impl Default for RecipientQueues {
@@ -184,6 +187,7 @@ impl Default for RecipientQueues {
             tried_again: 0,
             is_closed: false,
             wake_flag: Arc::new(WakeFlag::cleared()),
+            slow: SlowRecipients::default(),
         }
     }
 }

@@ -87,7 +87,7 @@ impl State {
         let Some((deadline, _)) = self.first_waiting(owner) else { return };
         if let Some(owner_state) = self.engine.owner_mut(owner) {
             owner_state.is_slow = true;
-            self.slow_recipients.by_deadline.push(Reverse((deadline, owner)));
+            self.queues.slow.by_deadline.push(Reverse((deadline, owner)));
         }
     }
 
@@ -95,15 +95,15 @@ impl State {
     /// waits, or if all checked recipients have taken theirs.
     pub(crate) fn oldest_waiting(&mut self, budget: usize) -> Option<OldestWaiting> {
         for _ in 0..budget {
-            let Reverse((listed, owner)) = *self.slow_recipients.by_deadline.peek()?;
+            let Reverse((listed, owner)) = *self.queues.slow.by_deadline.peek()?;
             match self.first_waiting(owner) {
                 Some((deadline, key)) if deadline <= listed => return Some(OldestWaiting { deadline, key, owner }),
                 first => {
-                    self.slow_recipients.by_deadline.pop();
+                    self.queues.slow.by_deadline.pop();
                     if let Some(owner_state) = self.engine.owner_mut(owner) {
                         owner_state.is_slow = first.is_some();
                     }
-                    self.slow_recipients.by_deadline.extend(first.map(|(deadline, _)| Reverse((deadline, owner))));
+                    self.queues.slow.by_deadline.extend(first.map(|(deadline, _)| Reverse((deadline, owner))));
                 }
             }
         }
@@ -114,7 +114,7 @@ impl State {
     fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
         let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
         let is_queue = self.queues.get(mailbox).is_some_and(|queue| queue.queue_owner == owner);
-        let under_way = self.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
+        let under_way = self.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
         let key = if is_queue { self.first_of_queue(mailbox) } else { under_way };
         let key = key.or_else(|| self.engine.first_due(owner))?;
         Some((self.engine.view(key)?.deadline, key))
@@ -143,18 +143,18 @@ impl Service {
     pub(crate) fn check_slow_recipients(&self, state: &mut State, now: Duration) -> Option<Duration> {
         let stuck_after = self.settings.stuck_after;
         let Some(oldest) = state.oldest_waiting(self.check_budget()) else {
-            state.slow_recipients.stuck = None;
+            state.queues.slow.stuck = None;
             // Other recipients could not be checked yet.
-            return (!state.slow_recipients.by_deadline.is_empty()).then_some(now);
+            return (!state.queues.slow.by_deadline.is_empty()).then_some(now);
         };
         let since = self.tick.time_of(oldest.deadline);
         let waited = now.saturating_sub(since);
-        if state.slow_recipients.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
-            state.published.ask_to_publish();
+        if state.queues.slow.is_newly_stuck(oldest.owner, now, waited, stuck_after) {
+            state.reports.published.ask_to_publish();
             self.note_stuck(state, oldest, waited);
         }
-        let again = since.saturating_add(state.slow_recipients.patience(oldest.owner, stuck_after));
-        Some(again.max(state.slow_recipients.not_before))
+        let again = since.saturating_add(state.queues.slow.patience(oldest.owner, stuck_after));
+        Some(again.max(state.queues.slow.not_before))
     }
 
     /// Twice as many as one turn can list, so that few of the listed have taken their message.

@@ -105,7 +105,7 @@ impl State {
             return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), job });
         }
         // Admission and rejection both change the counters to publish.
-        wakeup.poke |= self.published.ask_to_publish();
+        wakeup.poke |= self.reports.published.ask_to_publish();
         let label = options.and_then(|options| key_owner.scope().zip(options.key.clone()));
         let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
         let unset = MessageRef { store, slot: u32::MAX };
@@ -136,12 +136,12 @@ impl State {
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());
         }
-        if self.is_first(deadline.tick) {
+        if self.driver.is_first(deadline.tick) {
             wakeup.first_deadline = Some(deadline.tick);
         }
         wakeup.poke |= wakeup.first_deadline.is_some()
             || self.engine.counters().accepted.is_multiple_of(POKE_EVERY)
-            || (deadline.wall.is_some() && self.wall_offset.is_none());
+            || (deadline.wall.is_some() && self.driver.wall_offset.is_none());
         Ok(Admitted { key, replaced })
     }
 }

@@ -288,10 +288,11 @@ pub(crate) fn since_epoch(time: SystemTime) -> Duration {
 impl State {
     /// Notes that a repetition waits for `deadline`.
     pub(crate) fn expect_repetition(&mut self, deadline: Tick, wakeup: &mut Wakeup) {
-        if self.is_first(deadline) {
+        if self.driver.is_first(deadline) {
             wakeup.first_deadline = Some(deadline);
         }
-        wakeup.poke |= wakeup.first_deadline.is_some() || (self.engine.wall_timers() > 0 && self.wall_offset.is_none());
+        wakeup.poke |=
+            wakeup.first_deadline.is_some() || (self.engine.wall_timers() > 0 && self.driver.wall_offset.is_none());
     }
 
     /// Counts the outcome of a message that went through its owner's mailbox.

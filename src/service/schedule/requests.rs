@@ -294,7 +294,7 @@ impl Service {
     /// Drops the message of a just cancelled timer, after unlocking.
     #[inline(always)]
     fn let_go(&self, mut state: StateGuard<'_>, payload: MessageRef) -> CancelOutcome {
-        let poke = state.published.ask_to_publish();
+        let poke = state.reports.published.ask_to_publish();
         self.discard(state, payload);
         if poke {
             self.driver.wake();
@@ -331,9 +331,10 @@ impl Service {
         if let Some(wall) = deadline.wall {
             state.engine.set_wall_time(key, wall);
         }
-        let first = state.is_first(deadline.tick);
-        let poke =
-            state.published.ask_to_publish() || first || (deadline.wall.is_some() && state.wall_offset.is_none());
+        let first = state.driver.is_first(deadline.tick);
+        let poke = state.reports.published.ask_to_publish()
+            || first
+            || (deadline.wall.is_some() && state.driver.wall_offset.is_none());
         drop(state);
         if first {
             self.expect(deadline.tick);

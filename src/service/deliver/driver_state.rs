@@ -1,0 +1,61 @@
+//! The driver's part of the state, kept from one turn to the next, whether by the driver or by the watchdog.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::engine::OwnerId;
+use crate::timing::Tick;
+
+/// The value of an unset alarm.
+pub(crate) const NEVER: Tick = Tick::MAX;
+
+pub(crate) struct DriverState {
+    /// The next tick: the driver's alarm, or an earlier deadline for which it is woken.
+    pub(crate) armed: Tick,
+    /// The time of the driver's last turn.
+    pub(crate) driven: Duration,
+    /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
+    pub(crate) wall_offset: Option<i128>,
+    /// Owners whose inbox found the turn taken by the watchdog. The driver, which is woken after that turn, wakes them.
+    pub(crate) await_turn: Vec<OwnerId>,
+    /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.
+    pub(crate) watched_inboxes: VecDeque<(Duration, OwnerId)>,
+    /// Drains that wait until the timers due soon have ended.
+    pub(crate) wind_downs: Vec<WindDown>,
+}
+
+/// A drain that waits for the end.
+pub(crate) struct WindDown {
+    pub(crate) until: Duration,
+    /// Dropped to resume it: the receiver notices that in any case.
+    pub(crate) _over: oneshot::Sender<()>,
+}
+
+impl Default for DriverState {
+    fn default() -> Self {
+        Self {
+            armed: NEVER,
+            driven: Duration::ZERO,
+            wall_offset: None,
+            await_turn: Vec::new(),
+            watched_inboxes: VecDeque::new(),
+            wind_downs: Vec::new(),
+        }
+    }
+}
+
+impl DriverState {
+    /// Moves the next tick forward to `deadline`. Returns true if it moved, and the driver is to be woken.
+    pub(crate) fn is_first(&mut self, deadline: Tick) -> bool {
+        let is_first = deadline < self.armed;
+        self.armed = self.armed.min(deadline);
+        is_first
+    }
+
+    /// The time of the driver's next check for a waiting drain.
+    pub(crate) fn wind_down_at(&self) -> Option<Duration> {
+        self.wind_downs.iter().map(|wind_down| wind_down.until).min()
+    }
+}

@@ -1,0 +1,88 @@
+//! The owners of a service: one part of its state. The engine holds the state of each (see `owner_state`).
+
+use std::collections::VecDeque;
+use std::task::Waker;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+use crate::engine::OwnerId;
+use crate::model::mailbox_id::MailboxId;
+use crate::model::reply::{Answer, ReplyFuture};
+use crate::timing::Key;
+
+#[derive(Default)]
+pub(crate) struct Owners {
+    pub(crate) by_mailbox: FxHashMap<MailboxId, OwnerId>,
+    /// Owners that have ended, with timers still to be freed.
+    pub(crate) ended: Vec<OwnerId>,
+    /// Ended owners with foreign messages in their inboxes, in the order of their ends. These messages leave before any
+    /// other.
+    pub(crate) orphaned: VecDeque<OwnerId>,
+    /// Owners whose inbox is to be emptied through the mailbox, or that may have stopped.
+    pub(crate) without_inbox: Vec<OwnerId>,
+    /// Owners without an inbox in their context, which are checked at `detached_check_at`.
+    pub(crate) detached: VecDeque<OwnerId>,
+    pub(crate) detached_check_at: Duration,
+    /// Own messages on their way through the mailbox: at most one per owner, and none may overtake it.
+    pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
+    /// Owners to which the watchdog sends a message that must precede the messages of their inboxes: true once it is in
+    /// the mailbox.
+    watchdog_sends: FxHashMap<OwnerId, bool>,
+}
+
+/// A message on its way through the mailbox of its owner.
+pub(crate) struct MailboxDelivery {
+    pub(crate) key: Key,
+    /// The request for its handling; `None` until the message is in the mailbox.
+    pub(crate) request: Option<ReplyFuture>,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) completion_waker: Waker,
+    /// Whether the inbox was polled while the message was under way.
+    pub(crate) seen: bool,
+}
+
+/// A message that must precede the messages of an inbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WatchdogSend {
+    /// Another thread is sending it, and wakes the inbox afterwards.
+    BeingSent,
+    /// It is in the mailbox.
+    Sent,
+}
+
+impl Owners {
+    /// Removes a freed owner, unless its mailbox belongs to the next incarnation already.
+    pub(crate) fn forget(&mut self, mailbox: MailboxId, owner: OwnerId) {
+        if self.by_mailbox.get(&mailbox) == Some(&owner) {
+            self.by_mailbox.remove(&mailbox);
+        }
+    }
+
+    /// Notes that the watchdog starts to send a message to `owner`. Messages that enter the inbox meanwhile are due
+    /// later.
+    pub(crate) fn send_begins(&mut self, owner: OwnerId) {
+        self.watchdog_sends.insert(owner, false);
+    }
+
+    /// Notes that the message is in the mailbox. Returns true if the inbox waits for that and is to be woken.
+    pub(crate) fn send_is_done(&mut self, owner: OwnerId) -> bool {
+        self.watchdog_sends.get_mut(&owner).map(|is_done| *is_done = true).is_some()
+    }
+
+    /// Returns a message that a polled inbox must let go first. A context empties its mailbox before it polls its
+    /// items, so a message in the mailbox at one poll has been handled at the next.
+    pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<WatchdogSend> {
+        if self.watchdog_sends.is_empty() {
+            return None;
+        }
+        match self.watchdog_sends.get(&owner)? {
+            true => self.forget_send(owner).map(|_| WatchdogSend::Sent),
+            false => Some(WatchdogSend::BeingSent),
+        }
+    }
+
+    pub(crate) fn forget_send(&mut self, owner: OwnerId) -> Option<bool> {
+        self.watchdog_sends.remove(&owner)
+    }
+}
