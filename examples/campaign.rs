@@ -74,8 +74,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
         for (name, at) in [("autumn sale", nine), ("last chance", ten)] {
             let answers = timers.addr().send(campaign(name, at, &customers)).await?;
-            if let Some(refused) = answers.into_iter().find_map(Result::err) {
-                return Err(refused.to_string().into());
+            if let Some(rejected) = answers.into_iter().find_map(Result::err) {
+                return Err(rejected.to_string().into());
             }
         }
         println!("08:00  {} offers wait for 09:00 to 09:10", timers.group_len("autumn sale"));

@@ -69,8 +69,8 @@ impl Handler<Parcel> for Courier {
             let options = TimerOptions::new().jitter(pause / 2);
             // A timer of the courier itself would end with it; this one becomes a dead letter.
             let again = Target::from(ctx.address());
-            if let Err(refused) = self.timers.timer(again, options).after(pause, parcel) {
-                self.depot.do_send(Ended(refused.into_message(), End::BackInTheDepot));
+            if let Err(rejected) = self.timers.timer(again, options).after(pause, parcel) {
+                self.depot.do_send(Ended(rejected.into_message(), End::BackInTheDepot));
             }
         }
     }

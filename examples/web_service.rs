@@ -216,7 +216,7 @@ fn walk_through(to: SocketAddr) -> Checked<()> {
     let (status, body) = request(to, "DELETE", &format!("/reminders/{tax}"), "")?;
     check(status == 200 && body.contains("Cancelled"), "a cancel says that it cancelled")?;
     check(request(to, "DELETE", &format!("/reminders/{tax}"), "")?.0 == 409, "and a second one that it did not")?;
-    check(request(to, "DELETE", "/reminders/nonsense", "")?.0 == 400, "a malformed id is refused")?;
+    check(request(to, "DELETE", "/reminders/nonsense", "")?.0 == 400, "a malformed id is rejected")?;
     check(request(to, "POST", "/reminders", "{}")?.0 == 400, "and so is a malformed reminder")?;
 
     // The reminder is due in 50 ms; a busy machine may take longer.

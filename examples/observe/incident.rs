@@ -129,7 +129,7 @@ impl Incident {
     }
 }
 
-/// Schedules reminders for one moment. The metrics show refusals.
+/// Schedules reminders for one moment. The metrics show rejections.
 fn remind(number: u32, ahead: Duration, scene: &Scene) {
     let customer: Target<Remind> = (&scene.shop).into();
     for _ in 0..number {

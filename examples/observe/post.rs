@@ -109,7 +109,7 @@ pub(crate) fn start(store: impl TimerStore) -> Result<DurableTimers, DurableBuil
     DurableTimers::builder(store).name("post").route_with::<Letter>(ROUTE, Postman.start(), patient).start()
 }
 
-/// Schedules letters forever. The metrics show refusals.
+/// Schedules letters forever. The metrics show rejections.
 pub(crate) async fn write(timers: DurableTimers) {
     // Numbers start at the time in milliseconds: no two runs share one while there are fewer letters than milliseconds.
     let mut number = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_millis() as u64);

@@ -92,7 +92,7 @@ impl Shop {
         shop.start()
     }
 
-    /// Requests an answer, with a timeout. The metrics show refusals.
+    /// Requests an answer, with a timeout. The metrics show rejections.
     fn ask(&mut self, attempt: u32, ctx: &mut Context<Self>) {
         let me = ctx.address();
         let timeout = self.timers.schedule_after(&me, TIMEOUT, NotAnswered { attempt }).ok();

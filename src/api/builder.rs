@@ -89,7 +89,7 @@ impl TimerActorBuilder {
         self
     }
 
-    /// Sets the maximum number of pending timers; further messages are refused and returned. Default 4 294 967 294.
+    /// Sets the maximum number of pending timers; further messages are rejected and returned. Default 4 294 967 294.
     pub fn capacity(mut self, timers: usize) -> Self {
         self.capacity = timers;
         self
@@ -216,7 +216,7 @@ impl TimerActorBuilder {
 
     /// Builds the actor, starts it on the arbiter of this thread and returns its [`Timers`]. Contexts do not use it,
     /// but the [installed](Self::install) one. If this one has its own [clock](Self::clock) and none is installed,
-    /// timers of contexts are refused ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled)) instead of
+    /// timers of contexts are rejected ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled)) instead of
     /// running on the system clock.
     ///
     /// # Errors

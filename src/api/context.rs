@@ -339,6 +339,6 @@ where
 {
     match registry::owner_of_context(ctx) {
         Ok((service, owner)) => service.schedule_own::<A, M>(schedule, owner, None, message),
-        Err(no_timers) => Err(no_timers.refuse(message)),
+        Err(no_timers) => Err(no_timers.reject(message)),
     }
 }

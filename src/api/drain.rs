@@ -14,7 +14,7 @@ use crate::service::state::Service;
 
 /// A request to close a timer actor, which replies with all undelivered messages, by deadline.
 ///
-/// Once it is handled, every request for a new timer is refused. [`Drain::now`] ends at once; [`Drain::within`] first
+/// Once it is handled, every request for a new timer is rejected. [`Drain::now`] ends at once; [`Drain::within`] first
 /// delivers the messages that fall due in the given time. Afterwards nothing is delivered; a second drain returns
 /// nothing.
 ///
@@ -65,17 +65,17 @@ impl Drain {
 
 impl Timers {
     /// Closes the timer actor and returns all undelivered messages, by deadline. Afterwards nothing is delivered and
-    /// every request is refused; a second drain returns nothing.
+    /// every request is rejected; a second drain returns nothing.
     ///
     /// A message under way at this moment ([`InProgress`](crate::CancelOutcome::InProgress)) still arrives.
     pub fn drain(&self) -> Vec<Returned> {
         self.service().drain()
     }
 
-    /// Refuses new timers from the first poll on, delivers the messages that fall due within `time`, and then acts as
+    /// Rejects new timers from the first poll on, delivers the messages that fall due within `time`, and then acts as
     /// [`drain`](Self::drain): as soon as no such message is left, at the latest after `time`.
     ///
-    /// If the future is dropped before it completes, the timer actor continues to deliver, and still refuses new
+    /// If the future is dropped before it completes, the timer actor continues to deliver, and still rejects new
     /// timers.
     pub async fn drain_within(&self, time: Duration) -> Vec<Returned> {
         Arc::clone(self.service()).drain_within(time).await

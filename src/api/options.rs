@@ -129,7 +129,7 @@ where
             Ok((service, owner)) => {
                 service.repeat_own::<A, M>(schedule, owner, &self.options, source).map_err(|refused| *refused)
             }
-            Err(no_timers) => Err(no_timers.refuse(source)),
+            Err(no_timers) => Err(no_timers.reject(source)),
         }
     }
 
@@ -141,7 +141,7 @@ where
     {
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => service.schedule_own::<A, M>(schedule, owner, Some(&self.options), message),
-            Err(no_timers) => Err(no_timers.refuse(message)),
+            Err(no_timers) => Err(no_timers.reject(message)),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum NoTimers {
 }
 
 impl NoTimers {
-    pub(crate) fn refuse<M>(self, message: M) -> ScheduleError<M> {
+    pub(crate) fn reject<M>(self, message: M) -> ScheduleError<M> {
         match self {
             Self::NoSystem => ScheduleError::NoSystem { message },
             Self::NotInstalled => ScheduleError::NotInstalled { message },

@@ -12,9 +12,9 @@ use crate::service::query::directory;
 /// The built-in listener of an exporter cannot call this; your own handler can.
 ///
 /// Timers continue while `render` runs. Metrics recorded at once are not part of the snapshot: the histograms, the
-/// wake-ups and turns of the driver, and requests refused as `duplicate_id` or `invalid`.
+/// wake-ups and turns of the driver, and requests rejected as `duplicate_id` or `invalid`.
 ///
-/// A message that was counted as delivered, and that its recipient then refuses, cannot be subtracted from a published
+/// A message that was counted as delivered, and that its recipient then rejects, cannot be subtracted from a published
 /// counter. It then counts as accepted twice: once delivered, and once with its final outcome.
 ///
 /// `render` must not wait for a timer actor to stop or drain on another thread.

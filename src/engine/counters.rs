@@ -69,9 +69,9 @@ pub struct Counters {
     pub pending: u64,
     /// Moved deadlines.
     pub rescheduled: u64,
-    /// Requests refused because of the capacity.
+    /// Requests rejected because of the capacity.
     pub rejected_capacity: u64,
-    /// Requests refused because the service is closed, or the requesting actor has stopped.
+    /// Requests rejected because the service is closed, or the requesting actor has stopped.
     pub rejected_closed: u64,
 }
 

@@ -12,12 +12,12 @@
 //!    of such tables.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
 //!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, `queues` serves deliveries
-//!    that take time, and `sending` sends that may be refused.
+//!    that take time, and `sending` sends that may be rejected.
 //!
 //! The life of a timer:
 //!
 //! ```text
-//!                    refused (capacity, closed): the payload is returned
+//!                    rejected (capacity, closed): the payload is returned
 //!                  /
 //!     schedule ---+--> Waiting --expire--> Due (in its owner's inbox) --take_due--> delivered
 //!                      |   ^  \            |

@@ -194,8 +194,8 @@ impl Run {
                     self.let_repeat();
                 }
             }
-            Err(refused) => {
-                assert_eq!((refused.reason, refused.payload), (RejectReason::Capacity, sequence));
+            Err(rejected) => {
+                assert_eq!((rejected.reason, rejected.payload), (RejectReason::Capacity, sequence));
                 assert_eq!(self.book.timers.len(), CAPACITY);
                 self.book.rejected_full += 1;
             }
@@ -326,7 +326,7 @@ impl Run {
         is_cancelled
     }
 
-    /// A repetition is sent in a way that may be refused: until then it counts as delivered, and the next as accepted.
+    /// A repetition is sent in a way that may be rejected: until then it counts as delivered, and the next as accepted.
     fn send_repetition(&mut self, timer: Known) {
         let Repeats { mode, due, left, is_stopped } = timer.repeats.unwrap();
         let now = at(self.now);
@@ -604,7 +604,7 @@ impl Run {
         self.engine.finish(key, Outcome::Delivered);
     }
 
-    /// A send that may be refused: until then it counts as delivered.
+    /// A send that may be rejected: until then it counts as delivered.
     fn send(&mut self, key: Key) {
         let before = self.engine.counters();
         assert!(self.engine.begin_send(key));
@@ -871,8 +871,8 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
         run.step();
     }
     run.engine.close();
-    let refused = run.engine.schedule(run.now, run.now, None, 1, None).unwrap_err();
-    assert_eq!(refused.reason, RejectReason::Closed);
+    let rejected = run.engine.schedule(run.now, run.now, None, 1, None).unwrap_err();
+    assert_eq!(rejected.reason, RejectReason::Closed);
     let mut last = 0;
     for (deadline, key) in run.engine.unfinished() {
         assert!(deadline >= last);

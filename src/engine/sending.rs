@@ -1,4 +1,4 @@
-//! Sends that may be refused: a message is offered to a mailbox before it is known whether the mailbox takes it.
+//! Sends that may be rejected: a message is offered to a mailbox before it is known whether the mailbox takes it.
 //!
 //! [`begin_send`](Engine::begin_send) counts the message as delivered, so that its handler, on any thread, finds room
 //! for another timer. Then exactly one of [`commit_send`](Engine::commit_send), [`requeue_send`](Engine::requeue_send)
@@ -79,7 +79,7 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Records that the mailbox refused the message for good. The timer ends, even if it repeats.
+    /// Records that the mailbox rejected the message for good. The timer ends, even if it repeats.
     pub(crate) fn reject_send(&mut self, key: Key, reason: DeadLetterReason) -> Option<P> {
         if self.take_back_send(key) { self.end(key, Outcome::DeadLettered(reason)) } else { None }
     }

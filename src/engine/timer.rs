@@ -44,7 +44,7 @@ pub(crate) enum Stage {
     /// Repeating, its message in production.
     Making,
     /// On its way to its recipient. A repeating timer: through the mailbox of its owner, in a handler under tracked
-    /// delivery, or in a send that may be refused.
+    /// delivery, or in a send that may be rejected.
     InFlight,
     /// Repeating, its message handed over, its next deadline unknown.
     Between,

@@ -62,11 +62,11 @@ impl Cron {
     /// # Errors
     /// [`CronError::Expression`] if it is invalid.
     pub fn new(expression: &str) -> Result<Self, CronError> {
-        let refused = |error: croner::errors::CronError| CronError::Expression {
+        let rejected = |error: croner::errors::CronError| CronError::Expression {
             expression: expression.to_owned(),
             reason: error.to_string(),
         };
-        Ok(Self { expression: croner::Cron::from_str(expression).map_err(refused)?, zone: TimeZone::UTC })
+        Ok(Self { expression: croner::Cron::from_str(expression).map_err(rejected)?, zone: TimeZone::UTC })
     }
 
     /// Returns the same expression in another time zone, by its name in the IANA database: the system's database or, if

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_duration_is_refused() {
+    fn text_that_is_no_duration_is_rejected() {
         let huge = format!("{}d", u128::MAX);
         let over = format!("{}s", u128::from(u64::MAX) + 1);
         for text in ["", " ", "5", "s", "-1s", "1.5s", "1 s", "1x", "1s5", "ever", "1S", &huge, &over] {

@@ -4,8 +4,8 @@
 /// actor](crate::TimerActorBuilder::mailbox_policy), or for one [`Target`](crate::Target::mailbox_policy).
 ///
 /// An actix mailbox of *n* slots takes *n* messages, and one more from every address: a sender's own slot is never
-/// refused. Here, "room" means the *n* slots. A policy other than [`Unbounded`](Self::Unbounded) needs a reply from the
-/// recipient now and then; the first message after one goes into the sender's own slot if the others are full.
+/// rejected. Here, "room" means the *n* slots. A policy other than [`Unbounded`](Self::Unbounded) needs a reply from
+/// the recipient now and then; the first message after one goes into the sender's own slot if the others are full.
 ///
 /// An actor's own timers wait in the timer actor instead of its mailbox, whatever the policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -46,7 +46,7 @@ impl TimerOptions {
 
     /// Sets the key: the name of the timer for its owner. A pending timer of the same owner and key is replaced
     /// atomically: the old one is cancelled, even if it is due and only its handler has not run, and the new one takes
-    /// its place, also if the capacity is used up. If the new one is refused, the old one stays.
+    /// its place, also if the capacity is used up. If the new one is rejected, the old one stays.
     ///
     /// For timers created through a context, the owner is that incarnation of the actor. For others it is the
     /// recipient: all timers of one timer actor for the same mailbox, whatever their messages. The two do not replace

@@ -33,7 +33,7 @@ pub struct Repeat {
 }
 
 impl Repeat {
-    /// Returns one delivery per `period`, the first after one period. A period of zero is refused when it is scheduled.
+    /// Returns one delivery per `period`, the first after one period. A period of zero is rejected when scheduled.
     /// A period below the timer actor's tick delivers at most once per tick, unless missed ticks are made up for.
     pub const fn every(period: Duration) -> Self {
         Self { period, first_after: None, times: None, until: None, missed: MissedTickBehavior::Skip }

@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_actor_without_randomness_is_refused_unless_it_starts_by_itself() {
+    fn a_timer_actor_without_randomness_is_rejected_unless_it_starts_by_itself() {
         use crate::{BuildError, TimerActor};
         actix::System::new().block_on(async {
             without_randomness(|| {
-                let refused = TimerActor::builder().build().err();
-                assert_eq!(refused, Some(BuildError::NoRandomness));
-                assert!(refused.is_some_and(|error| error.to_string().contains("/dev/urandom")));
+                let rejected = TimerActor::builder().build().err();
+                assert_eq!(rejected, Some(BuildError::NoRandomness));
+                assert!(rejected.is_some_and(|error| error.to_string().contains("/dev/urandom")));
                 assert_eq!(TimerActor::builder().install().err(), Some(BuildError::NoRandomness));
                 assert!(crate::Timers::current().is_some());
             });

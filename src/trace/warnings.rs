@@ -36,7 +36,7 @@ const TEXT: usize = 200;
 #[derive(Debug)]
 enum Warning {
     NearlyFull { pending: u64, capacity: usize, suppressed: u64 },
-    Full { refused: u64, capacity: usize },
+    Full { rejected: u64, capacity: usize },
     Late { late: Duration, is_blocked: bool, suppressed: u64 },
     Stepped { seconds: f64, suppressed: u64 },
     Stuck(StuckRecipient),
@@ -80,8 +80,8 @@ pub(crate) struct Warnings {
     panicked: Limit,
     /// The capacity is nearly used up, and this was reported.
     is_nearly_full: bool,
-    /// The number of timers refused for lack of capacity, as last reported.
-    refused: u64,
+    /// The number of timers rejected for lack of capacity, as last reported.
+    rejected: u64,
     /// The start of the driver's absence, during which the watchdog runs instead.
     missing_since: Option<Duration>,
     pending: PendingWarnings,
@@ -113,9 +113,9 @@ impl Warnings {
         {
             self.pending.0.push(Warning::NearlyFull { pending, capacity, suppressed });
         }
-        if rejected_capacity > self.refused && self.full.pass(now).is_some() {
-            let refused = rejected_capacity - std::mem::replace(&mut self.refused, rejected_capacity);
-            self.pending.0.push(Warning::Full { refused, capacity });
+        if rejected_capacity > self.rejected && self.full.pass(now).is_some() {
+            let rejected = rejected_capacity - std::mem::replace(&mut self.rejected, rejected_capacity);
+            self.pending.0.push(Warning::Full { rejected, capacity });
         }
     }
 
@@ -250,8 +250,8 @@ fn tell(timer: &str, warning: &Warning) {
         Warning::NearlyFull { pending, capacity, suppressed } => {
             warn!(target: "actix_timers", timer, pending, capacity, suppressed, "the capacity is nearly used up");
         }
-        Warning::Full { refused, capacity } => {
-            warn!(target: "actix_timers", timer, refused, capacity, "timers were refused: the capacity is used up");
+        Warning::Full { rejected, capacity } => {
+            warn!(target: "actix_timers", timer, rejected, capacity, "timers were rejected: the capacity is used up");
         }
         Warning::Late { late, is_blocked: false, suppressed } => {
             let late_seconds = late.as_secs_f64();

@@ -115,7 +115,7 @@ fn a_batch_for_a_drained_timer_actor_comes_back_whole() {
 
 /// Entries over the capacity are returned with their messages and indices; none is dropped or kept twice.
 #[test]
-fn a_batch_that_does_not_fit_returns_the_refused_entries() {
+fn a_batch_that_does_not_fit_returns_the_rejected_entries() {
     in_virtual_time(
         || TimerActor::builder().capacity(70),
         |world| async move {
@@ -306,10 +306,10 @@ impl Handler<Bomb> for Sapper {
     }
 }
 
-/// Nobody waits for the answer, so the timer actor drops the refused messages: one by one, since two panics at once
+/// Nobody waits for the answer, so the timer actor drops the rejected messages: one by one, since two panics at once
 /// abort the process.
 #[test]
-fn refused_messages_that_panic_when_dropped_end_nothing() {
+fn rejected_messages_that_panic_when_dropped_end_nothing() {
     paused(async {
         let timers = TimerActor::builder().capacity(1).start().unwrap();
         let sapper = Sapper.start();

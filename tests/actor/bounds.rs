@@ -291,10 +291,10 @@ fn the_capacity_holds_against_several_threads() {
     System::new().block_on(async {
         let timers = TimerActor::builder().capacity(1000).start().unwrap();
         let addr = Probe::new(StopWatch::Source(Arc::default())).start();
-        let (refused, begin) = (AtomicU64::new(0), Barrier::new(4));
+        let (rejected, begin) = (AtomicU64::new(0), Barrier::new(4));
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (timers, addr, refused, begin) = (timers.clone(), addr.clone(), &refused, &begin);
+                let (timers, addr, rejected, begin) = (timers.clone(), addr.clone(), &rejected, &begin);
                 scope.spawn(move || {
                     begin.wait();
                     for name in 0..500 {
@@ -303,7 +303,7 @@ fn the_capacity_holds_against_several_threads() {
                             Ok(_) => assert!(timers.snapshot().pending() <= CAPACITY),
                             Err(ScheduleError::CapacityReached { message, .. }) => {
                                 assert_eq!(message, Note(name));
-                                refused.fetch_add(1, Ordering::SeqCst);
+                                rejected.fetch_add(1, Ordering::SeqCst);
                             }
                             Err(other) => panic!("{other}"),
                         }
@@ -313,7 +313,7 @@ fn the_capacity_holds_against_several_threads() {
         });
         let counters = timers.snapshot().counters;
         assert_eq!((counters.pending, counters.rejected_capacity), (CAPACITY, 1000));
-        assert_eq!(refused.into_inner(), 1000);
+        assert_eq!(rejected.into_inner(), 1000);
     });
 }
 

@@ -21,7 +21,7 @@ struct Counted {
     handled: u64,
     cancelled: u64,
     rescheduled: u64,
-    refused: u64,
+    rejected: u64,
 }
 
 /// A random life of a service. After every step, in every handler and in every `Drop` the counters add up and match the
@@ -64,7 +64,7 @@ fn the_counters_add_up_at_every_moment() {
                                 ids.push(id);
                                 counted.lock().unwrap().accepted += 1;
                             }
-                            Err(ScheduleError::CapacityReached { .. }) => counted.lock().unwrap().refused += 1,
+                            Err(ScheduleError::CapacityReached { .. }) => counted.lock().unwrap().rejected += 1,
                             Err(other) => panic!("{other}"),
                         },
                         5 if !ids.is_empty() => {
@@ -89,7 +89,7 @@ fn the_counters_add_up_at_every_moment() {
                                 counted.lock().unwrap().accepted += 1;
                                 counted.lock().unwrap().handled += 1;
                             } else {
-                                counted.lock().unwrap().refused += 1;
+                                counted.lock().unwrap().rejected += 1;
                             }
                         }
                         8 => world.jump_to(world.now() + random.below(100)).await,
@@ -104,7 +104,7 @@ fn the_counters_add_up_at_every_moment() {
                 world.settle().await;
                 let (seen, counted) = (look(), *counted.lock().unwrap());
                 assert_eq!((seen.accepted, seen.rescheduled), (counted.accepted, counted.rescheduled));
-                assert_eq!(seen.rejected_capacity, counted.refused);
+                assert_eq!(seen.rejected_capacity, counted.rejected);
                 // Timers that ended with a probe were cancelled without a call.
                 assert!(seen.cancelled >= counted.cancelled);
                 let returned = world.timers.drain();
@@ -311,7 +311,7 @@ fn nothing_that_happened_stays_unpublished() {
         world.timers.drain();
         quiet("drained").await;
         assert!(world.timers.schedule_after(&addr, ms(1), Note(1)).is_err());
-        quiet("refused, closed").await;
+        quiet("rejected, closed").await;
     });
     recorded(|metrics| {
         paused(async {

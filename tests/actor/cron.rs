@@ -10,7 +10,7 @@ use actix_timers::{
     TimerOptions,
 };
 use jiff::Timestamp;
-use support::repeat::{Refused, times};
+use support::repeat::{Rejected, times};
 use support::{Note, Probe, Way, World, ms, paused, run};
 
 fn time(text: &str) -> SystemTime {
@@ -128,7 +128,7 @@ fn a_time_found_is_never_found_again() {
 }
 
 #[test]
-fn an_invalid_expression_is_refused_with_a_reason() {
+fn an_invalid_expression_is_rejected_with_a_reason() {
     for expression in ["", "* * * *", "61 * * * *", "* * * * * * * *", "every day", "0 0 0 0 0", "\u{0}"] {
         let error = Cron::new(expression).unwrap_err();
         assert!(matches!(&error, CronError::Expression { expression: given, .. } if given == expression));
@@ -166,7 +166,7 @@ async fn schedule(
     addr: &Addr<Probe<u64>>,
     cron: Cron,
     messages: impl Into<MessageSource<Note<u64>>>,
-) -> Result<TimerId, Refused<u64>> {
+) -> Result<TimerId, Rejected<u64>> {
     let messages = messages.into();
     match way {
         Way::Direct => world.timers.schedule_cron(addr, cron, messages),
@@ -204,7 +204,7 @@ fn a_timer_comes_at_the_times_of_day_through_a_change_of_clocks() {
 }
 
 #[test]
-fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_is_refused() {
+fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_is_rejected() {
     for way in Way::ALL {
         paused(async {
             let world = world_at("2029-12-31T23:59:50Z");
@@ -217,9 +217,9 @@ fn an_expression_that_never_comes_again_ends_its_timer_and_one_that_never_comes_
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.accepted, counters.delivered, counters.pending), (1, 1, 0));
             for never in [once, Cron::new("0 0 30 2 *").unwrap()] {
-                let refused = schedule(&world, way, &addr, never, Note(7)).await.unwrap_err();
-                assert!(matches!(refused, ScheduleError::NeverDue { .. }));
-                assert_eq!(refused.into_message().next_message(), Note(7));
+                let rejected = schedule(&world, way, &addr, never, Note(7)).await.unwrap_err();
+                assert!(matches!(rejected, ScheduleError::NeverDue { .. }));
+                assert_eq!(rejected.into_message().next_message(), Note(7));
             }
         });
     }

@@ -49,8 +49,8 @@ fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
         let id = world.after(&addr, 50, 1);
         let draining = drain(&world.timers, 100);
         world.settle().await;
-        let refused = world.timers.schedule_after(&addr, ms(1), Note(2));
-        assert!(matches!(refused, Err(ScheduleError::Stopped { message: Note(2) })));
+        let rejected = world.timers.schedule_after(&addr, ms(1), Note(2));
+        assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(2) })));
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
         world.settle().await;
         assert!(draining.is_finished(), "nothing is left to wait for");

@@ -1,5 +1,5 @@
 //! Any input gets a result or a clear error: both ends of every range, unknown ids, services that are closed, stopped
-//! or never ran, and threads without a system. Refused messages are returned.
+//! or never ran, and threads without a system. Rejected messages are returned.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime};
@@ -157,7 +157,7 @@ fn any_builder_values_work_or_get_an_error() {
     }
 }
 
-/// Checks that a refusal has a text, and that an accepted setting delivers on any clock, in any way.
+/// Checks that a rejection has a text, and that an accepted setting delivers on any clock, in any way.
 fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) {
     let built = builder().build();
     let Some(expected) = expected else {
@@ -259,7 +259,7 @@ fn unknown_ids_are_not_found() {
 
 /// Malformed ids are not parsed.
 #[test]
-fn malformed_ids_are_refused() {
+fn malformed_ids_are_rejected() {
     let texts = ["", "A", "00000000-0000-8000-8000-00000000000", "00000000-0000-8000-8000-00000000000g", "\0", "💥"];
     for text in texts {
         assert!(matches!(text.parse::<TimerId>(), Err(ParseTimerIdError::NotAUuid(_))), "{text:?}");
@@ -276,7 +276,7 @@ fn malformed_ids_are_refused() {
     }
 }
 
-/// A drained service refuses every request and returns its message; queries and cancels still work.
+/// A drained service rejects every request and returns its message; queries and cancels still work.
 #[test]
 fn a_closed_service_hands_messages_back() {
     in_virtual_time(TimerActor::builder, |world| async move {
@@ -284,13 +284,13 @@ fn a_closed_service_hands_messages_back() {
         let own = world.schedule(Way::Context, &addr, ms(10), 0).await.unwrap();
         assert_eq!(world.timers.drain().len(), 1);
         for way in Way::ALL {
-            let refused = world.schedule(way, &addr, ms(1), 7).await.unwrap_err();
-            assert!(matches!(refused, ScheduleError::Stopped { message: Note(7) }), "{refused:?}");
-            assert!(refused.to_string().contains("drained"), "{refused}");
+            let rejected = world.schedule(way, &addr, ms(1), 7).await.unwrap_err();
+            assert!(matches!(rejected, ScheduleError::Stopped { message: Note(7) }), "{rejected:?}");
+            assert!(rejected.to_string().contains("drained"), "{rejected}");
         }
         let at = world.wall(5);
-        let refused = world.timers.addr().send(ScheduleAt::new(&addr, at, Note(8))).await.unwrap().unwrap_err();
-        assert_eq!(refused.into_message(), Note(8));
+        let rejected = world.timers.addr().send(ScheduleAt::new(&addr, at, Note(8))).await.unwrap().unwrap_err();
+        assert_eq!(rejected.into_message(), Note(8));
         assert_eq!(world.timers.schedule_at(&addr, at, Note(9)).unwrap_err().into_message(), Note(9));
         assert_eq!(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(10)).unwrap_err().into_message()).await, Note(10));
         assert_unknown(&world, own).await;
@@ -315,10 +315,10 @@ fn a_stopped_timer_actor_hands_messages_back() {
         arbiter.stop();
         arbiter.join().unwrap();
 
-        let refused = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
-        assert!(matches!(refused, ScheduleError::Stopped { message: Note(2) }));
-        let refused = timers.schedule_at(&addr, SystemTime::now(), Note(3)).unwrap_err();
-        assert!(matches!(refused, ScheduleError::Stopped { message: Note(3) }));
+        let rejected = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
+        assert!(matches!(rejected, ScheduleError::Stopped { message: Note(2) }));
+        let rejected = timers.schedule_at(&addr, SystemTime::now(), Note(3)).unwrap_err();
+        assert!(matches!(rejected, ScheduleError::Stopped { message: Note(3) }));
         assert_eq!(timers.cancel(id), CancelOutcome::NotFound);
         assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::NotFound);
         assert_eq!(timers.get(id), None);
@@ -347,8 +347,8 @@ fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
         arbiter.join().unwrap();
         let timers = TimerActor::builder().start_on(&handle).unwrap();
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        let refused = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
-        assert!(matches!(refused, ScheduleError::Stopped { message: Note(2) }));
+        let rejected = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
+        assert!(matches!(rejected, ScheduleError::Stopped { message: Note(2) }));
         assert!(matches!(timers.addr().send(GetSnapshot).await, Err(MailboxError::Closed)));
     });
 }
@@ -407,12 +407,12 @@ fn a_system_that_never_runs_loses_nothing_silently() {
     drop(system);
     let counters = timers.snapshot().counters;
     assert_eq!((counters.accepted, counters.service_stopped, counters.pending), (1, 1, 0));
-    assert!(matches!(timers.schedule_after(&addr, ms(1), Note("refused")), Err(ScheduleError::Stopped { .. })));
+    assert!(matches!(timers.schedule_after(&addr, ms(1), Note("rejected")), Err(ScheduleError::Stopped { .. })));
 }
 
 /// An arbiter has one timer actor; installing a second one returns an error.
 #[test]
-fn installing_a_second_timer_actor_is_refused() {
+fn installing_a_second_timer_actor_is_rejected() {
     paused(async {
         let first = TimerActor::builder().name("first").install().unwrap();
         assert_eq!(TimerActor::builder().install().err(), Some(BuildError::AlreadyRunning));

@@ -9,14 +9,14 @@ fn probe() -> Addr<Probe<u8>> {
 }
 
 #[test]
-fn timers_of_contexts_are_refused_where_a_clock_of_its_own_was_started_and_none_installed() {
+fn timers_of_contexts_are_rejected_where_a_clock_of_its_own_was_started_and_none_installed() {
     System::new().block_on(async {
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let addr = probe();
         run(&addr, |_, ctx| {
-            let refused = ctx.schedule_after(ms(1), Note(1)).unwrap_err();
-            assert!(matches!(refused, ScheduleError::NotInstalled { message: Note(1) }), "{refused:?}");
-            assert!(refused.to_string().contains("`TimerActorBuilder::install`"), "{refused}");
+            let rejected = ctx.schedule_after(ms(1), Note(1)).unwrap_err();
+            assert!(matches!(rejected, ScheduleError::NotInstalled { message: Note(1) }), "{rejected:?}");
+            assert!(rejected.to_string().contains("`TimerActorBuilder::install`"), "{rejected}");
             let at = std::time::SystemTime::now();
             assert!(matches!(ctx.schedule_at(at, Note(2)), Err(ScheduleError::NotInstalled { message: Note(2) })));
             let options = TimerOptions::new().key("k");
@@ -31,21 +31,21 @@ fn timers_of_contexts_are_refused_where_a_clock_of_its_own_was_started_and_none_
 }
 
 #[test]
-fn timers_of_contexts_are_refused_also_where_the_timer_actor_was_started_in_another_way() {
+fn timers_of_contexts_are_rejected_also_where_the_timer_actor_was_started_in_another_way() {
     System::new().block_on(async {
         let arbiter = Arbiter::current();
         let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
         timers.addr().send(GetSnapshot).await.unwrap();
         let addr = probe();
-        let refused = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
-        assert!(matches!(refused, ScheduleError::NotInstalled { .. }));
+        let rejected = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
+        assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
     System::new().block_on(async {
         let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
         actor.send(GetSnapshot).await.unwrap();
         let addr = probe();
-        let refused = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
-        assert!(matches!(refused, ScheduleError::NotInstalled { .. }));
+        let rejected = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
+        assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
 }
 
@@ -86,7 +86,7 @@ fn the_registry_starts_one_on_the_system_clock_when_asked() {
     });
 }
 
-/// A user's clock whose timer actor or system is gone is no reason to refuse.
+/// A user's clock whose timer actor or system is gone is no reason to reject.
 #[test]
 fn a_timer_actor_that_has_stopped_is_forgotten() {
     System::new().block_on(async {

@@ -280,7 +280,7 @@ fn replacing_succeeds_at_full_capacity() {
     }
 }
 
-/// Timers returned by a drain have no key any more, and a new one is refused.
+/// Timers returned by a drain have no key any more, and a new one is rejected.
 #[test]
 fn after_a_drain_no_key_is_left() {
     in_virtual_time(TimerActor::builder, |world| async move {

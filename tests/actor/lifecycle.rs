@@ -51,7 +51,7 @@ fn own_timers_end_with_the_actor() {
 
 /// An actor that refuses to stop keeps its timers.
 #[test]
-fn an_actor_that_refuses_to_stop_keeps_its_timers() {
+fn an_actor_that_rejects_to_stop_keeps_its_timers() {
     struct Stubborn {
         refusals: Arc<AtomicU64>,
         log: Log<u32>,
@@ -483,8 +483,8 @@ fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started
         probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")).unwrap());
         let log = probe.log.clone();
         let addr = Probe::create(|ctx| {
-            let refused = ctx.schedule_after(ms(10), Note("created")).unwrap_err();
-            assert!(matches!(refused, ScheduleError::NoSystem { message: Note("created") }));
+            let rejected = ctx.schedule_after(ms(10), Note("created")).unwrap_err();
+            assert!(matches!(rejected, ScheduleError::NoSystem { message: Note("created") }));
             probe
         });
         assert!(Timers::current().is_none());

@@ -230,13 +230,13 @@ fn a_drain_with_a_time_limit_waits_for_messages_held_back() {
 }
 
 #[test]
-fn a_message_that_was_refused_once_is_as_cancellable_as_the_others() {
+fn a_message_that_was_rejected_once_is_as_cancellable_as_the_others() {
     in_virtual_time(with(WIDE), |world| async move {
         let (addr, log, go) = blocked(&world, 2);
         let ids: Vec<TimerId> = (10..18).map(|n| world.after(&addr, n.into(), n)).collect();
         world.run_to(50).await;
         assert_eq!(world.pending(), 5);
-        assert_eq!(world.timers.cancel(ids[3]), CancelOutcome::Cancelled, "refused by the mailbox");
+        assert_eq!(world.timers.cancel(ids[3]), CancelOutcome::Cancelled, "rejected by the mailbox");
         world.run_to(51).await;
         assert!(world.timers.reschedule_after(ids[4], ms(29)).is_rescheduled());
         go.send(()).unwrap();

@@ -186,7 +186,7 @@ fn the_timers_of_an_actor_that_stops() {
 }
 
 #[test]
-fn a_refusal() {
+fn a_rejection() {
     with_metrics(TimerActor::builder().capacity(1), |_, scrapes| async move {
         let bell = Bell.start();
         assert_eq!(bell.send(Set(HOUR)).await, Ok(true));

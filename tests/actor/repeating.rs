@@ -136,15 +136,15 @@ fn a_periodic_timer_can_be_cancelled_before_and_after_its_first_delivery() {
 
 /// Scenario O-54.
 #[test]
-fn a_period_of_zero_is_refused_and_its_message_handed_back() {
+fn a_period_of_zero_is_rejected_and_its_message_handed_back() {
     in_virtual_time(TimerActor::builder, async |world| {
         for way in Way::ALL {
             for kind in [Kind::Rate, Kind::Delay] {
                 let (addr, log) = world.probe();
                 let every = Repeat::every(Duration::ZERO).first_after(ms(100));
-                let refused = world.repeat(way, kind, &addr, every, Note(7)).await.unwrap_err();
-                assert!(matches!(refused, ScheduleError::ZeroPeriod { .. }), "{refused:?}");
-                assert_eq!(refused.into_message().next_message(), Note(7));
+                let rejected = world.repeat(way, kind, &addr, every, Note(7)).await.unwrap_err();
+                assert!(matches!(rejected, ScheduleError::ZeroPeriod { .. }), "{rejected:?}");
+                assert_eq!(rejected.into_message().next_message(), Note(7));
                 assert_eq!(world.pending(), 0);
                 world.run_to(world.now() + 200).await;
                 assert_eq!(log.len(), 0);
@@ -154,7 +154,7 @@ fn a_period_of_zero_is_refused_and_its_message_handed_back() {
 }
 
 #[test]
-fn a_repetition_that_is_never_due_is_refused() {
+fn a_repetition_that_is_never_due_is_rejected() {
     in_virtual_time(TimerActor::builder, async |world| {
         world.run_to(1000).await;
         let (addr, _) = world.probe();
@@ -165,9 +165,9 @@ fn a_repetition_that_is_never_due_is_refused() {
                 Repeat::every(ms(10)).until(world.wall(500)),
                 Repeat::every(ms(10)).until(std::time::SystemTime::UNIX_EPOCH - ms(5)),
             ] {
-                let refused = world.repeat(way, Kind::Rate, &addr, every, Note(7)).await.unwrap_err();
-                assert!(matches!(refused, ScheduleError::NeverDue { .. }), "{refused:?}");
-                assert_eq!(refused.into_message().next_message(), Note(7));
+                let rejected = world.repeat(way, Kind::Rate, &addr, every, Note(7)).await.unwrap_err();
+                assert!(matches!(rejected, ScheduleError::NeverDue { .. }), "{rejected:?}");
+                assert_eq!(rejected.into_message().next_message(), Note(7));
             }
         }
         assert_eq!(world.timers.snapshot().counters.accepted, 0);
@@ -304,8 +304,8 @@ fn each_repetition_is_accepted_when_the_one_before_is_delivered() {
                     assert_eq!(counters.delivered - before.delivered, number);
                     assert_eq!((counters.accepted - before.accepted, counters.pending), (number + 1, 1));
                 }
-                let refused = world.timers.schedule_after(&addr, ms(1), Note(())).unwrap_err();
-                assert!(matches!(refused, ScheduleError::CapacityReached { .. }), "the room is held all the while");
+                let rejected = world.timers.schedule_after(&addr, ms(1), Note(())).unwrap_err();
+                assert!(matches!(rejected, ScheduleError::CapacityReached { .. }), "the room is held all the while");
                 let info = world.timers.get(id).unwrap();
                 assert_eq!((info.state, info.remaining, info.period), (TimerState::Waiting, ms(10), Some(ms(10))));
                 assert!(world.timers.cancel(id).is_cancelled());

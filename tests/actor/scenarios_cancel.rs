@@ -160,8 +160,8 @@ fn cancelled_inside_the_very_tick_that_fires_it() {
         for _ in 0..11 {
             timers.schedule_after(&addr, ms(3_600_000), Numbered(11)).unwrap();
         }
-        let refused = timers.schedule_after(&addr, ms(3_600_000), Numbered(12)).unwrap_err();
-        assert!(matches!(refused, ScheduleError::CapacityReached { capacity: 11, message: Numbered(12) }));
+        let rejected = timers.schedule_after(&addr, ms(3_600_000), Numbered(12)).unwrap_err();
+        assert!(matches!(rejected, ScheduleError::CapacityReached { capacity: 11, message: Numbered(12) }));
         for arbiter in [service, blocked_arbiter, arbiter] {
             arbiter.stop();
             arbiter.join().unwrap();
@@ -365,7 +365,7 @@ fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
 fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
     struct Loop {
         timers: Timers,
-        refused: Option<tokio::sync::oneshot::Sender<usize>>,
+        rejected: Option<tokio::sync::oneshot::Sender<usize>>,
         rounds: usize,
     }
     impl Actor for Loop {
@@ -379,23 +379,23 @@ fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
             if let Err(ScheduleError::Stopped { message: Numbered(round) }) =
                 self.timers.schedule_after(ctx.address(), Duration::ZERO, Numbered(self.rounds))
             {
-                self.refused.take().unwrap().send(round).unwrap();
+                self.rejected.take().unwrap().send(round).unwrap();
             }
         }
     }
     System::new().block_on(async {
         let timers = TimerActor::builder().start().unwrap();
-        let (refused, refusal) = tokio::sync::oneshot::channel();
-        let addr = Loop { timers: timers.clone(), refused: Some(refused), rounds: 0 }.start();
+        let (rejected, rejection) = tokio::sync::oneshot::channel();
+        let addr = Loop { timers: timers.clone(), rejected: Some(rejected), rounds: 0 }.start();
         timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), Numbered(0)));
         while timers.snapshot().counters.delivered < 1000 {
             tokio::task::yield_now().await;
         }
         let drained =
             tokio::time::timeout(PATIENCE, timers.addr().send(Drain::now())).await.expect("the drain is not starved");
-        // Either the drain found the next round pending, or the handler was refused it.
+        // Either the drain found the next round pending, or the handler's request was rejected.
         if drained.unwrap().is_empty() {
-            tokio::time::timeout(PATIENCE, refusal).await.expect("the loop ends").unwrap();
+            tokio::time::timeout(PATIENCE, rejection).await.expect("the loop ends").unwrap();
         }
         let counters = timers.snapshot().counters;
         assert!(counters.balance());

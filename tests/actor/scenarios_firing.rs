@@ -339,12 +339,12 @@ fn level_growth_at_the_end_of_the_number_range() {
     }
 }
 
-/// A tick so long that levels could not be counted is refused when the timer actor is built.
+/// A tick so long that levels could not be counted is rejected when the timer actor is built.
 /// Scenario O-16.
 #[test]
-fn a_tick_of_two_to_the_63_milliseconds_is_refused() {
-    let refused = TimerActor::builder().tick(ms(1 << 63)).wheel_size(4).build();
-    assert!(matches!(refused, Err(BuildError::Timing(_))));
+fn a_tick_of_two_to_the_63_milliseconds_is_rejected() {
+    let rejected = TimerActor::builder().tick(ms(1 << 63)).wheel_size(4).build();
+    assert!(matches!(rejected, Err(BuildError::Timing(_))));
 }
 
 /// An earlier timer wakes a driver that sleeps until a later one.

@@ -12,7 +12,7 @@ fn limit_of_two() -> TimerActorBuilder {
     TimerActor::builder().tick(ms(25)).wheel_size(4).capacity(2)
 }
 
-/// Requests over the capacity are refused and their messages returned; a cancel frees room at once.
+/// Requests over the capacity are rejected and their messages returned; a cancel frees room at once.
 /// Scenario O-43.
 #[test]
 fn limit_of_two_and_room_after_a_cancel() {
@@ -21,9 +21,9 @@ fn limit_of_two_and_room_after_a_cancel() {
             let (addr, log) = world.probe();
             world.schedule(way, &addr, ms(5000), "one").await.unwrap();
             let two = world.schedule(way, &addr, ms(5000), "two").await.unwrap();
-            let refused = world.schedule(way, &addr, ms(1), "three").await.unwrap_err();
-            assert!(matches!(refused, ScheduleError::CapacityReached { capacity: 2, .. }), "{refused:?}");
-            assert_eq!(refused.into_message(), Note("three"));
+            let rejected = world.schedule(way, &addr, ms(1), "three").await.unwrap_err();
+            assert!(matches!(rejected, ScheduleError::CapacityReached { capacity: 2, .. }), "{rejected:?}");
+            assert_eq!(rejected.into_message(), Note("three"));
             assert_eq!(world.pending(), 2);
             assert_eq!(world.timers.snapshot().counters.rejected_capacity, 1);
             assert_eq!(world.cancel(way, &addr, two).await, CancelOutcome::Cancelled);
@@ -92,8 +92,8 @@ fn stop_hands_back_nothing_that_was_delivered() {
     });
 }
 
-/// A stop returns the remaining timers of all levels, each once, with message and deadline; then everything is refused.
-/// Scenario O-44.
+/// A stop returns the remaining timers of all levels, each once, with message and deadline; then all requests are
+/// rejected. Scenario O-44.
 #[test]
 fn stop_returns_the_remaining_timers() {
     for way in Way::ALL {
@@ -129,8 +129,8 @@ fn stop_returns_the_remaining_timers() {
                 for (id, ..) in seen {
                     assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::NotFound);
                 }
-                let refused = world.schedule(way, &addr, ms(1), "refused").await.unwrap_err();
-                assert!(matches!(refused, ScheduleError::Stopped { message: Note("refused") }), "{refused:?}");
+                let rejected = world.schedule(way, &addr, ms(1), "rejected").await.unwrap_err();
+                assert!(matches!(rejected, ScheduleError::Stopped { message: Note("rejected") }), "{rejected:?}");
                 assert_eq!(world.timers.snapshot().counters.rejected_closed, 1);
                 world.run_to(1_000_000).await;
                 assert_eq!(log.take(), []);
@@ -178,7 +178,7 @@ impl Handler<Note<u64>> for Counter {
 }
 
 /// One thread schedules without pause while another stops the service, by a message or directly: each accepted message
-/// is delivered or returned, and after the first refusal all are refused.
+/// is delivered or returned, and after the first rejection all are rejected.
 fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
     System::new().block_on(async {
         let (service, target) = (Arbiter::new(), Arbiter::new());
@@ -189,7 +189,7 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
 
         let scheduler = std::thread::spawn({
             let timers = timers.clone();
-            move || schedule_until_refused(&timers, &addr, delay)
+            move || schedule_until_rejected(&timers, &addr, delay)
         });
         eventually(|| timers.snapshot().counters.accepted >= 1000).await;
         let handed_back = match by_message {
@@ -201,9 +201,9 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
         assert!(counters.pending <= u64::from(!by_message), "{counters:?}");
         let delivered = counters.delivered + counters.pending;
 
-        let (accepted, refused) = scheduler.join().unwrap();
+        let (accepted, rejected) = scheduler.join().unwrap();
         assert!(accepted < 1_000_000);
-        assert_eq!(refused, 200);
+        assert_eq!(rejected, 200);
         for arbiter in [service, target] {
             arbiter.stop();
             arbiter.join().unwrap();
@@ -217,28 +217,28 @@ fn requests_racing_with_a_stop(delay: u64, by_message: bool) {
     });
 }
 
-/// Schedules until 200 requests are refused; returns the numbers of accepted and refused requests.
-fn schedule_until_refused(timers: &Timers, addr: &Addr<Counter>, delay: u64) -> (u64, u64) {
-    let (mut accepted, mut refused) = (0, 0);
-    while accepted < 1_000_000 && refused < 200 {
-        let request = accepted + refused;
+/// Schedules until 200 requests are rejected; returns the numbers of accepted and rejected requests.
+fn schedule_until_rejected(timers: &Timers, addr: &Addr<Counter>, delay: u64) -> (u64, u64) {
+    let (mut accepted, mut rejected) = (0, 0);
+    while accepted < 1_000_000 && rejected < 200 {
+        let request = accepted + rejected;
         if accepted > 100_000 {
             // On a busy machine, gives the stop a chance to come before the millionth request.
             std::thread::sleep(Duration::from_micros(100));
         }
         match timers.schedule_after(addr, ms(delay), Note(request)) {
             Ok(_) => {
-                assert_eq!(refused, 0, "accepted after a refusal");
+                assert_eq!(rejected, 0, "accepted after a rejection");
                 accepted += 1;
             }
             Err(ScheduleError::Stopped { message }) => {
                 assert_eq!(message, Note(request));
-                refused += 1;
+                rejected += 1;
             }
             Err(other) => panic!("{other}"),
         }
     }
-    (accepted, refused)
+    (accepted, rejected)
 }
 
 /// The delay of the scenario, and a stop by a message.

@@ -130,8 +130,8 @@ fn a_configuration_is_checked_like_a_builder() {
         (r#"{ "wheel_size": 1 }"#, "wheel"),
     ] {
         let config: TimerActorConfig = serde_json::from_str(text).unwrap();
-        let refused: BuildError = TimerActorBuilder::from(config).build().err().expect("it is out of range");
-        assert!(refused.to_string().contains(expected), "{refused}");
+        let rejected: BuildError = TimerActorBuilder::from(config).build().err().expect("it is out of range");
+        assert!(rejected.to_string().contains(expected), "{rejected}");
     }
 }
 

@@ -93,9 +93,9 @@ fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped(
     assert_eq!((count_panics() - before, census.live()), (3, 0));
 }
 
-/// A refused request without a receiver for its answer drops its message inside the service.
+/// A rejected request without a receiver for its answer drops its message inside the service.
 #[test]
-fn a_message_whose_drop_panics_when_its_request_is_refused_does_not_take_the_service_down() {
+fn a_message_whose_drop_panics_when_its_request_is_rejected_does_not_take_the_service_down() {
     let before = count_panics();
     in_virtual_time(
         || TimerActor::builder().capacity(3),
@@ -236,7 +236,7 @@ fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
             let (timers, target, answers) = (world.timers.clone(), addr.clone(), log.clone());
             let message = OnDrop::new(move || {
                 assert_eq!(timers.cancel(other), CancelOutcome::NotFound);
-                assert!(timers.schedule_after(target, Duration::ZERO, Note("refused")).is_err());
+                assert!(timers.schedule_after(target, Duration::ZERO, Note("rejected")).is_err());
                 assert_eq!(timers.snapshot().pending(), 0);
                 answers.push("dropped", 0);
             });

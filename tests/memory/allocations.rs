@@ -146,7 +146,7 @@ fn every_payload_is_dropped_exactly_once() {
             }
             drop(dead);
 
-            let refused: Vec<Counted> = (0..10)
+            let rejected: Vec<Counted> = (0..10)
                 .map(|_| world.timers.schedule_after(&addr, ms(1), census.payload()).unwrap_err().into_message())
                 .collect();
             assert_eq!((census.live(), world.pending()), (100, 90));
@@ -166,10 +166,10 @@ fn every_payload_is_dropped_exactly_once() {
             world.run_to(1000).await;
             assert_eq!(census.live(), 20);
             let returned = world.timers.drain();
-            assert_eq!((returned.len(), refused.len(), census.live()), (10, 10, 20));
+            assert_eq!((returned.len(), rejected.len(), census.live()), (10, 10, 20));
             drop(returned);
             assert_eq!(census.live(), 10);
-            drop(refused);
+            drop(rejected);
             assert_eq!((census.live(), census.dropped()), (0, 110));
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.delivered, counters.cancelled, counters.recipient_stopped), (50, 30, 10));
@@ -194,20 +194,20 @@ fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
             })
             .await;
             let counted = census.clone();
-            let refused: Vec<Counted> = run(&addr, move |_, ctx| {
+            let rejected: Vec<Counted> = run(&addr, move |_, ctx| {
                 let mut after = |delay| ctx.schedule_after(ms(delay), counted.payload());
                 (1..=20).for_each(|delay| _ = after(delay).unwrap());
                 let cancelled: Vec<_> = (1..=20).map(|delay| after(delay).unwrap()).collect();
                 let reset: Vec<_> = (1..=20).map(|delay| after(delay).unwrap()).collect();
                 (0..20).for_each(|_| _ = after(HOUR).unwrap());
-                let refused = (0..10).map(|_| after(1).unwrap_err().into_message()).collect();
+                let rejected = (0..10).map(|_| after(1).unwrap_err().into_message()).collect();
                 for id in cancelled {
                     assert!(ctx.cancel_timer(id).is_cancelled());
                 }
                 for id in reset {
                     assert!(ctx.reschedule_timer(id, ms(300)).is_rescheduled());
                 }
-                refused
+                rejected
             })
             .await;
             assert_eq!((census.made(), census.live(), world.pending()), (100, 80, 70));
@@ -218,7 +218,7 @@ fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
             assert_eq!((census.live(), world.pending()), (30, 20));
             let returned = world.timers.drain();
             assert_eq!((returned.len(), census.live()), (20, 30));
-            drop((returned, refused));
+            drop((returned, rejected));
             assert_eq!((census.live(), census.dropped()), (0, 100));
         },
     );

@@ -174,7 +174,7 @@ fn ways<const N: usize>() -> Vec<(&'static str, Step<N>)> {
         }),
         ("cancel", |world| {
             let id = world.timers.schedule_after(world.target::<N>(), SOON, large::<N>());
-            assert!(world.timers.cancel(id.unwrap_or_else(|_| panic!("refused"))).is_cancelled());
+            assert!(world.timers.cancel(id.unwrap_or_else(|_| panic!("rejected"))).is_cancelled());
             HANDLED.fetch_add(7, Ordering::SeqCst);
         }),
         ("drain", |world| {

@@ -301,7 +301,7 @@ fn gauges_are_of_now() {
 }
 
 #[test]
-fn every_refusal_has_its_reason() {
+fn every_rejection_has_its_reason() {
     let (recorder, handle) = recorder();
     System::new().block_on(async {
         let timers = install(&recorder, TimerActor::builder().capacity(1));

@@ -50,7 +50,7 @@ fn absurdly_long_delays() {
     assert_eq!(service.pending(), 0);
 }
 
-/// Levels grow to the end of the number range and no further; a tick out of range is refused.
+/// Levels grow to the end of the number range and no further; a tick out of range is rejected.
 /// Scenario O-16.
 #[test]
 fn level_growth_at_the_end_of_the_number_range() {

@@ -24,7 +24,7 @@ const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
 const NEARLY_FULL: &str = "the capacity is nearly used up";
-const FULL: &str = "timers were refused: the capacity is used up";
+const FULL: &str = "timers were rejected: the capacity is used up";
 const LATE: &str = "the driver is late";
 const MISSING: &str = "the driver is blocked, the watchdog runs instead";
 const STEPPED: &str = "the wall clock was stepped";
@@ -136,25 +136,25 @@ fn of_a_capacity_that_is_nearly_used_up_when_it_gets_so() {
 }
 
 #[test]
-fn of_timers_that_were_refused() {
+fn of_timers_that_were_rejected() {
     witnessed(of_ten, |world, witness| async move {
         let (addr, _log) = world.probe();
         (0..10).for_each(|name| _ = world.after(&addr, HOUR, name));
-        let refuse = || assert!(world.timers.schedule_after(&addr, ms(1), Note(11)).is_err());
-        refuse();
-        refuse();
+        let reject = || assert!(world.timers.schedule_after(&addr, ms(1), Note(11)).is_err());
+        reject();
+        reject();
         world.settle().await;
         witness.the(NEARLY_FULL, &["pending=10"]);
-        witness.the(FULL, &["refused=2", "capacity=10"]);
+        witness.the(FULL, &["rejected=2", "capacity=10"]);
         for _ in 0..3 {
-            refuse();
+            reject();
             world.settle().await;
         }
         witness.nothing_else();
         world.run_to(10 * SECOND).await;
-        refuse();
+        reject();
         world.settle().await;
-        witness.the(FULL, &["refused=4"]);
+        witness.the(FULL, &["rejected=4"]);
     });
 }
 
@@ -401,7 +401,7 @@ fn of_panics_while_answers_are_dropped() {
         let grenade = OnDrop::new(panic_on_purpose);
         world.timers.addr().do_send(ScheduleAfter::new(&addr, ms(10), grenade));
         world.settle().await;
-        witness.the(FULL, &["refused=1"]);
+        witness.the(FULL, &["rejected=1"]);
         witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
 
         // The answer goes to the reply waiter, not to the actor that scheduled the message.

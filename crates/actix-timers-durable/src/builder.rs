@@ -136,7 +136,7 @@ impl DurableTimersBuilder {
     /// With a clock that is moved manually, or tokio's paused clock, everything happens at once on the calling threads:
     /// the same code is deterministic in a test.
     ///
-    /// Beside a clock other than [`SystemClock`](actix_timers::SystemClock) timers of contexts are refused
+    /// Beside a clock other than [`SystemClock`](actix_timers::SystemClock) timers of contexts are rejected
     /// ([`ScheduleError::NotInstalled`](actix_timers::ScheduleError::NotInstalled)) unless a timer actor is
     /// [installed](TimerActorBuilder::install).
     pub fn clock(mut self, clock: impl Clock) -> Self {

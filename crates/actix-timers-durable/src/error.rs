@@ -60,7 +60,7 @@ pub enum DurableError {
         /// The length of the key in bytes.
         size: usize,
     },
-    /// The store failed. [`StoreError::Refused`]: nothing was written; [`StoreError::Failed`]: the changes may or may
+    /// The store failed. [`StoreError::Rejected`]: nothing was written; [`StoreError::Failed`]: the changes may or may
     /// not be on disk.
     #[error(transparent)]
     Store(Arc<StoreError>),

@@ -22,7 +22,7 @@ pub(super) struct WheelHorizon {
 }
 
 impl WheelHorizon {
-    /// Creates a horizon on internal timers. They are refused only after the end of their system, when nothing is
+    /// Creates a horizon on internal timers. They are rejected only after the end of their system, when nothing is
     /// delivered any more.
     pub(super) fn new(timers: InternalTimers, actor: &Addr<DurableTimerActor>) -> Self {
         Self { timers, due: Target::from(actor), recheck: Target::from(actor), at: None, after: None }

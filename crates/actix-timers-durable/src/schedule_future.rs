@@ -66,7 +66,7 @@ impl<M> ScheduleFuture<M> {
         Self { id, message: Some(message), committing: Ok(committing) }
     }
 
-    pub(super) const fn refused(id: DurableId, message: M, reason: DurableError) -> Self {
+    pub(super) const fn rejected(id: DurableId, message: M, reason: DurableError) -> Self {
         Self { id, message: Some(message), committing: Err(Some(reason)) }
     }
 

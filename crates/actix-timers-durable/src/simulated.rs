@@ -1,6 +1,6 @@
 //! Durable timers under the deterministic scheduler of the [simulation](actix_timers::simulation): the committer on its
 //! thread, a store in memory, the dispatcher, the wheel and clients on threads of their own, checked against a model.
-//! Handlers fail and are retried, timers repeat, and the store refuses commits for a while or fails for good.
+//! Handlers fail and are retried, timers repeat, and the store rejects commits for a while or fails for good.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -167,7 +167,7 @@ struct Office {
 #[derive(Clone)]
 struct Faults {
     disk: MemoryDisk,
-    /// It has refused commits, or failed: outcomes of handlers may be missing there.
+    /// It has rejected commits, or failed: outcomes of handlers may be missing there.
     any: Rc<Cell<bool>>,
     /// It has failed for good.
     failed: Rc<Cell<bool>>,
@@ -301,7 +301,7 @@ fn cancel(durable: &DurableTimers, records: &Records, faults: &Faults) {
                 (entry.is_open() && entry.cancels == 0).then_some("not found, but it goes on")
             }
             Err(_) => {
-                // Refused changes were not kept; those of a failed disk are unknown.
+                // Rejected changes were not kept; those of a failed disk are unknown.
                 entry.unsure |= faults.failed.get();
                 None
             }
@@ -335,14 +335,14 @@ fn reschedule(delay: u64, durable: &DurableTimers, records: &Records) {
     });
 }
 
-/// Makes the disk refuse some commits, or fail for good.
+/// Makes the disk reject some commits, or fail for good.
 fn disturb(faults: &Faults) {
     simulation::rest(random(100) * MILLISECOND);
     if random(4) == 0 {
         faults.failed.set(true);
         faults.disk.fail_next_fsync([FsyncOutcome::All, FsyncOutcome::Nothing][random(2) as usize]);
     } else {
-        faults.disk.refuse_commits(1 + random(4));
+        faults.disk.reject_commits(1 + random(4));
     }
     faults.any.set(true);
 }

@@ -198,7 +198,7 @@ impl DurableTimers {
         let clock = &**self.0.timers.clock();
         let (due, repeat) = match when.resolve(clock) {
             Ok(resolved) => resolved,
-            Err(reason) => return ScheduleFuture::refused(DurableId::new(0, DueTime::MAX), message, reason),
+            Err(reason) => return ScheduleFuture::rejected(DurableId::new(0, DueTime::MAX), message, reason),
         };
         let id = DurableId::new(0, due);
         let blank = Record {
@@ -214,7 +214,7 @@ impl DurableTimers {
             payload: [].into(),
         };
         match self.written(blank, &route, &options, &message) {
-            Err(reason) => ScheduleFuture::refused(id, message, reason),
+            Err(reason) => ScheduleFuture::rejected(id, message, reason),
             Ok((record, on_key)) => {
                 let committer = self.0.committer.clone();
                 let committing = async move {
@@ -471,15 +471,15 @@ impl DurableTimers {
         let (done, stopped) = oneshot::channel();
         self.0.actor.do_send(Stop { grace, done });
         // No reply: it had stopped before.
-        stopped.await.unwrap_or(Ok(())).map_err(refused)
+        stopped.await.unwrap_or(Ok(())).map_err(rejected)
     }
 }
 
 fn answered<T>(answered: Answered<T>) -> Result<T, DurableError> {
-    answered.map_err(refused)
+    answered.map_err(rejected)
 }
 
-fn refused(error: Arc<StoreError>) -> DurableError {
+fn rejected(error: Arc<StoreError>) -> DurableError {
     if matches!(*error, StoreError::Closed) { DurableError::Closed } else { DurableError::Store(error) }
 }
 

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_a_host_is_refused() {
+    fn a_text_that_is_not_a_host_is_rejected() {
         for host in [
             "",
             ".",

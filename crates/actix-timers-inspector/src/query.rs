@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_query_is_refused_with_a_reason() {
+    fn an_invalid_query_is_rejected_with_a_reason() {
         for (query, reason) in [
             ("%FF=1", "not UTF-8"),
             ("key=%C3%28", "not UTF-8"),

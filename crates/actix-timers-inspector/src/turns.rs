@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_beyond_the_bound_are_refused_until_one_has_ended() {
+    fn looks_beyond_the_bound_are_rejected_until_one_has_ended() {
         let turns = Arc::new(Turns::default());
         let mut searches: Vec<Look> = (0..MAX_LOOKS).map(|_| turns.look(Kind::Search).unwrap()).collect();
         assert_eq!(turns.look(Kind::Search).err(), Some(Rejection::Busy));

@@ -7,7 +7,7 @@ use actix_timers::{
 
 use crate::{Log, Name, Note, Probe, Way, World, run};
 
-pub type Refused<N> = ScheduleError<MessageSource<Note<N>>>;
+pub type Rejected<N> = ScheduleError<MessageSource<Note<N>>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -28,7 +28,7 @@ impl World {
         addr: &Addr<Probe<N>>,
         repeat: impl Into<Repeat>,
         messages: impl Into<MessageSource<Note<N>>>,
-    ) -> Result<TimerId, Refused<N>> {
+    ) -> Result<TimerId, Rejected<N>> {
         let (repeat, messages) = (repeat.into(), messages.into());
         match (way, kind) {
             (Way::Direct, Kind::Rate) => self.timers.schedule_at_fixed_rate(addr, repeat, messages),

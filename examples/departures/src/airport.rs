@@ -12,7 +12,7 @@ use crate::flight::{BOARDING, CANCELLATION_KNOWN, DELAY_KNOWN, Flight, Outcome};
 use crate::log::{Entry, Event, Log};
 use crate::progress::Progress;
 
-/// Schedules the messages of the month. Returns the reason if one was refused.
+/// Schedules the messages of the month. Returns the reason if one was rejected.
 #[derive(Message)]
 #[rtype(result = "Result<(), String>")]
 pub(crate) struct Open;
@@ -86,7 +86,7 @@ impl Handler<Open> for Airport {
 
     fn handle(&mut self, _: Open, ctx: &mut Self::Context) -> Self::Result {
         for (flight, facts) in Arc::clone(&self.flights).iter().enumerate() {
-            self.plan(flight, facts, ctx).map_err(|refused| format!("{facts}: {refused}"))?;
+            self.plan(flight, facts, ctx).map_err(|rejected| format!("{facts}: {rejected}"))?;
         }
         Ok(())
     }

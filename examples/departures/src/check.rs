@@ -136,7 +136,7 @@ pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) ->
             Event::Rescheduled(_) => &mut happened.rescheduled,
         };
         came.push(Came { at: entry.at, attempt: entry.attempt });
-        problems.extend(refusal(entry).map(|answer| format!("{flight}: {answer}")));
+        problems.extend(rejection(entry).map(|answer| format!("{flight}: {answer}")));
     }
     let mut tally = Tally { flights: flights.len() as u64, ..Tally::default() };
     for (flight, happened) in flights.iter().zip(happened) {
@@ -158,7 +158,7 @@ pub(crate) fn airport(flights: &[Flight], log: &Log, findings: &mut Findings) ->
 }
 
 /// Returns the outcome of the cancel or reschedule if it is not the expected one.
-fn refusal(entry: &Entry) -> Option<String> {
+fn rejection(entry: &Entry) -> Option<String> {
     match entry.event {
         // An earlier attempt cancelled it and died before it could write that down.
         Event::Cancelled(CancelOutcome::NotFound) if entry.attempt > 1 => None,

@@ -35,7 +35,7 @@ fn it_serves_where_it_is_told_to() {
 fn durable_timers_need_a_directory_and_the_feature() {
     let parsed = parse(&["--store", "letters"]);
     if cfg!(feature = "durable") {
-        let Ok(Request::Run(options)) = parsed else { panic!("refused: {parsed:?}") };
+        let Ok(Request::Run(options)) = parsed else { panic!("rejected: {parsed:?}") };
         assert_eq!(options.store.as_deref(), Some("letters".as_ref()));
     } else {
         assert!(parsed.unwrap_err().contains("--features web,durable"));
@@ -99,7 +99,7 @@ fn a_burst_fills_one_bucket() {
 }
 
 #[test]
-fn an_overload_is_refused() {
+fn an_overload_is_rejected() {
     during(Incident::Overload, 20_000, |timers| assert!(timers.snapshot().counters.rejected_capacity > 0));
 }
 

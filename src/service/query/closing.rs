@@ -12,7 +12,7 @@ use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
 impl Service {
-    /// Refuses all further timers, and returns the pending ones, by deadline.
+    /// Rejects all further timers, and returns the pending ones, by deadline.
     pub(crate) fn drain(&self) -> Vec<Returned> {
         let now = self.clock.now();
         let wall = self.clock.wall();

@@ -29,7 +29,7 @@ pub struct Outline {
     pub wheel_size: usize,
     /// The maximum of pending timers.
     pub capacity: usize,
-    /// Whether all further timers are refused.
+    /// Whether all further timers are rejected.
     pub is_closed: bool,
     /// Whether nothing will be delivered any more.
     pub is_stopped: bool,

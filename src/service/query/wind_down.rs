@@ -14,13 +14,13 @@ use crate::timing::MAX_TICK;
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Service {
-    /// Refuses all further timers, delivers timers due within `time`, and returns the rest, by deadline.
+    /// Rejects all further timers, delivers timers due within `time`, and returns the rest, by deadline.
     pub(crate) async fn drain_within(self: Arc<Self>, time: Duration) -> Vec<Returned> {
         let _ = self.wind_down(time).await;
         self.drain()
     }
 
-    /// Refuses all further timers. The returned receiver resolves when the wait is over.
+    /// Rejects all further timers. The returned receiver resolves when the wait is over.
     fn wind_down(&self, time: Duration) -> oneshot::Receiver<()> {
         let until = self.clock.now().saturating_add(time);
         let (over, is_over) = oneshot::channel();

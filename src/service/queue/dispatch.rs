@@ -423,7 +423,7 @@ fn send_token<'a, J: Queueable>(
     let recipient = kept.or_else(|| target.open_tracked());
     drop(guard);
     let token = Tracked::<MessageOf<J>>::new(service.clone(), due.key, number);
-    let refused = match &recipient {
+    let rejected = match &recipient {
         Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
         // The drop of the token makes a dead letter.
         None => {
@@ -432,7 +432,7 @@ fn send_token<'a, J: Queueable>(
         }
     };
     let mut is_held = false;
-    match refused {
+    match rejected {
         Some(SendError::Full(mut token)) if policy != MailboxPolicy::Drop => {
             token.close();
             is_held = true;
@@ -474,7 +474,7 @@ impl State {
         }
     }
 
-    /// Counts a sent message that is refused for good.
+    /// Counts a sent message that is rejected for good.
     fn reject_send<J: Job>(
         &mut self,
         ticket: Ticket,

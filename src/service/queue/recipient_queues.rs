@@ -97,7 +97,7 @@ impl RecipientQueue {
         self.sent
     }
 
-    /// Reverts the count of a plain message that the mailbox refused.
+    /// Reverts the count of a plain message that the mailbox rejected.
     pub(crate) fn revert_plain(&mut self) {
         self.sent = self.sent.saturating_sub(1).max(self.handled);
     }

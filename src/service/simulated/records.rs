@@ -86,7 +86,7 @@ pub(crate) struct Entry {
     pub(crate) unordered: bool,
     /// Cancels in progress.
     pub(crate) cancels: u32,
-    pub(crate) refused: bool,
+    pub(crate) rejected: bool,
     pub(crate) cancelled: bool,
     pub(crate) drained: bool,
     /// Whether its message exists, or has existed.
@@ -114,7 +114,7 @@ impl Entry {
             moves: false,
             unordered: false,
             cancels: 0,
-            refused: false,
+            rejected: false,
             cancelled: false,
             drained: false,
             is_made: true,
@@ -135,7 +135,7 @@ impl Entry {
 
     /// Whether it has been accepted and has not ended, as far as known.
     const fn is_open(&self) -> bool {
-        self.is_set && !self.refused && !self.cancelled && !self.drained && self.handled.is_none() && !self.moves
+        self.is_set && !self.rejected && !self.cancelled && !self.drained && self.handled.is_none() && !self.moves
     }
 }
 
@@ -310,7 +310,7 @@ impl Records {
         entry.is_set = true;
         entry.most = simulation::now() + delay;
         entry.id = id;
-        entry.refused = id.is_none();
+        entry.rejected = id.is_none();
         log.series_scheduled(number);
     }
 
@@ -596,7 +596,7 @@ impl Records {
             log.entries.iter().filter(|entry| entry.service == service && is(entry)).count() as u64
         };
         // A repeating timer that continues accepts its next repetition when a message is handed over.
-        let most = count(|entry| !entry.refused);
+        let most = count(|entry| !entry.rejected);
         let least = most - log.uncertain_of(service);
         let (handled, cancelled) =
             (count(|entry| entry.handled.is_some()), count(|entry| entry.cancelled && entry.series.is_none()));

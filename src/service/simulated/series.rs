@@ -218,7 +218,7 @@ impl Log {
         self.entries[number].series.map_or(number, |series| self.series[series].first)
     }
 
-    /// Records that a timer has been scheduled, or refused.
+    /// Records that a timer has been scheduled, or rejected.
     pub(crate) fn series_scheduled(&mut self, number: usize) {
         let entry = &self.entries[number];
         let Some(series) = entry.series else { return };
@@ -437,7 +437,7 @@ impl Log {
         let first = &self.entries[series.first];
         let recipient = self.recipients[first.recipient];
         let is_right = series.may_have_ended()
-            || first.refused
+            || first.rejected
             || first.returned.is_none()
             || first.cancels > 0
             // The message under way at its start was delivered as the last.

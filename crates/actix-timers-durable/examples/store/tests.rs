@@ -52,7 +52,7 @@ fn questions_that_are_not_understood_get_the_usage() {
 }
 
 #[test]
-fn a_store_is_inspected_and_other_paths_are_refused() {
+fn a_store_is_inspected_and_other_paths_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let text = path.to_str().unwrap();

@@ -73,7 +73,7 @@ impl SharedQueue {
         let mut queue = self.queue();
         if let Some(error) = queue.closed.clone() {
             drop(queue);
-            return request.refuse(&error);
+            return request.reject(&error);
         }
         let was_empty = queue.requests.is_empty();
         queue.requests.push_back(request);
@@ -142,7 +142,7 @@ impl SharedQueue {
         let left = std::mem::take(&mut queue.requests);
         drop(queue);
         self.permits.close();
-        left.into_iter().for_each(|request| request.refuse(error));
+        left.into_iter().for_each(|request| request.reject(error));
     }
 
     #[cfg(test)]

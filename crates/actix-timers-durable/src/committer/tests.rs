@@ -364,7 +364,7 @@ fn events_are_counted_and_a_scrape_shows_them() {
         metrics::with_local_recorder(&recorder, || Committer::inline(ledger(disk.open()), hands.clock(), "T"));
     let ask = |due| block_on(committer.ask(schedule(record(due)))).unwrap();
     (0..3).for_each(|due| _ = ask(due));
-    disk.refuse_commits(1);
+    disk.reject_commits(1);
     assert!(block_on(committer.ask(schedule(record(9)))).is_err());
     hands.set(10_000);
     let copied = block_on(committer.ask(|answer| Request::BackUp { directory: "nowhere".into(), answer }));
@@ -412,7 +412,7 @@ fn a_push_wakes_a_thread_that_has_nothing_else_to_wake_it() {
                 while taken.is_empty() {
                     shared.take(&mut taken, false, None);
                 }
-                taken.drain(..).for_each(|request| request.refuse(&Arc::new(StoreError::Closed)));
+                taken.drain(..).for_each(|request| request.reject(&Arc::new(StoreError::Closed)));
             }
         });
         for _ in 0..ROUNDS {

@@ -77,7 +77,7 @@ fn run<H: Horizon>(
         ledger.take_notes().iter().for_each(|note| note.say(name));
         is_published = gauges.is_due(now.time) && gauges.report(ledger.report(now), shared.lag(now.time));
         if let Some(why) = ledger.end_reason() {
-            requests.into_iter().for_each(|request| request.refuse(why));
+            requests.into_iter().for_each(|request| request.reject(why));
             return Some(Arc::clone(why));
         }
     }

@@ -21,7 +21,7 @@ use crate::store::{Change, ChangeOutcome, StoreError};
 
 /// Maximum number of the ledger's own changes in one commit.
 const OWN: usize = 8192;
-/// Maximum number of own changes in a commit while the store refuses to write, to test whether it still does.
+/// Maximum number of own changes in a commit while the store rejects writes, to test whether it still does.
 const OWN_ON_TRIAL: usize = 256;
 /// The stored lower bound on due times is renewed when it is this many milliseconds behind.
 const ADVANCE_MILLIS: u64 = 1000;
@@ -112,8 +112,8 @@ impl<H: Horizon> Ledger<H> {
     fn write(&mut self, now: Reading, clock: &dyn Fn() -> Reading, group: &mut Group, replies: &mut Replies) {
         let own = match &self.health {
             Health::Well => OWN,
-            Health::Refusing(trouble) if now.time >= trouble.again || group.is_waited_for() => OWN_ON_TRIAL,
-            Health::Refusing(_) | Health::Failed(_) | Health::Lost(_) => 0,
+            Health::Rejecting(trouble) if now.time >= trouble.again || group.is_waited_for() => OWN_ON_TRIAL,
+            Health::Rejecting(_) | Health::Failed(_) | Health::Lost(_) => 0,
         };
         if group.wanted.is_empty() && (own == 0 || self.internal_changes.len() == 0) {
             return;
@@ -303,9 +303,9 @@ impl<H: Horizon> Ledger<H> {
                 let before = self.health.trouble();
                 let trouble = Trouble::after(before, Arc::clone(error), now.time);
                 if before.is_none() {
-                    self.note(Note::Refused(Arc::clone(error)));
+                    self.note(Note::Rejected(Arc::clone(error)));
                 }
-                self.health = Health::Refusing(trouble);
+                self.health = Health::Rejecting(trouble);
             }
         }
     }
@@ -324,7 +324,7 @@ impl<H: Horizon> Ledger<H> {
     fn close(&mut self) -> Answered<()> {
         let unsettled = match &self.health {
             _ if self.internal_changes.len() == 0 => None,
-            Health::Refusing(trouble) => Some(Arc::clone(&trouble.error)),
+            Health::Rejecting(trouble) => Some(Arc::clone(&trouble.error)),
             health => health.end().cloned(),
         };
         let released = self.store.release(self.fence).map_err(Arc::new);

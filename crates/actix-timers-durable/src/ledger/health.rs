@@ -10,8 +10,8 @@ use crate::store::StoreError;
 pub(super) enum Health {
     /// Changes are accepted.
     Well,
-    /// The last changes were refused. The ledger retries its own changes; a caller's is tried when requested.
-    Refusing(Trouble),
+    /// The last changes were rejected. The ledger retries its own changes; a caller's is tried when requested.
+    Rejecting(Trouble),
     /// The store has failed for good. Loaded records are delivered nevertheless.
     Failed(Arc<StoreError>),
     /// The shard has another owner, or was given up.
@@ -43,7 +43,7 @@ impl Trouble {
 impl Health {
     pub(super) const fn trouble(&self) -> Option<&Trouble> {
         match self {
-            Self::Refusing(trouble) => Some(trouble),
+            Self::Rejecting(trouble) => Some(trouble),
             _ => None,
         }
     }
@@ -52,7 +52,7 @@ impl Health {
     pub(super) const fn end(&self) -> Option<&Arc<StoreError>> {
         match self {
             Self::Failed(error) | Self::Lost(error) => Some(error),
-            Self::Well | Self::Refusing(_) => None,
+            Self::Well | Self::Rejecting(_) => None,
         }
     }
 

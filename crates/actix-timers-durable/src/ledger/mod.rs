@@ -117,7 +117,7 @@ pub(crate) struct Ledger<H: Horizon> {
     policy_of: PolicyOf,
     horizon: H,
     health: Health,
-    /// The last new timer was refused: for now the store accepts only other changes.
+    /// The last new timer was rejected: for now the store accepts only other changes.
     has_no_room: bool,
     /// Lower bound on due times of pending records, from the store.
     cursor: DueTime,

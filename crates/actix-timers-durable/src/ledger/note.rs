@@ -33,8 +33,8 @@ pub(crate) enum Note {
         /// Overdue timers loaded.
         overdue: u64,
     },
-    /// The store refuses to write.
-    Refused(Arc<StoreError>),
+    /// The store rejects writes.
+    Rejected(Arc<StoreError>),
     /// The store writes again.
     WritesAgain,
     /// The store cannot be read.
@@ -71,7 +71,7 @@ impl Note {
                 info!(target: TARGET, overdue, "recovering durable timers: loading overdue timers");
             }
             Self::Recovered { overdue } => info!(target: TARGET, overdue, "durable timers have recovered"),
-            Self::Refused(error) => warn!(target: TARGET, %error, "the store of durable timers refuses to write"),
+            Self::Rejected(error) => warn!(target: TARGET, %error, "the store of durable timers rejects writes"),
             Self::WritesAgain => info!(target: TARGET, "the store of durable timers writes again"),
             Self::CannotRead(error) => warn!(target: TARGET, %error, "durable timers cannot be loaded"),
             Self::Ended(error) => error!(target: TARGET, %error, "nothing more is kept of durable timers"),

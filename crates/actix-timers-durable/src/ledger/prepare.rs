@@ -47,8 +47,8 @@ impl<H: Horizon> Ledger<H> {
                 bytes += record.payload.len();
             }
             match (self.health.lost(), self.health.end()) {
-                (Some(error), _) => replies.refuse(request, error),
-                (None, Some(error)) if request.is_change() => replies.refuse(request, error),
+                (Some(error), _) => replies.reject(request, error),
+                (None, Some(error)) if request.is_change() => replies.reject(request, error),
                 _ => self.prepare_one(now, request, group, replies),
             }
         }
@@ -101,10 +101,10 @@ impl<H: Horizon> Ledger<H> {
         let admitted = if is_ours { self.store.admits(&record) } else { Err(StoreError::Fenced { shard }) };
         if let Err(error) = admitted {
             let error = Arc::new(error);
-            if matches!(*error, StoreError::Refused(_)) {
+            if matches!(*error, StoreError::Rejected(_)) {
                 self.counters.failed(StoreOp::Commit);
                 if !std::mem::replace(&mut self.has_no_room, true) {
-                    self.note(Note::Refused(Arc::clone(&error)));
+                    self.note(Note::Rejected(Arc::clone(&error)));
                 }
             }
             return replies.schedule(answer, Err(error));
@@ -247,8 +247,8 @@ impl<H: Horizon> Ledger<H> {
         if matches!(self.health, Health::Well) {
             self.internal_changes.push(claim, InternalChange::Claim { cleared, answer });
         } else {
-            // The delivery must not wait for a store that refuses. A suspect's claim is on disk before its delivery
-            // begins, or never: written late, it could stay in the store after the end of its delivery.
+            // The delivery must not wait for a store that rejects writes. A suspect's claim is on disk before its
+            // delivery begins, or never: written late, it could stay in the store after the end of its delivery.
             if !cleared.iter().any(|record| self.used_up(record).is_some()) {
                 self.queue_internal(claim, InternalChange::Claim { cleared: Vec::new(), answer: Answer::Nobody });
             }

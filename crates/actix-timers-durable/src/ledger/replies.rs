@@ -31,9 +31,9 @@ impl Replies {
         self.others.push(Box::new(move || answer.give(answered)));
     }
 
-    pub(super) fn refuse(&mut self, request: Request, error: &Arc<StoreError>) {
+    pub(super) fn reject(&mut self, request: Request, error: &Arc<StoreError>) {
         let error = Arc::clone(error);
-        self.others.push(Box::new(move || request.refuse(&error)));
+        self.others.push(Box::new(move || request.reject(&error)));
     }
 
     /// Adds a copy, after which `answer` is sent.

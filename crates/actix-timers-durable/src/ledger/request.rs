@@ -239,7 +239,7 @@ impl Request {
     }
 
     /// Replies with an error. A request without a reply is dropped.
-    pub(crate) fn refuse(self, error: &Arc<StoreError>) {
+    pub(crate) fn reject(self, error: &Arc<StoreError>) {
         let error = || Arc::clone(error);
         match self {
             Self::Schedule { answer, .. } => answer.give(Err(error())),

@@ -251,7 +251,7 @@ pub const MAX_KEY_LEN: usize = 1024;
 pub enum StoreError {
     /// Nothing of the group was kept, and the store continues; for example on a full disk.
     #[error("the store cannot write ({0}): nothing of the request was kept; free space or fix the cause, and retry")]
-    Refused(#[source] std::io::Error),
+    Rejected(#[source] std::io::Error),
     /// An fsync failed: the group may or may not be kept, and the store accepts nothing more.
     #[error(
         "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
@@ -390,7 +390,7 @@ pub trait TimerStore: Send + 'static {
     /// a commit one unacceptable record rejects the whole group, with the completions in it.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`]; [`StoreError::Refused`] if there is no room for new
+    /// [`StoreError::TooLarge`], [`StoreError::KeyTooLong`]; [`StoreError::Rejected`] if there is no room for new
     /// records.
     fn admits(&self, record: &Record) -> Result<(), StoreError> {
         let _ = record;
@@ -402,7 +402,7 @@ pub trait TimerStore: Send + 'static {
     /// Returns the outcomes in the order of the changes.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if nothing was kept and the next commit may succeed; [`StoreError::Failed`] if the
+    /// [`StoreError::Rejected`] if nothing was kept and the next commit may succeed; [`StoreError::Failed`] if the
     /// effect is unknown, and from then on always; [`StoreError::Fenced`], also for a new record of another shard; the
     /// errors of [`admits`](Self::admits) for a new record. After the latter two nothing was kept.
     fn commit(&mut self, fence: Fence, changes: &[Change]) -> Result<Vec<ChangeOutcome>, StoreError>;

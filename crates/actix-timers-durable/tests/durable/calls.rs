@@ -395,8 +395,8 @@ fn the_same_by_messages(medium: impl Medium) {
         let by_post: Recipient<Schedule<Note>> = timers.addr().clone().recipient();
         let first = by_post.send(Schedule::at(ROUTE, at(10), Note(1))).await.unwrap().unwrap().id();
         let second = by_post.send(Schedule::after(ROUTE, ms(20), Note(2))).await.unwrap().unwrap().id();
-        let refused = by_post.send(Schedule::after("nowhere", ms(20), Note(3))).await.unwrap().unwrap_err();
-        assert_eq!(refused.into_message(), Note(3));
+        let rejected = by_post.send(Schedule::after("nowhere", ms(20), Note(3))).await.unwrap().unwrap_err();
+        assert_eq!(rejected.into_message(), Note(3));
         let addr = timers.addr();
         assert_eq!(addr.send(GetDurable(first)).await.unwrap().unwrap().unwrap().id, first);
         assert_eq!(addr.send(ListDurable(DurableFilter::new())).await.unwrap().unwrap().timers.len(), 2);

@@ -1,4 +1,4 @@
-//! Refusals, and failures of the store: the message is returned, the error names a remedy, nothing is lost.
+//! Rejections, and failures of the store: the message is returned, the error names a remedy, nothing is lost.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use support::durable::{Diary, Files, Medium, Note, ROUTE, at, life, ms, on_every_store, run_to};
 
 on_every_store! {
-    a_refused_message_comes_back_with_a_remedy
+    a_rejected_message_comes_back_with_a_remedy
     the_edges_of_the_range_are_taken
 }
 
@@ -51,7 +51,7 @@ impl DurableMessage for Long {
     const NAME: &'static str = "long";
 }
 
-fn a_refused_message_comes_back_with_a_remedy(medium: impl Medium) {
+fn a_rejected_message_comes_back_with_a_remedy(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
         let timers =
@@ -142,29 +142,29 @@ fn without_a_system_nothing_can_be_started() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+fn a_full_disk_rejects_and_goes_on_when_there_is_room() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let timers = diary.timers(&disk, &clock);
         let id = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap().id();
         let error = {
-            disk.refuse_commits(1);
+            disk.reject_commits(1);
             timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err()
         };
         let DurableError::Store(store) = &error.reason else { panic!("{error}") };
-        assert!(matches!(**store, StoreError::Refused(_)), "{error}");
+        assert!(matches!(**store, StoreError::Rejected(_)), "{error}");
         assert_eq!(error.into_message(), Note(2));
-        disk.refuse_commits(1);
+        disk.reject_commits(1);
         assert!(timers.cancel(id).await.is_err());
-        disk.refuse_commits(1);
+        disk.reject_commits(1);
         assert!(timers.reschedule_at(id, at(500)).await.is_err());
         // Nothing has changed, and loaded timers still fire.
         assert_eq!(timers.get(id).await.unwrap().unwrap().due().to_system_time(), at(100));
         run_to(&clock, 90).await;
-        disk.refuse_commits(u64::MAX);
+        disk.reject_commits(u64::MAX);
         run_to(&clock, 100).await;
         assert_eq!(diary.attempts(), [(100, 1, 1)], "the counters of a delivery can wait");
-        disk.refuse_commits(0);
+        disk.reject_commits(0);
         let _ = timers.schedule_at(ROUTE, at(10_000), Note(3)).await.unwrap();
         run_to(&clock, 60_000).await;
         assert_eq!(diary.attempts().split_off(1), [(10_000, 3, 1)]);
@@ -201,7 +201,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_and_loaded_timers_still_come() {
 }
 
 #[test]
-fn a_store_with_another_owner_is_refused_at_the_start_or_when_it_is_lost() {
+fn a_store_with_another_owner_is_rejected_at_the_start_or_when_it_is_lost() {
     let (disk, diary) = (MemoryDisk::new(), Diary::default());
     life(0, async |clock| {
         let timers = diary.timers(&disk, &clock);

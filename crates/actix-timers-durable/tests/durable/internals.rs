@@ -39,7 +39,7 @@ impl Handler<Schedule> for Idler {
     type Result = Result<(), String>;
 
     fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
-        ctx.schedule_after(ms(1), Nothing).map(drop).map_err(|refused| refused.to_string())
+        ctx.schedule_after(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
     }
 }
 
@@ -352,12 +352,12 @@ fn a_step_of_the_wall_clock_is_noticed_although_the_given_timer_actor_never_look
 
 /// On the system clock they would rarely be the intended timers.
 #[test]
-fn timers_of_contexts_are_refused_beside_durable_timers_with_a_clock_of_their_own() {
+fn timers_of_contexts_are_rejected_beside_durable_timers_with_a_clock_of_their_own() {
     System::new().block_on(async {
         let clock = ManualClock::new();
         let _durable = DurableTimers::builder(MemoryDisk::new().open()).clock(clock.clone()).start().unwrap();
-        let refused = Idler.start().send(Schedule).await.unwrap().unwrap_err();
-        assert!(refused.contains("durable timers") && refused.contains("`TimerActorBuilder::install`"), "{refused}");
+        let rejected = Idler.start().send(Schedule).await.unwrap().unwrap_err();
+        assert!(rejected.contains("durable timers") && rejected.contains("`TimerActorBuilder::install`"), "{rejected}");
         TimerActor::builder().clock(clock).install().unwrap();
         assert!(Idler.start().send(Schedule).await.unwrap().is_ok());
     });

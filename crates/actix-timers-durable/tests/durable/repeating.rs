@@ -16,7 +16,7 @@ on_every_store! {
     a_repetition_that_fails_is_tried_again_and_the_grid_stays
     a_repetition_that_is_given_up_is_a_dead_letter_and_the_series_goes_on
     a_series_ends_after_so_many_times_or_at_its_end
-    a_series_that_would_never_be_due_is_refused
+    a_series_that_would_never_be_due_is_rejected
     a_series_that_is_moved_goes_on_from_there
     a_handler_that_cancels_its_own_series_ends_it_with_this_repetition
     a_series_that_is_cancelled_while_its_handler_runs_ends_with_this_repetition
@@ -219,7 +219,7 @@ fn a_series_ends_after_so_many_times_or_at_its_end(medium: impl Medium) {
     });
 }
 
-fn a_series_that_would_never_be_due_is_refused(medium: impl Medium) {
+fn a_series_that_would_never_be_due_is_rejected(medium: impl Medium) {
     let diary = Diary::default();
     life(1000, async |clock| {
         let timers = diary.timers(&medium, &clock);
@@ -294,7 +294,7 @@ mod cron {
     }
 
     #[test]
-    fn an_expression_that_names_no_time_is_refused() {
+    fn an_expression_that_names_no_time_is_rejected() {
         let diary = Diary::default();
         life(0, async |clock| {
             let timers = diary.timers(&MemoryDisk::new(), &clock);

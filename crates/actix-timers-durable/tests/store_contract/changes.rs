@@ -308,7 +308,7 @@ pub(crate) fn claims_are_there_until_they_end<S: Subject>() {
     assert_eq!(store.claims, [claims[0].clone(), claims[1].clone(), claims[3].clone()]);
 }
 
-pub(crate) fn a_record_that_is_too_large_is_refused_with_its_whole_group<S: Subject>() {
+pub(crate) fn a_record_that_is_too_large_is_rejected_with_its_whole_group<S: Subject>() {
     let subject = S::new();
     let mut store = Owned::new(subject.open());
     let with_payload = |size: usize| Record { payload: vec![0; size].into(), ..record(5, 1) };
@@ -317,8 +317,8 @@ pub(crate) fn a_record_that_is_too_large_is_refused_with_its_whole_group<S: Subj
     let too_long = keyed(5, 1, &"k".repeat(MAX_KEY_LEN + 1));
     for record in [too_large, too_long] {
         let admitted = store.store.admits(&record);
-        let refused = store.store.commit(store.fence, &[put(self::record(6, 2)), put(record)]);
-        for error in [admitted.unwrap_err(), refused.unwrap_err()] {
+        let rejected = store.store.commit(store.fence, &[put(self::record(6, 2)), put(record)]);
+        for error in [admitted.unwrap_err(), rejected.unwrap_err()] {
             assert!(matches!(error, StoreError::TooLarge { .. } | StoreError::KeyTooLong { .. }), "{error}");
         }
         assert_eq!(store.store.counts(0).unwrap(), Counts::default());

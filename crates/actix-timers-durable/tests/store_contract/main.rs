@@ -33,7 +33,7 @@ macro_rules! stores {
             changes::a_timer_that_repeats_goes_on_beside_its_dead_letter,
             changes::a_timer_that_is_set_aside_comes_back_as_it_was,
             changes::claims_are_there_until_they_end,
-            changes::a_record_that_is_too_large_is_refused_with_its_whole_group,
+            changes::a_record_that_is_too_large_is_rejected_with_its_whole_group,
             changes::only_the_present_owner_of_a_shard_may_write,
             changes::shards_do_not_see_each_other,
             pages::pages_are_in_the_order_of_positions,

@@ -43,7 +43,7 @@ impl Book {
                 ("handled", [order, repetition, attempt]) => {
                     self.handled(*order, (*repetition, *attempt as u32), is_certain);
                 }
-                ("scheduled" | "moved" | "cancelled" | "kept" | "refused" | "left" | "finished" | "", _) => {}
+                ("scheduled" | "moved" | "cancelled" | "kept" | "rejected" | "left" | "finished" | "", _) => {}
                 // A process may find its disk gone before it has begun.
                 _ => assert!(!is_certain, "it said {line:?}"),
             }

@@ -117,7 +117,7 @@ fn assert_undamaged_records_can_be_changed(store: &mut EmbeddedStore, left: Vec<
 }
 
 #[test]
-fn damage_within_a_journal_is_refused_and_never_costs_groups_behind_it() {
+fn damage_within_a_journal_is_rejected_and_never_costs_groups_behind_it() {
     let directory = tempfile::tempdir().unwrap();
     let sound = directory.path().join("sound");
     let (mut store, fence) = open_owned(&sound);
@@ -202,7 +202,7 @@ fn a_bit_flip_in_the_pointer_to_the_tables_costs_no_table() {
 
 /// Tables do not record the last commit.
 #[test]
-fn timers_without_the_journal_that_tells_of_their_commits_are_refused() {
+fn timers_without_the_journal_that_tells_of_their_commits_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let sound = directory.path().join("sound");
     let (mut store, fence) = open_owned(&sound);

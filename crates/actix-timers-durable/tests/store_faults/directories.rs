@@ -38,7 +38,7 @@ fn a_directory_with_something_else_is_left_alone() {
 }
 
 #[test]
-fn a_path_that_is_a_file_or_not_writable_is_refused() {
+fn a_path_that_is_a_file_or_not_writable_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "mine").unwrap();
@@ -50,7 +50,7 @@ fn a_path_that_is_a_file_or_not_writable_is_refused() {
 }
 
 #[test]
-fn a_newer_format_is_refused_and_left_alone() {
+fn a_newer_format_is_rejected_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open_owned(directory.path());
     store.commit(fence, &[put(1, 10)]).unwrap();

@@ -103,7 +103,7 @@ impl Subject {
         let done = store.commit(*fence, &changes(group)).map(drop);
         match &done {
             Ok(()) => say(format_args!("acknowledged {group}")),
-            Err(StoreError::Refused(error)) => say(format_args!("refused {group} {error}")),
+            Err(StoreError::Rejected(error)) => say(format_args!("rejected {group} {error}")),
             Err(StoreError::Failed(error)) => say(format_args!("failed {group} {error}")),
             Err(other) => say(format_args!("odd {group} {other}")),
         }
@@ -159,8 +159,8 @@ impl Subject {
             loop {
                 match self.commit(group) {
                     Some(Ok(())) => break,
-                    Some(Err(StoreError::Refused(_))) if began.elapsed() < PATIENCE => {}
-                    Some(Err(StoreError::Refused(error))) => panic!("it does not go on: {error}"),
+                    Some(Err(StoreError::Rejected(_))) if began.elapsed() < PATIENCE => {}
+                    Some(Err(StoreError::Rejected(error))) => panic!("it does not go on: {error}"),
                     Some(Err(StoreError::Failed(_))) | None => {
                         self.store = None;
                         self.store = Some(open(&self.path).expect("nothing fails any more"));
@@ -310,7 +310,7 @@ impl Said {
                     unknown.retain(|unknown| *unknown != group);
                     groups.push(group);
                 }
-                ("refused", Some(group)) => unknown.retain(|unknown| *unknown != group),
+                ("rejected", Some(group)) => unknown.retain(|unknown| *unknown != group),
                 ("failed", Some(_)) if faults.kind != "io" => return Err("it failed for good".to_owned()),
                 ("copying", None) => at_backup = Some(groups.clone()),
                 ("copied", None) => is_copied = true,

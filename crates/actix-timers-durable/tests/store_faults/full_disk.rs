@@ -35,7 +35,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_refuses_whole_groups_loses_nothing_and_goes_on_when_there_is_room() {
+fn a_full_disk_rejects_whole_groups_loses_nothing_and_goes_on_when_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(directory.path(), 24) else {
         eprintln!("not tested here: no right to mount a small disk; tests within the crate pretend to have one");
@@ -45,15 +45,15 @@ fn a_full_disk_refuses_whole_groups_loses_nothing_and_goes_on_when_there_is_room
     let (mut store, fence) = open_owned(&path);
     fs::write(disk.0.join("ballast"), vec![1; 8 << 20]).unwrap();
     let mut kept = Vec::new();
-    let mut refused = 0;
+    let mut rejected = 0;
     for number in (0..).step_by(10) {
         let group: Vec<_> = (number..number + 10).map(|number| put(number, 5000)).collect();
         match store.commit(fence, &group) {
             Ok(_) => kept.extend(number..number + 10),
-            Err(StoreError::Refused(_)) => refused += 1,
+            Err(StoreError::Rejected(_)) => rejected += 1,
             Err(other) => panic!("{other}"),
         }
-        if refused == 5 {
+        if rejected == 5 {
             break;
         }
     }
@@ -83,16 +83,16 @@ fn a_disk_that_is_full_in_mid_commit_during_a_backup_does_not_end_the_store() {
     let elsewhere = tempfile::tempdir().unwrap();
     let back_up = store.back_up(&elsewhere.path().join("backup")).unwrap();
     let mut kept = Vec::new();
-    let refused = (0..).find_map(|number| match store.commit(fence, &[put(number, 100_000)]) {
+    let rejected = (0..).find_map(|number| match store.commit(fence, &[put(number, 100_000)]) {
         Ok(_) => {
             kept.push(number);
             None
         }
         Err(error) => Some(error),
     });
-    assert!(matches!(refused, Some(StoreError::Refused(_))), "{refused:?}");
+    assert!(matches!(rejected, Some(StoreError::Rejected(_))), "{rejected:?}");
     let given_up = back_up().unwrap_err();
-    assert!(matches!(given_up, StoreError::Refused(_)), "{given_up}");
+    assert!(matches!(given_up, StoreError::Rejected(_)), "{given_up}");
     fs::remove_file(disk.0.join("ballast")).unwrap();
     store.commit(fence, &[put(1_000_000, 100_000)]).unwrap();
     kept.push(1_000_000);
@@ -102,12 +102,15 @@ fn a_disk_that_is_full_in_mid_commit_during_a_backup_does_not_end_the_store() {
 }
 
 #[test]
-fn new_timers_are_refused_before_the_disk_is_full() {
+fn new_timers_are_rejected_before_the_disk_is_full() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = EmbeddedStore::options().reserve(u64::MAX / 4).open(directory.path()).unwrap();
     let fence = store.acquire(0).unwrap().fence;
     let error = store.commit(fence, &[put(1, 10)]).unwrap_err();
-    assert!(matches!(&error, StoreError::Refused(cause) if cause.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert!(
+        matches!(&error, StoreError::Rejected(cause) if cause.kind() == std::io::ErrorKind::StorageFull),
+        "{error}"
+    );
 }
 
 #[test]
@@ -123,8 +126,8 @@ fn a_backup_for_which_there_is_no_room_says_so_and_can_be_made_again() {
             return;
         };
         let target = path.join("backup");
-        let refused = store.back_up(&target).and_then(|back_up| back_up()).unwrap_err();
-        assert!(matches!(&refused, StoreError::Refused(cause) if cause.to_string().contains("backup")), "{refused}");
+        let rejected = store.back_up(&target).and_then(|back_up| back_up()).unwrap_err();
+        assert!(matches!(&rejected, StoreError::Rejected(cause) if cause.to_string().contains("backup")), "{rejected}");
         let error = open(&target).unwrap_err();
         assert!(matches!(error, StoreError::UnfinishedBackup(_)), "{megabytes} MB: {error}");
         // Its copied files are gone.

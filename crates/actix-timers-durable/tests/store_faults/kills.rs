@@ -105,7 +105,7 @@ pub(crate) fn groups_in(path: &Path, possible: RangeInclusive<u64>, round: u64) 
 }
 
 #[test]
-fn a_second_process_is_refused_as_long_as_the_first_one_lives() {
+fn a_second_process_is_rejected_as_long_as_the_first_one_lives() {
     let directory = tempfile::tempdir().unwrap();
     let mut process = child(directory.path(), 0).spawn().unwrap();
     let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();

@@ -147,7 +147,7 @@ fn the_directory_is_closed_to_others_before_it_is_locked() {
 }
 
 #[test]
-fn a_directory_that_others_can_write_to_is_refused_and_left_alone() {
+fn a_directory_that_others_can_write_to_is_rejected_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let (mut source, _) = open_owned(&directory.path().join("source"));
     let [empty, store] = ["empty", "store"].map(|name| directory.path().join(name));
@@ -159,11 +159,11 @@ fn a_directory_that_others_can_write_to_is_refused_and_left_alone() {
             set_mode(path, exposed);
             let back_up = source.back_up(path).and_then(|back_up| back_up());
             let opened = [open(path).map(drop), EmbeddedStore::open_existing(path).map(drop)];
-            for refused in [back_up].into_iter().chain(opened) {
-                let error = refused.unwrap_err();
+            for rejected in [back_up].into_iter().chain(opened) {
+                let error = rejected.unwrap_err();
                 let text = error.to_string();
                 assert!(text.contains(&format!("mode {exposed:o}")) && text.contains("chmod 700"), "{text}");
-                assert!(matches!(&error, StoreError::Exposed { path: refused, .. } if refused == path), "{error:?}");
+                assert!(matches!(&error, StoreError::Exposed { path: rejected, .. } if rejected == path), "{error:?}");
             }
             assert_eq!((mode(path), all(path)), (exposed, before.clone()));
         }

@@ -55,13 +55,13 @@ fn groups_outlive_a_power_cut_whole_or_not_at_all() {
 }
 
 /// Without power nothing is acknowledged. If it was cut before the first write to the disk, the process does not begin.
-fn assert_silence_after_refusal(said: &Said) {
+fn assert_silence_after_rejection(said: &Said) {
     let lines: Vec<_> = said.before.iter().chain(&said.after).collect();
-    let Some(refused) = lines.iter().position(|line| line.starts_with("refused ")) else {
+    let Some(rejected) = lines.iter().position(|line| line.starts_with("rejected ")) else {
         let has_begun = lines.iter().any(|line| acknowledges(line));
         return assert!(!has_begun, "it ended otherwise: {lines:?}");
     };
-    let later: Vec<_> = lines[refused..].iter().filter(|line| acknowledges(line)).collect();
+    let later: Vec<_> = lines[rejected..].iter().filter(|line| acknowledges(line)).collect();
     assert!(later.is_empty(), "acknowledged when an fsync had failed: {later:?}");
 }
 
@@ -82,7 +82,7 @@ fn durable_timers_keep_their_promises_over_power_cuts() {
             let said = run_into_a_power_cut(&mut machine, serving(&path, first), &mut random);
             book.read(&said.before, true);
             book.read(&said.after, false);
-            assert_silence_after_refusal(&said);
+            assert_silence_after_rejection(&said);
             book.compare(&path);
         }
         let last = Talking::start(finishing(&path)).rest();

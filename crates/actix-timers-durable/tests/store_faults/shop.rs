@@ -8,7 +8,7 @@
 //! | `cancelling n`, `cancelled n` | before the request, and when it is on disk |
 //! | `kept c n` | the order is on disk in place of the one before, under the key of customer c |
 //! | `handled n r a` | repetition r, attempt a is with the handler |
-//! | `refused WHY` | every customer was refused, one of them for this reason; later requests fail, too |
+//! | `rejected WHY` | every customer was rejected, one of them for this reason; later requests fail, too |
 //! | `left n` | at the very end: it is due much later |
 
 use std::io::Write;
@@ -151,7 +151,7 @@ async fn order(timers: &DurableTimers, number: u64) -> Told {
     Ok(())
 }
 
-/// Takes orders until one is refused.
+/// Takes orders until one is rejected.
 async fn serve(timers: DurableTimers, first: u64) {
     let every = Repeat::every(Duration::from_millis(20));
     let series = Schedule::at_fixed_rate(ROUTE, every, Order::new(SERIES));
@@ -171,7 +171,7 @@ async fn serve(timers: DurableTimers, first: u64) {
     for customer in customers.collect::<Vec<_>>() {
         why = customer.await.unwrap();
     }
-    say(format_args!("refused {why}"));
+    say(format_args!("rejected {why}"));
     // Some more, in case it has forgotten its failure.
     for number in 0..20 {
         let _ = order(&timers, first + number).await;

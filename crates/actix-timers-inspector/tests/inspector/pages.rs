@@ -274,7 +274,7 @@ fn ids_of_due(list: &Value) -> usize {
 }
 
 #[test]
-fn an_invalid_request_is_refused_with_a_reason() {
+fn an_invalid_request_is_rejected_with_a_reason() {
     paused(async {
         let world = support::World::paused(TimerActor::builder());
         let app = serve(&Inspector::new(&world.timers)).await;
@@ -314,7 +314,7 @@ fn an_invalid_request_is_refused_with_a_reason() {
 }
 
 #[test]
-fn other_methods_are_refused_and_told_which_there_are() {
+fn other_methods_are_rejected_and_told_which_there_are() {
     paused(async {
         let world = support::World::paused(TimerActor::builder());
         let app = serve(&Inspector::new(&world.timers)).await;
@@ -510,7 +510,7 @@ async fn asked(app: &Served, method: &Method, path: &str, headers: &[(&str, &str
 
 /// A page of another site whose name resolves to this server: the browser sends its name as `Host`.
 #[test]
-fn every_request_for_a_foreign_host_is_refused() {
+fn every_request_for_a_foreign_host_is_rejected() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         let id = world.after(&addr, 10, 1);
@@ -592,8 +592,8 @@ fn the_application_allows_more_hosts() {
             assert_eq!(asked(&app, &Method::GET, "/ops/timers/api/wheel", &[("Host", host)]).await.0, status, "{host}");
         }
         for text in ["", "https://timers.example.org", "timers.example.org/timers", "*.example.org", "me@example.org"] {
-            let refused = Inspector::new(&world.timers).allow_host(text).unwrap_err();
-            assert!(refused.to_string().contains(text), "{refused}");
+            let rejected = Inspector::new(&world.timers).allow_host(text).unwrap_err();
+            assert!(rejected.to_string().contains(text), "{rejected}");
         }
     });
 }
@@ -604,7 +604,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
         let (addr, _log) = world.probe::<u64>();
         let inspector = Inspector::new(&world.timers).allow_cancel(true);
         let app = serve(&inspector.allow_host("timers.example.org").unwrap()).await;
-        let refused: [&[(&str, &str)]; 10] = [
+        let rejected: [&[(&str, &str)]; 10] = [
             &[("Origin", "http://evil.example")],
             &[("Origin", "null")],
             &[("Origin", "")],
@@ -617,7 +617,7 @@ fn a_cancel_comes_from_the_page_itself_or_from_a_program() {
             &[("Origin", "http://localhost:8080"), ("Sec-Fetch-Site", "same-site")],
         ];
         let id = world.after(&addr, 10, 1);
-        for headers in refused {
+        for headers in rejected {
             let headers = [&[("Host", "localhost:8080"), ("X-Actix-Timers", "cancel")], headers].concat();
             let (status, body) = asked(&app, &Method::DELETE, &format!("/ops/timers/api/timers/{id}"), &headers).await;
             assert_eq!((status, &body["error"]), (403, &json!("origin_not_allowed")), "{headers:?}");

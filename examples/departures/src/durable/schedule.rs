@@ -17,7 +17,7 @@ use crate::replay::Airports;
 /// completes, so existing timers are found.
 ///
 /// # Errors
-/// The refusal of the store.
+/// The rejection of the store.
 pub(super) async fn all(timers: &DurableTimers, airports: &Airports) -> Result<(), String> {
     let mut under_way = JoinSet::new();
     let mut calls = JoinSet::new();
@@ -58,7 +58,7 @@ fn schedule<M: DurableMessage>(
     let key = DurableOptions::new().if_absent(format!("{} of line {line}", M::NAME));
     let scheduling = timers.schedule(Schedule::at(airport, at, message).options(key));
     async move {
-        let scheduled = scheduling.await.map_err(|refused| format!("the {} of line {line}: {refused}", M::NAME))?;
+        let scheduled = scheduling.await.map_err(|rejected| format!("the {} of line {line}: {rejected}", M::NAME))?;
         Ok(scheduled.id())
     }
 }

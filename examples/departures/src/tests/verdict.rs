@@ -114,7 +114,7 @@ fn an_unexpected_message_is_reported() {
 }
 
 #[test]
-fn a_refused_cancel_or_reschedule_is_noticed() {
+fn a_rejected_cancel_or_reschedule_is_noticed() {
     let problems = problems(|log| {
         log[0].event = Event::Cancelled(CancelOutcome::NotFound);
         log[1].event = Event::Rescheduled(RescheduleOutcome::AlreadyDelivered);

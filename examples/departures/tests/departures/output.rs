@@ -214,7 +214,7 @@ fn assert_misuse(arguments: &[&str], messages: &[&str]) {
 
 #[test]
 #[cfg(not(feature = "durable"))]
-fn a_store_without_durable_timers_is_refused() {
+fn a_store_without_durable_timers_is_rejected() {
     // The example may have been built before with more features.
     crate::program::build();
     assert_misuse(&["--store", "nowhere"], &["--store needs durable timers", "--features durable"]);

@@ -196,7 +196,7 @@ fn a_line_that_was_being_written_does_not_count() {
 
     // Foreign lines are reported; missing lines are detected, since the check reads the log.
     fs::write(home.join("log"), format!("{log}tea\n")).expect("it can be written");
-    assert_refused(&arguments, &[":8: \"tea\" is no line of this log"]);
+    assert_rejected(&arguments, &[":8: \"tea\" is no line of this log"]);
     let (_, shorter) = log.split_once('\n').expect("a line");
     fs::write(home.join("log"), shorter).expect("it can be written");
     let finished = run(&arguments);
@@ -205,7 +205,7 @@ fn a_line_that_was_being_written_does_not_count() {
 }
 
 /// One clear line, and exit code 2.
-fn assert_refused(arguments: &[&str], messages: &[&str]) {
+fn assert_rejected(arguments: &[&str], messages: &[&str]) {
     let Finished { code, stdout, stderr } = run(arguments);
     assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}: {stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
@@ -216,7 +216,7 @@ fn assert_refused(arguments: &[&str], messages: &[&str]) {
 }
 
 #[test]
-fn a_second_process_in_the_same_directory_is_refused() {
+fn a_second_process_in_the_same_directory_is_rejected() {
     // Ten months without a message.
     let later = "2014-05-01T00:00:00Z,2014-05-01T00:00:00Z,US,1431,EWR,CLT\n";
     let folder = Folder::new();
@@ -227,7 +227,7 @@ fn a_second_process_in_the_same_directory_is_refused() {
         if progress(&home) != Some(7) {
             return false;
         }
-        assert_refused(&arguments, &["is in use"]);
+        assert_rejected(&arguments, &["is in use"]);
         true
     });
     assert!(killed);
@@ -235,28 +235,28 @@ fn a_second_process_in_the_same_directory_is_refused() {
 }
 
 #[test]
-fn a_directory_that_is_not_fit_is_refused_and_left_alone() {
+fn a_directory_that_is_not_fit_is_rejected_and_left_alone() {
     let folder = Folder::new();
     let five = folder.file("unfit", FIVE);
-    let refused = |home: &Path, messages: &[&str]| {
-        assert_refused(&["--input", &five, "--store", text(home)], messages);
+    let rejected = |home: &Path, messages: &[&str]| {
+        assert_rejected(&["--input", &five, "--store", text(home)], messages);
     };
     let foreign = folder.path("foreign");
     fs::create_dir_all(&foreign).expect("a directory");
     fs::write(foreign.join("letter.txt"), "dear").expect("a file");
-    refused(&foreign, &["is not the directory of a replay", "'letter.txt'"]);
+    rejected(&foreign, &["is not the directory of a replay", "'letter.txt'"]);
     assert_eq!(fs::read_dir(&foreign).expect("a directory").count(), 1);
 
-    // A foreign file in place of the store is refused, too.
+    // A foreign file in place of the store is rejected, too.
     let other = folder.path("other-store");
     fs::create_dir_all(other.join("timers")).expect("a directory");
     fs::write(other.join("timers/letter.txt"), "dear").expect("a file");
-    refused(&other, &["timers"]);
+    rejected(&other, &["timers"]);
 
-    refused(Path::new(&five), &["cannot be made"]);
-    refused(&Path::new(&five).join("below"), &["cannot be made"]);
+    rejected(Path::new(&five), &["cannot be made"]);
+    rejected(&Path::new(&five).join("below"), &["cannot be made"]);
     #[cfg(target_os = "linux")]
-    refused(Path::new("/proc/departures"), &["cannot be made"]);
+    rejected(Path::new("/proc/departures"), &["cannot be made"]);
 }
 
 #[test]
@@ -265,16 +265,16 @@ fn a_directory_is_about_one_input() {
     let (home, five) = (folder.path("home"), folder.file("input", FIVE));
     assert_eq!(run(&["--input", &five, "--store", text(&home)]).code, Some(0));
     let other = folder.file("other-input", FIVE.replace("11:00:00", "11:01:00"));
-    assert_refused(&["--input", &other, "--store", text(&home)], &["is about other flights"]);
+    assert_rejected(&["--input", &other, "--store", text(&home)], &["is about other flights"]);
     let copy = folder.file("same-input", FIVE);
     assert_eq!(run(&["--input", &copy, "--store", text(&home)]).code, Some(0), "whatever its name is");
 }
 
 #[test]
-fn flights_before_1970_are_refused() {
+fn flights_before_1970_are_rejected() {
     let folder = Folder::new();
     let input = folder.file("1969", FIVE.replace("2013-", "1969-"));
     let home = folder.path("home");
-    assert_refused(&["--input", &input, "--store", text(&home)], &["before 1970"]);
+    assert_rejected(&["--input", &input, "--store", text(&home)], &["before 1970"]);
     assert!(!home.exists());
 }

@@ -1,4 +1,4 @@
-//! A store that refuses, fails, cannot be read, or has another owner.
+//! A store that rejects, fails, cannot be read, or has another owner.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::store::{
 use crate::{DueTime, DurableId, Record};
 
 #[test]
-fn a_refused_request_fails_changes_nothing_and_its_timer_is_still_delivered() {
+fn a_rejected_request_fails_changes_nothing_and_its_timer_is_still_delivered() {
     let mut world = World::new();
     let [first, second] = [10, 20].map(|due| world.schedule(due));
     world.pass(10);
     assert_eq!(world.due().len(), 1);
-    world.disk.refuse_commits(1);
+    world.disk.reject_commits(1);
     let record = Arc::new(world.record(5));
     let never = record.id;
     let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
@@ -27,10 +27,10 @@ fn a_refused_request_fails_changes_nothing_and_its_timer_is_still_delivered() {
     // It depends on the outcome of the cancel.
     let (claim, claimed) = coming(|answer| Request::Claim { ids: vec![first], answer });
     world.turn(vec![schedule, cancel, mov, claim]);
-    let is_refused = |error: Arc<StoreError>| matches!(*error, StoreError::Refused(_));
-    assert!(is_refused(scheduled.get().unwrap_err()));
-    assert!(is_refused(cancelled.get().unwrap_err()));
-    assert!(is_refused(moved.get().unwrap_err()));
+    let is_rejected = |error: Arc<StoreError>| matches!(*error, StoreError::Rejected(_));
+    assert!(is_rejected(scheduled.get().unwrap_err()));
+    assert!(is_rejected(cancelled.get().unwrap_err()));
+    assert!(is_rejected(moved.get().unwrap_err()));
     assert!(claimed.get().unwrap().is_empty());
     assert_eq!(world.run_to(1000), [(10, first, 1), (20, second, 1)]);
     assert_eq!(world.cancel(never).unwrap(), Cancellation::NotFound);
@@ -40,17 +40,17 @@ fn a_refused_request_fails_changes_nothing_and_its_timer_is_still_delivered() {
 fn with_a_full_disk_due_timers_are_delivered_and_their_end_is_written_later() {
     let mut world = World::new();
     let ids: Vec<_> = (0..20).map(|due| world.schedule(due)).collect();
-    world.disk.refuse_commits(u64::MAX);
+    world.disk.reject_commits(u64::MAX);
     let delivered: Vec<_> = world.run_to(100).into_iter().map(|(_, id, _)| id).collect();
     assert_eq!(delivered, ids);
     assert_eq!(world.counts().pending, 20);
     let error = world.cancel(ids[0]).unwrap_err();
-    assert!(matches!(*error, StoreError::Refused(_)), "its end is not written, and it may be repeated");
+    assert!(matches!(*error, StoreError::Rejected(_)), "its end is not written, and it may be repeated");
     let record = world.record(50);
-    assert!(matches!(*world.schedule_record(record, OnKey::Replace).unwrap_err(), StoreError::Refused(_)));
+    assert!(matches!(*world.schedule_record(record, OnKey::Replace).unwrap_err(), StoreError::Rejected(_)));
     let pause = world.horizon.get().recheck_after.unwrap();
     assert!(pause > Duration::ZERO && pause <= Duration::from_secs(10));
-    world.disk.refuse_commits(0);
+    world.disk.reject_commits(0);
     world.pass(10_000);
     world.recheck();
     assert_eq!(world.counts().pending, 0);
@@ -64,7 +64,7 @@ fn pauses_between_attempts_are_counted_by_the_clock_that_does_not_go_back() {
     world.pass(3_600_000);
     let id = world.schedule(0);
     let cleared = world.claim(&[id]);
-    world.disk.refuse_commits(1);
+    world.disk.reject_commits(1);
     world.turn(vec![complete(&cleared[0])]);
     world.set_wall(0);
     assert_eq!(world.counts().pending, 1);
@@ -78,7 +78,7 @@ fn a_close_retries_failed_writes_once() {
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
     let cleared = world.claim(&ids);
-    world.disk.refuse_commits(1);
+    world.disk.reject_commits(1);
     world.turn(cleared.iter().map(|record| complete(record)).collect());
     world.ask(|answer| Request::Close { answer }).unwrap();
     world.reopen();
@@ -90,10 +90,10 @@ fn a_close_that_could_not_write_everything_says_so() {
     let mut world = World::new();
     let id = world.schedule(0);
     let cleared = world.claim(&[id]);
-    world.disk.refuse_commits(u64::MAX);
+    world.disk.reject_commits(u64::MAX);
     world.turn(vec![complete(&cleared[0])]);
     let error = world.ask(|answer| Request::Close { answer }).unwrap_err();
-    assert!(matches!(*error, StoreError::Refused(_)));
+    assert!(matches!(*error, StoreError::Rejected(_)));
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_retry_that_could_not_be_written_comes_when_it_could() {
     let mut world = World::new();
     let id = world.schedule(0);
     let cleared = world.claim(&[id]);
-    world.disk.refuse_commits(3);
+    world.disk.reject_commits(3);
     world.end(&cleared[0], Verdict::Retry { due: super::world::at(50) });
-    assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)), "the cancel cannot be written");
+    assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Rejected(_)), "the cancel cannot be written");
     world.pass(10_000);
     for _ in 0..3 {
         world.recheck();
@@ -118,13 +118,13 @@ fn at_start_with_a_full_disk_interrupted_deliveries_still_have_the_next_attempt_
     let mut world = World::new();
     let ids = [world.schedule(0), world.schedule(0)];
     assert_eq!(world.claim(&ids).len(), 2);
-    world.disk.refuse_commits(u64::MAX);
+    world.disk.reject_commits(u64::MAX);
     world.crash();
     let due: Vec<_> = world.due().iter().map(|record| record.id).collect();
     let cleared = world.claim(&due);
     assert_eq!(cleared.iter().map(|record| record.progress.attempt).collect::<Vec<_>>(), [2, 2]);
     world.turn(cleared.iter().map(|record| complete(record)).collect());
-    world.disk.refuse_commits(0);
+    world.disk.reject_commits(0);
     world.pass(10_000);
     world.recheck();
     assert_eq!(world.counts().pending, 0);
@@ -189,13 +189,13 @@ fn an_unreadable_store_is_retried_and_loaded_timers_are_delivered() {
 fn answers_of_a_commit_come_with_it_or_not_at_all() {
     let mut world = World::new();
     let id = world.schedule(1000);
-    for refused in [true, false] {
-        world.disk.refuse_commits(u64::from(refused));
+    for rejected in [true, false] {
+        world.disk.reject_commits(u64::from(rejected));
         let (cancel, cancelled) = coming(|answer| Request::Cancel { id, answer });
         let (mov, moved) = coming(|answer| Request::Reschedule { id, due: super::world::at(2000), answer });
         world.turn(vec![mov, cancel]);
-        assert_eq!(moved.get().ok(), (!refused).then_some(Rescheduling::Rescheduled));
-        assert_eq!(cancelled.get().ok(), (!refused).then_some(Cancellation::Cancelled));
+        assert_eq!(moved.get().ok(), (!rejected).then_some(Rescheduling::Rescheduled));
+        assert_eq!(cancelled.get().ok(), (!rejected).then_some(Cancellation::Cancelled));
     }
     let record = world.record(5);
     assert_eq!(world.schedule_record(record, OnKey::Replace).unwrap(), Scheduled::Created);
@@ -203,22 +203,22 @@ fn answers_of_a_commit_come_with_it_or_not_at_all() {
 
 #[test]
 fn an_interrupted_timer_has_its_next_attempt_number_though_moved_before_that_is_on_disk() {
-    for is_refused in [false, true] {
+    for is_rejected in [false, true] {
         let mut world = World::new();
         let id = world.schedule(0);
         assert_eq!(world.claim(&[id]).len(), 1);
         world.disk.power_off();
         world.reopen_quietly();
-        if is_refused {
+        if is_rejected {
             // It is left on disk, with its old number.
-            world.disk.refuse_commits(u64::MAX);
+            world.disk.reject_commits(u64::MAX);
             world.turn(vec![Request::Pause { route: "route".into(), message_type: "type".into() }]);
-            world.disk.refuse_commits(0);
+            world.disk.reject_commits(0);
         }
         // The very first request of the new process.
         assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::Rescheduled);
         world.turn(vec![Request::Resume { route: "route".into(), message_type: "type".into() }]);
-        assert_eq!(world.run_to(50), [(50, id, 2)], "refused: {is_refused}");
+        assert_eq!(world.run_to(50), [(50, id, 2)], "rejected: {is_rejected}");
     }
 }
 
@@ -243,7 +243,7 @@ impl Worn {
 
 impl TimerStore for Worn {
     fn admits(&self, _: &Record) -> Result<(), StoreError> {
-        if self.is_nearly_full { Err(StoreError::Refused(ErrorKind::StorageFull.into())) } else { Ok(()) }
+        if self.is_nearly_full { Err(StoreError::Rejected(ErrorKind::StorageFull.into())) } else { Ok(()) }
     }
 
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError> {
@@ -305,7 +305,7 @@ fn new_timers_that_there_is_no_room_for_do_not_keep_others_from_being_completed(
     let (schedule, scheduled) = coming(|answer| Request::Schedule { record, on_key: OnKey::KeepExisting, answer });
     let (cancel, gone) = coming(|answer| Request::Cancel { id: cancelled, answer });
     world.turn(vec![schedule, complete(&cleared[0]), cancel]);
-    assert!(matches!(*scheduled.get().unwrap_err(), StoreError::Refused(_)));
+    assert!(matches!(*scheduled.get().unwrap_err(), StoreError::Rejected(_)));
     assert_eq!(gone.get().unwrap(), Cancellation::Cancelled);
     assert_eq!(world.counts().pending, 0);
 }

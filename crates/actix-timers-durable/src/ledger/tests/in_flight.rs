@@ -93,7 +93,7 @@ fn a_cancel_in_flight_and_the_end_in_one_group_let_nothing_follow_in_either_orde
 #[test]
 fn a_failure_in_the_group_of_a_cancel_in_flight_before_it_leaves_no_dead_letter() {
     for repeats in [false, true] {
-        for is_refused in [false, true] {
+        for is_rejected in [false, true] {
             let mut world = World::new();
             let id = if repeats { series(&mut world, Missed::Burst) } else { world.schedule(1000) };
             world.pass(1000);
@@ -101,14 +101,14 @@ fn a_failure_in_the_group_of_a_cancel_in_flight_before_it_leaves_no_dead_letter(
             let (cancel, cancelled) = coming(|answer| Request::Cancel { id, answer });
             let verdict = Verdict::DeadLetter { reason: "it failed".into() };
             let end = Request::Ended { id, progress: record.progress, verdict };
-            if is_refused {
-                world.disk.refuse_commits(1);
+            if is_rejected {
+                world.disk.reject_commits(1);
             }
             world.turn(vec![cancel, end]);
             world.pass(10_000);
             let notes = world.notes();
-            if is_refused {
-                assert!(matches!(*cancelled.get().unwrap_err(), StoreError::Refused(_)));
+            if is_rejected {
+                assert!(matches!(*cancelled.get().unwrap_err(), StoreError::Rejected(_)));
                 assert_eq!(world.counts().dead, 1, "it failed, and was not cancelled");
             } else {
                 assert_eq!(cancelled.get().unwrap(), Cancellation::InProgress);
@@ -116,7 +116,7 @@ fn a_failure_in_the_group_of_a_cancel_in_flight_before_it_leaves_no_dead_letter(
                 assert_eq!(world.counters().cancelled, 1);
             }
             let is_noted = notes.iter().any(|note| matches!(note, Note::DeadLetter { .. }));
-            assert_eq!(is_noted, is_refused && cfg!(feature = "tracing"));
+            assert_eq!(is_noted, is_rejected && cfg!(feature = "tracing"));
         }
     }
 }
@@ -144,14 +144,14 @@ fn a_cancel_in_flight_outlives_a_crash_at_each_point() {
 }
 
 #[test]
-fn a_cancel_in_flight_that_the_store_refuses_changes_nothing_and_says_so() {
+fn a_cancel_in_flight_that_the_store_rejects_changes_nothing_and_says_so() {
     for verdict in [Verdict::Complete, Verdict::Retry { due: at(1500) }] {
         let mut world = World::new();
         let id = series(&mut world, Missed::Burst);
         world.pass(1000);
         let record = begin(&mut world);
-        world.disk.refuse_commits(1);
-        assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Refused(_)));
+        world.disk.reject_commits(1);
+        assert!(matches!(*world.cancel(id).unwrap_err(), StoreError::Rejected(_)));
         world.end(&record, verdict);
         world.pass(10_000);
         world.recheck();

@@ -311,7 +311,7 @@ fn lists_go_by_route_and_due_range_page_by_page() {
 }
 
 #[test]
-fn after_it_was_closed_everything_is_refused() {
+fn after_it_was_closed_everything_is_rejected() {
     let mut world = World::new();
     let id = world.schedule(50);
     world.ask(|answer| Request::Close { answer }).unwrap();

@@ -216,10 +216,10 @@ fn timers_left_on_disk_are_delivered_after_a_crash() {
 }
 
 #[test]
-fn one_whose_change_was_refused_while_its_route_stood_still_comes_when_that_goes_on() {
+fn one_whose_change_was_rejected_while_its_route_stood_still_comes_when_that_goes_on() {
     let mut world = World::new();
     let ids = [of_route(&mut world, "deaf", 10), of_route(&mut world, "deaf", 10)];
-    world.disk.refuse_commits(1);
+    world.disk.reject_commits(1);
     let (cancel, cancelled) = coming(|answer| Request::Cancel { id: ids[0], answer });
     let (mov, moved) = coming(|answer| Request::Reschedule { id: ids[1], due: at(15), answer });
     world.turn(vec![cancel, mov, pause("deaf")]);

@@ -168,7 +168,7 @@ impl Checked {
         }
         match fault {
             Fault::None => {}
-            Fault::Refused(commits) => self.world.disk.refuse_commits(commits),
+            Fault::Rejected(commits) => self.world.disk.reject_commits(commits),
             Fault::Fsync(kept) => self.world.disk.fail_next_fsync(kept),
         }
         self.world.turn(requests);
@@ -266,7 +266,7 @@ impl Checked {
         }
         self.due.clear();
         self.in_flight.clear();
-        self.world.disk.refuse_commits(0);
+        self.world.disk.reject_commits(0);
         self.world.crash();
         self.is_troubled = false;
         for known in self.known.values_mut() {
@@ -283,7 +283,7 @@ impl Checked {
 
     /// Delivers everything successfully from now on.
     fn finish(mut self) {
-        self.world.disk.refuse_commits(0);
+        self.world.disk.reject_commits(0);
         self.crash();
         for _ in 0..10_000 {
             let due: Vec<_> = self.world.due().iter().map(|record| record.id).collect();
@@ -316,7 +316,7 @@ impl Checked {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    Refused(u64),
+    Rejected(u64),
     Fsync(FsyncOutcome),
 }
 
@@ -373,11 +373,11 @@ fn with_the_power_cut_in_any_commit_every_promise_is_kept() {
 }
 
 #[test]
-fn with_a_store_that_refuses_now_and_then_every_promise_is_kept() {
+fn with_a_store_that_rejects_now_and_then_every_promise_is_kept() {
     for seed in scaled(60) {
         let mut checked = Checked::new(3000 + seed);
         for _ in 0..60 {
-            let fault = if checked.random.once_in(4) { Fault::Refused(checked.random.below(5)) } else { Fault::None };
+            let fault = if checked.random.once_in(4) { Fault::Rejected(checked.random.below(5)) } else { Fault::None };
             checked.group(fault);
             if checked.random.once_in(15) {
                 checked.crash();

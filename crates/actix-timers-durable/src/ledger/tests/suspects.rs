@@ -150,14 +150,14 @@ fn a_crash_in_the_commit_that_buries_leaves_it_to_the_next_start() {
 }
 
 #[test]
-fn while_the_store_refuses_to_write_its_dead_letter_nothing_is_delivered_of_it_and_requests_see_the_dead_letter() {
+fn while_the_store_rejects_to_write_its_dead_letter_nothing_is_delivered_of_it_and_requests_see_the_dead_letter() {
     for request in ["none", "cancel", "reschedule"] {
         let (mut world, id) = with_a_suspect();
         claim(&mut world, &[id]);
-        world.disk.refuse_commits(u64::MAX);
+        world.disk.reject_commits(u64::MAX);
         world.crash();
         assert_eq!(attempts(&mut world), []);
-        world.disk.refuse_commits(0);
+        world.disk.reject_commits(0);
         match request {
             "cancel" => assert_eq!(world.cancel(id).unwrap(), Cancellation::NotFound),
             "reschedule" => assert_eq!(world.reschedule(id, 50).unwrap(), Rescheduling::NotFound),
@@ -172,18 +172,18 @@ fn while_the_store_refuses_to_write_its_dead_letter_nothing_is_delivered_of_it_a
 
 /// Its note could stay in the store after the end of its delivery.
 #[test]
-fn a_suspect_that_is_delivered_while_the_store_refuses_is_not_noted() {
+fn a_suspect_that_is_delivered_while_the_store_rejects_is_not_noted() {
     for is_known in [false, true] {
         let (mut world, id) = with_a_suspect();
         if is_known {
-            // The refusal is known when the suspect is claimed.
-            world.disk.refuse_commits(1);
-            let other = world.schedule_record_refused(0);
+            // The rejection is known when the suspect is claimed.
+            world.disk.reject_commits(1);
+            let other = world.schedule_record_rejected(0);
             assert!(world.ask(|answer| Request::Get { id: other, answer }).unwrap().is_none());
         }
-        world.disk.refuse_commits(1);
+        world.disk.reject_commits(1);
         let cleared = world.claim(&[id]).remove(0);
-        world.disk.refuse_commits(0);
+        world.disk.reject_commits(0);
         world.pass(10_000);
         world.recheck();
         assert_eq!(world.open_claims(), 0, "known: {is_known}");

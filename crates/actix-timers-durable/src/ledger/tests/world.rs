@@ -229,10 +229,10 @@ impl World {
         self.ledger.maintain(now);
     }
 
-    /// Simulates refusals until the next group is written before pending internal changes.
+    /// Simulates rejections until the next group is written before pending internal changes.
     pub(crate) fn settle_late(&mut self) {
-        let refused = Arc::new(StoreError::Refused(std::io::ErrorKind::StorageFull.into()));
-        self.ledger.health = Health::Refusing(Trouble::after(None, refused, self.time));
+        let rejected = Arc::new(StoreError::Rejected(std::io::ErrorKind::StorageFull.into()));
+        self.ledger.health = Health::Rejecting(Trouble::after(None, rejected, self.time));
         for number in 0..1000 {
             self.ledger
                 .internal_changes
@@ -285,8 +285,8 @@ impl World {
         id
     }
 
-    /// Schedules a timer that the store refuses.
-    pub(crate) fn schedule_record_refused(&mut self, due: u64) -> DurableId {
+    /// Schedules a timer that the store rejects.
+    pub(crate) fn schedule_record_rejected(&mut self, due: u64) -> DurableId {
         let record = self.record(due);
         let id = record.id;
         assert!(self.schedule_record(record, OnKey::KeepExisting).is_err());

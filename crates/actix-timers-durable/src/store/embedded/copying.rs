@@ -40,7 +40,7 @@ impl Lent {
                         not_written(&target, error)
                     }
                     CopyError::Write(error) => not_written(&target, std::io::Error::other(error)),
-                    CopyError::TakenBack => StoreError::Refused(std::io::Error::other(
+                    CopyError::TakenBack => StoreError::Rejected(std::io::Error::other(
                         "its database had to be opened again, as after a full disk, and the backup was given up",
                     )),
                 })

@@ -56,15 +56,15 @@ impl Directory {
         fill: impl FnOnce(&Path) -> Result<(), StoreError>,
     ) -> Result<Self, StoreError> {
         modes::create_directory(path).map_err(|error| unreadable(path, &error))?;
-        refuse_exposed(path)?;
+        reject_exposed(path)?;
         if read_format(path)?.is_none() {
-            refuse_unfinished_backup(path)?;
-            refuse_foreign(path)?;
+            reject_unfinished_backup(path)?;
+            reject_foreign(path)?;
         }
         let directory = Self::lock(path)?;
         // Another process may have created one before this lock.
         if read_format(path)?.is_none() {
-            refuse_unfinished_backup(path)?;
+            reject_unfinished_backup(path)?;
             directory.create(fill).map_err(|error| match error {
                 CreateError::Io(error) => unreadable(path, &error),
                 CreateError::Store(error) => error,
@@ -81,12 +81,12 @@ impl Directory {
         fill: impl FnOnce(&Path) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         modes::create_directory(path).map_err(|error| not_written(path, error))?;
-        refuse_exposed(path)?;
-        refuse_store(path)?;
-        refuse_foreign(path)?;
+        reject_exposed(path)?;
+        reject_store(path)?;
+        reject_foreign(path)?;
         mark_unfinished(path).map_err(|error| not_written(path, error))?;
         let directory = Self::lock(path)?;
-        refuse_store(path)?;
+        reject_store(path)?;
         directory.create(fill).map_err(|error| {
             // Frees the space of a full disk. The marker stays.
             let _ = directory.remove_unfinished();
@@ -101,10 +101,10 @@ impl Directory {
     /// Locks an existing store.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         if path.is_dir() {
-            refuse_exposed(path)?;
+            reject_exposed(path)?;
         }
         if read_format(path)?.is_none() {
-            refuse_unfinished_backup(path)?;
+            reject_unfinished_backup(path)?;
             let reason = "there is no file named format".to_owned();
             return Err(StoreError::Foreign { path: path.to_owned(), reason });
         }
@@ -221,21 +221,21 @@ fn read_format(path: &Path) -> Result<Option<u32>, StoreError> {
 }
 
 /// Rejects a directory to which other users may have written.
-fn refuse_exposed(path: &Path) -> Result<(), StoreError> {
+fn reject_exposed(path: &Path) -> Result<(), StoreError> {
     match modes::writable_by_others(path).map_err(|error| unreadable(path, &error))? {
         Some(mode) => Err(StoreError::Exposed { path: path.to_owned(), mode }),
         None => Ok(()),
     }
 }
 
-fn refuse_store(path: &Path) -> Result<(), StoreError> {
+fn reject_store(path: &Path) -> Result<(), StoreError> {
     if !path.join(FORMAT_FILE).exists() {
         return Ok(());
     }
     Err(StoreError::Foreign { path: path.to_owned(), reason: "it holds a store already".to_owned() })
 }
 
-fn refuse_unfinished_backup(path: &Path) -> Result<(), StoreError> {
+fn reject_unfinished_backup(path: &Path) -> Result<(), StoreError> {
     if path.join(UNFINISHED_BACKUP).exists() {
         return Err(StoreError::UnfinishedBackup(path.to_owned()));
     }
@@ -276,11 +276,11 @@ pub(super) fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> StoreErr
 
 /// Returns the error of a failed backup, which can be repeated.
 pub(super) fn not_written(path: &Path, error: io::Error) -> StoreError {
-    StoreError::Refused(io::Error::new(error.kind(), format!("the backup {}: {error}", shown(path))))
+    StoreError::Rejected(io::Error::new(error.kind(), format!("the backup {}: {error}", shown(path))))
 }
 
 /// Without a format file rejects all files except those of an unfinished store or backup.
-fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+fn reject_foreign(path: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(path).map_err(|error| unreadable(path, &error))? {
         let name = entry.map_err(|error| unreadable(path, &error))?.file_name();
         if ![LOCK_FILE, UNFINISHED_DATA, UNFINISHED_FORMAT, UNFINISHED_BACKUP, NOT_OURS]

@@ -106,13 +106,13 @@ fn after_a_failed_fsync_nothing_is_acknowledged_any_more_and_nothing_acknowledge
 }
 
 #[test]
-fn a_disk_that_is_full_in_mid_commit_keeps_the_group_or_refuses_it() {
+fn a_disk_that_is_full_in_mid_commit_keeps_the_group_or_rejects_it() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open(directory.path());
     store.commit(fence, &[put(1)]).unwrap();
     store.faults.next.set(Some(Fault::Full { is_kept: false }));
     let error = store.commit(fence, &[put(2)]).unwrap_err();
-    assert!(matches!(error, StoreError::Refused(_)), "{error}");
+    assert!(matches!(error, StoreError::Rejected(_)), "{error}");
     assert_eq!(pending(&mut store), [1]);
     store.faults.next.set(Some(Fault::Full { is_kept: true }));
     assert_eq!(store.commit(fence, &[put(3)]).unwrap(), [ChangeOutcome::Created]);
@@ -154,7 +154,7 @@ fn a_store_that_finds_fewer_commits_than_it_acknowledged_fails() {
 }
 
 #[test]
-fn stored_timers_can_be_completed_when_new_ones_are_refused() {
+fn stored_timers_can_be_completed_when_new_ones_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open(directory.path());
     store.commit(fence, &[put(1), put(2)]).unwrap();
@@ -162,14 +162,14 @@ fn stored_timers_can_be_completed_when_new_ones_are_refused() {
     let remove = Change::Remove { id: DurableId::from_parts(0, due, 1), at: Some(due) };
     store.options.reserve = 1000;
     store.faults.free_bytes.set(Some(999));
-    let refused =
-        |error: StoreError| matches!(&error, StoreError::Refused(cause) if cause.kind() == io::ErrorKind::StorageFull);
-    assert!(refused(store.commit(fence, &[put(3)]).unwrap_err()));
+    let rejected =
+        |error: StoreError| matches!(&error, StoreError::Rejected(cause) if cause.kind() == io::ErrorKind::StorageFull);
+    assert!(rejected(store.commit(fence, &[put(3)]).unwrap_err()));
     let Change::Put { record, .. } = put(3) else { unreachable!() };
-    assert!(refused(store.admits(&record).unwrap_err()), "it is rejected before it shares a group");
+    assert!(rejected(store.admits(&record).unwrap_err()), "it is rejected before it shares a group");
     assert_eq!(store.commit(fence, std::slice::from_ref(&remove)).unwrap(), [ChangeOutcome::Removed]);
     store.faults.free_bytes.set(Some(499));
-    assert!(refused(store.commit(fence, std::slice::from_ref(&remove)).unwrap_err()));
+    assert!(rejected(store.commit(fence, std::slice::from_ref(&remove)).unwrap_err()));
     store.faults.free_bytes.set(Some(1000));
     store.admits(&record).unwrap();
     store.commit(fence, &[put(3), remove]).unwrap();
@@ -209,9 +209,9 @@ fn a_disk_that_is_full_in_mid_commit_during_a_backup_ends_the_backup_and_the_sto
         let back_up = store.back_up(&directory.path().join("backup")).unwrap();
         store.faults.next.set(Some(Fault::Full { is_kept }));
         let done = store.commit(fence, &[put(2)]);
-        assert!(if is_kept { done.is_ok() } else { matches!(done, Err(StoreError::Refused(_))) }, "{done:?}");
+        assert!(if is_kept { done.is_ok() } else { matches!(done, Err(StoreError::Rejected(_))) }, "{done:?}");
         let error = back_up().unwrap_err();
-        assert!(matches!(error, StoreError::Refused(_)), "{error}");
+        assert!(matches!(error, StoreError::Rejected(_)), "{error}");
         store.commit(fence, &[put(3)]).unwrap();
         store.back_up(&directory.path().join("another")).unwrap()().unwrap();
         assert_eq!(pending(&mut store), if is_kept { vec![1, 2, 3] } else { vec![1, 3] });
@@ -219,7 +219,7 @@ fn a_disk_that_is_full_in_mid_commit_during_a_backup_ends_the_backup_and_the_sto
 }
 
 #[test]
-fn while_the_disk_is_full_groups_are_refused_without_opening_the_database_again_for_each() {
+fn while_the_disk_is_full_groups_are_rejected_without_opening_the_database_again_for_each() {
     let directory = tempfile::tempdir().unwrap();
     let (mut store, fence) = open(directory.path());
     store.commit(fence, &[put(1)]).unwrap();
@@ -229,7 +229,7 @@ fn while_the_disk_is_full_groups_are_refused_without_opening_the_database_again_
     for millis in 0..20_000 {
         store.faults.now.set(Some(began + Duration::from_millis(millis)));
         let error = store.commit(fence, &[put(2 + millis)]).unwrap_err();
-        assert!(matches!(&error, StoreError::Refused(cause) if cause.kind() == io::ErrorKind::StorageFull), "{error}");
+        assert!(matches!(&error, StoreError::Rejected(cause) if cause.kind() == io::ErrorKind::StorageFull), "{error}");
         if millis.is_multiple_of(1000) {
             assert_eq!(pending(&mut store), [1], "it can be read meanwhile");
         }
@@ -255,7 +255,7 @@ fn where_a_trial_finds_room_and_groups_find_none_the_database_is_opened_again_on
     for millis in 0..10_000 {
         store.faults.now.set(Some(began + Duration::from_millis(millis)));
         store.faults.next.set(Some(Fault::Full { is_kept: false }));
-        assert!(matches!(store.commit(fence, &[put(1)]), Err(StoreError::Refused(_))));
+        assert!(matches!(store.commit(fence, &[put(1)]), Err(StoreError::Rejected(_))));
     }
     // Pauses of 0, 20, 40, 80, 160, 320, 640 ms, and then of a second.
     assert_eq!(store.faults.reopened.get(), 8 + 8);
@@ -269,10 +269,10 @@ fn room_that_the_system_reports_ends_the_pause() {
     store.faults.free_bytes.set(Some(1000));
     store.faults.is_full.set(true);
     for number in 1..4 {
-        assert!(matches!(store.commit(fence, &[put(number)]), Err(StoreError::Refused(_))));
+        assert!(matches!(store.commit(fence, &[put(number)]), Err(StoreError::Rejected(_))));
     }
     store.faults.is_full.set(false);
-    assert!(matches!(store.commit(fence, &[put(4)]), Err(StoreError::Refused(_))));
+    assert!(matches!(store.commit(fence, &[put(4)]), Err(StoreError::Rejected(_))));
     store.faults.free_bytes.set(Some(10 << 20));
     store.commit(fence, &[put(4)]).unwrap();
     assert_eq!((pending(&mut store), store.faults.reopened.get()), (vec![4], 1));
@@ -290,7 +290,7 @@ fn background_work_that_failed_on_a_full_disk_is_begun_again_whenever_there_is_r
         store.faults.is_full.set(true);
         for number in 0..3 {
             let error = store.commit(fence, &[put(100 + number)]).unwrap_err();
-            assert!(matches!(error, StoreError::Refused(_)), "{error}");
+            assert!(matches!(error, StoreError::Rejected(_)), "{error}");
         }
         store.faults.is_full.set(false);
         time += Duration::from_secs(1);

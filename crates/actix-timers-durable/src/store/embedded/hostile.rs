@@ -70,7 +70,7 @@ fn a_record_with_a_longer_key_than_any_store_takes_is_a_damaged_one() {
 }
 
 #[test]
-fn a_claim_with_a_key_as_long_as_the_database_takes_is_refused() {
+fn a_claim_with_a_key_as_long_as_the_database_takes_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path());
     store.acquire(0).unwrap();

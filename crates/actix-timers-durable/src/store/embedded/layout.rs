@@ -27,7 +27,7 @@ use crate::{DueTime, DurableId};
 pub(super) const FORMAT: u32 = 1;
 
 /// Size in bytes of the pieces of a value. fjall recovers from a torn group if each page of the journal (4 KiB) holds
-/// the beginning of an entry; with larger entries it refuses to open.
+/// the beginning of an entry; with larger entries it fails to open.
 pub(super) const PIECE: usize = 2048;
 
 /// The key spaces, with their numbers in `pieces`.

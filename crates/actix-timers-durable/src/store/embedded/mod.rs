@@ -131,9 +131,9 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Sets the free disk space in bytes below which new timers are refused, and below half of which other changes are:
-    /// so there is room to complete existing timers. Default 64 MiB. Checked on Linux; elsewhere a store notices only a
-    /// full disk.
+    /// Sets the free disk space in bytes below which new timers are rejected, and below half of which other changes are,
+    /// so that there is room to complete existing timers. Default 64 MiB. Checked on Linux; elsewhere a store notices
+    /// only a full disk.
     #[must_use]
     pub const fn reserve(mut self, bytes: u64) -> Self {
         self.reserve = bytes;
@@ -387,7 +387,7 @@ impl EmbeddedStore {
         match reopened {
             Err(StoreError::Failed(error)) => Err(StoreError::Failed(error)),
             _ if is_kept => Ok(()),
-            _ => Err(self.refuse(full)),
+            _ => Err(self.reject(full)),
         }
     }
 
@@ -407,7 +407,7 @@ impl EmbeddedStore {
         match prepared.and_then(|()| Engine::open(&data, self.options.cache)) {
             Ok(engine) => self.engine = Some(Arc::new(engine)),
             Err(fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error))) => {
-                return Err(self.refuse(error));
+                return Err(self.reject(error));
             }
             Err(error) => return Err(self.fail(io::Error::other(error))),
         }
@@ -420,7 +420,7 @@ impl EmbeddedStore {
                 Ok(state) => _ = self.shards.insert(shard, state),
                 Err(error) => {
                     self.engine = None;
-                    return Err(self.refuse(io::Error::other(error)));
+                    return Err(self.reject(io::Error::other(error)));
                 }
             }
         }
@@ -428,30 +428,30 @@ impl EmbeddedStore {
     }
 
     /// Begins a pause, and returns the error.
-    fn refuse(&mut self, error: io::Error) -> StoreError {
+    fn reject(&mut self, error: io::Error) -> StoreError {
         self.was_full = true;
         self.pause = Some(Pause::after(self.pause.as_ref(), self.time(), self.free_bytes()));
-        StoreError::Refused(error)
+        StoreError::Rejected(error)
     }
 
     /// Returns an error if there is no room even for a small file.
     fn try_out(&mut self) -> Result<(), StoreError> {
         #[cfg(test)]
         if self.faults.is_full.get() {
-            return Err(self.refuse(io::ErrorKind::StorageFull.into()));
+            return Err(self.reject(io::ErrorKind::StorageFull.into()));
         }
         match room::try_out(self.directory.path()) {
-            Err(error) if is_full(&error) => Err(self.refuse(error)),
+            Err(error) if is_full(&error) => Err(self.reject(error)),
             _ => Ok(()),
         }
     }
 
-    /// Refuses during a pause; after it, reopens the engine if necessary.
+    /// Rejects during a pause; after it, reopens the engine if necessary.
     fn recover(&mut self) -> Result<(), StoreError> {
         let Some(pause) = self.pause else { return Ok(()) };
         if !pause.is_over(self.time(), self.free_bytes()) {
             let reason = format!("there was no room on the disk of {}", self.path().display());
-            return Err(StoreError::Refused(io::Error::new(io::ErrorKind::StorageFull, reason)));
+            return Err(StoreError::Rejected(io::Error::new(io::ErrorKind::StorageFull, reason)));
         }
         self.try_out()?;
         if self.engine.is_none() { self.reopen() } else { Ok(()) }
@@ -482,7 +482,7 @@ impl EmbeddedStore {
         StoreError::Failed(error)
     }
 
-    /// Refuses before the disk is full, while that does no harm yet.
+    /// Rejects before the disk is full, while that does no harm yet.
     fn check_room(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let is_new = changes.iter().any(|change| matches!(change, Change::Put { .. }));
         self.free = self.free_bytes();
@@ -491,7 +491,7 @@ impl EmbeddedStore {
         has_room
     }
 
-    /// Refuses only new timers, before they share a group with changes for which there is room. While there is plenty
+    /// Rejects only new timers, before they share a group with changes for which there is room. While there is plenty
     /// of room the system is not asked for each.
     fn check_room_for_new(&self) -> Result<(), StoreError> {
         let plenty = self.options.reserve.saturating_mul(2);
@@ -506,7 +506,7 @@ impl EmbeddedStore {
         match free {
             Some(free) if free < needed => {
                 let reason = format!("{free} bytes are free on the disk of {}", shown(self.path()));
-                Err(StoreError::Refused(io::Error::new(io::ErrorKind::StorageFull, reason)))
+                Err(StoreError::Rejected(io::Error::new(io::ErrorKind::StorageFull, reason)))
             }
             _ => Ok(()),
         }
@@ -591,8 +591,8 @@ impl TimerStore for EmbeddedStore {
         let engine = self.engine()?.clone();
         let mut group = Group::new(&engine, &mut self.names, fence.shard, state, changes.len());
         let outcomes = group.apply(changes).map_err(|error| match error {
-            ReadError::Io(error) => StoreError::Refused(error),
-            ReadError::Damaged => StoreError::Refused(io::Error::from(io::ErrorKind::InvalidData)),
+            ReadError::Io(error) => StoreError::Rejected(error),
+            ReadError::Damaged => StoreError::Rejected(io::Error::from(io::ErrorKind::InvalidData)),
         })?;
         let (state, rows) = (group.state, group.rows);
         // Otherwise it could not be reopened.

@@ -23,7 +23,7 @@ use crate::{DueTime, DurableId, Record};
 /// let lease = store.acquire(0)?;
 /// store.commit(lease.fence, &[])?;
 /// // The next one fails, as if the disk were full.
-/// store.disk().refuse_commits(1);
+/// store.disk().reject_commits(1);
 /// assert!(store.commit(lease.fence, &[]).is_err());
 /// assert!(store.commit(lease.fence, &[]).is_ok());
 /// # Ok::<(), actix_timers_durable::StoreError>(())
@@ -55,7 +55,7 @@ struct State {
     life: u64,
     commits: u64,
     changes: u64,
-    to_refuse: u64,
+    to_reject: u64,
     fsync_fails: Option<FsyncOutcome>,
     holds: usize,
     waiting: usize,
@@ -86,9 +86,9 @@ impl MemoryDisk {
         MemoryStore { disk: self.clone(), life: self.state().life, has_failed: false }
     }
 
-    /// Refuses the next `commits`, as if the disk were full: nothing of them is kept, and the store continues.
-    pub fn refuse_commits(&self, commits: u64) {
-        self.state().to_refuse = commits;
+    /// Rejects the next `commits`, as if the disk were full: nothing of them is kept, and the store continues.
+    pub fn reject_commits(&self, commits: u64) {
+        self.state().to_reject = commits;
     }
 
     /// Lets the fsync of the next commit fail. Its store accepts nothing more.
@@ -209,9 +209,9 @@ impl TimerStore for MemoryStore {
             return Err(StoreError::Failed(io::Error::other("the power was cut")));
         }
         state.owned(fence)?;
-        if state.to_refuse > 0 {
-            state.to_refuse -= 1;
-            return Err(StoreError::Refused(io::Error::from(io::ErrorKind::StorageFull)));
+        if state.to_reject > 0 {
+            state.to_reject -= 1;
+            return Err(StoreError::Rejected(io::Error::from(io::ErrorKind::StorageFull)));
         }
         let fsync_fails = state.fsync_fails.take();
         if fsync_fails != Some(FsyncOutcome::Nothing) {

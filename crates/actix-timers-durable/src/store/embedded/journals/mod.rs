@@ -5,7 +5,7 @@
 //! test fails when the locked version of the database changes: fjall does not guarantee the form below.
 //!
 //! The last group written may be torn: it was not acknowledged, and may be dropped. But the database silently cuts a
-//! journal at the first unreadable byte, with all that follows, and refuses to open on a wrong checksum, even of a torn
+//! journal at the first unreadable byte, with all that follows, and fails to open on a wrong checksum, even of a torn
 //! end. So the journals are examined first. If complete groups follow unreadable bytes, the damage is in the middle,
 //! and acknowledged timers would be lost: the store is rejected. Otherwise the torn end is cut off here.
 //!
@@ -118,8 +118,8 @@ mod tests {
         prepare(data.path()).unwrap();
         assert_eq!(fs::read(data.path().join("10.jnl")).unwrap(), whole, "the torn end is cut off");
         write(9, &[&whole, &torn]);
-        let refused = prepare(data.path()).unwrap_err();
-        assert!(refused.contains("9.jnl is damaged at byte"), "{refused}");
+        let rejected = prepare(data.path()).unwrap_err();
+        assert!(rejected.contains("9.jnl is damaged at byte"), "{rejected}");
         assert_eq!(fs::read(data.path().join("9.jnl")).unwrap(), [whole, torn].concat());
     }
 
@@ -131,8 +131,8 @@ mod tests {
         fs::write(&journal, &torn).unwrap();
         for marker in [&b"FJL\x02"[..], b"FJL\x04", b"FJL", b"", b"FJL\x03\0"] {
             fs::write(data.path().join("version"), marker).unwrap();
-            let refused = prepare(data.path()).unwrap_err();
-            assert!(refused.contains("another version of the database"), "{refused}");
+            let rejected = prepare(data.path()).unwrap_err();
+            assert!(rejected.contains("another version of the database"), "{rejected}");
             assert!(settle(data.path(), b"two").is_err());
             assert_eq!(fs::read(&journal).unwrap(), torn);
         }
