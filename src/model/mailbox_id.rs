@@ -61,3 +61,39 @@ impl From<MailboxId> for KeyScope {
         Self::Recipient(mailbox.number())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use actix::prelude::*;
+
+    use super::*;
+
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Ring;
+
+    struct Bell;
+
+    impl Actor for Bell {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Ring> for Bell {
+        type Result = ();
+
+        fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
+    }
+
+    #[test]
+    fn a_mailbox_is_the_same_by_every_address_and_none_once_it_is_gone() {
+        let (context, other) = (Context::<Bell>::new(), Context::<Bell>::new());
+        let mailbox = MailboxId::of(&context.address());
+        let recipient = context.address().recipient::<Ring>();
+        let weak = recipient.downgrade();
+        assert!(mailbox.is_some());
+        assert_eq!([MailboxId::of(&recipient), MailboxId::of_weak(&weak)], [mailbox; 2]);
+        assert_ne!(MailboxId::of(&other.address()), mailbox);
+        drop((context, recipient));
+        assert_eq!(MailboxId::of_weak(&weak), None);
+    }
+}
