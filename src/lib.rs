@@ -25,7 +25,7 @@ pub mod timing;
 mod trace;
 
 #[cfg(feature = "cron")]
-pub use api::cron::ScheduleCron;
+pub use api::schedule_requests::ScheduleCron;
 #[cfg(feature = "actix")]
 pub use api::{
     batch::ScheduleBatch,
@@ -35,12 +35,12 @@ pub use api::{
     dead_letters::SubscribeDeadLetters,
     drain::Drain,
     guard::TimerGuard,
-    messages::{Cancel, GetSnapshot, GetTimer, Reschedule, ScheduleAfter, ScheduleAt},
-    options::{ContextTimer, TargetTimer},
-    periodic::{ScheduleAtFixedRate, ScheduleWithFixedDelay},
+    messages::{Cancel, GetSnapshot, GetTimer, Reschedule},
+    schedule_requests::{ScheduleAfter, ScheduleAt, ScheduleAtFixedRate, ScheduleWithFixedDelay},
     scrape::scrape,
     selection::{CancelGroup, CancelKey, CancelOwner, ListTimers},
     testing,
+    timer::{ContextScheduler, TargetScheduler, TimerBuilder},
     timer_actor::TimerActor,
     timers::{Timers, cancel, get},
 };

@@ -14,11 +14,12 @@ use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
+use crate::service::schedule::deadline::Schedule;
 
 /// A request to deliver many messages, each at its time, in one message to the timer actor.
 ///
 /// Replies with an id or a [`ScheduleError`] with the message for each entry, in their order. Delays count from the
-/// addition of the entry. A refused entry does not affect the others.
+/// addition of the entry. A rejected entry does not affect the others.
 ///
 /// Later requests are handled after the batch. A large batch is processed in parts of at most the [request
 /// budget](crate::TimerActorBuilder::request_budget); between them due messages are delivered and other actors run.
@@ -60,14 +61,10 @@ where
     M: TimerMessage,
 {
     pub(crate) target: Target<M>,
-    pub(crate) time: Time,
+    pub(crate) schedule: Schedule,
+    pub(crate) requested: RequestTime,
     pub(crate) options: Option<Arc<TimerOptions>>,
     pub(crate) message: M,
-}
-
-pub(crate) enum Time {
-    After { delay: Duration, requested: RequestTime },
-    At(SystemTime),
 }
 
 impl<M> ScheduleBatch<M>
@@ -86,13 +83,12 @@ where
 
     /// Adds a message to deliver to `target` after `delay`, counted from now.
     pub fn after(&mut self, target: impl Into<Target<M>>, delay: Duration, message: M) -> &mut Self {
-        let time = Time::After { delay, requested: RequestTime::now() };
-        self.add(target.into(), time, message)
+        self.add(target.into(), Schedule::After(delay), message)
     }
 
     /// Adds a message to deliver to `target` when the wall clock shows `at`; at once if that is past.
     pub fn at(&mut self, target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> &mut Self {
-        self.add(target.into(), Time::At(at.into()), message)
+        self.add(target.into(), Schedule::At(at.into()), message)
     }
 
     /// Sets the options of all entries that are added until the next call.
@@ -101,8 +97,9 @@ where
         self
     }
 
-    fn add(&mut self, target: Target<M>, time: Time, message: M) -> &mut Self {
-        self.entries.push(Entry { target, time, options: self.options.clone(), message });
+    fn add(&mut self, target: Target<M>, schedule: Schedule, message: M) -> &mut Self {
+        let (requested, options) = (RequestTime::now(), self.options.clone());
+        self.entries.push(Entry { target, schedule, requested, options, message });
         self
     }
 

@@ -12,14 +12,14 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
-use crate::api::batch::{Entry, ScheduleBatch, Time};
-use crate::api::messages::{discard, send_reply};
+use crate::api::answer::{discard, send_reply};
+use crate::api::batch::{Entry, ScheduleBatch};
 use crate::api::timer_actor::TimerActor;
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::timer_message::TimerMessage;
-use crate::service::schedule::deadline::Schedule;
+use crate::service::schedule::admission::{ADMITTED_AT_ONCE, BatchEntry};
 use crate::service::state::Service;
 
 /// The reply to a batch, under construction.
@@ -44,15 +44,18 @@ where
     }
 
     fn take_part_as<C: Carried<Message = M>>(&mut self) -> bool {
-        let clock = &self.service.clock;
-        let mut entries = self.entries.by_ref().map(|Entry { target, time, options, message }| {
-            let schedule = match time {
-                Time::After { delay, requested } => Schedule::After { delay, waited: clock.since_request(requested) },
-                Time::At(at) => Schedule::At(at),
-            };
-            (schedule, options, target, C::pack(message))
-        });
-        self.service.schedule_some::<C>(self.service.settings.request_budget, &mut entries, &mut self.answers);
+        let Self { service, entries, answers } = self;
+        let mut left = service.settings.request_budget;
+        while left > 0 && !entries.as_slice().is_empty() {
+            let most = left.min(ADMITTED_AT_ONCE);
+            let part = entries.by_ref().take(most).map(|Entry { target, schedule, requested, options, message }| {
+                let waited = service.clock.since_request(requested);
+                BatchEntry { target, schedule, waited, options, message: C::pack(message) }
+            });
+            let part: Vec<_> = part.collect();
+            service.schedule_batch(part, answers);
+            left -= most;
+        }
         self.entries.as_slice().is_empty()
     }
 

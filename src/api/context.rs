@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler};
 
-use crate::api::options::ContextTimer;
 use crate::api::registry;
+use crate::api::timer::{ContextScheduler, Schedules, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
 use crate::engine::{KeyScope, TimerKey};
 #[cfg(feature = "cron")]
@@ -76,7 +76,7 @@ where
         Self: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        schedule(self, Schedule::after(delay), message)
+        ContextScheduler::<A>::new(self).schedule(Schedule::After(delay), None, message)
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
@@ -89,7 +89,7 @@ where
         Self: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        schedule(self, Schedule::At(at.into()), message)
+        ContextScheduler::<A>::new(self).schedule(Schedule::At(at.into()), None, message)
     }
 
     /// Returns a timer with options, to be completed by a time: `ctx.timer(options).after(delay, message)`.
@@ -117,8 +117,8 @@ where
     /// # impl Handler<Refresh> for Cache { type Result = (); fn handle(&mut self, _: Refresh, _: &mut Context<Self>) {} }
     /// # System::new().block_on(async { Cache.start(); });
     /// ```
-    fn timer(&mut self, options: TimerOptions) -> ContextTimer<'_, A> {
-        ContextTimer::new(self, options)
+    fn timer(&mut self, options: TimerOptions) -> TimerBuilder<ContextScheduler<'_, A>> {
+        TimerBuilder::new(ContextScheduler::new(self), options)
     }
 
     /// Delivers messages to this actor at a fixed rate: on a grid that starts now and does not shift, however late
@@ -314,13 +314,12 @@ where
 
     /// Moves a timer to `delay` from now, also if it is already due and its handler has not run.
     fn reschedule_timer(&mut self, id: TimerId, delay: Duration) -> RescheduleOutcome {
-        reschedule(id, |_| Schedule::after(delay))
+        reschedule(id, Schedule::After(delay), None)
     }
 
     /// Moves a timer to the wall-clock time `at`.
     fn reschedule_timer_at(&mut self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
-        let at = at.into();
-        reschedule(id, |_| Schedule::At(at))
+        reschedule(id, Schedule::At(at.into()), None)
     }
 }
 
@@ -329,16 +328,4 @@ where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
 {
-}
-
-fn schedule<A, C, M>(ctx: &mut C, schedule: Schedule, message: M) -> Result<TimerId, ScheduleError<M>>
-where
-    A: Actor<Context = C> + Handler<M>,
-    C: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
-    M: TimerMessage,
-{
-    match registry::owner_of_context(ctx) {
-        Ok((service, owner)) => service.schedule_own::<A, M>(schedule, owner, None, message),
-        Err(no_timers) => Err(no_timers.reject(message)),
-    }
 }

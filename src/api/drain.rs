@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Context, Handler, Message};
 
-use crate::api::messages::send_reply;
+use crate::api::answer::send_reply;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
 use crate::model::view::Returned;

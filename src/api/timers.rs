@@ -6,21 +6,22 @@ use std::time::{Duration, SystemTime};
 
 use actix::Addr;
 
-use crate::api::options::TargetTimer;
+use crate::api::timer::{TargetScheduler, TimerBuilder};
 use crate::api::timer_actor::TimerActor;
-use crate::model::clock::Clock;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
+use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::model::view::{Snapshot, TimerInfo};
 use crate::service::owner::thread_registry;
 use crate::service::query::directory;
+use crate::service::schedule::admission::Request;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
@@ -86,7 +87,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.service.schedule_for(Schedule::after(delay), None, None, target.into(), message)
+        self.service.schedule(Request::now(Schedule::After(delay), None), target.into(), message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -102,7 +103,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.service.schedule_for(Schedule::At(at.into()), None, None, target.into(), message)
+        self.service.schedule(Request::now(Schedule::At(at.into()), None), target.into(), message)
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
@@ -128,11 +129,11 @@ impl Timers {
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
-    pub fn timer<M>(&self, target: impl Into<Target<M>>, options: TimerOptions) -> TargetTimer<'_, M>
+    pub fn timer<M>(&self, target: impl Into<Target<M>>, options: TimerOptions) -> TimerBuilder<TargetScheduler<'_, M>>
     where
         M: TimerMessage,
     {
-        TargetTimer::new(&self.service, target.into(), options)
+        TimerBuilder::new(TargetScheduler::new(&self.service, target.into()), options)
     }
 
     /// Delivers messages to `target` at a fixed rate: on a grid that starts now and does not shift, however late single
@@ -219,13 +220,12 @@ impl Timers {
 
     /// Moves a timer, of this or any other timer actor of the process, to `delay` from now.
     pub fn reschedule_after(&self, id: TimerId, delay: Duration) -> RescheduleOutcome {
-        reschedule(id, |_| Schedule::after(delay))
+        reschedule(id, Schedule::After(delay), None)
     }
 
     /// Moves a timer, of this or any other timer actor of the process, to the wall-clock time `at`.
     pub fn reschedule_at(&self, id: TimerId, at: impl Into<SystemTime>) -> RescheduleOutcome {
-        let at = at.into();
-        reschedule(id, |_| Schedule::At(at))
+        reschedule(id, Schedule::At(at.into()), None)
     }
 
     /// Returns the description of a pending timer, of this or any other timer actor of the process.
@@ -273,19 +273,16 @@ pub fn get(id: TimerId) -> Option<TimerInfo> {
     directory::ask(id, |service| service.get(id))
 }
 
-/// Moves a timer of any timer actor of this process. `when` receives the clock of that one: the wait of a request
-/// differs between clocks.
-pub(crate) fn reschedule(id: TimerId, when: impl Fn(&dyn Clock) -> Schedule) -> RescheduleOutcome {
-    match thread_registry::current().map(|service| service.reschedule(id, when(&*service.clock))) {
-        None | Some(RescheduleOutcome::NotFound) => reschedule_elsewhere(id, when),
-        Some(outcome) => outcome,
-    }
-}
-
-fn reschedule_elsewhere(id: TimerId, when: impl Fn(&dyn Clock) -> Schedule) -> RescheduleOutcome {
-    directory::ask(id, |service| match service.reschedule(id, when(&*service.clock)) {
-        RescheduleOutcome::NotFound => None,
-        outcome => Some(outcome),
-    })
-    .unwrap_or(RescheduleOutcome::NotFound)
+/// Moves a timer of any timer actor of this process, on a request of the given time, or of now.
+pub(crate) fn reschedule(id: TimerId, schedule: Schedule, requested: Option<RequestTime>) -> RescheduleOutcome {
+    let ask = |service: &Service| {
+        // The wait of a request differs between clocks.
+        let waited = requested.map_or(Duration::ZERO, |requested| service.clock.since_request(requested));
+        match service.reschedule(id, schedule, waited) {
+            RescheduleOutcome::NotFound => None,
+            outcome => Some(outcome),
+        }
+    };
+    let here = thread_registry::current().and_then(|service| ask(&service));
+    here.or_else(|| directory::ask(id, ask)).unwrap_or(RescheduleOutcome::NotFound)
 }

@@ -50,15 +50,6 @@ pub(crate) enum RejectReason {
     OwnerEnded,
 }
 
-/// A timer that was rejected, with its payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rejected<P> {
-    /// The reason.
-    pub reason: RejectReason,
-    /// The payload.
-    pub payload: P,
-}
-
 /// A due timer with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DueTimer<P> {
@@ -137,7 +128,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// [cancel](Self::cancel) the timer that it replaces, the place of that one in the capacity counts as free already.
     ///
     /// # Errors
-    /// Returns the payload when the capacity is used up, the engine is closed or the owner has ended.
+    /// The capacity is used up, the engine is closed, or the owner has ended.
     #[inline(always)]
     pub(crate) fn schedule(
         &mut self,
@@ -146,20 +137,20 @@ impl<P: Copy, O> Engine<P, O> {
         owner: Option<OwnerId>,
         payload: P,
         replaces: Option<Key>,
-    ) -> Result<Key, Rejected<P>> {
+    ) -> Result<Key, RejectReason> {
         let more = u64::from(replaces.is_some_and(|old| self.stoppable(old).is_ok()));
         self.pass(now);
         if self.closed {
-            return Err(self.reject(RejectReason::Closed, payload));
+            return Err(self.reject(RejectReason::Closed));
         }
         if self.counters.pending >= self.config.capacity as u64 + more {
-            return Err(self.reject(RejectReason::Capacity, payload));
+            return Err(self.reject(RejectReason::Capacity));
         }
         if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
-            return Err(self.reject(RejectReason::OwnerEnded, payload));
+            return Err(self.reject(RejectReason::OwnerEnded));
         }
         let inserted = self.wheel.insert(self.now, deadline, Timer::new(payload));
-        let key = inserted.map_err(|timer| self.reject(RejectReason::Capacity, timer.payload))?;
+        let key = inserted.map_err(|_| self.reject(RejectReason::Capacity))?;
         self.names.forget(key.index());
         if let (Some(owner), Some(timer)) = (owner, self.wheel.get_mut(key)) {
             timer.belong(owner.0.index(), self.owners.join(owner, key.index()));
@@ -168,14 +159,14 @@ impl<P: Copy, O> Engine<P, O> {
         Ok(key)
     }
 
-    /// Counts a rejected timer.
+    /// Counts a rejected timer, and returns the reason.
     #[cold]
-    fn reject(&mut self, reason: RejectReason, payload: P) -> Rejected<P> {
+    pub(crate) fn reject(&mut self, reason: RejectReason) -> RejectReason {
         match reason {
             RejectReason::Capacity => self.counters.rejected_capacity += 1,
             RejectReason::Closed | RejectReason::OwnerEnded => self.counters.rejected_closed += 1,
         }
-        Rejected { reason, payload }
+        reason
     }
 
     /// Binds a pending timer to a wall-clock time, a duration since the Unix epoch.

@@ -172,6 +172,6 @@ fn a_timer_without_its_time_prints_its_options() {
         assert!(format!("{timer:?}").contains("7ms"));
         drop(timer);
         let shown = run(&addr, |_, ctx: &mut Context<_>| format!("{:?}", ctx.timer(jitter(7)))).await;
-        assert!(shown.contains("ContextTimer") && shown.contains("7ms"));
+        assert!(shown.contains("TimerBuilder") && shown.contains("7ms"));
     });
 }

@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Error, Expr, Ident, Item, Lit, Result, Type, braced, bracketed, parenthesized};
+use syn::{Attribute, Error, Expr, Ident, Item, Lit, Meta, Result, Type, braced, bracketed, parenthesized};
 
 /// Replaces each use of a macro of the same list by the generated items. Uses of other macros stay.
 pub(crate) fn all(items: Vec<Item>) -> Vec<Item> {
@@ -24,11 +24,20 @@ pub(crate) fn all(items: Vec<Item>) -> Vec<Item> {
             && let Some(rules) = macros.get(&name.to_string())
         {
             return expand(rules.clone(), item.mac.tokens.clone())
+                .and_then(|expanded| expanded.into_iter().map(|one| with_attributes(&item.attrs, &one)).collect())
                 .unwrap_or_else(|error| panic!("`{name}!` is beyond this expansion of macros: {error}"));
         }
         vec![item]
     });
     expanded.collect()
+}
+
+/// Returns a generated item with the attributes of the macro's use: it may depend on a feature.
+fn with_attributes(attributes: &[Attribute], item: &Item) -> Result<Item> {
+    let mut tokens = TokenStream::new();
+    attributes.iter().for_each(|attribute| attribute.to_tokens(&mut tokens));
+    item.to_tokens(&mut tokens);
+    syn::parse2(tokens)
 }
 
 /// A part of the left side of a rule.
@@ -120,6 +129,7 @@ fn match_all(patterns: &[Pattern], input: ParseStream<'_>, bindings: &mut Bindin
                     "literal" => input.parse::<Lit>()?.to_token_stream(),
                     "ty" => input.parse::<Type>()?.to_token_stream(),
                     "expr" => input.parse::<Expr>()?.to_token_stream(),
+                    "meta" => input.parse::<Meta>()?.to_token_stream(),
                     "tt" => input.parse::<TokenTree>()?.to_token_stream(),
                     kind => return Err(input.error(format!("fragments `{kind}` are not supported"))),
                 };
@@ -134,9 +144,9 @@ fn match_all(patterns: &[Pattern], input: ParseStream<'_>, bindings: &mut Bindin
                 }
                 match_all(inner, &content, bindings)?;
             }
-            // A repetition ends with its input: no tokens may follow it.
+            // A repetition ends with its input, or at another token than its first.
             Pattern::Repetition(inner, separator) => {
-                while !input.is_empty() {
+                while !input.is_empty() && may_begin(inner, input) {
                     let mut once = Bindings::new();
                     match_all(inner, input, &mut once)?;
                     for (name, binding) in once {
@@ -157,6 +167,14 @@ fn match_all(patterns: &[Pattern], input: ParseStream<'_>, bindings: &mut Bindin
         }
     }
     Ok(())
+}
+
+/// Whether the first token of the patterns, if that is fixed, comes next.
+fn may_begin(patterns: &[Pattern], input: ParseStream<'_>) -> bool {
+    match patterns.first() {
+        Some(Pattern::Token(first)) => match_token(first, &input.fork()).is_ok(),
+        _ => true,
+    }
 }
 
 fn match_token(expected: &TokenTree, input: ParseStream<'_>) -> Result<()> {

@@ -45,6 +45,9 @@ pub(crate) enum Via {
 pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
+
+    /// Notes the position of its message as the next of a queue.
+    fn set_token_id(&mut self, _: TokenId) {}
 }
 
 /// The timer's owner as destination.
@@ -85,6 +88,10 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
     fn target(&self) -> Option<&Target<M>> {
         Some(&self.target)
     }
+
+    fn set_token_id(&mut self, token_id: TokenId) {
+        self.token_id = Some(token_id);
+    }
 }
 
 /// The type of the messages of a job.
@@ -94,6 +101,8 @@ pub(crate) type MessageOf<J> = <<J as Job>::Carried as Carried>::Message;
 pub(crate) trait Job: Stored + Sized {
     type Carried: Carried;
     type To: Destination<<Self::Carried as Carried>::Message>;
+    /// The message, or its producer, before it is stored.
+    type Packed;
     /// A message that left the store, or its producer.
     type Taken;
     /// A message that was produced.
@@ -106,7 +115,11 @@ pub(crate) trait Job: Stored + Sized {
     /// Whether a message is produced by user code.
     const PRODUCES: bool;
 
+    fn new(to: Self::To, packed: Self::Packed) -> Self;
+
     fn to(&self) -> &Self::To;
+
+    fn to_mut(&mut self) -> &mut Self::To;
 
     /// Step 1. Returns `None` if the timer was cancelled.
     fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Self::Taken>;
@@ -135,6 +148,15 @@ pub(crate) trait Job: Stored + Sized {
     /// Step 3 for a message whose timer stays in flight until its handler has ended, or its mailbox has taken it.
     fn send_off(produced: Self::Produced, state: &mut State, ticket: Ticket)
     -> (Option<Self::Carried>, Deferred<Self>);
+
+    /// Stores a message that found no room as the next of its queue. Hands it back if that is not possible.
+    fn put_back(
+        state: &mut State,
+        ticket: Ticket,
+        token_id: TokenId,
+        message: Self::Carried,
+        deferred: &mut Deferred<Self>,
+    ) -> Result<(), Self::Carried>;
 
     /// Takes the rest of an ended timer out of its store.
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;

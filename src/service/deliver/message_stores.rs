@@ -182,7 +182,7 @@ impl MessageStores {
         self.slab::<S>(payload.store)?.get_mut(payload.slot)
     }
 
-    fn slab<S: 'static>(&mut self, store: u32) -> Option<&mut Slab<S>> {
+    pub(crate) fn slab<S: 'static>(&mut self, store: u32) -> Option<&mut Slab<S>> {
         self.stores.get_mut(store as usize)?.slab.downcast_mut()
     }
 }

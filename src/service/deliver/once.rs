@@ -7,6 +7,7 @@ use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::message_stores::Stored;
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::queue::token_id::TokenId;
 use crate::service::state::{Service, State};
 
 /// A message and its destination.
@@ -35,6 +36,7 @@ where
 {
     type Carried = C;
     type To = D;
+    type Packed = C;
     type Taken = Self;
     /// The outcome is set if the message is not to be delivered.
     type Produced = (Self, Option<Outcome>);
@@ -43,8 +45,17 @@ where
 
     const PRODUCES: bool = false;
 
+    #[inline(always)]
+    fn new(to: D, message: C) -> Self {
+        Self { to, message }
+    }
+
     fn to(&self) -> &D {
         &self.to
+    }
+
+    fn to_mut(&mut self) -> &mut D {
+        &mut self.to
     }
 
     #[inline(always)]
@@ -96,6 +107,27 @@ where
     #[inline(always)]
     fn send_off((Self { to, message }, _): Self::Produced, _: &mut State, _: Ticket) -> (Option<C>, Deferred<Self>) {
         (Some(message), Deferred { rest: Some(to), ..Deferred::NONE })
+    }
+
+    fn put_back(
+        state: &mut State,
+        Ticket { due, .. }: Ticket,
+        token_id: TokenId,
+        message: C,
+        deferred: &mut Deferred<Self>,
+    ) -> Result<(), C> {
+        let Some(mut to) = deferred.rest.take() else { return Err(message) };
+        to.set_token_id(token_id);
+        match state.stores.put(due.payload.store, Self { to, message }) {
+            Ok(payload) => {
+                state.engine.set_payload(due.key, payload);
+                Ok(())
+            }
+            Err(Self { to, message }) => {
+                deferred.rest = Some(to);
+                Err(message)
+            }
+        }
     }
 
     fn take_rest(_: &mut State, _: MessageRef) -> Option<D> {

@@ -4,12 +4,15 @@ use std::time::SystemTime;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::carried::Carried;
+use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::message_stores::Stored;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::repeating::{Calendar, Clocks};
+use crate::service::queue::token_id::TokenId;
+use crate::service::schedule::calendar::Calendar;
+use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
 const PANICKED: DeadLetterReason = DeadLetterReason::SourcePanicked;
@@ -50,21 +53,11 @@ struct WithNext<C> {
     now: ClockReading,
 }
 
-impl<C: Carried, D> Series<C, D> {
-    /// Creates a series whose producer is still to be put in.
-    pub(crate) const fn new(to: D) -> Self {
-        Self { to, producer: None }
-    }
-
-    /// Keeps a produced message for which there was no room.
-    pub(crate) fn keep(&mut self, message: C) {
-        if let Some(producer) = &mut self.producer {
-            producer.ready = Some(message);
-        }
-    }
-}
-
 impl<C: Carried> Producer<C> {
+    pub(crate) fn new(source: MessageSource<C::Message>) -> Self {
+        Self { source: C::pack_source(source), calendar: None, ready: None }
+    }
+
     fn next(&mut self) -> C {
         self.ready.take().unwrap_or_else(|| C::next_of(&mut self.source))
     }
@@ -79,7 +72,7 @@ impl<C: Carried> Producer<C> {
         };
         // If the wall clock has gone back a little, no time repeats.
         let last = now.wall.unwrap_or_default().max(recurrence.wall().unwrap_or_default());
-        let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(calendar);
+        let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(|last| calendar.next_after(last));
         let at = next.and_then(|next| next.duration_since(SystemTime::UNIX_EPOCH).ok());
         at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now))
     }
@@ -109,6 +102,7 @@ where
 {
     type Carried = C;
     type To = D;
+    type Packed = Producer<C>;
     type Taken = Taken<C>;
     type Produced = Produced<C>;
     type Producer = Producer<C>;
@@ -116,8 +110,16 @@ where
 
     const PRODUCES: bool = true;
 
+    fn new(to: D, producer: Producer<C>) -> Self {
+        Self { to, producer: Some(producer) }
+    }
+
     fn to(&self) -> &D {
         &self.to
+    }
+
+    fn to_mut(&mut self) -> &mut D {
+        &mut self.to
     }
 
     fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<C>> {
@@ -178,9 +180,9 @@ where
                 return Committed { message: None, resume: None, deferred };
             }
             Repeated::Last(payload) => deferred.rest = state.stores.take(payload),
-            Repeated::Between => put_back(state, due.payload, &mut deferred),
+            Repeated::Between => return_producer(state, due.payload, &mut deferred),
             Repeated::Armed(deadline) => {
-                put_back(state, due.payload, &mut deferred);
+                return_producer(state, due.payload, &mut deferred);
                 state.expect_repetition(deadline, wakeup);
             }
         }
@@ -195,7 +197,7 @@ where
         match result {
             Ok(ready) if state.engine.payload(due.key) == Some(due.payload) => {
                 state.engine.plan(due.key, ready.next);
-                put_back(state, due.payload, &mut deferred);
+                return_producer(state, due.payload, &mut deferred);
                 return (Some(ready.message), deferred);
             }
             Ok(ready) => deferred.message = Some(ready.message),
@@ -204,13 +206,27 @@ where
         (None, deferred)
     }
 
+    fn put_back(
+        state: &mut State,
+        ticket: Ticket,
+        token_id: TokenId,
+        message: C,
+        _: &mut Deferred<Self>,
+    ) -> Result<(), C> {
+        let Some(series) = state.stores.stored_mut::<Self>(ticket.due.payload) else { return Err(message) };
+        let Some(producer) = &mut series.producer else { return Err(message) };
+        producer.ready = Some(message);
+        series.to.set_token_id(token_id);
+        Ok(())
+    }
+
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self> {
         state.stores.take(payload)
     }
 }
 
 /// Puts a producer back into its series.
-fn put_back<C, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<C, D>>)
+fn return_producer<C, D>(state: &mut State, payload: MessageRef, deferred: &mut Deferred<Series<C, D>>)
 where
     C: Carried,
     D: Destination<C::Message>,

@@ -23,24 +23,38 @@ impl<S> Slab<S> {
 
     /// Stores `value`; hands it back if all 2³² − 1 slots are taken.
     pub(crate) fn put(&mut self, value: S) -> Result<u32, S> {
-        if let Some(slot) = self.free.pop() {
-            if let Some(entry) = self.entry_mut(slot) {
-                *entry = Some(value);
-            }
-            return Ok(slot);
-        }
-        if self.slots == u32::MAX {
-            return Err(value);
-        }
+        let Some(slot) = self.reserve() else { return Err(value) };
+        self.fill(slot, value);
+        Ok(slot)
+    }
+
+    /// Reserves a slot, to be filled or given back. `None` if all 2³² − 1 are taken.
+    #[inline]
+    pub(crate) fn reserve(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| self.add_slot())
+    }
+
+    fn add_slot(&mut self) -> Option<u32> {
         let slot = self.slots;
+        self.slots = slot.checked_add(1)?;
         if (slot as usize).is_multiple_of(PAGE) {
             self.pages.push(Vec::with_capacity(PAGE));
         }
-        if let Some(page) = self.pages.last_mut() {
-            page.push(Some(value));
+        self.pages.last_mut()?.push(None);
+        Some(slot)
+    }
+
+    /// Fills a reserved slot.
+    #[inline]
+    pub(crate) fn fill(&mut self, slot: u32, value: S) {
+        if let Some(entry) = self.entry_mut(slot) {
+            *entry = Some(value);
         }
-        self.slots += 1;
-        Ok(slot)
+    }
+
+    /// Gives a reserved slot back.
+    pub(crate) fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
     }
 
     /// Takes the value out of `slot`.

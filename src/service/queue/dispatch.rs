@@ -41,94 +41,32 @@ const FROM_ONE_QUEUE: usize = 64;
 /// half of all.
 const CHECKED_PER_QUEUE: usize = 2;
 
-/// A job whose messages pass through a queue.
-pub(crate) trait Queueable: Job {
-    fn queued(&self) -> &Queued<MessageOf<Self>>;
-
-    fn queued_mut(&mut self) -> &mut Queued<MessageOf<Self>>;
-
-    /// Stores a message that found no room as the next of its queue. Hands it back if that is not possible.
-    fn put_back(
-        state: &mut State,
-        ticket: Ticket,
-        message: Self::Carried,
-        token_id: TokenId,
-        deferred: &mut Deferred<Self>,
-    ) -> Result<(), Self::Carried>;
-}
-
-impl<C: Carried> Queueable for Once<C, Queued<C::Message>> {
-    fn queued(&self) -> &Queued<C::Message> {
-        &self.to
-    }
-
-    fn queued_mut(&mut self) -> &mut Queued<C::Message> {
-        &mut self.to
-    }
-
-    fn put_back(
-        state: &mut State,
-        Ticket { due, .. }: Ticket,
-        message: C,
-        token_id: TokenId,
-        deferred: &mut Deferred<Self>,
-    ) -> Result<(), C> {
-        let Some(Queued { target, .. }) = deferred.rest.take() else { return Err(message) };
-        match state.stores.put(due.payload.store, Once { to: Queued { target, token_id: Some(token_id) }, message }) {
-            Ok(payload) => {
-                state.engine.set_payload(due.key, payload);
-                Ok(())
-            }
-            Err(Once { to, message }) => {
-                deferred.rest = Some(to);
-                Err(message)
-            }
-        }
-    }
-}
-
-impl<C: Carried> Queueable for Series<C, Queued<C::Message>> {
-    fn queued(&self) -> &Queued<C::Message> {
-        &self.to
-    }
-
-    fn queued_mut(&mut self) -> &mut Queued<C::Message> {
-        &mut self.to
-    }
-
-    fn put_back(
-        state: &mut State,
-        ticket: Ticket,
-        message: C,
-        token_id: TokenId,
-        _: &mut Deferred<Self>,
-    ) -> Result<(), C> {
-        let Some(series) = state.stores.stored_mut::<Self>(ticket.due.payload) else { return Err(message) };
-        series.keep(message);
-        series.to.token_id = Some(token_id);
-        Ok(())
-    }
-}
-
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
-    pub(crate) fn queued<J: Queueable>(&mut self) -> u32 {
+    pub(crate) fn queued<J: Job<To = Queued<MessageOf<J>>>>(&mut self) -> u32 {
         let store = self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
             post: enqueue_due::<J>,
-            mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.queued().target.mailbox()),
+            mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox()),
             queue: Some(QueueRoute { dispatch: dispatch::<J>, token_id: token_id::<J>, lose: lose::<J> }),
         });
         self.discard_by(store, discard_queued::<J>)
     }
 }
 
-fn token_id<J: Queueable>(stores: &mut MessageStores, payload: MessageRef) -> Option<&mut Option<TokenId>> {
-    stores.stored_mut::<J>(payload).map(|job| &mut job.queued_mut().token_id)
+fn token_id<J: Job<To = Queued<MessageOf<J>>>>(
+    stores: &mut MessageStores,
+    payload: MessageRef,
+) -> Option<&mut Option<TokenId>> {
+    stores.stored_mut::<J>(payload).map(|job| &mut job.to_mut().token_id)
 }
 
-fn discard_queued<J: Queueable>(service: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
+fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
+    service: &Service,
+    mut state: StateGuard<'_>,
+    payload: MessageRef,
+) {
     let stored = state.stores.take::<J>(payload);
-    let token_id = stored.as_ref().and_then(|stored| stored.queued().token_id);
+    let token_id = stored.as_ref().and_then(|stored| stored.to().token_id);
     let makes_room = token_id.is_some_and(|token_id| state.queues.withdraw(token_id));
     drop(state);
     if makes_room {
@@ -138,13 +76,13 @@ fn discard_queued<J: Queueable>(service: &Service, mut state: StateGuard<'_>, pa
 }
 
 /// Moves due jobs to their recipients' queues, and flushes the queues.
-fn enqueue_due<'a, J: Queueable>(
+fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut state: StateGuard<'a>,
     due: &mut Vec<DueTimer<MessageRef>>,
 ) -> StateGuard<'a> {
     for due in due.drain(..) {
-        let Some(target) = state.stores.stored::<J>(due.payload).map(|job| job.queued().target.clone()) else {
+        let Some(target) = state.stores.stored::<J>(due.payload).map(|job| job.to().target.clone()) else {
             continue;
         };
         let mailbox = target.mailbox();
@@ -173,7 +111,7 @@ fn enqueue_due<'a, J: Queueable>(
 
 /// Makes a dead letter of a message under way, unlocking meanwhile. A full mailbox is not closed, so a repeating timer
 /// continues.
-fn lose<'a, J: Queueable>(
+fn lose<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Service,
     mut guard: StateGuard<'a>,
     ticket: Ticket,
@@ -200,14 +138,14 @@ fn lose<'a, J: Queueable>(
 }
 
 /// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
-fn dispatch<'a, J: Queueable>(
+fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     mailbox: MailboxId,
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
     let Some(payload) = state.next_in_queue(mailbox) else { return (guard, false) };
-    let Some(queued) = state.stores.stored::<J>(payload).map(J::queued) else { return (guard, false) };
+    let Some(queued) = state.stores.stored::<J>(payload).map(J::to) else { return (guard, false) };
     let policy = queued.target.policy().unwrap_or(service.settings.mailbox_policy);
     let is_tracked = queued.target.is_tracked();
     let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
@@ -232,7 +170,7 @@ fn dispatch<'a, J: Queueable>(
 }
 
 /// Sends the message itself: as a request if none is under way, otherwise if there is room.
-fn send_message<'a, J: Queueable>(
+fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     mailbox: MailboxId,
@@ -273,7 +211,7 @@ fn send_message<'a, J: Queueable>(
 }
 
 /// Sends a message as a request, which is accepted unless the mailbox was closed meanwhile.
-fn request_message<'a, J: Queueable>(
+fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     ticket: Ticket,
@@ -309,7 +247,7 @@ fn request_message<'a, J: Queueable>(
 
 /// Sends a message if there is room. If not, and its policy is to wait, it stays the next of its queue.
 #[expect(clippy::too_many_arguments, reason = "the steps before have found them out")]
-fn try_message<'a, J: Queueable>(
+fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     ticket: Ticket,
@@ -352,7 +290,7 @@ fn try_message<'a, J: Queueable>(
     match sent {
         Ok(()) => state.commit_send(ticket, now, &mut deferred, &mut wakeup),
         Err(SendError::Full(message)) if policy != MailboxPolicy::Drop && !is_closed => {
-            match J::put_back(state, ticket, message, token_id, &mut deferred) {
+            match J::put_back(state, ticket, token_id, message, &mut deferred) {
                 Ok(()) => {
                     state.engine.requeue_send(due.key);
                     state.hold(mailbox, due.key, token_id.number, time);
@@ -403,7 +341,7 @@ where
     failed && !recipient.connected()
 }
 
-fn send_token<'a, J: Queueable>(
+fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
     mailbox: MailboxId,
@@ -412,7 +350,7 @@ fn send_token<'a, J: Queueable>(
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
     let number = state.queues.number();
-    let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::queued_mut) else { return (guard, true) };
+    let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::to_mut) else { return (guard, true) };
     queued.token_id = Some(TokenId { mailbox, number });
     let target = queued.target.clone();
     let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
@@ -495,24 +433,24 @@ impl State {
     }
 
     /// Keeps a timer the next of its queue, and thereby the queue, while its message is produced.
-    fn stay_in_front<J: Queueable>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
+    fn stay_in_front<J: Job<To = Queued<MessageOf<J>>>>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
         if let Some(queue) = self.queues.get(token_id.mailbox) {
             queue.held = Some((due.key, token_id.number));
         }
         if let Some(job) = self.stores.stored_mut::<J>(due.payload) {
-            job.queued_mut().token_id = Some(token_id);
+            job.to_mut().token_id = Some(token_id);
         }
     }
 
     /// Reverts [`stay_in_front`](Self::stay_in_front) once the message has been produced.
-    fn leave_front<J: Queueable>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
+    fn leave_front<J: Job<To = Queued<MessageOf<J>>>>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
         if let Some(queue) = self.queues.get(token_id.mailbox) {
             queue.held.take_if(|held| *held == (due.key, token_id.number));
         }
         if self.engine.is_making(due.key)
             && let Some(job) = self.stores.stored_mut::<J>(due.payload)
         {
-            job.queued_mut().token_id = None;
+            job.to_mut().token_id = None;
         }
     }
 
@@ -706,14 +644,14 @@ impl Service {
         }
     }
 
-    fn begin_job<J: Queueable>(
+    fn begin_job<J: Job<To = Queued<MessageOf<J>>>>(
         self: &Arc<Self>,
         mut guard: StateGuard<'_>,
         due: DueTimer<MessageRef>,
         number: u64,
     ) -> Option<(J::Carried, Acknowledgement, Option<Delivering>)> {
         let state = &mut *guard;
-        let mailbox = state.stores.stored_mut::<J>(due.payload)?.queued_mut().token_id.take()?.mailbox;
+        let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().token_id.take()?.mailbox;
         let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
         let taken = J::take(state, due);
         let was_full = state.queues.pass_token(mailbox, number);

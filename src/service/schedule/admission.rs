@@ -1,126 +1,379 @@
-//! Admission: under the lock, the engine accepts a timer and the message moves into its store; or the timer is rejected
-//! and the message handed back.
+//! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
+//!
+//! All requests pass [`Service::schedule`], or [`Service::schedule_batch`], which takes the same steps for many under
+//! one lock: the [plan](Plan::first_run) computes the deadline; the [recipient](Recipient::admit) selects the store;
+//! [`State::admit`] admits.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Handler};
 
 use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
-use crate::model::carried::Carried;
+use crate::model::carried::{Boxed, Carried, is_large};
+use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::options::TimerOptions;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::Job;
+use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::once::Once;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::deadline::Deadline;
-use crate::service::state::State;
+use crate::service::schedule::deadline::{Deadline, Schedule};
+use crate::service::schedule::plan::Plan;
+use crate::service::state::{Service, State};
 use crate::timing::Key;
 
 /// The driver is woken after this many admissions, even if none is due earlier than its alarm: a bucket far away may
 /// have become so full that its cascade has to begin early.
 const POKE_EVERY: u64 = 4096;
 
-/// A timer to be admitted, apart from its message.
-pub(crate) struct NewTimer<'o> {
-    pub(crate) deadline: Deadline,
-    pub(crate) recurrence: Option<Recurrence>,
-    pub(crate) key_owner: KeyOwner,
+/// Timers of a batch that are admitted under one lock: some microseconds' worth.
+pub(crate) const ADMITTED_AT_ONCE: usize = 64;
+
+/// A request for a timer, apart from its recipient and its messages.
+pub(crate) struct Request<'o, P> {
+    pub(crate) plan: P,
+    /// The age of the request, measured before the call.
+    pub(crate) waited: Duration,
     /// The caller's id.
     pub(crate) id: Option<TimerId>,
     pub(crate) options: Option<&'o TimerOptions>,
 }
 
-/// The owner of a timer, and the scope of its key.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KeyOwner {
-    owner: Option<OwnerId>,
-    /// The timers among which its key is unique; `None` if its target had gone before it was named.
-    scope: Option<KeyScope>,
+impl<'o, P> Request<'o, P> {
+    /// Returns a request of this moment.
+    pub(crate) const fn now(plan: P, options: Option<&'o TimerOptions>) -> Self {
+        Self { plan, waited: Duration::ZERO, id: None, options }
+    }
 }
 
-impl KeyOwner {
-    pub(crate) const fn own(owner: OwnerId) -> Self {
-        Self { owner: Some(owner), scope: Some(KeyScope::Owner(owner)) }
-    }
+/// A request for one message of a batch.
+pub(crate) struct BatchEntry<C: Carried> {
+    pub(crate) target: Target<C::Message>,
+    pub(crate) schedule: Schedule,
+    pub(crate) waited: Duration,
+    pub(crate) options: Option<Arc<TimerOptions>>,
+    pub(crate) message: C,
+}
 
-    pub(crate) const fn owner(self) -> Option<OwnerId> {
-        self.owner
-    }
-
-    pub(crate) const fn scope(self) -> Option<KeyScope> {
-        self.scope
-    }
-
-    #[inline(always)]
-    pub(crate) fn recipient<M>(target: &Target<M>) -> Self
-    where
-        M: TimerMessage,
-    {
-        Self { owner: None, scope: target.mailbox().map(KeyScope::from) }
-    }
+/// A timer to be admitted, apart from its messages.
+pub(crate) struct NewTimer<'o> {
+    deadline: Deadline,
+    recurrence: Option<Recurrence>,
+    owner: Option<OwnerId>,
+    /// The timers among which its key is unique; `None` if its target had gone before it was named.
+    key_scope: Option<KeyScope>,
+    id: Option<TimerId>,
+    options: Option<&'o TimerOptions>,
 }
 
 /// An admitted timer.
 pub(crate) struct Admitted {
-    pub(crate) key: Key,
+    key: Key,
     /// The message of the timer that had its key, to be dropped after unlocking.
-    pub(crate) replaced: Option<MessageRef>,
+    replaced: Option<MessageRef>,
 }
 
-/// A rejected timer, and the reason.
-pub(crate) struct NotAdmitted<J> {
-    pub(crate) reason: NotAdmittedReason,
-    pub(crate) job: J,
+/// A rejected timer: the reason, and its parts.
+pub(crate) struct NotAdmitted<T, P> {
+    reason: NotAdmittedReason,
+    to: T,
+    packed: P,
 }
 
-impl<C: Carried, D> NotAdmitted<Once<C, D>> {
-    /// Reduces the rejected job to its message.
-    pub(crate) fn message(self) -> NotAdmitted<C> {
-        NotAdmitted { reason: self.reason, job: self.job.message }
+enum NotAdmittedReason {
+    Duplicate(TimerId),
+    Engine(RejectReason),
+}
+
+type Admission<T, P> = Result<Admitted, NotAdmitted<T, P>>;
+
+/// The recipient of a timer's messages: the actor that schedules, or a target.
+pub(crate) trait Recipient<M: TimerMessage>: Sized {
+    fn owner(&self) -> Option<OwnerId>;
+
+    fn key_scope(&self) -> Option<KeyScope>;
+
+    /// Admits a timer with its messages in the store for this recipient.
+    fn admit<P, C>(
+        self,
+        state: &mut State,
+        policy: MailboxPolicy,
+        timer: &NewTimer<'_>,
+        packed: P::Packed<C>,
+        wakeup: &mut Wakeup,
+    ) -> Admission<Self, P::Packed<C>>
+    where
+        P: Plan<M>,
+        C: Carried<Message = M>;
+}
+
+/// The actor of type `A` that schedules, as an owner.
+pub(crate) struct Owner<A> {
+    id: OwnerId,
+    actor: PhantomData<fn(A)>,
+}
+
+impl<A> Owner<A> {
+    pub(crate) const fn new(id: OwnerId) -> Self {
+        Self { id, actor: PhantomData }
     }
 }
 
-pub(crate) type Admission<J> = Result<Admitted, NotAdmitted<J>>;
+impl<A, M> Recipient<M> for Owner<A>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    fn owner(&self) -> Option<OwnerId> {
+        Some(self.id)
+    }
 
-pub(crate) enum NotAdmittedReason {
-    Duplicate(TimerId),
-    Engine(RejectReason),
+    fn key_scope(&self) -> Option<KeyScope> {
+        Some(KeyScope::Owner(self.id))
+    }
+
+    #[inline(always)]
+    fn admit<P, C>(
+        self,
+        state: &mut State,
+        _: MailboxPolicy,
+        timer: &NewTimer<'_>,
+        packed: P::Packed<C>,
+        wakeup: &mut Wakeup,
+    ) -> Admission<Self, P::Packed<C>>
+    where
+        P: Plan<M>,
+        C: Carried<Message = M>,
+    {
+        let store = state.stores.own::<A, P::Job<C, Own>>();
+        let admission = state.admit::<P::Job<C, Own>>(timer, store, Own, packed, wakeup);
+        admission.map_err(|NotAdmitted { reason, packed, .. }| NotAdmitted { reason, to: self, packed })
+    }
+}
+
+impl<M: TimerMessage> Recipient<M> for Target<M> {
+    fn owner(&self) -> Option<OwnerId> {
+        None
+    }
+
+    fn key_scope(&self) -> Option<KeyScope> {
+        self.mailbox().map(KeyScope::from)
+    }
+
+    #[inline(always)]
+    fn admit<P, C>(
+        self,
+        state: &mut State,
+        policy: MailboxPolicy,
+        timer: &NewTimer<'_>,
+        packed: P::Packed<C>,
+        wakeup: &mut Wakeup,
+    ) -> Admission<Self, P::Packed<C>>
+    where
+        P: Plan<M>,
+        C: Carried<Message = M>,
+    {
+        if self.is_queued(policy) {
+            return admit_queued::<P, C>(self, state, timer, packed, wakeup);
+        }
+        let store = state.stores.plain::<P::Job<C, Self>>();
+        state.admit::<P::Job<C, Self>>(timer, store, self, packed, wakeup)
+    }
+}
+
+/// Not inlined, so that its code does not burden the other paths.
+#[inline(never)]
+fn admit_queued<P, C>(
+    target: Target<C::Message>,
+    state: &mut State,
+    timer: &NewTimer<'_>,
+    packed: P::Packed<C>,
+    wakeup: &mut Wakeup,
+) -> Admission<Target<C::Message>, P::Packed<C>>
+where
+    P: Plan<C::Message>,
+    C: Carried,
+{
+    let store = state.stores.queued::<P::Job<C, Queued<C::Message>>>();
+    let to = Queued::new(target);
+    let admission = state.admit::<P::Job<C, Queued<C::Message>>>(timer, store, to, packed, wakeup);
+    admission.map_err(|NotAdmitted { reason, to, packed }| NotAdmitted { reason, to: to.target, packed })
+}
+
+impl Service {
+    /// Schedules the messages of one timer.
+    #[inline(always)]
+    pub(crate) fn schedule<P, R, M>(
+        &self,
+        request: Request<'_, P>,
+        to: R,
+        messages: P::Messages,
+    ) -> Result<TimerId, ScheduleError<P::Messages>>
+    where
+        P: Plan<M>,
+        R: Recipient<M>,
+        M: TimerMessage,
+    {
+        if const { is_large::<M>() } {
+            return unpacked::<P, Boxed<M>>(self.schedule_packed::<P, R, Boxed<M>>(request, to, P::pack(messages)));
+        }
+        unpacked::<P, M>(self.schedule_packed::<P, R, M>(request, to, P::pack(messages)))
+    }
+
+    #[inline(always)]
+    fn schedule_packed<P, R, C>(
+        &self,
+        Request { plan, waited, id, options }: Request<'_, P>,
+        to: R,
+        mut packed: P::Packed<C>,
+    ) -> Result<TimerId, ScheduleError<P::Packed<C>>>
+    where
+        P: Plan<C::Message>,
+        R: Recipient<C::Message>,
+        C: Carried,
+    {
+        let (deadline, recurrence) = match plan.first_run(self, waited, options, &mut packed) {
+            Ok(first_run) => first_run,
+            Err(impossible) => {
+                self.meters.rejected_invalid.increment(1);
+                return Err(impossible.with(packed));
+            }
+        };
+        let delay = deadline.delay;
+        let timer = NewTimer { deadline, recurrence, owner: to.owner(), key_scope: to.key_scope(), id, options };
+        let mut wakeup = Wakeup::default();
+        let mut state = self.state();
+        let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
+        match admission.as_ref().ok().and_then(|admitted| admitted.replaced) {
+            Some(payload) => self.discard(state, payload),
+            None => drop(state),
+        }
+        self.notify(wakeup);
+        self.answer(delay, id, admission)
+    }
+
+    /// Schedules some messages, in order, with one reading of the clock and one lock. All must have been requested
+    /// before: a `waited` that ends after the reading would make a message due too early.
+    pub(crate) fn schedule_batch<C: Carried>(
+        &self,
+        entries: Vec<BatchEntry<C>>,
+        answers: &mut Vec<Result<TimerId, ScheduleError<C::Message>>>,
+    ) {
+        let now = self.clock.now();
+        let deadline =
+            |entry: &BatchEntry<C>| self.deadline(now, entry.waited, entry.schedule, entry.options.as_deref());
+        let deadlines: Vec<_> = entries.iter().map(deadline).collect();
+        let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
+        let mut state = self.state();
+        let admissions: Vec<_> = entries
+            .into_iter()
+            .zip(deadlines)
+            .map(|(BatchEntry { target, options, message, .. }, deadline)| {
+                let (delay, policy) = (deadline.delay, self.settings.mailbox_policy);
+                let (key_scope, options) = (target.key_scope(), options.as_deref());
+                let timer = NewTimer { deadline, recurrence: None, owner: None, key_scope, id: None, options };
+                let admission = target.admit::<Schedule, C>(&mut state, policy, &timer, message, &mut wakeup);
+                replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
+                (delay, admission)
+            })
+            .collect();
+        self.discard_all(state, replaced);
+        self.notify(wakeup);
+        answers.extend(
+            admissions
+                .into_iter()
+                .map(|(delay, admission)| unpacked::<Schedule, C>(self.answer(delay, None, admission))),
+        );
+    }
+
+    /// Answers a request.
+    #[inline(always)]
+    fn answer<T, P>(
+        &self,
+        delay: Duration,
+        id: Option<TimerId>,
+        admission: Admission<T, P>,
+    ) -> Result<TimerId, ScheduleError<P>> {
+        let NotAdmitted { reason, packed: message, .. } = match admission {
+            Ok(Admitted { key, .. }) => {
+                self.meters.schedule_delay.record(delay.as_secs_f64());
+                let id = id.unwrap_or_else(|| self.ids.id_of(key));
+                self.begin_span(key, id, delay);
+                return Ok(id);
+            }
+            Err(rejected) => rejected,
+        };
+        Err(match reason {
+            NotAdmittedReason::Duplicate(id) => {
+                self.meters.rejected_duplicate.increment(1);
+                ScheduleError::DuplicateId { id, message }
+            }
+            NotAdmittedReason::Engine(RejectReason::Capacity) => {
+                ScheduleError::CapacityReached { capacity: self.settings.engine.capacity, message }
+            }
+            NotAdmittedReason::Engine(RejectReason::Closed | RejectReason::OwnerEnded) => {
+                ScheduleError::Stopped { message }
+            }
+        })
+    }
+}
+
+/// Unpacks the messages of a rejected request.
+#[inline(always)]
+fn unpacked<P, C>(answer: Result<TimerId, ScheduleError<P::Packed<C>>>) -> Result<TimerId, ScheduleError<P::Messages>>
+where
+    P: Plan<C::Message>,
+    C: Carried,
+{
+    match answer {
+        Ok(id) => Ok(id),
+        Err(rejected) => Err(rejected.map(P::unpack::<C>)),
+    }
 }
 
 impl State {
     /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
     /// sees both, or neither.
     #[inline(always)]
-    pub(crate) fn admit<J: Job>(
+    fn admit<J: Job>(
         &mut self,
         timer: &NewTimer<'_>,
         store: u32,
-        job: J,
+        to: J::To,
+        packed: J::Packed,
         wakeup: &mut Wakeup,
-    ) -> Admission<J> {
-        let NewTimer { deadline, recurrence, key_owner, id, options } = timer;
+    ) -> Admission<J::To, J::Packed> {
+        let NewTimer { deadline, recurrence, owner, key_scope, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
         {
-            return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), job });
+            return Err(NotAdmitted { reason: NotAdmittedReason::Duplicate(id), to, packed });
         }
         // Admission and rejection both change the counters to publish.
         wakeup.poke |= self.reports.published.ask_to_publish();
-        let label = options.and_then(|options| key_owner.scope().zip(options.key.clone()));
+        let label = options.and_then(|options| key_scope.zip(options.key.clone()));
         let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
-        let unset = MessageRef { store, slot: u32::MAX };
-        let scheduled = self.engine.schedule(deadline.now, deadline.tick, key_owner.owner(), unset, old);
-        let key = match scheduled {
-            Ok(key) => key,
-            Err(refused) => return Err(NotAdmitted { reason: NotAdmittedReason::Engine(refused.reason), job }),
+        let slab = self.stores.slab::<J>(store);
+        let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
+            let reason = self.engine.reject(RejectReason::Capacity);
+            return Err(NotAdmitted { reason: NotAdmittedReason::Engine(reason), to, packed });
         };
-        match self.stores.put(store, job) {
-            Ok(payload) => self.engine.set_payload(key, payload),
-            Err(job) => {
-                let _ = self.engine.cancel(key);
-                return Err(NotAdmitted { reason: NotAdmittedReason::Engine(RejectReason::Capacity), job });
+        let payload = MessageRef { store, slot };
+        let key = match self.engine.schedule(deadline.now, deadline.tick, *owner, payload, old) {
+            Ok(key) => key,
+            Err(reason) => {
+                slab.give_back(slot);
+                return Err(NotAdmitted { reason: NotAdmittedReason::Engine(reason), to, packed });
             }
-        }
+        };
+        slab.fill(slot, J::new(to, packed));
         if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, *recurrence);

@@ -6,21 +6,17 @@ use crate::model::options::TimerOptions;
 use crate::service::state::Service;
 use crate::timing::{Tick, coalesce, jitter};
 
-/// The requested time of a message.
+/// The requested time of one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Schedule {
-    /// After a delay that began `waited` ago.
-    After { delay: Duration, waited: Duration },
+    /// After a delay, counted from the request.
+    After(Duration),
     /// At a wall-clock time.
     At(SystemTime),
 }
 
-impl Schedule {
-    pub(crate) const fn after(delay: Duration) -> Self {
-        Self::After { delay, waited: Duration::ZERO }
-    }
-}
-
 /// A deadline on the clock of the service and in its ticks, with the tick of its request.
+#[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     pub(crate) now: Tick,
     pub(crate) tick: Tick,
@@ -47,11 +43,17 @@ fn put_off((due, before_origin): (Duration, Duration), by: Duration) -> (Duratio
 }
 
 impl Service {
-    /// Returns the deadline of a message that is requested at `now`, after jitter and slack.
+    /// Returns the deadline of a message that was requested `waited` before `now`, after jitter and slack.
     #[inline(always)]
-    pub(crate) fn deadline(&self, now: Duration, schedule: Schedule, options: Option<&TimerOptions>) -> Deadline {
+    pub(crate) fn deadline(
+        &self,
+        now: Duration,
+        waited: Duration,
+        schedule: Schedule,
+        options: Option<&TimerOptions>,
+    ) -> Deadline {
         let (mut exact, mut wall, delay) = match schedule {
-            Schedule::After { delay, waited } => match now.checked_sub(waited) {
+            Schedule::After(delay) => match now.checked_sub(waited) {
                 Some(requested) => ((requested.saturating_add(delay), Duration::ZERO), None, delay),
                 None => (after_a_request_before_origin(now, waited, delay), None, delay),
             },

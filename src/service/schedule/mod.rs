@@ -2,14 +2,18 @@
 //!
 //! In reading order:
 //!
-//! 1. `requests`: schedule, cancel, move and get.
-//! 2. `deadline`: the due time of a message, in ticks, with jitter and slack.
-//! 3. `random`: the random numbers of jitter.
-//! 4. `admission`: the timer enters the engine and its message the store, under one lock.
-//! 5. `repeating`: repeating timers, from the request to the next repetition.
+//! 1. `admission`: the way of all requests for timers, into the engine and the store of the message.
+//! 2. `plan`: the times of a timer, once or repeated, and the form of its messages.
+//! 3. `deadline`: the due time of a message, in ticks, with jitter and slack.
+//! 4. `calendar`: repeated times on the wall clock.
+//! 5. `random`: the random numbers of jitter.
+//! 6. `requests`: cancel, move and get.
+//! 7. `repeating`: the step from one repetition to the next.
 
 pub(crate) mod admission;
+pub(crate) mod calendar;
 pub(crate) mod deadline;
+pub(crate) mod plan;
 pub(crate) mod random;
 pub(crate) mod repeating;
 pub(crate) mod requests;

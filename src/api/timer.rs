@@ -1,0 +1,194 @@
+//! The builder of timers: the second half of `ctx.timer` and `Timers::timer`.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use actix::dev::{AsyncContextParts, ToEnvelope};
+use actix::{Actor, AsyncContext, Handler};
+
+use crate::api::registry;
+#[cfg(feature = "cron")]
+use crate::model::cron::Cron;
+use crate::model::error::ScheduleError;
+use crate::model::id::TimerId;
+use crate::model::options::TimerOptions;
+use crate::model::repeat::Repeat;
+use crate::model::source::MessageSource;
+use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
+use crate::service::schedule::admission::{Owner, Request};
+use crate::service::schedule::deadline::Schedule;
+use crate::service::schedule::plan::{Plan, RepeatSchedule};
+use crate::service::state::Service;
+
+/// A timer with options; created by [`ctx.timer`](crate::TimerContext::timer) for an actor's messages to itself, by
+/// [`Timers::timer`](crate::Timers::timer) for messages to a target, and scheduled by its methods.
+#[must_use = "nothing is scheduled until a time is given"]
+pub struct TimerBuilder<S> {
+    scheduler: S,
+    options: TimerOptions,
+}
+
+impl<S> TimerBuilder<S> {
+    pub(crate) const fn new(scheduler: S, options: TimerOptions) -> Self {
+        Self { scheduler, options }
+    }
+}
+
+#[expect(private_bounds, reason = "implemented for the two kinds of schedulers alone")]
+impl<S> TimerBuilder<S> {
+    /// Delivers `message` after `delay`, counted from now.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
+    pub fn after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.schedule(Schedule::After(delay), Some(&self.options), message)
+    }
+
+    /// Delivers `message` when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
+    pub fn at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.schedule(Schedule::At(at.into()), Some(&self.options), message)
+    }
+
+    /// Delivers messages at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
+    pub fn at_fixed_rate<M>(
+        self,
+        repeat: impl Into<Repeat>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.schedule(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
+    }
+
+    /// Delivers messages with a fixed delay. Jitter applies to the first, slack to each of them.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_with_fixed_delay`](crate::TimerContext::schedule_with_fixed_delay).
+    pub fn with_fixed_delay<M>(
+        self,
+        repeat: impl Into<Repeat>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.schedule(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
+    }
+
+    /// Delivers messages at the times of a cron expression. Jitter moves all of them by the same time.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_cron`](crate::TimerContext::schedule_cron).
+    #[cfg(feature = "cron")]
+    pub fn cron<M>(
+        self,
+        cron: Cron,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.schedule(RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheduler, options } = self;
+        f.debug_struct("TimerBuilder").field("scheduler", scheduler).field("options", options).finish()
+    }
+}
+
+/// Schedules messages of type `M`, for a recipient that it knows.
+pub(crate) trait Schedules<M: TimerMessage> {
+    fn schedule<P: Plan<M>>(
+        self,
+        plan: P,
+        options: Option<&TimerOptions>,
+        messages: P::Messages,
+    ) -> Result<TimerId, ScheduleError<P::Messages>>;
+}
+
+/// Schedules an actor's messages to itself.
+pub struct ContextScheduler<'c, A: Actor> {
+    ctx: &'c mut A::Context,
+}
+
+impl<'c, A: Actor> ContextScheduler<'c, A> {
+    pub(crate) const fn new(ctx: &'c mut A::Context) -> Self {
+        Self { ctx }
+    }
+}
+
+impl<A, M> Schedules<M> for ContextScheduler<'_, A>
+where
+    A: Actor + Handler<M>,
+    A::Context: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    fn schedule<P: Plan<M>>(
+        self,
+        plan: P,
+        options: Option<&TimerOptions>,
+        messages: P::Messages,
+    ) -> Result<TimerId, ScheduleError<P::Messages>> {
+        match registry::owner_of_context(self.ctx) {
+            Ok((service, owner)) => service.schedule(Request::now(plan, options), Owner::<A>::new(owner), messages),
+            Err(no_timers) => Err(no_timers.reject(messages)),
+        }
+    }
+}
+
+impl<A: Actor> fmt::Debug for ContextScheduler<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ContextScheduler").finish_non_exhaustive()
+    }
+}
+
+/// Schedules messages to a target.
+pub struct TargetScheduler<'t, M: TimerMessage> {
+    service: &'t Service,
+    target: Target<M>,
+}
+
+impl<'t, M: TimerMessage> TargetScheduler<'t, M> {
+    pub(crate) const fn new(service: &'t Service, target: Target<M>) -> Self {
+        Self { service, target }
+    }
+}
+
+impl<M: TimerMessage> Schedules<M> for TargetScheduler<'_, M> {
+    fn schedule<P: Plan<M>>(
+        self,
+        plan: P,
+        options: Option<&TimerOptions>,
+        messages: P::Messages,
+    ) -> Result<TimerId, ScheduleError<P::Messages>> {
+        self.service.schedule(Request::now(plan, options), self.target, messages)
+    }
+}
+
+impl<M: TimerMessage> fmt::Debug for TargetScheduler<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TargetScheduler").field("target", &self.target).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! Plans: the times of a new timer, which determine the form of its messages.
+//!
+//! A [`Schedule`] has one time and takes one message; a [`RepeatSchedule`] has many and takes the source of messages.
+//! Each new kind of schedule is a variant of one of them, or a third [`Plan`].
+
+use std::time::Duration;
+
+use crate::engine::{Recurrence, RepeatMode};
+use crate::model::carried::Carried;
+use crate::model::error::ScheduleError;
+use crate::model::options::TimerOptions;
+use crate::model::repeat::Repeat;
+use crate::model::source::MessageSource;
+use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::job::{Destination, Job};
+use crate::service::deliver::once::Once;
+use crate::service::deliver::series::{Producer, Series};
+use crate::service::schedule::calendar::Calendar;
+use crate::service::schedule::deadline::{Deadline, Schedule};
+use crate::service::schedule::repeating::{Clocks, since_epoch};
+use crate::service::state::Service;
+use crate::timing::jitter;
+
+/// The times of a timer, and the form of its messages: passed by the caller, packed on their way, stored as a [`Job`].
+pub(crate) trait Plan<M: TimerMessage>: Sized {
+    /// The caller's form, which a rejection returns.
+    type Messages;
+    type Packed<C: Carried<Message = M>>;
+    type Job<C: Carried<Message = M>, D: Destination<M>>: Job<Carried = C, To = D, Packed = Self::Packed<C>>;
+
+    fn pack<C: Carried<Message = M>>(messages: Self::Messages) -> Self::Packed<C>;
+
+    fn unpack<C: Carried<Message = M>>(packed: Self::Packed<C>) -> Self::Messages;
+
+    /// Returns the first deadline, and the recurrence if there is one. Reads clocks: not to be called under the lock.
+    fn first_run<C: Carried<Message = M>>(
+        self,
+        service: &Service,
+        waited: Duration,
+        options: Option<&TimerOptions>,
+        packed: &mut Self::Packed<C>,
+    ) -> Result<(Deadline, Option<Recurrence>), Impossible>;
+}
+
+/// The reason why a repeating timer is impossible.
+pub(crate) enum Impossible {
+    ZeroPeriod,
+    NeverDue,
+}
+
+impl Impossible {
+    pub(crate) fn with<P>(self, message: P) -> ScheduleError<P> {
+        match self {
+            Self::ZeroPeriod => ScheduleError::ZeroPeriod { message },
+            Self::NeverDue => ScheduleError::NeverDue { message },
+        }
+    }
+}
+
+impl<M: TimerMessage> Plan<M> for Schedule {
+    type Messages = M;
+    type Packed<C: Carried<Message = M>> = C;
+    type Job<C: Carried<Message = M>, D: Destination<M>> = Once<C, D>;
+
+    #[inline(always)]
+    fn pack<C: Carried<Message = M>>(message: M) -> C {
+        C::pack(message)
+    }
+
+    #[inline(always)]
+    fn unpack<C: Carried<Message = M>>(message: C) -> M {
+        message.unpack()
+    }
+
+    #[inline(always)]
+    fn first_run<C: Carried<Message = M>>(
+        self,
+        service: &Service,
+        waited: Duration,
+        options: Option<&TimerOptions>,
+        _: &mut C,
+    ) -> Result<(Deadline, Option<Recurrence>), Impossible> {
+        Ok((service.deadline(service.clock.now(), waited, self, options), None))
+    }
+}
+
+/// The requested times of repeated messages.
+#[derive(Debug)]
+pub(crate) enum RepeatSchedule {
+    /// On a grid that begins with the request.
+    FixedRate(Repeat),
+    /// A period after each delivery.
+    FixedDelay(Repeat),
+    /// At wall-clock times.
+    #[cfg_attr(not(feature = "cron"), expect(dead_code, reason = "only cron expressions are calendars"))]
+    Calendar(Calendar),
+}
+
+impl<M: TimerMessage> Plan<M> for RepeatSchedule {
+    type Messages = MessageSource<M>;
+    type Packed<C: Carried<Message = M>> = Producer<C>;
+    type Job<C: Carried<Message = M>, D: Destination<M>> = Series<C, D>;
+
+    fn pack<C: Carried<Message = M>>(source: MessageSource<M>) -> Producer<C> {
+        Producer::new(source)
+    }
+
+    fn unpack<C: Carried<Message = M>>(producer: Producer<C>) -> MessageSource<M> {
+        C::unpack_source(producer.source)
+    }
+
+    /// Jitter postpones all repetitions by the same time; slack applies to each.
+    fn first_run<C: Carried<Message = M>>(
+        self,
+        service: &Service,
+        waited: Duration,
+        options: Option<&TimerOptions>,
+        producer: &mut Producer<C>,
+    ) -> Result<(Deadline, Option<Recurrence>), Impossible> {
+        let now = service.clock.now();
+        let (longest, slack) =
+            options.map_or((Duration::ZERO, Duration::ZERO), |options| (options.jitter, options.slack));
+        let later = if longest.is_zero() { Duration::ZERO } else { jitter(longest, service.random.next()) };
+        let (deadline, recurrence) = match self {
+            Self::FixedRate(repeat) => {
+                let mode = RepeatMode::FixedRate { period: repeat.period, missed: repeat.missed };
+                service.periodic(now, waited, later, repeat, mode)?
+            }
+            Self::FixedDelay(repeat) => {
+                service.periodic(now, waited, later, repeat, RepeatMode::FixedDelay { period: repeat.period })?
+            }
+            Self::Calendar(calendar) => {
+                let calendar = calendar.postponed(later);
+                let at = calendar.next_after(service.clock.wall()).ok_or(Impossible::NeverDue)?;
+                producer.calendar = Some(calendar);
+                let deadline = service.deadline(now, Duration::ZERO, Schedule::At(at), None);
+                (deadline, Recurrence::new(RepeatMode::Calendar, deadline.due).at(since_epoch(at)))
+            }
+        };
+        let recurrence = recurrence.slack(slack);
+        let deadline = Deadline { tick: recurrence.deadline(service.tick, deadline.tick), ..deadline };
+        Ok((deadline, Some(recurrence)))
+    }
+}
+
+impl Service {
+    /// Returns the first deadline, `later` postponed, and the recurrence of a timer with a period.
+    fn periodic(
+        &self,
+        now: Duration,
+        waited: Duration,
+        later: Duration,
+        repeat: Repeat,
+        mode: RepeatMode,
+    ) -> Result<(Deadline, Recurrence), Impossible> {
+        let Repeat { period, first_after, times, until, .. } = repeat;
+        if period.is_zero() {
+            return Err(Impossible::ZeroPeriod);
+        }
+        let delay = first_after.unwrap_or(period).saturating_add(later);
+        let deadline = self.deadline(now, waited, Schedule::After(delay), None);
+        let mut recurrence = Recurrence::new(mode, deadline.due).before_origin(deadline.before_origin);
+        if let Some(times) = times {
+            recurrence = recurrence.times(times);
+        }
+        if let Some(until) = until {
+            recurrence = recurrence.until(since_epoch(until));
+        }
+        if recurrence.is_empty(self.read(Clocks::of(&recurrence))) {
+            return Err(Impossible::NeverDue);
+        }
+        Ok((deadline, recurrence))
+    }
+}
