@@ -19,6 +19,7 @@ use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::model::view::TimerInfo;
 use crate::service::schedule::deadline::Schedule;
+use crate::service::schedule::plan::RepeatSchedule;
 
 /// Methods for delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the
 /// contexts of actix-web-actors.
@@ -177,7 +178,7 @@ where
         Self: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        self.timer(TimerOptions::new()).at_fixed_rate(repeat, message)
+        ContextScheduler::<A>::new(self).schedule(RepeatSchedule::FixedRate(repeat.into()), None, message.into())
     }
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
@@ -195,7 +196,7 @@ where
         Self: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        self.timer(TimerOptions::new()).with_fixed_delay(repeat, message)
+        ContextScheduler::<A>::new(self).schedule(RepeatSchedule::FixedDelay(repeat.into()), None, message.into())
     }
 
     /// Delivers messages to this actor at the times of a cron expression, on the wall clock: if the clock is stepped
@@ -239,7 +240,7 @@ where
         Self: ToEnvelope<A, M>,
         M: TimerMessage,
     {
-        self.timer(TimerOptions::new()).cron(cron, message)
+        ContextScheduler::<A>::new(self).schedule(RepeatSchedule::Calendar(cron.into()), None, message.into())
     }
 
     /// Cancels a timer: an own one of this actor, or any other whose id is known.

@@ -23,6 +23,7 @@ use crate::service::owner::thread_registry;
 use crate::service::query::directory;
 use crate::service::schedule::admission::Request;
 use crate::service::schedule::deadline::Schedule;
+use crate::service::schedule::plan::RepeatSchedule;
 use crate::service::state::Service;
 
 /// A handle to a timer actor, which schedules and cancels directly, from any thread.
@@ -172,7 +173,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.timer(target, TimerOptions::new()).at_fixed_rate(repeat, message)
+        let request = Request::now(RepeatSchedule::FixedRate(repeat.into()), None);
+        self.service.schedule(request, target.into(), message.into())
     }
 
     /// Delivers messages to `target` with a fixed delay, counted from the previous delivery or, if the target is
@@ -189,7 +191,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.timer(target, TimerOptions::new()).with_fixed_delay(repeat, message)
+        let request = Request::now(RepeatSchedule::FixedDelay(repeat.into()), None);
+        self.service.schedule(request, target.into(), message.into())
     }
 
     /// Delivers messages to `target` at the times of a cron expression, on the wall clock: if the clock is stepped the
@@ -207,7 +210,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.timer(target, TimerOptions::new()).cron(cron, message)
+        let request = Request::now(RepeatSchedule::Calendar(cron.into()), None);
+        self.service.schedule(request, target.into(), message.into())
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.

@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
 use crate::model::carried::Carried;
-use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
@@ -54,10 +53,6 @@ struct WithNext<C> {
 }
 
 impl<C: Carried> Producer<C> {
-    pub(crate) fn new(source: MessageSource<C::Message>) -> Self {
-        Self { source: C::pack_source(source), calendar: None, ready: None }
-    }
-
     fn next(&mut self) -> C {
         self.ready.take().unwrap_or_else(|| C::next_of(&mut self.source))
     }
