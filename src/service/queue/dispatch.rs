@@ -1,45 +1,31 @@
-//! Dispatch: from a queue to a recipient, for messages under a mailbox policy or tracked delivery.
+//! Dispatch: from a queue to a recipient, for messages under a mailbox policy.
 //!
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
 //! from one queue.
 
 use std::any::type_name;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::Recipient;
 use actix::prelude::SendError;
 use tokio::task::unconstrained;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome, Repeated};
-use crate::model::carried::{Boxed, Carried, is_large, try_send};
+use crate::model::carried::{Carried, try_send};
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
-use crate::model::reply::ReplyFuture;
 use crate::model::timer_message::TimerMessage;
-use crate::model::tracked::{TokenHost, Tracked};
 use crate::service::deliver::job::{
     Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Via, produce,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, QueueRoute, Route, StateGuard};
-use crate::service::deliver::once::Once;
-use crate::service::deliver::series::Series;
-use crate::service::deliver::turns::TurnBy;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::queue::recipient_queues::RecipientQueue;
 use crate::service::queue::reply_waiter::{Acknowledgement, Answered, wait_for};
 use crate::service::queue::token_id::TokenId;
+use crate::service::queue::tokens::send_token;
 use crate::service::state::{Service, State};
-use crate::timing::Key;
-use crate::trace::Delivering;
-
-/// Messages that leave one queue before other queues have their turn.
-const FROM_ONE_QUEUE: usize = 64;
-
-/// Queues checked for each new one: twice as many as are created, so that the queues of stopped recipients stay below
-/// half of all.
-const CHECKED_PER_QUEUE: usize = 2;
 
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
@@ -169,6 +155,14 @@ fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
     }
 }
 
+/// A message on its way from a queue to its recipient.
+struct Outgoing<M: TimerMessage> {
+    ticket: Ticket,
+    /// Its number if it returns to the queue.
+    token_id: TokenId,
+    recipient: Recipient<M>,
+}
+
 /// Sends the message itself: as a request if none is under way, otherwise if there is room.
 fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
@@ -194,11 +188,12 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     }
     let has_request = guard.queues.get(mailbox).is_some_and(|queue| queue.has_request);
     match (connection.recipient, J::is_ready(&produced)) {
-        (Some(recipient), Some(now)) if has_request => {
-            try_message::<J>(service, guard, ticket, token_id, produced, now, recipient, policy)
-        }
-        (Some(recipient), Some(_)) => {
-            (request_message::<J>(service, guard, ticket, mailbox, produced, recipient), true)
+        (Some(recipient), Some(now)) => {
+            let outgoing = Outgoing { ticket, token_id, recipient };
+            if has_request {
+                return try_message::<J>(service, guard, outgoing, produced, now, policy);
+            }
+            (request_message::<J>(service, guard, outgoing, produced), true)
         }
         (unused, _) => {
             let committed = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut Wakeup::default());
@@ -214,11 +209,10 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    ticket: Ticket,
-    mailbox: MailboxId,
+    Outgoing { ticket, token_id, recipient }: Outgoing<MessageOf<J>>,
     produced: J::Produced,
-    recipient: Recipient<MessageOf<J>>,
 ) -> StateGuard<'a> {
+    let mailbox = token_id.mailbox;
     let state = &mut *guard;
     let mut wakeup = Wakeup::default();
     let Committed { message, mut deferred, .. } = J::commit(produced, state, ticket, Via::Mailbox, &mut wakeup);
@@ -246,15 +240,12 @@ fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 }
 
 /// Sends a message if there is room. If not, and its policy is to wait, it stays the next of its queue.
-#[expect(clippy::too_many_arguments, reason = "the steps before have found them out")]
 fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    ticket: Ticket,
-    token_id: TokenId,
+    Outgoing { ticket, token_id, recipient }: Outgoing<MessageOf<J>>,
     produced: J::Produced,
     now: ClockReading,
-    recipient: Recipient<MessageOf<J>>,
     policy: MailboxPolicy,
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
@@ -341,61 +332,6 @@ where
     failed && !recipient.connected()
 }
 
-fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
-    service: &'a Arc<Service>,
-    mut guard: StateGuard<'a>,
-    mailbox: MailboxId,
-    due: DueTimer<MessageRef>,
-    policy: MailboxPolicy,
-) -> (StateGuard<'a>, bool) {
-    let state = &mut *guard;
-    let number = state.queues.number();
-    let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::to_mut) else { return (guard, true) };
-    queued.token_id = Some(TokenId { mailbox, number });
-    let target = queued.target.clone();
-    let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
-    queue.send_token(due.key, number);
-    state.engine.post(due.key);
-    let asks_for_room = policy != MailboxPolicy::Unbounded;
-    let kept = if asks_for_room { queue.take_sender::<Tracked<MessageOf<J>>>() } else { None };
-    let recipient = kept.or_else(|| target.open_tracked());
-    drop(guard);
-    let token = Tracked::<MessageOf<J>>::new(service.clone(), due.key, number);
-    let rejected = match &recipient {
-        Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
-        // The drop of the token makes a dead letter.
-        None => {
-            drop(token);
-            None
-        }
-    };
-    let mut is_held = false;
-    match rejected {
-        Some(SendError::Full(mut token)) if policy != MailboxPolicy::Drop => {
-            token.close();
-            is_held = true;
-        }
-        Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
-        // As above.
-        Some(SendError::Closed(token)) => drop(token),
-        None => {}
-    }
-    let now = if is_held { service.read_clock() } else { Duration::ZERO };
-    let mut guard = service.state();
-    let state = &mut *guard;
-    if is_held && state.token_number_of(due.key) == Some(number) {
-        if let Some(queue) = state.queues.get(mailbox) {
-            queue.take_token_back();
-        }
-        state.hold(mailbox, due.key, number, now);
-    }
-    let spare =
-        recipient.and_then(|sender| if asks_for_room { state.keep_sender(mailbox, sender) } else { Some(sender) });
-    drop(guard);
-    service.contain(|| drop((spare, target)));
-    (service.state(), !is_held)
-}
-
 impl State {
     /// Counts a sent message that its mailbox has accepted.
     fn commit_send<J: Job>(
@@ -452,269 +388,5 @@ impl State {
         {
             job.to_mut().token_id = None;
         }
-    }
-
-    fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
-        self.stores.queue_route(payload)
-    }
-
-    /// Returns the number under which a message is out of its queue.
-    pub(crate) fn token_number_of(&mut self, key: Key) -> Option<u64> {
-        if !self.engine.is_posted(key) {
-            return None;
-        }
-        let payload = self.engine.payload(key)?;
-        let token_id = self.queue_route(payload)?.token_id;
-        token_id(&mut self.stores, payload)?.map(|token_id| token_id.number)
-    }
-
-    /// Keeps the message the next of its queue until there is room.
-    pub(crate) fn hold(&mut self, mailbox: MailboxId, key: Key, number: u64, now: Duration) {
-        if let Some(queue) = self.queues.get(mailbox) {
-            queue.held = Some((key, number));
-        }
-        self.queues.note_full(mailbox, now);
-    }
-
-    /// Keeps a sender that is still needed, and hands back any other.
-    pub(crate) fn keep_sender<M>(&mut self, mailbox: MailboxId, sender: Recipient<M>) -> Option<Recipient<M>>
-    where
-        M: TimerMessage,
-    {
-        if self.queues.is_closed() {
-            return Some(sender);
-        }
-        match self.queues.get(mailbox) {
-            Some(queue) => queue.keep_sender(sender).err(),
-            None => Some(sender),
-        }
-    }
-
-    /// Withdraws the token or held message of a [posted](crate::engine::Engine::is_posted) timer that has moved to
-    /// another deadline. Returns true if its queue may move.
-    pub(crate) fn recall(&mut self, key: Key) -> bool {
-        let Some(payload) = self.engine.payload(key) else { return false };
-        let Some(route) = self.queue_route(payload) else { return false };
-        let token_id = (route.token_id)(&mut self.stores, payload).and_then(Option::take);
-        token_id.is_some_and(|token_id| self.queues.withdraw(token_id))
-    }
-}
-
-impl Service {
-    /// Sends the messages of a queue as far as possible. Returns the number of messages that have left it.
-    pub(crate) fn flush<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        mailbox: MailboxId,
-    ) -> (StateGuard<'a>, usize) {
-        for sent in 0..FROM_ONE_QUEUE {
-            let state = &mut *guard;
-            let next = state.next_in_queue(mailbox).and_then(|payload| state.queue_route(payload));
-            let Some(route) = next else {
-                state.note_waiting_in_queue(mailbox);
-                let idle = state.queues.get(mailbox).map(RecipientQueue::take_idle_senders);
-                let removed = state.remove_queue(mailbox, false);
-                drop(guard);
-                self.contain(|| drop((idle, removed)));
-                return (self.state(), sent);
-            };
-            let moved;
-            (guard, moved) = (route.dispatch)(self, guard, mailbox);
-            if !moved {
-                guard.note_waiting_in_queue(mailbox);
-                return (guard, sent);
-            }
-            if let Some(queue) = guard.queues.get(mailbox) {
-                queue.note_room();
-            }
-        }
-        guard.queues.mark_ready(mailbox);
-        guard.note_waiting_in_queue(mailbox);
-        (guard, FROM_ONE_QUEUE)
-    }
-
-    /// Flushes the marked queues, within a budget. Returns true if there are more.
-    pub(crate) fn flush_ready<'a>(
-        self: &'a Arc<Self>,
-        mut guard: StateGuard<'a>,
-        now: Duration,
-        by: TurnBy,
-    ) -> (StateGuard<'a>, bool) {
-        guard.queues.retry(now);
-        let mut budget = self.settings.expiry_budget;
-        while budget > 0
-            && let Some(mailbox) = guard.queues.take_ready()
-        {
-            let sent;
-            let addressee = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
-            (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.flush(guard, mailbox));
-            budget = budget.saturating_sub(sent.max(1));
-            // At least the count of tries has changed.
-            guard.reports.published.ask_to_publish();
-        }
-        let more = guard.queues.has_ready();
-        if !more {
-            guard.queues.ready_since = None;
-        }
-        (guard, more)
-    }
-
-    /// Removes queues whose recipients have stopped, where nothing else reports it.
-    fn remove_dead_queues<'a>(&'a self, mut guard: StateGuard<'a>) -> StateGuard<'a> {
-        let round = guard.queues.next_to_check(CHECKED_PER_QUEUE);
-        drop(guard);
-        let mut gone = Vec::new();
-        let mut there = Vec::new();
-        for (mailbox, pin) in round {
-            let is_alive = self.contain(|| pin.is_alive()).unwrap_or(false);
-            if is_alive { there.push(mailbox) } else { gone.push(mailbox) }
-        }
-        let mut guard = self.state();
-        let removed: Vec<_> = gone.iter().filter_map(|mailbox| guard.remove_queue(*mailbox, true)).collect();
-        for mailbox in there.into_iter().chain(gone) {
-            if guard.queues.get(mailbox).is_some() {
-                guard.queues.check_again(mailbox);
-            }
-        }
-        drop(guard);
-        self.contain(|| drop(removed));
-        self.state()
-    }
-
-    /// Reads the clock; a panic of the clock counts as time zero.
-    pub(crate) fn read_clock(&self) -> Duration {
-        self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
-    }
-
-    /// Handles a recipient's answer.
-    pub(crate) fn acknowledge(&self, mailbox: MailboxId, answered: Answered) {
-        let mut state = self.state();
-        let after_reply = match answered {
-            Answered::Token(key) => Some((key, state.finish_repetition(key, Outcome::Delivered))),
-            Answered::Request(_) => None,
-        };
-        let publish = state.reports.published.ask_to_publish();
-        let idle = state.queues.answer(mailbox, answered);
-        let removed = state.remove_queue(mailbox, false);
-        drop(state);
-        let has_ended = removed.is_some();
-        self.contain(|| drop((idle, removed)));
-        if let Some((key, after_reply)) = after_reply {
-            self.contain(|| self.after_reply(key, after_reply));
-        }
-        if !has_ended {
-            self.request_flush();
-        } else if publish {
-            self.driver.wake();
-        }
-    }
-
-    /// Wakes the driver to flush the marked queues.
-    pub(crate) fn request_flush(&self) {
-        if self.has_watchdog() {
-            let now = self.read_clock();
-            self.state().queues.ready_since.get_or_insert(now);
-            self.expect(self.tick.round_down(now));
-        }
-        self.driver.wake();
-    }
-
-    fn run_token<C: Carried>(
-        self: &Arc<Self>,
-        key: Key,
-        number: u64,
-        handle: &mut dyn FnMut(C::Message) -> ReplyFuture,
-    ) {
-        let Some((message, acknowledgement, _delivering)) = self.begin::<C>(key, number) else { return };
-        let reply = handle(message.unpack());
-        drop(wait_for(reply, acknowledgement));
-    }
-
-    /// Handles a token: takes its message out, if the token still stands for it.
-    fn begin<C: Carried>(self: &Arc<Self>, key: Key, number: u64) -> Option<(C, Acknowledgement, Option<Delivering>)> {
-        let mut guard = self.state();
-        if guard.token_number_of(key) != Some(number) {
-            return None;
-        }
-        let due = guard.engine.begin(key)?;
-        if guard.engine.is_making(key) {
-            self.begin_job::<Series<C, Queued<C::Message>>>(guard, due, number)
-        } else {
-            self.begin_job::<Once<C, Queued<C::Message>>>(guard, due, number)
-        }
-    }
-
-    fn begin_job<J: Job<To = Queued<MessageOf<J>>>>(
-        self: &Arc<Self>,
-        mut guard: StateGuard<'_>,
-        due: DueTimer<MessageRef>,
-        number: u64,
-    ) -> Option<(J::Carried, Acknowledgement, Option<Delivering>)> {
-        let state = &mut *guard;
-        let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().token_id.take()?.mailbox;
-        let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
-        let taken = J::take(state, due);
-        let was_full = state.queues.pass_token(mailbox, number);
-        // A stored message does not need the lock a second time.
-        let mut sent_off = None;
-        let to_produce = match J::PRODUCES {
-            true => taken,
-            false => {
-                sent_off = taken.map(|taken| J::send_off(J::produce(taken, self, Via::Handler), state, ticket));
-                None
-            }
-        };
-        drop(guard);
-        // From here on its drop gives the token back, whatever happens to the message.
-        let answered = Answered::Token(due.key);
-        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered };
-        if was_full {
-            self.request_flush();
-        }
-        if let Some(taken) = to_produce {
-            let produced = J::produce(taken, self, Via::Handler);
-            let mut state = self.state();
-            let (mut message, mut deferred) = J::send_off(produced, &mut state, ticket);
-            if !state.engine.set_off(due.key) {
-                deferred.message = deferred.message.or(message.take());
-            }
-            sent_off = Some((message, deferred));
-        }
-        let (message, deferred) = sent_off?;
-        deferred.discard(self);
-        let message = message?;
-        let delivering = self.contain(|| self.hand_over(due.key, due.deadline));
-        Some((message, acknowledgement, delivering))
-    }
-
-    /// Makes a dead letter of a token's message, if the token still stands for it: it will never be handled.
-    fn lose_token(&self, key: Key, number: u64, reason: DeadLetterReason) {
-        let mut guard = self.state();
-        let state = &mut *guard;
-        if state.token_number_of(key) != Some(number) {
-            return;
-        }
-        let id = self.id_for_dead_letter(state, key);
-        let Some(due) = state.engine.begin(key) else { return };
-        state.recall(key);
-        match state.queue_route(due.payload) {
-            Some(route) => drop((route.lose)(self, guard, Ticket { due, id }, reason)),
-            None => drop(guard),
-        }
-        self.request_flush();
-    }
-}
-
-impl<M: TimerMessage> TokenHost<M> for Service {
-    fn run(self: Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture) {
-        if const { is_large::<M>() } {
-            self.run_token::<Boxed<M>>(key, number, handle);
-        } else {
-            self.run_token::<M>(key, number, handle);
-        }
-    }
-
-    fn lose(&self, key: Key, number: u64, reason: DeadLetterReason) {
-        self.lose_token(key, number, reason);
     }
 }

@@ -4,14 +4,18 @@
 //!
 //! 1. `recipient_queues`: the queues, their counts of messages under way, and retries after a full mailbox.
 //! 2. `token_id`: the id of one stay in a queue or mailbox.
-//! 3. `dispatch`: the way of a message, or of its token, from the queue to the mailbox and to its handler.
-//! 4. `reply_waiter`: the answer of a recipient, awaited without a task.
-//! 5. `mailbox_delivery`: own messages on their way through the mailbox of their actor.
-//! 6. `slow_recipients`: recipients that let a message wait, and the longest wait.
+//! 3. `flush`: each queue sends as many messages as its recipient takes.
+//! 4. `dispatch`: the way of a message from the queue to the mailbox.
+//! 5. `tokens`: the way of a token, and of its message, under tracked delivery.
+//! 6. `reply_waiter`: the answer of a recipient, awaited without a task.
+//! 7. `mailbox_delivery`: own messages on their way through the mailbox of their actor.
+//! 8. `slow_recipients`: recipients that let a message wait, and the longest wait.
 
 pub(crate) mod dispatch;
+mod flush;
 pub(crate) mod mailbox_delivery;
 pub(crate) mod recipient_queues;
 pub(crate) mod reply_waiter;
 pub(crate) mod slow_recipients;
 pub(crate) mod token_id;
+mod tokens;

@@ -1,0 +1,191 @@
+//! Flushes: each queue sends as many messages as its recipient takes, when a message joins or an answer makes room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Recipient;
+
+use crate::engine::Outcome;
+use crate::model::mailbox_id::MailboxId;
+use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::{QueueRoute, StateGuard};
+use crate::service::deliver::turns::TurnBy;
+use crate::service::queue::recipient_queues::RecipientQueue;
+use crate::service::queue::reply_waiter::Answered;
+use crate::service::state::{Service, State};
+use crate::timing::Key;
+
+/// Messages that leave one queue before other queues have their turn.
+const FROM_ONE_QUEUE: usize = 64;
+
+/// Queues checked for each new one: twice as many as are created, so that the queues of stopped recipients stay below
+/// half of all.
+const CHECKED_PER_QUEUE: usize = 2;
+
+impl Service {
+    /// Sends the messages of a queue as far as possible. Returns the number of messages that have left it.
+    pub(crate) fn flush<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        mailbox: MailboxId,
+    ) -> (StateGuard<'a>, usize) {
+        for sent in 0..FROM_ONE_QUEUE {
+            let state = &mut *guard;
+            let next = state.next_in_queue(mailbox).and_then(|payload| state.queue_route(payload));
+            let Some(route) = next else {
+                state.note_waiting_in_queue(mailbox);
+                let idle = state.queues.get(mailbox).map(RecipientQueue::take_idle_senders);
+                let removed = state.remove_queue(mailbox, false);
+                drop(guard);
+                self.contain(|| drop((idle, removed)));
+                return (self.state(), sent);
+            };
+            let moved;
+            (guard, moved) = (route.dispatch)(self, guard, mailbox);
+            if !moved {
+                guard.note_waiting_in_queue(mailbox);
+                return (guard, sent);
+            }
+            if let Some(queue) = guard.queues.get(mailbox) {
+                queue.note_room();
+            }
+        }
+        guard.queues.mark_ready(mailbox);
+        guard.note_waiting_in_queue(mailbox);
+        (guard, FROM_ONE_QUEUE)
+    }
+
+    /// Flushes the marked queues, within a budget. Returns true if there are more.
+    pub(crate) fn flush_ready<'a>(
+        self: &'a Arc<Self>,
+        mut guard: StateGuard<'a>,
+        now: Duration,
+        by: TurnBy,
+    ) -> (StateGuard<'a>, bool) {
+        guard.queues.retry(now);
+        let mut budget = self.settings.expiry_budget;
+        while budget > 0
+            && let Some(mailbox) = guard.queues.take_ready()
+        {
+            let sent;
+            let addressee = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
+            (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.flush(guard, mailbox));
+            budget = budget.saturating_sub(sent.max(1));
+            // At least the count of tries has changed.
+            guard.reports.published.ask_to_publish();
+        }
+        let more = guard.queues.has_ready();
+        if !more {
+            guard.queues.ready_since = None;
+        }
+        (guard, more)
+    }
+
+    /// Removes queues whose recipients have stopped, where nothing else reports it.
+    pub(super) fn remove_dead_queues<'a>(&'a self, mut guard: StateGuard<'a>) -> StateGuard<'a> {
+        let round = guard.queues.next_to_check(CHECKED_PER_QUEUE);
+        drop(guard);
+        let mut gone = Vec::new();
+        let mut there = Vec::new();
+        for (mailbox, pin) in round {
+            let is_alive = self.contain(|| pin.is_alive()).unwrap_or(false);
+            if is_alive { there.push(mailbox) } else { gone.push(mailbox) }
+        }
+        let mut guard = self.state();
+        let removed: Vec<_> = gone.iter().filter_map(|mailbox| guard.remove_queue(*mailbox, true)).collect();
+        for mailbox in there.into_iter().chain(gone) {
+            if guard.queues.get(mailbox).is_some() {
+                guard.queues.check_again(mailbox);
+            }
+        }
+        drop(guard);
+        self.contain(|| drop(removed));
+        self.state()
+    }
+
+    /// Reads the clock; a panic of the clock counts as time zero.
+    pub(crate) fn read_clock(&self) -> Duration {
+        self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
+    }
+
+    /// Handles a recipient's answer.
+    pub(crate) fn acknowledge(&self, mailbox: MailboxId, answered: Answered) {
+        let mut state = self.state();
+        let after_reply = match answered {
+            Answered::Token(key) => Some((key, state.finish_repetition(key, Outcome::Delivered))),
+            Answered::Request(_) => None,
+        };
+        let publish = state.reports.published.ask_to_publish();
+        let idle = state.queues.answer(mailbox, answered);
+        let removed = state.remove_queue(mailbox, false);
+        drop(state);
+        let has_ended = removed.is_some();
+        self.contain(|| drop((idle, removed)));
+        if let Some((key, after_reply)) = after_reply {
+            self.contain(|| self.after_reply(key, after_reply));
+        }
+        if !has_ended {
+            self.request_flush();
+        } else if publish {
+            self.driver.wake();
+        }
+    }
+
+    /// Wakes the driver to flush the marked queues.
+    pub(crate) fn request_flush(&self) {
+        if self.has_watchdog() {
+            let now = self.read_clock();
+            self.state().queues.ready_since.get_or_insert(now);
+            self.expect(self.tick.round_down(now));
+        }
+        self.driver.wake();
+    }
+}
+
+impl State {
+    pub(super) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
+        self.stores.queue_route(payload)
+    }
+
+    /// Returns the number under which a message is out of its queue.
+    pub(crate) fn token_number_of(&mut self, key: Key) -> Option<u64> {
+        if !self.engine.is_posted(key) {
+            return None;
+        }
+        let payload = self.engine.payload(key)?;
+        let token_id = self.queue_route(payload)?.token_id;
+        token_id(&mut self.stores, payload)?.map(|token_id| token_id.number)
+    }
+
+    /// Keeps the message the next of its queue until there is room.
+    pub(crate) fn hold(&mut self, mailbox: MailboxId, key: Key, number: u64, now: Duration) {
+        if let Some(queue) = self.queues.get(mailbox) {
+            queue.held = Some((key, number));
+        }
+        self.queues.note_full(mailbox, now);
+    }
+
+    /// Keeps a sender that is still needed, and hands back any other.
+    pub(crate) fn keep_sender<M>(&mut self, mailbox: MailboxId, sender: Recipient<M>) -> Option<Recipient<M>>
+    where
+        M: TimerMessage,
+    {
+        if self.queues.is_closed() {
+            return Some(sender);
+        }
+        match self.queues.get(mailbox) {
+            Some(queue) => queue.keep_sender(sender).err(),
+            None => Some(sender),
+        }
+    }
+
+    /// Withdraws the token or held message of a [posted](crate::engine::Engine::is_posted) timer that has moved to
+    /// another deadline. Returns true if its queue may move.
+    pub(crate) fn recall(&mut self, key: Key) -> bool {
+        let Some(payload) = self.engine.payload(key) else { return false };
+        let Some(route) = self.queue_route(payload) else { return false };
+        let token_id = (route.token_id)(&mut self.stores, payload).and_then(Option::take);
+        token_id.is_some_and(|token_id| self.queues.withdraw(token_id))
+    }
+}

@@ -1,0 +1,180 @@
+//! Tracked delivery: a token goes to the recipient, and its message stays in the store until the token is handled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::SendError;
+
+use crate::engine::{DeadLetterReason, DueTimer};
+use crate::model::carried::{Boxed, Carried, is_large};
+use crate::model::mailbox_id::MailboxId;
+use crate::model::mailbox_policy::MailboxPolicy;
+use crate::model::reply::ReplyFuture;
+use crate::model::timer_message::TimerMessage;
+use crate::model::tracked::{TokenHost, Tracked};
+use crate::service::deliver::job::{Job, MessageOf, Queued, Via};
+use crate::service::deliver::message_ref::{MessageRef, Ticket};
+use crate::service::deliver::message_stores::StateGuard;
+use crate::service::deliver::once::Once;
+use crate::service::deliver::series::Series;
+use crate::service::queue::reply_waiter::{Acknowledgement, Answered, wait_for};
+use crate::service::queue::token_id::TokenId;
+use crate::service::state::Service;
+use crate::timing::Key;
+use crate::trace::Delivering;
+
+pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
+    service: &'a Arc<Service>,
+    mut guard: StateGuard<'a>,
+    mailbox: MailboxId,
+    due: DueTimer<MessageRef>,
+    policy: MailboxPolicy,
+) -> (StateGuard<'a>, bool) {
+    let state = &mut *guard;
+    let number = state.queues.number();
+    let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::to_mut) else { return (guard, true) };
+    queued.token_id = Some(TokenId { mailbox, number });
+    let target = queued.target.clone();
+    let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
+    queue.send_token(due.key, number);
+    state.engine.post(due.key);
+    let asks_for_room = policy != MailboxPolicy::Unbounded;
+    let kept = if asks_for_room { queue.take_sender::<Tracked<MessageOf<J>>>() } else { None };
+    let recipient = kept.or_else(|| target.open_tracked());
+    drop(guard);
+    let token = Tracked::<MessageOf<J>>::new(service.clone(), due.key, number);
+    let rejected = match &recipient {
+        Some(recipient) => service.contain(|| recipient.try_send(token)).and_then(Result::err),
+        // The drop of the token makes a dead letter.
+        None => {
+            drop(token);
+            None
+        }
+    };
+    let mut is_held = false;
+    match rejected {
+        Some(SendError::Full(mut token)) if policy != MailboxPolicy::Drop => {
+            token.close();
+            is_held = true;
+        }
+        Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
+        // As above.
+        Some(SendError::Closed(token)) => drop(token),
+        None => {}
+    }
+    let now = if is_held { service.read_clock() } else { Duration::ZERO };
+    let mut guard = service.state();
+    let state = &mut *guard;
+    if is_held && state.token_number_of(due.key) == Some(number) {
+        if let Some(queue) = state.queues.get(mailbox) {
+            queue.take_token_back();
+        }
+        state.hold(mailbox, due.key, number, now);
+    }
+    let spare =
+        recipient.and_then(|sender| if asks_for_room { state.keep_sender(mailbox, sender) } else { Some(sender) });
+    drop(guard);
+    service.contain(|| drop((spare, target)));
+    (service.state(), !is_held)
+}
+
+impl Service {
+    fn run_token<C: Carried>(
+        self: &Arc<Self>,
+        key: Key,
+        number: u64,
+        handle: &mut dyn FnMut(C::Message) -> ReplyFuture,
+    ) {
+        let Some((message, acknowledgement, _delivering)) = self.begin::<C>(key, number) else { return };
+        let reply = handle(message.unpack());
+        drop(wait_for(reply, acknowledgement));
+    }
+
+    /// Handles a token: takes its message out, if the token still stands for it.
+    fn begin<C: Carried>(self: &Arc<Self>, key: Key, number: u64) -> Option<(C, Acknowledgement, Option<Delivering>)> {
+        let mut guard = self.state();
+        if guard.token_number_of(key) != Some(number) {
+            return None;
+        }
+        let due = guard.engine.begin(key)?;
+        if guard.engine.is_making(key) {
+            self.begin_job::<Series<C, Queued<C::Message>>>(guard, due, number)
+        } else {
+            self.begin_job::<Once<C, Queued<C::Message>>>(guard, due, number)
+        }
+    }
+
+    fn begin_job<J: Job<To = Queued<MessageOf<J>>>>(
+        self: &Arc<Self>,
+        mut guard: StateGuard<'_>,
+        due: DueTimer<MessageRef>,
+        number: u64,
+    ) -> Option<(J::Carried, Acknowledgement, Option<Delivering>)> {
+        let state = &mut *guard;
+        let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().token_id.take()?.mailbox;
+        let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
+        let taken = J::take(state, due);
+        let was_full = state.queues.pass_token(mailbox, number);
+        // A stored message does not need the lock a second time.
+        let mut sent_off = None;
+        let to_produce = match J::PRODUCES {
+            true => taken,
+            false => {
+                sent_off = taken.map(|taken| J::send_off(J::produce(taken, self, Via::Handler), state, ticket));
+                None
+            }
+        };
+        drop(guard);
+        // From here on its drop gives the token back, whatever happens to the message.
+        let answered = Answered::Token(due.key);
+        let acknowledgement = Acknowledgement { service: Arc::clone(self), mailbox, answered };
+        if was_full {
+            self.request_flush();
+        }
+        if let Some(taken) = to_produce {
+            let produced = J::produce(taken, self, Via::Handler);
+            let mut state = self.state();
+            let (mut message, mut deferred) = J::send_off(produced, &mut state, ticket);
+            if !state.engine.set_off(due.key) {
+                deferred.message = deferred.message.or(message.take());
+            }
+            sent_off = Some((message, deferred));
+        }
+        let (message, deferred) = sent_off?;
+        deferred.discard(self);
+        let message = message?;
+        let delivering = self.contain(|| self.hand_over(due.key, due.deadline));
+        Some((message, acknowledgement, delivering))
+    }
+
+    /// Makes a dead letter of a token's message, if the token still stands for it: it will never be handled.
+    fn lose_token(&self, key: Key, number: u64, reason: DeadLetterReason) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if state.token_number_of(key) != Some(number) {
+            return;
+        }
+        let id = self.id_for_dead_letter(state, key);
+        let Some(due) = state.engine.begin(key) else { return };
+        state.recall(key);
+        match state.queue_route(due.payload) {
+            Some(route) => drop((route.lose)(self, guard, Ticket { due, id }, reason)),
+            None => drop(guard),
+        }
+        self.request_flush();
+    }
+}
+
+impl<M: TimerMessage> TokenHost<M> for Service {
+    fn run(self: Arc<Self>, key: Key, number: u64, handle: &mut dyn FnMut(M) -> ReplyFuture) {
+        if const { is_large::<M>() } {
+            self.run_token::<Boxed<M>>(key, number, handle);
+        } else {
+            self.run_token::<M>(key, number, handle);
+        }
+    }
+
+    fn lose(&self, key: Key, number: u64, reason: DeadLetterReason) {
+        self.lose_token(key, number, reason);
+    }
+}
