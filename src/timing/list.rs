@@ -20,20 +20,13 @@ const MEMBERS: u32 = u32::BITS;
 const PAGE: usize = 256;
 
 /// The head of a chunk, kept apart from its members.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Head {
     prev: u32,
     /// The next chunk of the list, or of the free list.
     next: u32,
     /// The taken positions, one bit each. Never zero while the chunk is in a list.
     taken: u32,
-}
-
-impl Head {
-    /// Returns the position for a new last member.
-    const fn end(&self) -> u32 {
-        u32::BITS - self.taken.leading_zeros()
-    }
 }
 
 /// The location of a member in its list.
@@ -51,23 +44,15 @@ impl Spot {
 /// The chunks of many lists, in pages that never move.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    pages: Vec<Box<Page>>,
+    pages: Vec<Page>,
     free: u32,
 }
 
+/// A page of chunks. Arrays of a known length: a masked number needs no bounds check.
 #[derive(Debug)]
 struct Page {
-    heads: [Head; PAGE],
-    members: [[u32; MEMBERS as usize]; PAGE],
-}
-
-impl Page {
-    /// Returns a page of free chunks, the first of which has number `first`.
-    fn new(first: u32) -> Self {
-        let mut heads = std::array::from_fn(|at| Head { prev: NONE, next: first + at as u32 + 1, taken: 0 });
-        heads[PAGE - 1].next = NONE;
-        Self { heads, members: [[0; MEMBERS as usize]; PAGE] }
-    }
+    heads: Box<[Head; PAGE]>,
+    members: Box<[[u32; MEMBERS as usize]; PAGE]>,
 }
 
 impl Chunks {
@@ -75,37 +60,26 @@ impl Chunks {
         Self { pages: Vec::new(), free: NONE }
     }
 
+    #[inline]
     fn head(&self, chunk: u32) -> Option<&Head> {
         Some(&self.pages.get(chunk as usize / PAGE)?.heads[chunk as usize % PAGE])
     }
 
+    #[inline]
     fn head_mut(&mut self, chunk: u32) -> Option<&mut Head> {
         Some(&mut self.pages.get_mut(chunk as usize / PAGE)?.heads[chunk as usize % PAGE])
     }
 
-    fn member(&self, spot: Spot) -> Option<u32> {
-        let page = self.pages.get(spot.chunk as usize / PAGE)?;
-        Some(page.members[spot.chunk as usize % PAGE][spot.position as usize % MEMBERS as usize])
-    }
-
     /// Returns the members of a chunk.
-    fn members(&self, chunk: u32) -> impl Iterator<Item = u32> {
-        let taken = self.head(chunk).map_or(0, |head| head.taken);
-        let positions = (0..MEMBERS as u8).filter(move |position| taken >> position & 1 == 1);
-        positions.filter_map(move |position| self.member(Spot { chunk, position }))
-    }
-
-    /// Appends a member to a chunk and returns its position, if there is room.
-    fn append(&mut self, chunk: u32, member: u32) -> Option<u8> {
-        let page = self.pages.get_mut(chunk as usize / PAGE)?;
-        let head = &mut page.heads[chunk as usize % PAGE];
-        let position = head.end();
-        if position == MEMBERS {
-            return None;
+    #[inline]
+    fn members(&self, chunk: u32) -> Members<'_> {
+        match self.pages.get(chunk as usize / PAGE) {
+            Some(page) => {
+                let at = chunk as usize % PAGE;
+                Members { left: page.heads[at].taken, all: &page.members[at] }
+            }
+            None => Members { left: 0, all: &[0; MEMBERS as usize] },
         }
-        head.taken |= 1 << position;
-        page.members[chunk as usize % PAGE][position as usize] = member;
-        Some(position as u8)
     }
 
     /// Returns an empty chunk that follows `prev`.
@@ -130,9 +104,44 @@ impl Chunks {
         }
     }
 
+    /// Adds a page of free chunks. Never inlined, and made on the heap: no caller probes the stack for a page.
+    #[cold]
+    #[inline(never)]
     fn grow(&mut self) {
-        self.free = (self.pages.len() * PAGE) as u32;
-        self.pages.push(Box::new(Page::new(self.free)));
+        let first = (self.pages.len() * PAGE) as u32;
+        let last = first + PAGE as u32 - 1;
+        let link = |chunk| Head { prev: NONE, next: if chunk == last { NONE } else { chunk + 1 }, taken: 0 };
+        let heads = boxed((first..=last).map(link).collect());
+        let members = boxed(vec![[0; MEMBERS as usize]; PAGE]);
+        self.pages.push(Page { heads, members });
+        self.free = first;
+    }
+}
+
+/// Returns the items as an array on the heap.
+pub(crate) fn boxed<V, const N: usize>(items: Vec<V>) -> Box<[V; N]> {
+    let Ok(items) = items.into_boxed_slice().try_into() else { unreachable!("a page of another length") };
+    items
+}
+
+/// The members of a chunk, in their order.
+#[derive(Debug, Clone)]
+pub(crate) struct Members<'a> {
+    left: u32,
+    all: &'a [u32; MEMBERS as usize],
+}
+
+impl Iterator for Members<'_> {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        if self.left == 0 {
+            return None;
+        }
+        let position = self.left.trailing_zeros();
+        self.left &= self.left - 1;
+        Some(self.all[(position % MEMBERS) as usize])
     }
 }
 
@@ -169,8 +178,9 @@ impl List {
     }
 
     /// Returns the first member.
+    #[inline]
     pub(crate) fn first(&self, chunks: &Chunks) -> Option<u32> {
-        chunks.member(self.first_spot(chunks)?)
+        chunks.members(self.head).next()
     }
 
     /// Returns the chunk of the first member.
@@ -179,7 +189,8 @@ impl List {
     }
 
     /// Returns the members of the first chunk: the next few.
-    pub(crate) fn next_few<'a>(&self, chunks: &'a Chunks) -> impl Iterator<Item = u32> + use<'a> {
+    #[inline]
+    pub(crate) fn next_few<'a>(&self, chunks: &'a Chunks) -> Members<'a> {
         chunks.members(self.head)
     }
 
@@ -192,56 +203,72 @@ impl List {
         all.flat_map(|chunk| chunks.members(chunk))
     }
 
-    fn first_spot(&self, chunks: &Chunks) -> Option<Spot> {
-        let position = chunks.head(self.head)?.taken.trailing_zeros() as u8;
-        Some(Spot { chunk: self.head, position })
-    }
-
     /// Appends a member.
+    #[inline]
     pub(crate) fn push_back(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
         self.len += 1;
-        if let Some(position) = chunks.append(self.tail, member) {
-            return Spot { chunk: self.tail, position };
+        let at = self.tail as usize % PAGE;
+        let Some(page) = chunks.pages.get_mut(self.tail as usize / PAGE) else { return self.extend(chunks, member) };
+        let taken = page.heads[at].taken;
+        // The last position is taken.
+        if taken >> (MEMBERS - 1) != 0 {
+            return self.extend(chunks, member);
         }
-        let chunk = self.extend(chunks);
-        chunks.append(chunk, member);
-        Spot { chunk, position: 0 }
+        // The position behind the last taken one. A chunk in a list is not empty; the bit spares a check of that.
+        let position = (taken | 1).ilog2() + 1;
+        page.heads[at].taken = taken | 1 << position;
+        page.members[at][position as usize % MEMBERS as usize] = member;
+        Spot { chunk: self.tail, position: position as u8 }
     }
 
-    /// Appends an empty chunk, which must get a member at once.
-    fn extend(&mut self, chunks: &mut Chunks) -> u32 {
+    /// Appends a chunk with its first member.
+    #[inline(never)]
+    fn extend(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
         let chunk = chunks.take(self.tail);
         match chunks.head_mut(self.tail) {
             Some(last) => last.next = chunk,
             None => self.head = chunk,
         }
         self.tail = chunk;
-        chunk
+        if let Some(page) = chunks.pages.get_mut(chunk as usize / PAGE) {
+            page.heads[chunk as usize % PAGE].taken = 1;
+            page.members[chunk as usize % PAGE][0] = member;
+        }
+        Spot { chunk, position: 0 }
     }
 
     /// Removes the first member.
+    #[inline]
     pub(crate) fn pop_front(&mut self, chunks: &mut Chunks) -> Option<u32> {
-        let spot = self.first_spot(chunks)?;
-        let member = chunks.member(spot);
-        self.remove(chunks, spot);
-        member
+        let at = self.head as usize % PAGE;
+        let page = chunks.pages.get_mut(self.head as usize / PAGE)?;
+        let taken = page.heads[at].taken;
+        let member = page.members[at][(taken.trailing_zeros() % MEMBERS) as usize];
+        let left = taken & taken.wrapping_sub(1);
+        page.heads[at].taken = left;
+        self.len -= 1;
+        if left == 0 {
+            self.drop_chunk(chunks, self.head);
+        }
+        Some(member)
     }
 
     /// Removes the member at `spot`, which must be in this list.
+    #[inline]
     pub(crate) fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
         let Some(head) = chunks.head_mut(spot.chunk) else { return };
         debug_assert!(head.taken >> spot.position & 1 == 1, "a member leaves once");
-        head.taken &= !(1 << spot.position);
+        head.taken &= !(1 << (u32::from(spot.position) % MEMBERS));
         self.len -= 1;
         if head.taken == 0 {
-            let (prev, next) = (head.prev, head.next);
-            self.unlink(chunks, prev, next);
-            chunks.give_back(spot.chunk);
+            self.drop_chunk(chunks, spot.chunk);
         }
     }
 
-    /// Joins the chunks before and after a removed one.
-    fn unlink(&mut self, chunks: &mut Chunks, prev: u32, next: u32) {
+    /// Frees a chunk after its last member has left, and joins its neighbours.
+    #[inline(never)]
+    fn drop_chunk(&mut self, chunks: &mut Chunks, chunk: u32) {
+        let Some(&Head { prev, next, .. }) = chunks.head(chunk) else { return };
         match chunks.head_mut(prev) {
             Some(before) => before.next = next,
             None => self.head = next,
@@ -250,6 +277,7 @@ impl List {
             Some(after) => after.prev = prev,
             None => self.tail = prev,
         }
+        chunks.give_back(chunk);
     }
 }
 
@@ -262,8 +290,7 @@ mod tests {
         let mut at = list.head;
         while let Some(head) = chunks.head(at) {
             assert_ne!(head.taken, 0, "no chunk is empty");
-            let taken = (0..MEMBERS as u8).filter(|position| head.taken >> position & 1 == 1);
-            members.extend(taken.filter_map(|position| chunks.member(Spot { chunk: at, position })));
+            members.extend(chunks.members(at));
             at = head.next;
         }
         assert_eq!(list.len(), members.len());
