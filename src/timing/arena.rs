@@ -5,12 +5,15 @@
 //! equals an earlier one.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
-//! entries as at ten.
+//! entries as at ten. The numbers of the free slots are a stack, which lies in the same pages: it cannot outgrow them,
+//! and a free slot is found without reading the one freed before.
+
+use crate::timing::list::boxed;
 
 /// Slots per page. A power of two, so that finding a slot is a shift and a mask.
-const PAGE: usize = 4096;
+const PAGE: usize = 512;
 
-/// "No slot": the end of the free list.
+/// The greatest number of slots, and the number of none.
 const NONE: u32 = u32::MAX;
 
 /// The key of an entry of one arena, valid as long as the entry lives.
@@ -43,15 +46,24 @@ impl Key {
 #[derive(Debug)]
 struct Slot<V> {
     generation: u32,
-    next_free: u32,
     value: Option<V>,
+}
+
+/// A page of slots. Arrays of a known length: a masked number needs no bounds check.
+#[derive(Debug)]
+struct Page<V> {
+    slots: Box<[Slot<V>; PAGE]>,
+    /// The part of the stack of free slots that lies in this page.
+    free: Box<[u32; PAGE]>,
 }
 
 /// A paged slab with generation-checked keys.
 #[derive(Debug)]
 pub(crate) struct Arena<V> {
-    pages: Vec<Vec<Slot<V>>>,
+    pages: Vec<Page<V>>,
+    /// The number of free slots: the height of their stack.
     free: u32,
+    /// The number of slots used so far; the next ones in the last page are new.
     slots: u32,
     len: u32,
 }
@@ -65,7 +77,7 @@ impl<V> Default for Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: NONE, slots: 0, len: 0 }
+        Self { pages: Vec::new(), free: 0, slots: 0, len: 0 }
     }
 
     /// Returns the number of entries.
@@ -84,53 +96,94 @@ impl<V> Arena<V> {
         self.len == 0
     }
 
+    /// Returns the slot of the next entry, if one of the 2³² − 1 slots is free.
+    #[inline]
+    pub(crate) fn vacant(&mut self) -> Option<u32> {
+        let Some(top) = self.free.checked_sub(1) else { return self.new_slot() };
+        Some(self.pages.get(top as usize / PAGE)?.free[top as usize % PAGE])
+    }
+
+    /// Returns the next slot that was never used.
+    #[inline]
+    fn new_slot(&mut self) -> Option<u32> {
+        if self.slots as usize / PAGE == self.pages.len() {
+            self.grow();
+        }
+        (self.slots != NONE).then_some(self.slots)
+    }
+
+    /// Adds a page. Never inlined, and made on the heap: no caller probes the stack for a page.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let slots = boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect());
+        self.pages.push(Page { slots, free: boxed(vec![0; PAGE]) });
+    }
+
+    /// Stores `value` in the slot just returned by [`vacant`](Self::vacant).
+    #[inline]
+    pub(crate) fn occupy(&mut self, index: u32, value: V) -> Key {
+        match self.free.checked_sub(1) {
+            Some(free) => self.free = free,
+            None => self.slots += 1,
+        }
+        self.len += 1;
+        let slot = &mut self.pages[index as usize / PAGE].slots[index as usize % PAGE];
+        slot.value = Some(value);
+        Key { index, generation: slot.generation }
+    }
+
     /// Stores `value`.
     ///
     /// # Errors
     /// Returns `value` when all 2³² − 1 slots are taken.
     pub(crate) fn insert(&mut self, value: V) -> Result<Key, V> {
-        let index = if self.free != NONE {
-            self.free
-        } else if self.slots != NONE {
-            let index = self.slots;
-            if (index as usize).is_multiple_of(PAGE) {
-                self.pages.push(Vec::with_capacity(PAGE));
-            }
-            if let Some(page) = self.pages.last_mut() {
-                page.push(Slot { generation: 0, next_free: NONE, value: None });
-            }
-            self.slots += 1;
-            self.free = index;
-            index
-        } else {
-            return Err(value);
-        };
-        let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
-        self.free = slot.next_free;
-        slot.value = Some(value);
-        self.len += 1;
-        Ok(Key { index, generation: slot.generation })
+        match self.vacant() {
+            Some(index) => Ok(self.occupy(index, value)),
+            None => Err(value),
+        }
     }
 
     /// Removes an entry and frees its slot.
+    #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<V> {
-        let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
-        if slot.generation != key.generation {
+        self.remove_if(key, |_| true)
+    }
+
+    /// Removes an entry with a property and frees its slot.
+    #[inline]
+    pub(crate) fn remove_if(&mut self, key: Key, property: impl FnOnce(&V) -> bool) -> Option<V> {
+        let slot = &mut self.pages.get_mut(key.index as usize / PAGE)?.slots[key.index as usize % PAGE];
+        if slot.generation != key.generation || !property(slot.value.as_ref()?) {
             return None;
         }
-        let value = slot.value.take()?;
+        let value = slot.value.take();
         self.len -= 1;
         if slot.generation < u32::MAX {
             slot.generation += 1;
-            slot.next_free = self.free;
-            self.free = key.index;
+            // There are as many places in the stack as slots.
+            if let Some(page) = self.pages.get_mut(self.free as usize / PAGE) {
+                page.free[self.free as usize % PAGE] = key.index;
+                self.free += 1;
+            }
         }
-        Some(value)
+        value
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> Option<&Slot<V>> {
+        Some(&self.pages.get(index as usize / PAGE)?.slots[index as usize % PAGE])
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<V>> {
+        Some(&mut self.pages.get_mut(index as usize / PAGE)?.slots[index as usize % PAGE])
     }
 
     /// Returns the entry of a live key.
+    #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&V> {
-        let slot = self.pages.get(key.index as usize / PAGE)?.get(key.index as usize % PAGE)?;
+        let slot = self.slot(key.index)?;
         if slot.generation != key.generation {
             return None;
         }
@@ -138,47 +191,54 @@ impl<V> Arena<V> {
     }
 
     /// Returns the entry of a live key.
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut V> {
-        let slot = self.pages.get_mut(key.index as usize / PAGE)?.get_mut(key.index as usize % PAGE)?;
+        let slot = self.slot_mut(key.index)?;
         if slot.generation != key.generation {
             return None;
         }
         slot.value.as_mut()
     }
 
-    /// Returns the generation of slot `index`, taken or free; `None` if there is no such slot.
+    /// Returns the generation of slot `index`, taken or free; `None` if it was never used.
     pub(crate) fn generation(&self, index: u32) -> Option<u32> {
-        let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
-        Some(slot.generation)
+        if index >= self.slots {
+            return None;
+        }
+        Some(self.slot(index)?.generation)
     }
 
     /// Returns the live key of slot `index`.
+    #[inline]
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
-        let slot = self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?;
+        let slot = self.slot(index)?;
         slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
     }
 
     /// Returns all entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
-        self.pages.iter().flatten().enumerate().filter_map(|(index, slot)| {
+        self.pages.iter().flat_map(|page| &*page.slots).enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;
             Some((Key { index: index as u32, generation: slot.generation }, value))
         })
     }
 
     /// Returns the entry in slot `index`, which must be taken (it is linked in a list).
+    #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&V> {
-        self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)?.value.as_ref()
+        self.slot(index)?.value.as_ref()
     }
 
-    /// Returns the entry in slot `index`, which must be taken (it is linked in a list).
-    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut V> {
-        self.pages.get_mut(index as usize / PAGE)?.get_mut(index as usize % PAGE)?.value.as_mut()
+    /// Returns key and entry of slot `index`, which must be taken (it is linked in a list).
+    #[inline]
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<(Key, &mut V)> {
+        let slot = self.slot_mut(index)?;
+        Some((Key { index, generation: slot.generation }, slot.value.as_mut()?))
     }
 
     #[cfg(test)]
     fn set_generation(&mut self, index: u32, generation: u32) {
-        self.pages[index as usize / PAGE][index as usize % PAGE].generation = generation;
+        self.pages[index as usize / PAGE].slots[index as usize % PAGE].generation = generation;
     }
 }
 

@@ -4,6 +4,7 @@
 //! live in other packages, exercise them.
 
 use crate::timing::arena::Key;
+use crate::timing::entry::BucketNumber;
 use crate::timing::list::List;
 use crate::timing::wheel::Wheel;
 
@@ -13,7 +14,7 @@ impl<T> Wheel<T> {
     pub fn hold(&mut self, list: &mut List, key: Key) {
         debug_assert!(self.entries.get(key).is_some() && !self.is_waiting(key));
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.set_spot(list.push_back(&mut self.chunks, key.index));
+            entry.set_place(BucketNumber::DETACHED, list.push_back(&mut self.chunks, key.index));
         }
     }
 

@@ -4,10 +4,6 @@
 //! level is the width of the level above. The ring holds two turns, not one: the clock's current turn and the next, so
 //! that a bucket of the level above can cascade before its time.
 
-use super::arena::Arena;
-use super::delay_queue::DelayQueue;
-use super::entry::{BucketNumber, Entry};
-use super::list::{Chunks, List, Spot};
 use super::tick::{Tick, TimingError};
 
 /// The largest wheel size.
@@ -84,8 +80,8 @@ pub(crate) struct Level {
     pub(crate) span: u64,
     /// Entries due before this tick are on this level or below, later ones above: see [`Wheel`](super::Wheel).
     pub(crate) frontier: Tick,
-    pub(crate) buckets: Box<[List]>,
-    pub(crate) entries: usize,
+    /// The number of its first bucket.
+    pub(crate) first: usize,
     /// The first tick of the bucket whose cascade has begun and not ended.
     pub(crate) cascading: Option<Tick>,
     /// Buckets of this level that have cascaded, and the entries that were in them.
@@ -94,48 +90,17 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(width: u64, size: WheelSize, not_before: Tick) -> Self {
+    pub(crate) fn new(level: usize, width: u64, size: WheelSize, not_before: Tick) -> Self {
         let span = span_of(width, size);
         Self {
             width,
             span,
             frontier: turn_start_from(not_before, span),
-            buckets: vec![List::new(); size.ring()].into_boxed_slice(),
-            entries: 0,
+            first: level * size.ring(),
             cascading: None,
             cascades: 0,
             cascaded: 0,
         }
-    }
-
-    /// Appends an entry to the bucket that covers its deadline, and enters the bucket into the delay queue if it was empty.
-    pub(crate) fn link<T>(
-        &mut self,
-        level: usize,
-        entries: &mut Arena<Entry<T>>,
-        chunks: &mut Chunks,
-        queue: &mut DelayQueue,
-        index: u32,
-    ) {
-        let ring = self.buckets.len();
-        let Some(entry) = entries.at_mut(index) else { return };
-        let slot = slot_of(entry.deadline, self.width, ring);
-        let bucket = &mut self.buckets[slot];
-        let was_empty = bucket.is_empty();
-        entry.bucket = BucketNumber::new(level, slot, ring);
-        entry.set_spot(bucket.push_back(chunks, index));
-        self.entries += 1;
-        if was_empty {
-            queue.enter(level, slot);
-        }
-    }
-
-    /// Removes the entry at `spot` from its bucket. Returns whether the bucket is empty now.
-    pub(crate) fn unlink(&mut self, slot: usize, chunks: &mut Chunks, spot: Spot) -> bool {
-        let bucket = &mut self.buckets[slot];
-        bucket.remove(chunks, spot);
-        self.entries -= 1;
-        bucket.is_empty()
     }
 }
 

@@ -14,7 +14,7 @@
 const NONE: u32 = u32::MAX;
 
 /// Members per chunk: one for each bit of its head.
-const MEMBERS: u32 = u32::BITS;
+pub(crate) const MEMBERS: u32 = u32::BITS;
 
 /// Chunks allocated at once.
 const PAGE: usize = 256;
@@ -251,6 +251,31 @@ impl List {
             self.drop_chunk(chunks, self.head);
         }
         Some(member)
+    }
+
+    /// Removes the first members, at most `most` and all of one chunk. Puts them into `members` and returns their number.
+    #[inline]
+    pub(crate) fn pop_chunk(
+        &mut self,
+        chunks: &mut Chunks,
+        most: usize,
+        members: &mut [u32; MEMBERS as usize],
+    ) -> usize {
+        let mut first = chunks.members(self.head);
+        let mut count = 0;
+        for (to, member) in members.iter_mut().take(most).zip(&mut first) {
+            *to = member;
+            count += 1;
+        }
+        let left = first.left;
+        self.len -= count;
+        if let Some(head) = chunks.head_mut(self.head).filter(|_| count > 0) {
+            head.taken = left;
+            if left == 0 {
+                self.drop_chunk(chunks, self.head);
+            }
+        }
+        count as usize
     }
 
     /// Removes the member at `spot`, which must be in this list.

@@ -1,6 +1,7 @@
 //! Snapshots of a wheel: counts per level and per bucket.
 
 use crate::timing::level::{Level, slot_of};
+use crate::timing::list::List;
 use crate::timing::tick::Tick;
 use crate::timing::wheel::Wheel;
 
@@ -71,13 +72,14 @@ impl<T> Wheel<T> {
     }
 
     fn stats_of(&self, level: usize, ring: &Level) -> LevelStats {
+        let buckets = &self.buckets[ring.first..][..self.size.ring()];
         LevelStats {
             level,
             bucket_ticks: ring.width,
             buckets: self.size.get(),
             occupied: self.queue.occupied(level),
-            entries: ring.entries,
-            fullest: ring.buckets.iter().map(crate::timing::list::List::len).max().unwrap_or(0),
+            entries: buckets.iter().map(List::len).sum(),
+            fullest: buckets.iter().map(List::len).max().unwrap_or(0),
             cascades: ring.cascades,
             cascaded: ring.cascaded,
         }
@@ -123,7 +125,7 @@ impl<T> Wheel<T> {
         // The search wraps around the ring: beyond its end are buckets before `start`.
         (passed + distance < slots).then(|| BucketSnapshot {
             start: (from + distance as u64).saturating_mul(ring.width),
-            entries: ring.buckets[slot_of(from + distance as u64, 1, slots)].len(),
+            entries: self.bucket(level, slot_of(from + distance as u64, 1, slots)).len(),
         })
     }
 
@@ -132,7 +134,7 @@ impl<T> Wheel<T> {
     pub(crate) fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = crate::timing::Key> {
         let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);
         let ring = self.levels.get(level).filter(|_| is_there);
-        let bucket = ring.map(|ring| ring.buckets[slot_of(start, ring.width, self.size.ring())]);
+        let bucket = ring.map(|ring| *self.bucket(level, slot_of(start, ring.width, self.size.ring())));
         bucket.into_iter().flat_map(|bucket| bucket.iter(&self.chunks)).filter_map(|index| self.entries.key_at(index))
     }
 }

@@ -4,7 +4,7 @@ use crate::timing::arena::{Arena, Key};
 use crate::timing::delay_queue::DelayQueue;
 use crate::timing::entry::{BucketNumber, Entry};
 use crate::timing::level::{Level, WheelSize, slot_of, turn_end};
-use crate::timing::list::Chunks;
+use crate::timing::list::{Chunks, List, MEMBERS, Spot};
 use crate::timing::tick::{MAX_TICK, Tick};
 
 /// A queue that holds entries until their deadline and returns them in order.
@@ -74,6 +74,8 @@ pub struct Wheel<T> {
     /// No entry in the wheel is due before this tick, which is before every frontier.
     pub(super) clock: Tick,
     pub(super) levels: Vec<Level>,
+    /// The buckets of all levels, one ring after the other.
+    pub(super) buckets: Vec<List>,
     pub(super) queue: DelayQueue,
     pub(super) entries: Arena<Entry<T>>,
     /// The chunks of all lists: of buckets, and of the caller.
@@ -129,6 +131,7 @@ impl<T> Wheel<T> {
             size,
             clock: 0,
             levels: Vec::new(),
+            buckets: Vec::new(),
             queue: DelayQueue::new(size.ring()),
             entries: Arena::new(),
             chunks: Chunks::new(),
@@ -153,30 +156,32 @@ impl<T> Wheel<T> {
     /// # Errors
     /// Returns `value` when 2³² − 1 entries are stored.
     pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
-        let deadline = self.admit(now, deadline);
-        let key = self.entries.insert(Entry::new(deadline, value)).map_err(|entry| entry.value)?;
-        self.link(key.index, deadline);
-        Ok(key)
+        let deadline = self.clamp(now, deadline);
+        let Some(index) = self.entries.vacant() else { return Err(value) };
+        let (bucket, spot) = self.link(index, deadline);
+        Ok(self.entries.occupy(index, Entry::new(deadline, bucket, spot, value)))
     }
 
     /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is [removed](Self::remove)
     /// instead.
     pub fn cancel(&mut self, key: Key) -> Option<T> {
-        self.unlink(key)?;
-        self.remove(key)
+        let entry = self.entries.remove_if(key, Entry::is_waiting)?;
+        self.unlink(entry.bucket(), entry.spot(), entry.deadline());
+        Some(entry.value)
     }
 
     /// Moves an entry to another deadline; in its new tick it counts as inserted now. A detached entry returns to the
     /// wheel (take it off its list first). Returns false if the key is not alive.
     pub fn reschedule(&mut self, now: Tick, key: Key, deadline: Tick) -> bool {
-        let deadline = self.admit(now, deadline);
-        if self.unlink(key).is_none() && self.entries.get(key).is_none() {
+        let deadline = self.clamp(now, deadline);
+        if !self.detach(key) && self.entries.get(key).is_none() {
             return false;
         }
+        let (bucket, spot) = self.link(key.index, deadline);
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.deadline = deadline;
+            entry.set_deadline(deadline);
+            entry.set_place(bucket, spot);
         }
-        self.link(key.index, deadline);
         true
     }
 
@@ -187,8 +192,8 @@ impl<T> Wheel<T> {
         loop {
             match self.expire(now, &mut budget) {
                 Step::Expired(key) => {
-                    if let Some(Entry { deadline, value, .. }) = self.entries.remove(key) {
-                        due.push(Expired { key, deadline, value });
+                    if let Some(entry) = self.entries.remove(key) {
+                        due.push(Expired { key, deadline: entry.deadline(), value: entry.value });
                     }
                 }
                 Step::Done => return Advance::Done,
@@ -226,16 +231,17 @@ impl<T> Wheel<T> {
     /// not waiting.
     #[doc(hidden)]
     pub fn detach(&mut self, key: Key) -> bool {
-        self.unlink(key).is_some()
+        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.is_waiting()) else { return false };
+        let (bucket, spot, deadline) = (entry.bucket(), entry.spot(), entry.deadline());
+        entry.detach();
+        self.unlink(bucket, spot, deadline);
+        true
     }
 
     /// Removes a detached entry. Returns `None` if the key is not alive or the entry is still in the wheel.
     #[doc(hidden)]
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        if self.is_waiting(key) {
-            return None;
-        }
-        self.entries.remove(key).map(|entry| entry.value)
+        self.entries.remove_if(key, |entry| !entry.is_waiting()).map(|entry| entry.value)
     }
 
     /// Cascades upper buckets ahead of time, so that no turn has to move a full bucket at its deadline.
@@ -288,22 +294,22 @@ impl<T> Wheel<T> {
 
     /// Returns the deadline of a live key.
     pub fn deadline(&self, key: Key) -> Option<Tick> {
-        self.entries.get(key).map(|entry| entry.deadline)
+        self.entries.get(key).map(Entry::deadline)
     }
 
     /// Returns level and first tick of an entry's bucket; `None` for a dead key and for a detached entry.
     #[doc(hidden)]
     pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
         let entry = self.entries.get(key)?;
-        let (level, _) = entry.bucket.level_and_slot(self.size.ring())?;
+        let level = entry.bucket().0 as usize / self.size.ring();
         let width = self.levels.get(level)?.width;
-        Some((level, entry.deadline / width * width))
+        Some((level, entry.deadline() / width * width))
     }
 
     /// Returns whether the entry is in the wheel: alive and not detached.
     #[doc(hidden)]
     pub fn is_waiting(&self, key: Key) -> bool {
-        self.entries.get(key).is_some_and(|entry| entry.bucket.level_and_slot(self.size.ring()).is_some())
+        self.entries.get(key).is_some_and(Entry::is_waiting)
     }
 
     /// Returns the generation of slot `index`; see [`Arena::generation`].
@@ -320,7 +326,7 @@ impl<T> Wheel<T> {
 
     /// Returns all live keys with deadline and value, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Tick, &T)> {
-        self.entries.iter().map(|(key, entry)| (key, entry.deadline, &entry.value))
+        self.entries.iter().map(|(key, entry)| (key, entry.deadline(), &entry.value))
     }
 
     /// Returns the number of slots used so far; some of them may be free.
@@ -354,7 +360,7 @@ impl<T> Wheel<T> {
     }
 
     /// Limits a deadline to the range that can be stored: not past, and not beyond the last tick.
-    fn admit(&mut self, now: Tick, deadline: Tick) -> Tick {
+    fn clamp(&mut self, now: Tick, deadline: Tick) -> Tick {
         if now >= self.levels[0].frontier {
             self.catch_up(now);
         }
@@ -381,36 +387,52 @@ impl<T> Wheel<T> {
         }
     }
 
+    #[cold]
     fn add_level(&mut self) {
+        let number = self.levels.len();
         let level = match self.levels.last() {
-            Some(top) => Level::new(top.span, self.size, top.frontier.max(turn_end(self.clock, top.span))),
-            None => Level::new(1, self.size, self.clock + 1),
+            Some(top) => Level::new(number, top.span, self.size, top.frontier.max(turn_end(self.clock, top.span))),
+            None => Level::new(number, 1, self.size, self.clock + 1),
         };
         self.levels.push(level);
+        self.buckets.resize(self.levels.len() * self.size.ring(), List::new());
         self.queue.add_level();
     }
 
-    fn link(&mut self, index: u32, deadline: Tick) {
+    /// Appends an entry to the bucket that covers its deadline, and enters the bucket into the delay queue if it was
+    /// empty. Returns its location.
+    #[inline]
+    fn link(&mut self, index: u32, deadline: Tick) -> (BucketNumber, Spot) {
         let level = loop {
             match self.levels.iter().position(|level| deadline < level.frontier) {
                 Some(level) => break level,
                 None => self.add_level(),
             }
         };
-        self.levels[level].link(level, &mut self.entries, &mut self.chunks, &mut self.queue, index);
+        let Level { width, first, .. } = self.levels[level];
+        let slot = slot_of(deadline, width, self.size.ring());
+        self.append(level, first, slot, index)
+    }
+
+    #[inline]
+    fn append(&mut self, level: usize, first: usize, slot: usize, index: u32) -> (BucketNumber, Spot) {
+        let bucket = &mut self.buckets[first + slot];
+        if bucket.is_empty() {
+            self.queue.enter(level, slot);
+        }
+        (BucketNumber((first + slot) as u32), bucket.push_back(&mut self.chunks, index))
     }
 
     /// Removes an entry from its bucket.
-    fn unlink(&mut self, key: Key) -> Option<()> {
-        let entry = self.entries.get_mut(key)?;
-        let (level, slot) = entry.bucket.level_and_slot(self.size.ring())?;
-        let (deadline, spot) = (entry.deadline, entry.spot());
-        entry.bucket = BucketNumber::DETACHED;
-        if self.levels[level].unlink(slot, &mut self.chunks, spot) {
+    #[inline]
+    fn unlink(&mut self, bucket: BucketNumber, spot: Spot, deadline: Tick) {
+        let list = &mut self.buckets[bucket.0 as usize];
+        list.remove(&mut self.chunks, spot);
+        if list.is_empty() {
+            let (level, slot) = (bucket.0 as usize / self.size.ring(), bucket.0 as usize % self.size.ring());
             let start = deadline - deadline % self.levels[level].width;
             self.emptied(Head { level, slot, start });
         }
-        Some(())
     }
 
     /// Updates the delay queue and the cascade after a bucket has lost its last entry.
@@ -419,6 +441,11 @@ impl<T> Wheel<T> {
         if self.levels[bucket.level].cascading == Some(bucket.start) {
             self.end_cascade(bucket);
         }
+    }
+
+    /// Returns a bucket.
+    pub(super) fn bucket(&self, level: usize, slot: usize) -> &List {
+        &self.buckets[self.levels[level].first + slot]
     }
 
     /// Returns the first tick that a bucket of `level` can cover: earlier ticks are on lower levels, or past.
@@ -445,31 +472,26 @@ impl<T> Wheel<T> {
 
     /// Prefetches the records of the next entries of a bucket, all at once. One after the other, each would be a cache
     /// miss.
-    fn fetch_next(&mut self, head: Head) {
-        let bucket = &self.levels[head.level].buckets[head.slot];
-        if std::mem::replace(&mut self.fetched, bucket.first_chunk()) != bucket.first_chunk() {
-            let records = bucket.next_few(&self.chunks).filter_map(|index| self.entries.at(index));
-            std::hint::black_box(records.fold(0, |all, entry| all ^ entry.deadline));
-        }
+    fn fetch_next(&mut self, bucket: List) {
+        self.fetched = bucket.first_chunk();
+        let records = bucket.next_few(&self.chunks).filter_map(|index| self.entries.at(index));
+        std::hint::black_box(records.fold(0, |all, entry| all ^ entry.deadline()));
     }
 
-    /// Removes the first entry of a bucket, without touching its record.
-    fn pop_first(&mut self, head: Head) -> Option<u32> {
-        self.fetch_next(head);
-        let level = &mut self.levels[head.level];
-        let bucket = &mut level.buckets[head.slot];
-        let index = bucket.pop_front(&mut self.chunks)?;
-        level.entries -= 1;
-        if bucket.is_empty() {
+    /// Takes the first entry out of a bucket of level 0.
+    fn detach_first(&mut self, head: Head) -> Option<Key> {
+        let list = self.buckets[head.slot];
+        if list.first_chunk() != self.fetched {
+            self.fetch_next(list);
+        }
+        let list = &mut self.buckets[head.slot];
+        let index = list.pop_front(&mut self.chunks)?;
+        if list.is_empty() {
             self.emptied(head);
         }
-        Some(index)
-    }
-
-    fn detach_first(&mut self, head: Head) -> Option<Key> {
-        let index = self.pop_first(head)?;
-        self.entries.at_mut(index)?.bucket = BucketNumber::DETACHED;
-        self.entries.key_at(index)
+        let (key, entry) = self.entries.at_mut(index)?;
+        entry.detach();
+        Some(key)
     }
 
     /// Moves entries of an upper bucket one level down, in their order, until the bucket is empty or the budget used
@@ -477,14 +499,36 @@ impl<T> Wheel<T> {
     fn cascade(&mut self, head: Head, budget: &mut usize) {
         self.levels[head.level].cascading = Some(head.start);
         while *budget > 0 && self.levels[head.level].cascading.is_some() {
-            let Some(index) = self.pop_first(head) else {
-                break;
-            };
-            let below = head.level - 1;
-            self.levels[below].link(below, &mut self.entries, &mut self.chunks, &mut self.queue, index);
-            self.levels[head.level].cascaded += 1;
-            *budget -= 1;
+            let moved = self.cascade_chunk(head, *budget);
+            self.levels[head.level].cascaded += moved as u64;
+            *budget -= moved;
         }
+    }
+
+    /// Moves entries of the first chunk of an upper bucket one level down, at most `most`. Returns their number.
+    fn cascade_chunk(&mut self, head: Head, most: usize) -> usize {
+        let mut members = [0; MEMBERS as usize];
+        let from = &mut self.buckets[self.levels[head.level].first + head.slot];
+        let count = from.pop_chunk(&mut self.chunks, most, &mut members);
+        let members = &members[..count];
+        if from.is_empty() {
+            self.emptied(head);
+        }
+        // All records are read before the first is written: the waits for memory overlap.
+        let mut deadlines = [0; MEMBERS as usize];
+        for (deadline, index) in deadlines.iter_mut().zip(members) {
+            *deadline = self.entries.at(*index).map_or(0, Entry::deadline);
+        }
+        let below = head.level - 1;
+        let Level { width, first, .. } = self.levels[below];
+        for (index, deadline) in members.iter().zip(deadlines) {
+            let slot = slot_of(deadline, width, self.size.ring());
+            let (bucket, spot) = self.append(below, first, slot, *index);
+            if let Some((_, entry)) = self.entries.at_mut(*index) {
+                entry.set_place(bucket, spot);
+            }
+        }
+        count
     }
 
     /// Ends a cascade after the bucket has lost its last entry: the frontier below passes it.
@@ -505,7 +549,7 @@ impl<T> Wheel<T> {
             .filter_map(|level| {
                 let head = self.first_bucket(level)?;
                 let begun = self.levels[level].cascading.is_some();
-                let full = self.levels[level].buckets[head.slot].len() > pace;
+                let full = self.bucket(level, head.slot).len() > pace;
                 let room = head.start.saturating_sub(self.levels[level - 1].span);
                 let ticks = self.moves_before(head) / pace.max(1) as u64;
                 (full || begun).then(|| (head, head.start.saturating_sub(ticks).max(room)))
@@ -519,8 +563,8 @@ impl<T> Wheel<T> {
     fn moves_before(&self, bucket: Head) -> u64 {
         let Head { level, slot, start } = bucket;
         let below = &self.levels[level - 1];
-        let first_below = below.buckets[slot_of(start, below.width, self.size.ring())].len();
-        let remaining = self.levels[level].buckets[slot].len();
+        let first_below = self.bucket(level - 1, slot_of(start, below.width, self.size.ring())).len();
+        let remaining = self.bucket(level, slot).len();
         (level * remaining + (level - 1) * first_below) as u64
     }
 }
