@@ -5,8 +5,8 @@
 //! equals an earlier one.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
-//! entries as at ten. The numbers of the free slots are a stack, which lies in the same pages: it cannot outgrow them,
-//! and a free slot is found without reading the one freed before.
+//! entries as at ten. The numbers of the free slots are a stack of its own, so that a free slot is found without reading
+//! the one before it.
 
 use crate::timing::list::boxed;
 
@@ -49,19 +49,14 @@ struct Slot<V> {
     value: Option<V>,
 }
 
-/// A page of slots. Arrays of a known length: a masked number needs no bounds check.
-#[derive(Debug)]
-struct Page<V> {
-    slots: Box<[Slot<V>; PAGE]>,
-    /// The part of the stack of free slots that lies in this page.
-    free: Box<[u32; PAGE]>,
-}
-
 /// A paged slab with generation-checked keys.
 #[derive(Debug)]
 pub(crate) struct Arena<V> {
-    pages: Vec<Page<V>>,
-    /// The number of free slots: the height of their stack.
+    /// Arrays of a known length: a masked number needs no bounds check.
+    pages: Vec<Box<[Slot<V>; PAGE]>>,
+    /// The stack of the free slots, in pages, too.
+    stack: Vec<Box<[u32; PAGE]>>,
+    /// The number of free slots: the height of the stack.
     free: u32,
     /// The number of slots used so far; the next ones in the last page are new.
     slots: u32,
@@ -77,7 +72,7 @@ impl<V> Default for Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: 0, slots: 0, len: 0 }
+        Self { pages: Vec::new(), stack: Vec::new(), free: 0, slots: 0, len: 0 }
     }
 
     /// Returns the number of entries.
@@ -100,7 +95,7 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn vacant(&mut self) -> Option<u32> {
         let Some(top) = self.free.checked_sub(1) else { return self.new_slot() };
-        Some(self.pages.get(top as usize / PAGE)?.free[top as usize % PAGE])
+        Some(self.stack.get(top as usize / PAGE)?[top as usize % PAGE])
     }
 
     /// Returns the next slot that was never used.
@@ -116,8 +111,7 @@ impl<V> Arena<V> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let slots = boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect());
-        self.pages.push(Page { slots, free: boxed(vec![0; PAGE]) });
+        self.pages.push(boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect()));
     }
 
     /// Stores `value` in the slot just returned by [`vacant`](Self::vacant).
@@ -128,7 +122,7 @@ impl<V> Arena<V> {
             None => self.slots += 1,
         }
         self.len += 1;
-        let slot = &mut self.pages[index as usize / PAGE].slots[index as usize % PAGE];
+        let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
         slot.value = Some(value);
         Key { index, generation: slot.generation }
     }
@@ -153,31 +147,44 @@ impl<V> Arena<V> {
     /// Removes an entry with a property and frees its slot.
     #[inline]
     pub(crate) fn remove_if(&mut self, key: Key, property: impl FnOnce(&V) -> bool) -> Option<V> {
-        let slot = &mut self.pages.get_mut(key.index as usize / PAGE)?.slots[key.index as usize % PAGE];
+        let slot = &mut self.pages.get_mut(key.index as usize / PAGE)?[key.index as usize % PAGE];
         if slot.generation != key.generation || !property(slot.value.as_ref()?) {
             return None;
         }
         let value = slot.value.take();
         self.len -= 1;
-        if slot.generation < u32::MAX {
-            slot.generation += 1;
-            // There are as many places in the stack as slots.
-            if let Some(page) = self.pages.get_mut(self.free as usize / PAGE) {
-                page.free[self.free as usize % PAGE] = key.index;
-                self.free += 1;
-            }
+        if let Some(next) = slot.generation.checked_add(1) {
+            slot.generation = next;
+            self.free_slot(key.index);
         }
         value
     }
 
     #[inline]
+    fn free_slot(&mut self, index: u32) {
+        let at = self.free as usize;
+        self.free += 1;
+        match self.stack.get_mut(at / PAGE) {
+            Some(page) => page[at % PAGE] = index,
+            None => self.grow_stack(index),
+        }
+    }
+
+    /// Adds a page of the stack with `index` in its first place.
+    #[cold]
+    #[inline(never)]
+    fn grow_stack(&mut self, index: u32) {
+        self.stack.push(boxed(vec![index; PAGE]));
+    }
+
+    #[inline]
     fn slot(&self, index: u32) -> Option<&Slot<V>> {
-        Some(&self.pages.get(index as usize / PAGE)?.slots[index as usize % PAGE])
+        Some(&self.pages.get(index as usize / PAGE)?[index as usize % PAGE])
     }
 
     #[inline]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<V>> {
-        Some(&mut self.pages.get_mut(index as usize / PAGE)?.slots[index as usize % PAGE])
+        Some(&mut self.pages.get_mut(index as usize / PAGE)?[index as usize % PAGE])
     }
 
     /// Returns the entry of a live key.
@@ -217,7 +224,7 @@ impl<V> Arena<V> {
 
     /// Returns all entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
-        self.pages.iter().flat_map(|page| &*page.slots).enumerate().filter_map(|(index, slot)| {
+        self.pages.iter().flat_map(|page| page.iter()).enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;
             Some((Key { index: index as u32, generation: slot.generation }, value))
         })
@@ -238,7 +245,7 @@ impl<V> Arena<V> {
 
     #[cfg(test)]
     fn set_generation(&mut self, index: u32, generation: u32) {
-        self.pages[index as usize / PAGE].slots[index as usize % PAGE].generation = generation;
+        self.pages[index as usize / PAGE][index as usize % PAGE].generation = generation;
     }
 }
 

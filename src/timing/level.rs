@@ -56,6 +56,31 @@ pub(crate) fn span_of(width: u64, size: WheelSize) -> u64 {
     width.saturating_mul(size.get() as u64)
 }
 
+/// The division of a tick into a slot: by the width of a bucket, and then by the number of buckets in the ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grid {
+    width: u64,
+    ring: u64,
+    /// If both are powers of two: the shift that divides by the width.
+    shift: Option<u32>,
+}
+
+impl Grid {
+    pub(crate) const fn new(width: u64, ring: usize) -> Self {
+        let shift = if width.is_power_of_two() && ring.is_power_of_two() { Some(width.ilog2()) } else { None };
+        Self { width, ring: ring as u64, shift }
+    }
+
+    /// Returns the slot of the bucket that covers `tick`.
+    #[inline]
+    pub(crate) const fn slot(&self, tick: Tick) -> usize {
+        match self.shift {
+            Some(shift) => ((tick >> (shift % u64::BITS)) & (self.ring - 1)) as usize,
+            None => ((tick / self.width) % self.ring) as usize,
+        }
+    }
+}
+
 /// Returns the slot, in a ring of `ring` buckets, of the bucket of `width` ticks that covers `tick`.
 pub(crate) fn slot_of(tick: Tick, width: u64, ring: usize) -> usize {
     ((tick / width) % ring as u64) as usize
@@ -78,6 +103,7 @@ pub(crate) struct Level {
     pub(crate) width: u64,
     /// Ticks per turn.
     pub(crate) span: u64,
+    pub(crate) grid: Grid,
     /// Entries due before this tick are on this level or below, later ones above: see [`Wheel`](super::Wheel).
     pub(crate) frontier: Tick,
     /// The number of its first bucket.
@@ -95,6 +121,7 @@ impl Level {
         Self {
             width,
             span,
+            grid: Grid::new(width, size.ring()),
             frontier: turn_start_from(not_before, span),
             first: level * size.ring(),
             cascading: None,

@@ -281,18 +281,26 @@ impl List {
     /// Removes the member at `spot`, which must be in this list.
     #[inline]
     pub(crate) fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
-        let Some(head) = chunks.head_mut(spot.chunk) else { return };
-        debug_assert!(head.taken >> spot.position & 1 == 1, "a member leaves once");
-        head.taken &= !(1 << (u32::from(spot.position) % MEMBERS));
-        self.len -= 1;
-        if head.taken == 0 {
+        if self.clear(chunks, spot) {
             self.drop_chunk(chunks, spot.chunk);
         }
     }
 
+    /// Removes the member at `spot` from its chunk, which must be in this list. Returns whether it was the last one: the
+    /// chunk has to be [freed](Self::drop_chunk) then.
+    #[inline]
+    #[must_use]
+    pub(crate) fn clear(&mut self, chunks: &mut Chunks, spot: Spot) -> bool {
+        let Some(head) = chunks.head_mut(spot.chunk) else { return false };
+        debug_assert!(head.taken >> spot.position & 1 == 1, "a member leaves once");
+        head.taken &= !(1 << (u32::from(spot.position) % MEMBERS));
+        self.len -= 1;
+        head.taken == 0
+    }
+
     /// Frees a chunk after its last member has left, and joins its neighbours.
     #[inline(never)]
-    fn drop_chunk(&mut self, chunks: &mut Chunks, chunk: u32) {
+    pub(crate) fn drop_chunk(&mut self, chunks: &mut Chunks, chunk: u32) {
         let Some(&Head { prev, next, .. }) = chunks.head(chunk) else { return };
         match chunks.head_mut(prev) {
             Some(before) => before.next = next,

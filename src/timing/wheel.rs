@@ -360,6 +360,7 @@ impl<T> Wheel<T> {
     }
 
     /// Limits a deadline to the range that can be stored: not past, and not beyond the last tick.
+    #[inline]
     fn clamp(&mut self, now: Tick, deadline: Tick) -> Tick {
         if now >= self.levels[0].frontier {
             self.catch_up(now);
@@ -369,6 +370,7 @@ impl<T> Wheel<T> {
 
     /// Advances the wheel's clock to `now` if no bucket expires before, so that after an idle time a short delay does
     /// not seem long.
+    #[inline(never)]
     fn catch_up(&mut self, now: Tick) {
         if self.head().is_none_or(|head| head.start > now) {
             self.move_clock(now);
@@ -388,6 +390,7 @@ impl<T> Wheel<T> {
     }
 
     #[cold]
+    #[inline(never)]
     fn add_level(&mut self) {
         let number = self.levels.len();
         let level = match self.levels.last() {
@@ -409,9 +412,8 @@ impl<T> Wheel<T> {
                 None => self.add_level(),
             }
         };
-        let Level { width, first, .. } = self.levels[level];
-        let slot = slot_of(deadline, width, self.size.ring());
-        self.append(level, first, slot, index)
+        let Level { grid, first, .. } = self.levels[level];
+        self.append(level, first, grid.slot(deadline), index)
     }
 
     #[inline]
@@ -426,8 +428,16 @@ impl<T> Wheel<T> {
     /// Removes an entry from its bucket.
     #[inline]
     fn unlink(&mut self, bucket: BucketNumber, spot: Spot, deadline: Tick) {
+        if self.buckets[bucket.0 as usize].clear(&mut self.chunks, spot) {
+            self.drop_chunk(bucket, spot.chunk, deadline);
+        }
+    }
+
+    /// Frees a chunk of a bucket after its last entry, which was due at `deadline`.
+    #[inline(never)]
+    fn drop_chunk(&mut self, bucket: BucketNumber, chunk: u32, deadline: Tick) {
         let list = &mut self.buckets[bucket.0 as usize];
-        list.remove(&mut self.chunks, spot);
+        list.drop_chunk(&mut self.chunks, chunk);
         if list.is_empty() {
             let (level, slot) = (bucket.0 as usize / self.size.ring(), bucket.0 as usize % self.size.ring());
             let start = deadline - deadline % self.levels[level].width;
@@ -520,10 +530,9 @@ impl<T> Wheel<T> {
             *deadline = self.entries.at(*index).map_or(0, Entry::deadline);
         }
         let below = head.level - 1;
-        let Level { width, first, .. } = self.levels[below];
+        let Level { grid, first, .. } = self.levels[below];
         for (index, deadline) in members.iter().zip(deadlines) {
-            let slot = slot_of(deadline, width, self.size.ring());
-            let (bucket, spot) = self.append(below, first, slot, *index);
+            let (bucket, spot) = self.append(below, first, grid.slot(deadline), *index);
             if let Some((_, entry)) = self.entries.at_mut(*index) {
                 entry.set_place(bucket, spot);
             }
