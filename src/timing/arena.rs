@@ -147,17 +147,26 @@ impl<V> Arena<V> {
     /// Removes an entry with a property and frees its slot.
     #[inline]
     pub(crate) fn remove_if(&mut self, key: Key, property: impl FnOnce(&V) -> bool) -> Option<V> {
-        let slot = &mut self.pages.get_mut(key.index as usize / PAGE)?[key.index as usize % PAGE];
+        let slot = self.slot_mut(key.index)?;
         if slot.generation != key.generation || !property(slot.value.as_ref()?) {
             return None;
         }
-        let value = slot.value.take();
+        self.remove_at(key.index).map(|(_, value)| value)
+    }
+
+    /// Removes the entry in slot `index` and frees the slot.
+    #[inline]
+    pub(crate) fn remove_at(&mut self, index: u32) -> Option<(Key, V)> {
+        let slot = self.slot_mut(index)?;
+        let value = slot.value.take()?;
+        let generation = slot.generation;
+        let next = generation.checked_add(1);
+        slot.generation = next.unwrap_or(generation);
         self.len -= 1;
-        if let Some(next) = slot.generation.checked_add(1) {
-            slot.generation = next;
-            self.free_slot(key.index);
+        if next.is_some() {
+            self.free_slot(index);
         }
-        value
+        Some((Key { index, generation }, value))
     }
 
     #[inline]
@@ -234,6 +243,13 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn at(&self, index: u32) -> Option<&V> {
         self.slot(index)?.value.as_ref()
+    }
+
+    /// Reads the records of these slots, so that they are in the processor's cache soon.
+    #[inline]
+    pub(crate) fn fetch(&self, slots: impl Iterator<Item = u32>) {
+        let records = slots.filter_map(|index| self.slot(index));
+        std::hint::black_box(records.fold(0, |all, slot| all ^ slot.generation));
     }
 
     /// Returns key and entry of slot `index`, which must be taken (it is linked in a list).

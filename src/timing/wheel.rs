@@ -116,6 +116,14 @@ pub enum Step {
     Exhausted,
 }
 
+/// The result of one search for a due entry.
+enum Popped {
+    /// The slot of the entry.
+    Due(u32),
+    Done,
+    Exhausted,
+}
+
 /// The head of the delay queue.
 #[derive(Debug, Clone, Copy)]
 struct Head {
@@ -190,41 +198,87 @@ impl<T> Wheel<T> {
     pub fn advance(&mut self, now: Tick, budget: usize, due: &mut Vec<Expired<T>>) -> Advance {
         let mut budget = budget;
         loop {
-            match self.expire(now, &mut budget) {
-                Step::Expired(key) => {
-                    if let Some(entry) = self.entries.remove(key) {
+            match self.pop_due(now, &mut budget) {
+                Popped::Due(index) => {
+                    if let Some((key, entry)) = self.entries.remove_at(index) {
                         due.push(Expired { key, deadline: entry.deadline(), value: entry.value });
                     }
                 }
-                Step::Done => return Advance::Done,
-                Step::Exhausted => return Advance::Exhausted,
+                Popped::Done => return Advance::Done,
+                Popped::Exhausted => return Advance::Exhausted,
             }
         }
     }
 
-    /// Detaches the first entry due by `now`. `budget` counts down by one for every entry moved, by expiration or
-    /// cascade. Time never goes back: a `now` before that of an earlier call finds nothing new.
+    /// Detaches the first entry due by `now`, whose deadline is then the [clock](Self::clock). `budget` counts down by
+    /// one for every entry moved, by expiration or cascade. Time never goes back: a `now` before that of an earlier call
+    /// finds nothing new.
     #[doc(hidden)]
+    #[inline]
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
         loop {
-            let Some(head) = self.head().filter(|head| head.start <= now) else {
-                self.move_clock(now);
-                return Step::Done;
-            };
-            if *budget == 0 {
-                return Step::Exhausted;
-            }
-            if head.level == 0 {
-                self.clock = head.start;
-                *budget -= 1;
-                if let Some(key) = self.detach_first(head) {
-                    return Step::Expired(key);
+            match self.pop_due(now, budget) {
+                Popped::Due(index) => {
+                    if let Some((key, entry)) = self.entries.at_mut(index) {
+                        entry.detach();
+                        return Step::Expired(key);
+                    }
                 }
-            } else {
-                self.move_clock(head.start - 1);
-                self.cascade(head, budget);
+                Popped::Done => return Step::Done,
+                Popped::Exhausted => return Step::Exhausted,
             }
         }
+    }
+
+    /// Takes the first entry due by `now` out of its bucket.
+    #[inline]
+    fn pop_due(&mut self, now: Tick, budget: &mut usize) -> Popped {
+        loop {
+            // Entries of the clock's own tick are due before all others: no search for the head of the delay queue.
+            let slot = self.levels[0].grid.slot(self.clock);
+            let bucket = self.buckets[slot];
+            if bucket.is_empty() || now < self.clock {
+                match self.turn(now, budget) {
+                    Some(popped) => return popped,
+                    None => continue,
+                }
+            }
+            if *budget == 0 {
+                return Popped::Exhausted;
+            }
+            *budget -= 1;
+            if bucket.first_chunk() != self.fetched {
+                self.fetch_next(bucket);
+            }
+            let bucket = &mut self.buckets[slot];
+            let index = bucket.pop_front(&mut self.chunks);
+            if bucket.is_empty() {
+                self.queue.leave(0, slot);
+            }
+            if let Some(index) = index {
+                return Popped::Due(index);
+            }
+        }
+    }
+
+    /// Moves the clock to the next bucket that expires by `now`, and cascades buckets on the way. Returns why there is
+    /// none.
+    #[inline(never)]
+    fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Popped> {
+        let Some(head) = self.head().filter(|head| head.start <= now) else {
+            self.move_clock(now);
+            return Some(Popped::Done);
+        };
+        if *budget == 0 {
+            return Some(Popped::Exhausted);
+        }
+        if head.level == 0 {
+            self.clock = head.start;
+        } else {
+            self.move_clock(head.start - 1);
+            self.cascade(head, budget);
+        }
+        None
     }
 
     /// Takes a waiting entry out of the wheel; it stays alive until [`remove`](Self::remove). Returns false if it was
@@ -482,26 +536,12 @@ impl<T> Wheel<T> {
 
     /// Prefetches the records of the next entries of a bucket, all at once. One after the other, each would be a cache
     /// miss.
+    #[inline(never)]
     fn fetch_next(&mut self, bucket: List) {
         self.fetched = bucket.first_chunk();
-        let records = bucket.next_few(&self.chunks).filter_map(|index| self.entries.at(index));
-        std::hint::black_box(records.fold(0, |all, entry| all ^ entry.deadline()));
-    }
-
-    /// Takes the first entry out of a bucket of level 0.
-    fn detach_first(&mut self, head: Head) -> Option<Key> {
-        let list = self.buckets[head.slot];
-        if list.first_chunk() != self.fetched {
-            self.fetch_next(list);
+        if bucket.len() > 1 {
+            self.entries.fetch(bucket.next_few(&self.chunks));
         }
-        let list = &mut self.buckets[head.slot];
-        let index = list.pop_front(&mut self.chunks)?;
-        if list.is_empty() {
-            self.emptied(head);
-        }
-        let (key, entry) = self.entries.at_mut(index)?;
-        entry.detach();
-        Some(key)
     }
 
     /// Moves entries of an upper bucket one level down, in their order, until the bucket is empty or the budget used
