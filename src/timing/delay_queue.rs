@@ -70,22 +70,17 @@ impl DelayQueue {
     /// Returns the number of slots from `from` to the first occupied slot of `level`, around the ring.
     pub(crate) fn distance(&self, level: usize, from: usize) -> Option<usize> {
         let ring = &self.levels[level];
+        let (word, bit) = (from / BITS, from % BITS);
+        let ahead = ring.words[word] >> bit;
+        if ahead != 0 {
+            return Some(ahead.trailing_zeros() as usize);
+        }
         if ring.occupied == 0 {
             return None;
         }
-        let words = ring.words.len();
-        let first = ring.words[from / BITS] & (u64::MAX << (from % BITS));
-        let mut word = from / BITS;
-        let mut bits = first;
-        for _ in 0..=words {
-            if bits != 0 {
-                let slot = word * BITS + bits.trailing_zeros() as usize;
-                return Some(if slot >= from { slot - from } else { slot + self.ring - from });
-            }
-            word = (word + 1) % words;
-            bits = ring.words[word];
-        }
-        None
+        let found = (word + 1..ring.words.len()).chain(0..=word).find(|word| ring.words[*word] != 0)?;
+        let slot = found * BITS + ring.words[found].trailing_zeros() as usize;
+        Some(if slot >= from { slot - from } else { slot + self.ring - from })
     }
 }
 

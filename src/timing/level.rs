@@ -79,11 +79,22 @@ impl Grid {
             None => ((tick / self.width) % self.ring) as usize,
         }
     }
-}
 
-/// Returns the slot, in a ring of `ring` buckets, of the bucket of `width` ticks that covers `tick`.
-pub(crate) fn slot_of(tick: Tick, width: u64, ring: usize) -> usize {
-    ((tick / width) % ring as u64) as usize
+    /// Returns the first tick of the bucket that is `distance` buckets after the one that covers `tick`; saturates.
+    #[inline]
+    pub(crate) const fn start(&self, tick: Tick, distance: usize) -> Tick {
+        let bucket = match self.shift {
+            Some(shift) => tick >> (shift % u64::BITS),
+            None => tick / self.width,
+        };
+        (bucket + distance as u64).saturating_mul(self.width)
+    }
+
+    /// Returns the slot with this number of slots after the first one, at most two turns.
+    #[inline]
+    pub(crate) const fn wrap(&self, slot: usize) -> usize {
+        if slot as u64 >= self.ring { slot - self.ring as usize } else { slot }
+    }
 }
 
 /// Returns the first tick after the turn of `span` ticks that contains `tick`; saturates.
@@ -151,14 +162,20 @@ mod tests {
     fn a_slot_covers_width_ticks_and_the_ring_comes_round() {
         for (size, width) in [(2usize, 1u64), (3, 1), (3, 3), (8, 64), (20, 400)] {
             let ring = 2 * size;
+            let grid = Grid::new(width, ring);
             for tick in 0..4 * ring as u64 * width {
-                let slot = slot_of(tick, width, ring);
+                let slot = grid.slot(tick);
                 assert!(slot < ring);
-                let next = slot_of(tick + 1, width, ring);
+                let next = grid.slot(tick + 1);
                 let expected = if (tick + 1) % width == 0 { (slot + 1) % ring } else { slot };
                 assert_eq!(next, expected, "size {size} width {width} tick {tick}");
+                for distance in 0..ring {
+                    let start = grid.start(tick, distance);
+                    assert_eq!(start, (tick / width + distance as u64) * width);
+                    assert_eq!(grid.slot(start), grid.wrap(slot + distance));
+                }
             }
-            assert_eq!(slot_of(0, width, ring), 0);
+            assert_eq!(grid.slot(0), 0);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Snapshots of a wheel: counts per level and per bucket.
 
-use crate::timing::level::{Level, slot_of};
+use crate::timing::level::Level;
 use crate::timing::list::List;
 use crate::timing::tick::Tick;
 use crate::timing::wheel::Wheel;
@@ -121,11 +121,12 @@ impl<T> Wheel<T> {
         let (slots, first) = (self.size.ring(), self.first_tick(level) / ring.width);
         let from = start.div_ceil(ring.width).max(first);
         let passed = usize::try_from(from - first).ok().filter(|passed| *passed < slots)?;
-        let distance = self.queue.distance(level, slot_of(from, 1, slots))?;
+        let slot = (from % slots as u64) as usize;
+        let distance = self.queue.distance(level, slot)?;
         // The search wraps around the ring: beyond its end are buckets before `start`.
         (passed + distance < slots).then(|| BucketSnapshot {
             start: (from + distance as u64).saturating_mul(ring.width),
-            entries: self.bucket(level, slot_of(from + distance as u64, 1, slots)).len(),
+            entries: self.bucket(level, ring.grid.wrap(slot + distance)).len(),
         })
     }
 
@@ -134,7 +135,7 @@ impl<T> Wheel<T> {
     pub(crate) fn entries_of_bucket(&self, level: usize, start: Tick) -> impl Iterator<Item = crate::timing::Key> {
         let is_there = self.buckets_from(level, start).next().is_some_and(|bucket| bucket.start == start);
         let ring = self.levels.get(level).filter(|_| is_there);
-        let bucket = ring.map(|ring| *self.bucket(level, slot_of(start, ring.width, self.size.ring())));
+        let bucket = ring.map(|ring| *self.bucket(level, ring.grid.slot(start)));
         bucket.into_iter().flat_map(|bucket| bucket.iter(&self.chunks)).filter_map(|index| self.entries.key_at(index))
     }
 }

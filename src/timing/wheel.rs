@@ -3,7 +3,7 @@
 use crate::timing::arena::{Arena, Key};
 use crate::timing::delay_queue::DelayQueue;
 use crate::timing::entry::{BucketNumber, Entry};
-use crate::timing::level::{Level, WheelSize, slot_of, turn_end};
+use crate::timing::level::{Level, WheelSize, turn_end};
 use crate::timing::list::{Chunks, List, MEMBERS, Spot};
 use crate::timing::tick::{MAX_TICK, Tick};
 
@@ -80,6 +80,8 @@ pub struct Wheel<T> {
     pub(super) entries: Arena<Entry<T>>,
     /// The chunks of all lists: of buckets, and of the caller.
     pub(super) chunks: Chunks,
+    /// The head of the delay queue, if it is known since the last change of the queue.
+    head: Option<Option<Head>>,
     /// The chunk whose entries were prefetched last.
     fetched: u32,
 }
@@ -143,6 +145,7 @@ impl<T> Wheel<T> {
             queue: DelayQueue::new(size.ring()),
             entries: Arena::new(),
             chunks: Chunks::new(),
+            head: None,
             fetched: u32::MAX,
         };
         wheel.add_level();
@@ -253,7 +256,7 @@ impl<T> Wheel<T> {
             let bucket = &mut self.buckets[slot];
             let index = bucket.pop_front(&mut self.chunks);
             if bucket.is_empty() {
-                self.queue.leave(0, slot);
+                self.leave(0, slot);
             }
             if let Some(index) = index {
                 return Popped::Due(index);
@@ -265,7 +268,9 @@ impl<T> Wheel<T> {
     /// none.
     #[inline(never)]
     fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Popped> {
-        let Some(head) = self.head().filter(|head| head.start <= now) else {
+        let head = self.head();
+        self.head = Some(head);
+        let Some(head) = head.filter(|head| head.start <= now) else {
             self.move_clock(now);
             return Some(Popped::Done);
         };
@@ -356,8 +361,7 @@ impl<T> Wheel<T> {
     pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
         let entry = self.entries.get(key)?;
         let level = entry.bucket().0 as usize / self.size.ring();
-        let width = self.levels.get(level)?.width;
-        Some((level, entry.deadline() / width * width))
+        Some((level, self.levels.get(level)?.grid.start(entry.deadline(), 0)))
     }
 
     /// Returns whether the entry is in the wheel: alive and not detached.
@@ -475,6 +479,7 @@ impl<T> Wheel<T> {
         let bucket = &mut self.buckets[first + slot];
         if bucket.is_empty() {
             self.queue.enter(level, slot);
+            self.head = None;
         }
         (BucketNumber((first + slot) as u32), bucket.push_back(&mut self.chunks, index))
     }
@@ -494,17 +499,24 @@ impl<T> Wheel<T> {
         list.drop_chunk(&mut self.chunks, chunk);
         if list.is_empty() {
             let (level, slot) = (bucket.0 as usize / self.size.ring(), bucket.0 as usize % self.size.ring());
-            let start = deadline - deadline % self.levels[level].width;
+            let start = self.levels[level].grid.start(deadline, 0);
             self.emptied(Head { level, slot, start });
         }
     }
 
     /// Updates the delay queue and the cascade after a bucket has lost its last entry.
     fn emptied(&mut self, bucket: Head) {
-        self.queue.leave(bucket.level, bucket.slot);
+        self.leave(bucket.level, bucket.slot);
         if self.levels[bucket.level].cascading == Some(bucket.start) {
             self.end_cascade(bucket);
         }
+    }
+
+    /// Removes a bucket from the delay queue.
+    #[inline]
+    fn leave(&mut self, level: usize, slot: usize) {
+        self.queue.leave(level, slot);
+        self.head = None;
     }
 
     /// Returns a bucket.
@@ -518,20 +530,25 @@ impl<T> Wheel<T> {
     }
 
     /// Returns the bucket that expires first.
+    #[inline]
     fn head(&self) -> Option<Head> {
+        self.head.unwrap_or_else(|| self.find_head())
+    }
+
+    #[inline(never)]
+    fn find_head(&self) -> Option<Head> {
         (self.queue.first_level()?..self.levels.len()).find_map(|level| self.first_bucket(level))
     }
 
     /// Returns the bucket of `level` that expires first. Entries that an unfinished cascade has put beyond the level's
     /// frontier do not count yet: older entries for the same ticks may follow.
     fn first_bucket(&self, level: usize) -> Option<Head> {
-        let width = self.levels[level].width;
-        let ring = self.size.ring();
+        let Level { ref grid, frontier, .. } = self.levels[level];
         let from = self.first_tick(level);
-        let distance = self.queue.distance(level, slot_of(from, width, ring))?;
-        let slot = (slot_of(from, width, ring) + distance) % ring;
-        let start = (from / width + distance as u64).saturating_mul(width);
-        (start < self.levels[level].frontier).then_some(Head { level, slot, start })
+        let slot = grid.slot(from);
+        let distance = self.queue.distance(level, slot)?;
+        let start = grid.start(from, distance);
+        (start < frontier).then_some(Head { level, slot: grid.wrap(slot + distance), start })
     }
 
     /// Prefetches the records of the next entries of a bucket, all at once. One after the other, each would be a cache
@@ -612,7 +629,7 @@ impl<T> Wheel<T> {
     fn moves_before(&self, bucket: Head) -> u64 {
         let Head { level, slot, start } = bucket;
         let below = &self.levels[level - 1];
-        let first_below = self.bucket(level - 1, slot_of(start, below.width, self.size.ring())).len();
+        let first_below = self.bucket(level - 1, below.grid.slot(start)).len();
         let remaining = self.bucket(level, slot).len();
         (level * remaining + (level - 1) * first_below) as u64
     }
