@@ -60,6 +60,8 @@ pub(crate) struct Arena<V> {
     free: u32,
     /// The number of slots used so far; the next ones in the last page are new.
     slots: u32,
+    /// The number of slots in all pages.
+    limit: u32,
     len: u32,
 }
 
@@ -72,7 +74,7 @@ impl<V> Default for Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), stack: Vec::new(), free: 0, slots: 0, len: 0 }
+        Self { pages: Vec::new(), stack: Vec::new(), free: 0, slots: 0, limit: 0, len: 0 }
     }
 
     /// Returns the number of entries.
@@ -91,36 +93,34 @@ impl<V> Arena<V> {
         self.len == 0
     }
 
-    /// Returns the slot of the next entry, if one of the 2³² − 1 slots is free.
+    /// Returns the slot of the next entry, which has to be [stored](Self::occupy), if one of the 2³² − 1 slots is free.
     #[inline]
-    pub(crate) fn vacant(&mut self) -> Option<u32> {
-        let Some(top) = self.free.checked_sub(1) else { return self.new_slot() };
-        Some(self.stack.get(top as usize / PAGE)?[top as usize % PAGE])
-    }
-
-    /// Returns the next slot that was never used.
-    #[inline]
-    fn new_slot(&mut self) -> Option<u32> {
-        if self.slots as usize / PAGE == self.pages.len() {
+    pub(crate) fn reserve(&mut self) -> Option<u32> {
+        if let Some(top) = self.free.checked_sub(1) {
+            self.free = top;
+            return Some(self.stack.get(top as usize / PAGE)?[top as usize % PAGE]);
+        }
+        if self.slots == self.limit {
             self.grow();
         }
-        (self.slots != NONE).then_some(self.slots)
+        let slot = self.slots;
+        self.slots = slot.checked_add(1)?;
+        Some(slot)
     }
 
     /// Adds a page. Never inlined, and made on the heap: no caller probes the stack for a page.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        self.pages.push(boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect()));
+        if self.limit != NONE {
+            self.pages.push(boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect()));
+            self.limit = self.limit.saturating_add(PAGE as u32);
+        }
     }
 
-    /// Stores `value` in the slot just returned by [`vacant`](Self::vacant).
+    /// Stores `value` in a [reserved](Self::reserve) slot.
     #[inline]
     pub(crate) fn occupy(&mut self, index: u32, value: V) -> Key {
-        match self.free.checked_sub(1) {
-            Some(free) => self.free = free,
-            None => self.slots += 1,
-        }
         self.len += 1;
         let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
         slot.value = Some(value);
@@ -131,14 +131,16 @@ impl<V> Arena<V> {
     ///
     /// # Errors
     /// Returns `value` when all 2³² − 1 slots are taken.
+    #[cfg(any(test, feature = "actix"))]
     pub(crate) fn insert(&mut self, value: V) -> Result<Key, V> {
-        match self.vacant() {
+        match self.reserve() {
             Some(index) => Ok(self.occupy(index, value)),
             None => Err(value),
         }
     }
 
     /// Removes an entry and frees its slot.
+    #[cfg(any(test, feature = "actix"))]
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<V> {
         self.remove_if(key, |_| true)

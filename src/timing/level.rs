@@ -4,6 +4,7 @@
 //! level is the width of the level above. The ring holds two turns, not one: the clock's current turn and the next, so
 //! that a bucket of the level above can cascade before its time.
 
+use super::entry::BucketNumber;
 use super::tick::{Tick, TimingError};
 
 /// The largest wheel size.
@@ -60,40 +61,52 @@ pub(crate) fn span_of(width: u64, size: WheelSize) -> u64 {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
     width: u64,
-    ring: u64,
-    /// If both are powers of two: the shift that divides by the width.
-    shift: Option<u32>,
+    ring: u32,
+    /// The number of the bucket in slot 0.
+    first: u32,
+    /// If both are powers of two: the mask that divides by the ring, else 0; and the shift that divides by the width.
+    mask: u32,
+    shift: u32,
 }
 
 impl Grid {
-    pub(crate) const fn new(width: u64, ring: usize) -> Self {
-        let shift = if width.is_power_of_two() && ring.is_power_of_two() { Some(width.ilog2()) } else { None };
-        Self { width, ring: ring as u64, shift }
+    pub(crate) const fn new(level: usize, width: u64, ring: usize) -> Self {
+        let mask = if width.is_power_of_two() && ring.is_power_of_two() { ring as u32 - 1 } else { 0 };
+        Self { width, ring: ring as u32, first: (level * ring) as u32, mask, shift: width.trailing_zeros() }
     }
 
     /// Returns the slot of the bucket that covers `tick`.
     #[inline]
     pub(crate) const fn slot(&self, tick: Tick) -> usize {
-        match self.shift {
-            Some(shift) => ((tick >> (shift % u64::BITS)) & (self.ring - 1)) as usize,
-            None => ((tick / self.width) % self.ring) as usize,
+        if self.mask == 0 {
+            return ((tick / self.width) % self.ring as u64) as usize;
         }
+        (tick >> (self.shift % u64::BITS)) as usize & self.mask as usize
+    }
+
+    /// Returns the bucket that covers `tick`.
+    #[inline]
+    pub(crate) const fn bucket(&self, tick: Tick) -> BucketNumber {
+        BucketNumber(self.first + self.slot(tick) as u32)
+    }
+
+    /// Returns the bucket in a slot.
+    #[inline]
+    pub(crate) const fn bucket_in(&self, slot: usize) -> BucketNumber {
+        BucketNumber(self.first + slot as u32)
     }
 
     /// Returns the first tick of the bucket that is `distance` buckets after the one that covers `tick`; saturates.
     #[inline]
     pub(crate) const fn start(&self, tick: Tick, distance: usize) -> Tick {
-        let bucket = match self.shift {
-            Some(shift) => tick >> (shift % u64::BITS),
-            None => tick / self.width,
-        };
+        let bucket = if self.mask == 0 { tick / self.width } else { tick >> (self.shift % u64::BITS) };
         (bucket + distance as u64).saturating_mul(self.width)
     }
 
     /// Returns the slot with this number of slots after the first one, at most two turns.
     #[inline]
     pub(crate) const fn wrap(&self, slot: usize) -> usize {
-        if slot as u64 >= self.ring { slot - self.ring as usize } else { slot }
+        if slot >= self.ring as usize { slot - self.ring as usize } else { slot }
     }
 }
 
@@ -117,8 +130,6 @@ pub(crate) struct Level {
     pub(crate) grid: Grid,
     /// Entries due before this tick are on this level or below, later ones above: see [`Wheel`](super::Wheel).
     pub(crate) frontier: Tick,
-    /// The number of its first bucket.
-    pub(crate) first: usize,
     /// The first tick of the bucket whose cascade has begun and not ended.
     pub(crate) cascading: Option<Tick>,
     /// Buckets of this level that have cascaded, and the entries that were in them.
@@ -132,9 +143,8 @@ impl Level {
         Self {
             width,
             span,
-            grid: Grid::new(width, size.ring()),
+            grid: Grid::new(level, width, size.ring()),
             frontier: turn_start_from(not_before, span),
-            first: level * size.ring(),
             cascading: None,
             cascades: 0,
             cascaded: 0,
@@ -162,7 +172,7 @@ mod tests {
     fn a_slot_covers_width_ticks_and_the_ring_comes_round() {
         for (size, width) in [(2usize, 1u64), (3, 1), (3, 3), (8, 64), (20, 400)] {
             let ring = 2 * size;
-            let grid = Grid::new(width, ring);
+            let grid = Grid::new(0, width, ring);
             for tick in 0..4 * ring as u64 * width {
                 let slot = grid.slot(tick);
                 assert!(slot < ring);

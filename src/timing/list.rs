@@ -38,6 +38,7 @@ pub(crate) struct Spot {
 
 impl Spot {
     /// The location of an entry that is in no list.
+    #[cfg(feature = "actix")]
     pub(crate) const NOWHERE: Self = Self { chunk: NONE, position: 0 };
 }
 

@@ -72,7 +72,7 @@ impl<T> Wheel<T> {
     }
 
     fn stats_of(&self, level: usize, ring: &Level) -> LevelStats {
-        let buckets = &self.buckets[ring.first..][..self.size.ring()];
+        let buckets = &self.buckets[ring.grid.bucket_in(0).0 as usize..][..self.size.ring()];
         LevelStats {
             level,
             bucket_ticks: ring.width,

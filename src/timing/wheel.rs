@@ -134,6 +134,13 @@ struct Head {
     start: Tick,
 }
 
+/// Enters a bucket into the delay queue. Out of line: most entries join others.
+#[inline(never)]
+fn enter(queue: &mut DelayQueue, head: &mut Option<Option<Head>>, ring: usize, bucket: BucketNumber) {
+    *head = None;
+    queue.enter(bucket.0 as usize / ring, bucket.0 as usize % ring);
+}
+
 impl<T> Wheel<T> {
     /// Returns an empty wheel at tick 0, with one level.
     pub fn new(size: WheelSize) -> Self {
@@ -166,15 +173,17 @@ impl<T> Wheel<T> {
     ///
     /// # Errors
     /// Returns `value` when 2³² − 1 entries are stored.
+    #[inline(always)]
     pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
         let deadline = self.clamp(now, deadline);
-        let Some(index) = self.entries.vacant() else { return Err(value) };
+        let Some(index) = self.entries.reserve() else { return Err(value) };
         let (bucket, spot) = self.link(index, deadline);
         Ok(self.entries.occupy(index, Entry::new(deadline, bucket, spot, value)))
     }
 
     /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is [removed](Self::remove)
     /// instead.
+    #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let entry = self.entries.remove_if(key, Entry::is_waiting)?;
         self.unlink(entry.bucket(), entry.spot(), entry.deadline());
@@ -447,8 +456,6 @@ impl<T> Wheel<T> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn add_level(&mut self) {
         let number = self.levels.len();
         let level = match self.levels.last() {
@@ -460,28 +467,44 @@ impl<T> Wheel<T> {
         self.queue.add_level();
     }
 
-    /// Appends an entry to the bucket that covers its deadline, and enters the bucket into the delay queue if it was
-    /// empty. Returns its location.
-    #[inline]
+    /// Appends an entry to the bucket that covers its deadline. Returns its location.
+    #[inline(always)]
     fn link(&mut self, index: u32, deadline: Tick) -> (BucketNumber, Spot) {
-        let level = loop {
-            match self.levels.iter().position(|level| deadline < level.frontier) {
-                Some(level) => break level,
-                None => self.add_level(),
-            }
-        };
-        let Level { grid, first, .. } = self.levels[level];
-        self.append(level, first, grid.slot(deadline), index)
+        let bucket = self.bucket_for(deadline);
+        (bucket, self.append(bucket, index))
     }
 
-    #[inline]
-    fn append(&mut self, level: usize, first: usize, slot: usize, index: u32) -> (BucketNumber, Spot) {
-        let bucket = &mut self.buckets[first + slot];
-        if bucket.is_empty() {
-            self.queue.enter(level, slot);
-            self.head = None;
+    /// Returns the bucket for a new entry: of the first level whose frontier lies after the deadline.
+    #[inline(always)]
+    fn bucket_for(&mut self, deadline: Tick) -> BucketNumber {
+        for level in &self.levels {
+            if deadline < level.frontier {
+                return level.grid.bucket(deadline);
+            }
         }
-        (BucketNumber((first + slot) as u32), bucket.push_back(&mut self.chunks, index))
+        self.bucket_above(deadline)
+    }
+
+    /// Adds levels until one reaches the deadline, and returns the bucket there.
+    #[cold]
+    #[inline(never)]
+    fn bucket_above(&mut self, deadline: Tick) -> BucketNumber {
+        loop {
+            self.add_level();
+            if let Some(top) = self.levels.last().filter(|top| deadline < top.frontier) {
+                return top.grid.bucket(deadline);
+            }
+        }
+    }
+
+    /// Appends an entry to a bucket, and enters the bucket into the delay queue if it was empty.
+    #[inline(always)]
+    fn append(&mut self, bucket: BucketNumber, index: u32) -> Spot {
+        let list = &mut self.buckets[bucket.0 as usize];
+        if list.is_empty() {
+            enter(&mut self.queue, &mut self.head, self.size.ring(), bucket);
+        }
+        list.push_back(&mut self.chunks, index)
     }
 
     /// Removes an entry from its bucket.
@@ -521,7 +544,7 @@ impl<T> Wheel<T> {
 
     /// Returns a bucket.
     pub(super) fn bucket(&self, level: usize, slot: usize) -> &List {
-        &self.buckets[self.levels[level].first + slot]
+        &self.buckets[self.levels[level].grid.bucket_in(slot).0 as usize]
     }
 
     /// Returns the first tick that a bucket of `level` can cover: earlier ticks are on lower levels, or past.
@@ -575,7 +598,7 @@ impl<T> Wheel<T> {
     /// Moves entries of the first chunk of an upper bucket one level down, at most `most`. Returns their number.
     fn cascade_chunk(&mut self, head: Head, most: usize) -> usize {
         let mut members = [0; MEMBERS as usize];
-        let from = &mut self.buckets[self.levels[head.level].first + head.slot];
+        let from = &mut self.buckets[self.levels[head.level].grid.bucket_in(head.slot).0 as usize];
         let count = from.pop_chunk(&mut self.chunks, most, &mut members);
         let members = &members[..count];
         if from.is_empty() {
@@ -586,10 +609,10 @@ impl<T> Wheel<T> {
         for (deadline, index) in deadlines.iter_mut().zip(members) {
             *deadline = self.entries.at(*index).map_or(0, Entry::deadline);
         }
-        let below = head.level - 1;
-        let Level { grid, first, .. } = self.levels[below];
+        let below = self.levels[head.level - 1].grid;
         for (index, deadline) in members.iter().zip(deadlines) {
-            let (bucket, spot) = self.append(below, first, grid.slot(deadline), *index);
+            let bucket = below.bucket(deadline);
+            let spot = self.append(bucket, *index);
             if let Some((_, entry)) = self.entries.at_mut(*index) {
                 entry.set_place(bucket, spot);
             }
