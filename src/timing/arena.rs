@@ -62,7 +62,8 @@ pub(crate) struct Arena<V> {
     slots: u32,
     /// The number of slots in all pages.
     limit: u32,
-    len: u32,
+    /// The number of slots whose generations are used up.
+    retired: u32,
 }
 
 impl<V> Default for Arena<V> {
@@ -74,12 +75,12 @@ impl<V> Default for Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), stack: Vec::new(), free: 0, slots: 0, limit: 0, len: 0 }
+        Self { pages: Vec::new(), stack: Vec::new(), free: 0, slots: 0, limit: 0, retired: 0 }
     }
 
     /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
-        self.len as usize
+        (self.slots - self.free - self.retired) as usize
     }
 
     /// Returns the number of slots, free ones included.
@@ -90,7 +91,7 @@ impl<V> Arena<V> {
 
     /// Returns whether there is no entry.
     pub(crate) const fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Returns the slot of the next entry, which has to be [stored](Self::occupy), if one of the 2³² − 1 slots is free.
@@ -100,28 +101,30 @@ impl<V> Arena<V> {
             self.free = top;
             return Some(self.stack.get(top as usize / PAGE)?[top as usize % PAGE]);
         }
-        if self.slots == self.limit {
-            self.grow();
+        if self.slots == self.limit && !self.grow() {
+            return None;
         }
         let slot = self.slots;
-        self.slots = slot.checked_add(1)?;
+        self.slots += 1;
         Some(slot)
     }
 
-    /// Adds a page. Never inlined, and made on the heap: no caller probes the stack for a page.
+    /// Adds a page. Returns false if there are as many as possible. Never inlined, and made on the heap: no caller probes
+    /// the stack for a page.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) {
-        if self.limit != NONE {
-            self.pages.push(boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect()));
-            self.limit = self.limit.saturating_add(PAGE as u32);
+    fn grow(&mut self) -> bool {
+        if self.limit == NONE {
+            return false;
         }
+        self.pages.push(boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect()));
+        self.limit = self.limit.saturating_add(PAGE as u32);
+        true
     }
 
     /// Stores `value` in a [reserved](Self::reserve) slot.
     #[inline]
     pub(crate) fn occupy(&mut self, index: u32, value: V) -> Key {
-        self.len += 1;
         let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
         slot.value = Some(value);
         Key { index, generation: slot.generation }
@@ -164,9 +167,9 @@ impl<V> Arena<V> {
         let generation = slot.generation;
         let next = generation.checked_add(1);
         slot.generation = next.unwrap_or(generation);
-        self.len -= 1;
-        if next.is_some() {
-            self.free_slot(index);
+        match next {
+            Some(_) => self.free_slot(index),
+            None => self.retired += 1,
         }
         Some((Key { index, generation }, value))
     }

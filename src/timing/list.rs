@@ -132,6 +132,13 @@ pub(crate) struct Members<'a> {
     all: &'a [u32; MEMBERS as usize],
 }
 
+impl Members<'_> {
+    /// Returns the positions of the members not yet returned.
+    pub(crate) const fn left(&self) -> u32 {
+        self.left
+    }
+}
+
 impl Iterator for Members<'_> {
     type Item = u32;
 
@@ -254,27 +261,15 @@ impl List {
         Some(member)
     }
 
-    /// Removes the first members, at most `most` and all of one chunk. Puts them into `members` and returns their number.
+    /// Removes all members of the first chunk except these positions. Returns their number.
     #[inline]
-    pub(crate) fn pop_chunk(
-        &mut self,
-        chunks: &mut Chunks,
-        most: usize,
-        members: &mut [u32; MEMBERS as usize],
-    ) -> usize {
-        let mut first = chunks.members(self.head);
-        let mut count = 0;
-        for (to, member) in members.iter_mut().take(most).zip(&mut first) {
-            *to = member;
-            count += 1;
-        }
-        let left = first.left;
+    pub(crate) fn keep(&mut self, chunks: &mut Chunks, left: u32) -> usize {
+        let Some(head) = chunks.head_mut(self.head) else { return 0 };
+        let count = (head.taken & !left).count_ones();
+        head.taken = left;
         self.len -= count;
-        if let Some(head) = chunks.head_mut(self.head).filter(|_| count > 0) {
-            head.taken = left;
-            if left == 0 {
-                self.drop_chunk(chunks, self.head);
-            }
+        if left == 0 {
+            self.drop_chunk(chunks, self.head);
         }
         count as usize
     }

@@ -118,10 +118,10 @@ pub enum Step {
     Exhausted,
 }
 
-/// The result of one search for a due entry.
-enum Popped {
-    /// The slot of the entry.
-    Due(u32),
+/// The result of the search for a due entry.
+enum Search {
+    /// The slot of its bucket, on level 0.
+    Bucket(usize),
     Done,
     Exhausted,
 }
@@ -210,16 +210,33 @@ impl<T> Wheel<T> {
     pub fn advance(&mut self, now: Tick, budget: usize, due: &mut Vec<Expired<T>>) -> Advance {
         let mut budget = budget;
         loop {
-            match self.pop_due(now, &mut budget) {
-                Popped::Due(index) => {
-                    if let Some((key, entry)) = self.entries.remove_at(index) {
-                        due.push(Expired { key, deadline: entry.deadline(), value: entry.value });
-                    }
-                }
-                Popped::Done => return Advance::Done,
-                Popped::Exhausted => return Advance::Exhausted,
+            match self.next_due(now, &mut budget) {
+                Search::Bucket(slot) => budget -= self.expire_chunk(slot, budget, due),
+                Search::Done => return Advance::Done,
+                Search::Exhausted => return Advance::Exhausted,
             }
         }
+    }
+
+    /// Removes the entries in the first chunk of a bucket of level 0, at most `most`, and appends them to `due`. Returns
+    /// their number.
+    fn expire_chunk(&mut self, slot: usize, most: usize, due: &mut Vec<Expired<T>>) -> usize {
+        let bucket = self.buckets[slot];
+        self.fetch_next(bucket);
+        let mut members = bucket.next_few(&self.chunks);
+        let deadline = self.clock;
+        for index in members.by_ref().take(most) {
+            if let Some((key, entry)) = self.entries.remove_at(index) {
+                due.push(Expired { key, deadline, value: entry.value });
+            }
+        }
+        let left = members.left();
+        let bucket = &mut self.buckets[slot];
+        let count = bucket.keep(&mut self.chunks, left);
+        if bucket.is_empty() {
+            self.leave(0, slot);
+        }
+        count
     }
 
     /// Detaches the first entry due by `now`, whose deadline is then the [clock](Self::clock). `budget` counts down by
@@ -229,62 +246,72 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
         loop {
-            match self.pop_due(now, budget) {
-                Popped::Due(index) => {
-                    if let Some((key, entry)) = self.entries.at_mut(index) {
-                        entry.detach();
+            match self.next_due(now, budget) {
+                Search::Bucket(slot) => {
+                    *budget -= 1;
+                    if let Some(key) = self.detach_first(slot) {
                         return Step::Expired(key);
                     }
                 }
-                Popped::Done => return Step::Done,
-                Popped::Exhausted => return Step::Exhausted,
+                Search::Done => return Step::Done,
+                Search::Exhausted => return Step::Exhausted,
             }
         }
     }
 
-    /// Takes the first entry due by `now` out of its bucket.
+    /// Detaches the first entry of a bucket of level 0.
     #[inline]
-    fn pop_due(&mut self, now: Tick, budget: &mut usize) -> Popped {
+    fn detach_first(&mut self, slot: usize) -> Option<Key> {
+        let bucket = self.buckets[slot];
+        if bucket.first_chunk() != self.fetched {
+            self.fetched = bucket.first_chunk();
+            self.fetch_next(bucket);
+        }
+        let bucket = &mut self.buckets[slot];
+        let index = bucket.pop_front(&mut self.chunks)?;
+        if bucket.is_empty() {
+            self.leave(0, slot);
+        }
+        let (key, entry) = self.entries.at_mut(index)?;
+        entry.detach();
+        Some(key)
+    }
+
+    /// Prefetches the records of the next entries of a bucket, all at once. One after the other, each would be a cache
+    /// miss.
+    #[inline]
+    fn fetch_next(&self, bucket: List) {
+        if bucket.len() > 1 {
+            self.entries.fetch(bucket.next_few(&self.chunks));
+        }
+    }
+
+    /// Moves the clock to the first bucket due by `now`, and cascades buckets on the way. Returns its slot on level 0.
+    #[inline]
+    fn next_due(&mut self, now: Tick, budget: &mut usize) -> Search {
         loop {
             // Entries of the clock's own tick are due before all others: no search for the head of the delay queue.
             let slot = self.levels[0].grid.slot(self.clock);
-            let bucket = self.buckets[slot];
-            if bucket.is_empty() || now < self.clock {
-                match self.turn(now, budget) {
-                    Some(popped) => return popped,
-                    None => continue,
-                }
+            if !self.buckets[slot].is_empty() && self.clock <= now {
+                return if *budget == 0 { Search::Exhausted } else { Search::Bucket(slot) };
             }
-            if *budget == 0 {
-                return Popped::Exhausted;
-            }
-            *budget -= 1;
-            if bucket.first_chunk() != self.fetched {
-                self.fetch_next(bucket);
-            }
-            let bucket = &mut self.buckets[slot];
-            let index = bucket.pop_front(&mut self.chunks);
-            if bucket.is_empty() {
-                self.leave(0, slot);
-            }
-            if let Some(index) = index {
-                return Popped::Due(index);
+            if let Some(end) = self.turn(now, budget) {
+                return end;
             }
         }
     }
 
-    /// Moves the clock to the next bucket that expires by `now`, and cascades buckets on the way. Returns why there is
-    /// none.
+    /// Moves the clock to the next bucket that expires by `now`, or cascades it. Returns why there is none.
     #[inline(never)]
-    fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Popped> {
+    fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Search> {
         let head = self.head();
         self.head = Some(head);
         let Some(head) = head.filter(|head| head.start <= now) else {
             self.move_clock(now);
-            return Some(Popped::Done);
+            return Some(Search::Done);
         };
         if *budget == 0 {
-            return Some(Popped::Exhausted);
+            return Some(Search::Exhausted);
         }
         if head.level == 0 {
             self.clock = head.start;
@@ -574,16 +601,6 @@ impl<T> Wheel<T> {
         (start < frontier).then_some(Head { level, slot: grid.wrap(slot + distance), start })
     }
 
-    /// Prefetches the records of the next entries of a bucket, all at once. One after the other, each would be a cache
-    /// miss.
-    #[inline(never)]
-    fn fetch_next(&mut self, bucket: List) {
-        self.fetched = bucket.first_chunk();
-        if bucket.len() > 1 {
-            self.entries.fetch(bucket.next_few(&self.chunks));
-        }
-    }
-
     /// Moves entries of an upper bucket one level down, in their order, until the bucket is empty or the budget used
     /// up. It must be the next bucket of its level, and the ring below must have room for the turn that begins with it.
     fn cascade(&mut self, head: Head, budget: &mut usize) {
@@ -597,23 +614,24 @@ impl<T> Wheel<T> {
 
     /// Moves entries of the first chunk of an upper bucket one level down, at most `most`. Returns their number.
     fn cascade_chunk(&mut self, head: Head, most: usize) -> usize {
-        let mut members = [0; MEMBERS as usize];
-        let from = &mut self.buckets[self.levels[head.level].grid.bucket_in(head.slot).0 as usize];
-        let count = from.pop_chunk(&mut self.chunks, most, &mut members);
-        let members = &members[..count];
-        if from.is_empty() {
+        let below = self.levels[head.level - 1].grid;
+        let from = self.levels[head.level].grid.bucket_in(head.slot).0 as usize;
+        // All records are read before the first is written: the waits for memory overlap.
+        let mut moved = [(0, BucketNumber(0)); MEMBERS as usize];
+        let mut members = self.buckets[from].next_few(&self.chunks);
+        for (to, index) in moved.iter_mut().zip(members.by_ref().take(most)) {
+            let deadline = self.entries.at(index).map_or(0, Entry::deadline);
+            *to = (index, below.bucket(deadline));
+        }
+        let left = members.left();
+        let list = &mut self.buckets[from];
+        let count = list.keep(&mut self.chunks, left);
+        if list.is_empty() {
             self.emptied(head);
         }
-        // All records are read before the first is written: the waits for memory overlap.
-        let mut deadlines = [0; MEMBERS as usize];
-        for (deadline, index) in deadlines.iter_mut().zip(members) {
-            *deadline = self.entries.at(*index).map_or(0, Entry::deadline);
-        }
-        let below = self.levels[head.level - 1].grid;
-        for (index, deadline) in members.iter().zip(deadlines) {
-            let bucket = below.bucket(deadline);
-            let spot = self.append(bucket, *index);
-            if let Some((_, entry)) = self.entries.at_mut(*index) {
+        for &(index, bucket) in &moved[..count] {
+            let spot = self.append(bucket, index);
+            if let Some((_, entry)) = self.entries.at_mut(index) {
                 entry.set_place(bucket, spot);
             }
         }
