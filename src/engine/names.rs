@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::timing::Key;
+use crate::timing::{Key, boxed};
 
 /// Number of tables. At ten million names each holds about 2500 and rehashes in microseconds.
 const SHARDS: usize = 4096;
@@ -56,7 +56,7 @@ impl Names {
         if page >= self.by_slot.len() {
             self.by_slot.resize_with(page + 1, || None);
         }
-        self.by_slot[page].get_or_insert_with(|| Box::new([None; PAGE]))[key.index() as usize % PAGE] = Some(name);
+        self.by_slot[page].get_or_insert_with(|| boxed(vec![None; PAGE]))[key.index() as usize % PAGE] = Some(name);
     }
 
     /// Forgets the name of an earlier timer in a slot that is used again.

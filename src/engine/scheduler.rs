@@ -241,7 +241,8 @@ impl<P: Copy, O> Engine<P, O> {
             if self.put_back_if_early(key, wall) {
                 continue;
             }
-            let deadline = self.wheel.deadline(key).unwrap_or(self.now);
+            // The clock stands at the deadline of the entry that has just expired.
+            let deadline = self.wheel.clock();
             let Some(timer) = self.wheel.get_mut(key) else { continue };
             let (slot, payload) = (timer.owner, timer.payload);
             match self.owners.id_at(slot) {

@@ -3,7 +3,7 @@
 //! The table grows without moving values. A slot without a value costs four bytes if a slot of the same page has one,
 //! else none.
 
-use crate::timing::Arena;
+use crate::timing::{Arena, boxed};
 
 /// Slots in a page.
 const PAGE: usize = 256;
@@ -44,7 +44,7 @@ impl<V> SideTable<V> {
         if page >= self.by_slot.len() {
             self.by_slot.resize_with(page + 1, || None);
         }
-        self.by_slot[page].get_or_insert_with(|| Box::new([NONE; PAGE]))[slot as usize % PAGE] = key.index();
+        self.by_slot[page].get_or_insert_with(|| boxed(vec![NONE; PAGE]))[slot as usize % PAGE] = key.index();
         true
     }
 

@@ -8,7 +8,7 @@
 //! entries as at ten. The numbers of the free slots are a stack of its own, so that a free slot is found without reading
 //! the one before it.
 
-use crate::timing::list::boxed;
+use crate::timing::page::boxed;
 
 /// Slots per page. A power of two, so that finding a slot is a shift and a mask.
 const PAGE: usize = 512;
@@ -307,6 +307,7 @@ mod tests {
         arena.set_generation(first.index(), u32::MAX);
         let last = Key::new(first.index(), u32::MAX);
         assert_eq!(arena.remove(last), Some('a'));
+        assert!(arena.is_empty());
         let other = arena.insert('b').unwrap();
         assert_ne!(other.index(), first.index());
         assert_eq!(arena.get(last), None);
@@ -327,6 +328,30 @@ mod tests {
         assert_eq!(arena.iter().count(), arena.len());
         assert_eq!(arena.key_at(5), Some(keys[5]));
         assert_eq!(arena.generation(5), Some(0));
+    }
+
+    #[test]
+    fn the_slot_freed_last_is_used_first_through_all_pages() {
+        let mut arena = Arena::new();
+        let keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(i).unwrap()).collect();
+        for round in 1..3 {
+            for index in 0..keys.len() as u32 {
+                assert!(arena.remove(Key::new(index, round - 1)).is_some());
+            }
+            for index in (0..keys.len() as u32).rev() {
+                assert_eq!(arena.insert(0).unwrap(), Key::new(index, round));
+            }
+        }
+        assert_eq!((arena.len(), arena.iter().count()), (keys.len(), keys.len()));
+    }
+
+    #[test]
+    fn an_entry_is_removed_only_with_the_property() {
+        let mut arena = Arena::new();
+        let key = arena.insert(1).unwrap();
+        assert_eq!((arena.remove_if(key, |value| *value == 2), arena.len()), (None, 1));
+        assert_eq!((arena.remove_if(key, |value| *value == 1), arena.len()), (Some(1), 0));
+        assert_eq!(arena.remove_at(key.index()), None);
     }
 
     #[test]

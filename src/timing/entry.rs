@@ -84,3 +84,40 @@ impl<T> Entry<T> {
         self.place = Place::new(BucketNumber::DETACHED, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::WheelSize;
+    use crate::timing::tick::MAX_TICK;
+
+    #[test]
+    fn bucket_and_position_are_kept_apart() {
+        let mut entry = Entry::new(MAX_TICK, BucketNumber(7), Spot { chunk: 3, position: 31 }, ());
+        assert_eq!((entry.deadline(), entry.bucket(), entry.is_waiting()), (MAX_TICK, BucketNumber(7), true));
+        assert_eq!(entry.spot(), Spot { chunk: 3, position: 31 });
+        entry.set_place(BucketNumber::DETACHED, Spot { chunk: u32::MAX, position: 31 });
+        assert_eq!((entry.bucket(), entry.is_waiting()), (BucketNumber::DETACHED, false));
+        assert_eq!(entry.spot(), Spot { chunk: u32::MAX, position: 31 });
+        entry.set_deadline(1);
+        entry.set_place(BucketNumber(BucketNumber::DETACHED.0 - 1), Spot { chunk: 0, position: 0 });
+        assert_eq!((entry.deadline(), entry.is_waiting()), (1, true));
+        entry.detach();
+        assert!(!entry.is_waiting());
+    }
+
+    /// The number of levels falls with the logarithm of the wheel size.
+    #[test]
+    fn every_bucket_of_every_wheel_has_a_number() {
+        for size in 2..=crate::timing::MAX_WHEEL_SIZE {
+            let ring = WheelSize::new(size).unwrap().ring();
+            let levels = MAX_TICK.ilog(size as u64) as usize + 2;
+            assert!(levels * ring < BucketNumber::DETACHED.0 as usize, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_record_has_no_padding_beside_a_value_of_four_bytes() {
+        assert_eq!(size_of::<Entry<[u32; 5]>>(), 36);
+    }
+}

@@ -211,5 +211,11 @@ mod tests {
         assert_eq!(turn_end(0, 1 << 63), 1 << 63);
         assert_eq!(turn_start_from(MAX_TICK, 1 << 63), u64::MAX);
         assert_eq!(turn_start_from(1 << 63, 1 << 63), 1 << 63);
+        for width in [1 << 63, u64::MAX] {
+            let grid = Grid::new(0, width, size.ring());
+            assert_eq!((grid.slot(MAX_TICK), grid.start(MAX_TICK, 1)), ((MAX_TICK / width) as usize, u64::MAX));
+        }
+        let grid = Grid::new(3, 1 << 63, 4);
+        assert_eq!((grid.slot(MAX_TICK), grid.bucket(MAX_TICK)), (1, BucketNumber(13)));
     }
 }

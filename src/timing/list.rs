@@ -10,6 +10,8 @@
 //! In a list linked through its members, walking and leaving cost a cache miss each, and at a million members these
 //! misses dominate. The price is that a chunk is freed only when its last member has left; see `docs/decisions.md`.
 
+use crate::timing::page::boxed;
+
 /// "No chunk": the end of a list.
 const NONE: u32 = u32::MAX;
 
@@ -117,12 +119,6 @@ impl Chunks {
         self.pages.push(Page { heads, members });
         self.free = first;
     }
-}
-
-/// Returns the items as an array on the heap.
-pub(crate) fn boxed<V, const N: usize>(items: Vec<V>) -> Box<[V; N]> {
-    let Ok(items) = items.into_boxed_slice().try_into() else { unreachable!("a page of another length") };
-    items
 }
 
 /// The members of a chunk, in their order.
@@ -356,6 +352,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The members of the first chunk are taken in a row, any number of them: the others keep their order.
+    #[test]
+    fn the_first_members_leave_in_a_row() {
+        for size in [1, 2, MEMBERS, MEMBERS + 1] {
+            for most in 0..=MEMBERS {
+                let (mut chunks, mut list) = (Chunks::new(), List::new());
+                for member in 0..size {
+                    list.push_back(&mut chunks, member);
+                }
+                let mut first = list.next_few(&chunks);
+                let taken: Vec<u32> = first.by_ref().take(most as usize).collect();
+                let left = first.left();
+                assert_eq!(list.keep(&mut chunks, left), taken.len());
+                let rest = members(&list, &chunks);
+                assert_eq!(taken.into_iter().chain(rest).collect::<Vec<u32>>(), (0..size).collect::<Vec<u32>>());
+            }
+        }
+        assert_eq!(List::new().keep(&mut Chunks::new(), 0), 0);
     }
 
     /// A new member takes the position that the last member left: a timer set and cancelled repeatedly takes no more

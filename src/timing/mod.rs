@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! 1. `tick`: integer time, and the rounding that makes every delivery [never early](TickLength).
-//! 2. `arena`: storage of entries, addressed by [keys](Key) that cannot go stale.
+//! 2. `page`: arrays on the heap. `arena`: storage of entries, addressed by [keys](Key) that cannot go stale.
 //! 3. `list`: first-in first-out lists, which name their members in chunks; buckets are such lists.
 //! 4. `entry`: the record of an entry: deadline, bucket, location in the list.
 //! 5. `level`: a ring of buckets, and the slot arithmetic.
@@ -21,6 +21,7 @@ mod held;
 mod jitter;
 mod level;
 mod list;
+mod page;
 #[cfg(feature = "actix")]
 mod slack;
 mod snapshot;
@@ -37,6 +38,8 @@ pub use level::{MAX_WHEEL_SIZE, WheelSize};
 pub use list::List;
 #[cfg(feature = "actix")]
 pub(crate) use list::{Chunks, Spot};
+#[cfg(feature = "actix")]
+pub(crate) use page::boxed;
 #[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};

@@ -127,7 +127,7 @@ enum Search {
 }
 
 /// The head of the delay queue.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Head {
     level: usize,
     slot: usize,
@@ -395,7 +395,7 @@ impl<T> Wheel<T> {
     /// Returns level and first tick of an entry's bucket; `None` for a dead key and for a detached entry.
     #[doc(hidden)]
     pub fn bucket_of(&self, key: Key) -> Option<(usize, Tick)> {
-        let entry = self.entries.get(key)?;
+        let entry = self.entries.get(key).filter(|entry| entry.is_waiting())?;
         let level = entry.bucket().0 as usize / self.size.ring();
         Some((level, self.levels.get(level)?.grid.start(entry.deadline(), 0)))
     }
@@ -582,6 +582,7 @@ impl<T> Wheel<T> {
     /// Returns the bucket that expires first.
     #[inline]
     fn head(&self) -> Option<Head> {
+        debug_assert!(self.head.is_none_or(|known| known == self.find_head()));
         self.head.unwrap_or_else(|| self.find_head())
     }
 

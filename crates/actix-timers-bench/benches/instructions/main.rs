@@ -10,12 +10,15 @@
 //! its `counted_...` function and its callees are collected. Instructions are not time: cache misses cost nothing here.
 //! This bench detects added work; the other benches measure its cost.
 //!
+//! First, `frames` fails if a function of actix-timers has a large stack frame.
+//!
 //! Reading order: `wheel` and `context` are the operations, `callgrind` counts them, `baseline` compares.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod baseline;
 mod callgrind;
 mod context;
+mod frames;
 mod wheel;
 
 use std::process::ExitCode;
@@ -79,6 +82,7 @@ fn run(operations: &[Operation]) -> Result<ExitCode, String> {
         return Err(format!("nothing begins with `{only}`: there is {}", names.join(", ")));
     }
     callgrind::check_installed()?;
+    frames::check()?;
     let old = if renew { Baseline::read().unwrap_or_default() } else { Baseline::read()? };
     old.print_heading();
     let mut verdicts = Vec::new();
