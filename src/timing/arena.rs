@@ -5,8 +5,8 @@
 //! equals an earlier one.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
-//! entries as at ten. The numbers of the free slots are a stack of its own, so that a free slot is found without reading
-//! the one before it.
+//! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without reading
+//! the one that was freed before it.
 
 use crate::timing::page::boxed;
 
@@ -54,7 +54,8 @@ struct Slot<V> {
 pub(crate) struct Arena<V> {
     /// Arrays of a known length: a masked number needs no bounds check.
     pages: Vec<Box<[Slot<V>; PAGE]>>,
-    /// The stack of the free slots, in pages, too.
+    /// The stack of the free slots, in pages that never move, too.
+    #[allow(clippy::vec_box)]
     stack: Vec<Box<[u32; PAGE]>>,
     /// The number of free slots: the height of the stack.
     free: u32,

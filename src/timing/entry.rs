@@ -15,7 +15,7 @@ pub(crate) struct Entry<T> {
 
 /// A tick aligned to four bytes, as the rest of the record is: no byte of it is padding.
 #[derive(Debug, Clone, Copy)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 struct Deadline(Tick);
 
 /// The bucket of an entry, and below it the position in the chunk.
@@ -33,7 +33,7 @@ impl BucketNumber {
 
 impl Place {
     const fn new(bucket: BucketNumber, position: u8) -> Self {
-        Self(bucket.0 * MEMBERS | position as u32)
+        Self((bucket.0 * MEMBERS) | position as u32)
     }
 
     const fn bucket(self) -> BucketNumber {

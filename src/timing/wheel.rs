@@ -134,7 +134,8 @@ struct Head {
     start: Tick,
 }
 
-/// Enters a bucket into the delay queue. Out of line: most entries join others.
+/// Enters a bucket into the delay queue. Out of line, because most entries join others; a function, because the bucket
+/// is borrowed.
 #[inline(never)]
 fn enter(queue: &mut DelayQueue, head: &mut Option<Option<Head>>, ring: usize, bucket: BucketNumber) {
     *head = None;
@@ -173,6 +174,7 @@ impl<T> Wheel<T> {
     ///
     /// # Errors
     /// Returns `value` when 2³² − 1 entries are stored.
+    // A call, with the value passed by memory, would be a fifth of it. The rare steps are calls.
     #[inline(always)]
     pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
         let deadline = self.clamp(now, deadline);
