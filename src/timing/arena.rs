@@ -5,8 +5,8 @@
 //! equals an earlier one.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
-//! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without reading
-//! the one that was freed before it.
+//! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without
+//! reading the one that was freed before it.
 
 use crate::timing::page::boxed;
 
@@ -110,8 +110,8 @@ impl<V> Arena<V> {
         Some(slot)
     }
 
-    /// Adds a page. Returns false if there are as many as possible. Never inlined, and made on the heap: no caller probes
-    /// the stack for a page.
+    /// Adds a page. Returns false if there are as many as possible. Never inlined, and made on the heap: no caller
+    /// probes the stack for a page.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {

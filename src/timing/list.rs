@@ -278,8 +278,8 @@ impl List {
         }
     }
 
-    /// Removes the member at `spot` from its chunk, which must be in this list. Returns whether it was the last one: the
-    /// chunk has to be [freed](Self::drop_chunk) then.
+    /// Removes the member at `spot` from its chunk, which must be in this list. Returns whether it was the last one:
+    /// the chunk has to be [freed](Self::drop_chunk) then.
     #[inline]
     #[must_use]
     pub(crate) fn clear(&mut self, chunks: &mut Chunks, spot: Spot) -> bool {

@@ -220,8 +220,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Removes the entries in the first chunk of a bucket of level 0, at most `most`, and appends them to `due`. Returns
-    /// their number.
+    /// Removes the entries in the first chunk of a bucket of level 0, at most `most`, and appends them to `due`.
+    /// Returns their number.
     fn expire_chunk(&mut self, slot: usize, most: usize, due: &mut Vec<Expired<T>>) -> usize {
         let bucket = self.buckets[slot];
         self.fetch_next(bucket);
@@ -242,8 +242,8 @@ impl<T> Wheel<T> {
     }
 
     /// Detaches the first entry due by `now`, whose deadline is then the [clock](Self::clock). `budget` counts down by
-    /// one for every entry moved, by expiration or cascade. Time never goes back: a `now` before that of an earlier call
-    /// finds nothing new.
+    /// one for every entry moved, by expiration or cascade. Time never goes back: a `now` before that of an earlier
+    /// call finds nothing new.
     #[doc(hidden)]
     #[inline]
     pub fn expire(&mut self, now: Tick, budget: &mut usize) -> Step {
