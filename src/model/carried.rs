@@ -126,9 +126,10 @@ fn pack_again<C: Carried>(sent: Result<(), SendError<C::Message>>) -> Result<(),
     }
 }
 
-/// As [`send`](crate::model::target::send): past the capacity if necessary.
+/// Sends a message to a mailbox, past its capacity if necessary. Returns the message if the mailbox is closed.
+///
+/// Every sender has its own slot in a mailbox. This one has just been [opened](crate::model::target::Target::open), so
+/// its slot is free, and the mailbox is never full for it; unlike `do_send`, this detects a closed mailbox.
 pub(crate) fn send<C: Carried>(recipient: &Recipient<C::Message>, message: C) -> Result<(), C> {
-    try_send(recipient, message).map_err(|error| match error {
-        SendError::Full(message) | SendError::Closed(message) => message,
-    })
+    try_send(recipient, message).map_err(SendError::into_inner)
 }

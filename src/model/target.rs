@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
-use actix::prelude::SendError;
 use actix::{Actor, Addr, Handler, Recipient, WeakAddr, WeakRecipient};
 
 use crate::model::mailbox_id::MailboxId;
@@ -255,19 +254,6 @@ where
     fn is_alive(&self) -> bool {
         self.upgrade().is_some_and(|recipient| recipient.connected())
     }
-}
-
-/// Sends a message to a mailbox, past its capacity if necessary. Returns the message if the mailbox is closed.
-///
-/// Every sender has its own slot in a mailbox. This one has just been [opened](Target::open), so its slot is free, and
-/// the mailbox is never full for it; unlike `do_send`, this detects a closed mailbox.
-pub(crate) fn send<M>(recipient: &Recipient<M>, message: M) -> Result<(), M>
-where
-    M: TimerMessage,
-{
-    recipient.try_send(message).map_err(|error| match error {
-        SendError::Full(message) | SendError::Closed(message) => message,
-    })
 }
 
 impl<M> Clone for Target<M>

@@ -11,10 +11,10 @@ use actix::{Recipient, WeakRecipient};
 
 use crate::engine::DeadLetterReason;
 use crate::model::carried::Carried;
+use crate::model::carried::send;
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetails};
 use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
-use crate::model::target::send;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 use crate::trace;
