@@ -10,6 +10,5 @@ mod queues;
 mod random;
 mod repeating;
 mod restarts;
-mod scale;
 mod scenarios;
 mod stop;
