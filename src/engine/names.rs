@@ -60,6 +60,7 @@ impl Names {
     }
 
     /// Forgets the name of an earlier timer in a slot that is used again.
+    #[inline]
     pub(crate) fn forget(&mut self, slot: u32) {
         if let Some(name) = self.clear(slot) {
             self.shards[shard_of(name)].remove(&name);

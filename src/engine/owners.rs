@@ -78,6 +78,7 @@ impl<O> Owners<O> {
     }
 
     /// Adds the timer in slot `timer` to an owner's own, and returns its location in their list.
+    #[inline]
     pub(crate) fn join(&mut self, owner: OwnerId, timer: u32) -> Spot {
         match self.arena.get_mut(owner.0) {
             Some(owner) => owner.timers.push_back(&mut self.chunks, timer),

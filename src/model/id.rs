@@ -149,6 +149,7 @@ impl IdMaker {
         Self { actor_number: actor_number & MAX_ACTOR_NUMBER, secret }
     }
 
+    #[inline]
     pub(crate) fn id_of(&self, key: Key) -> TimerId {
         TimerId::from_parts(u64::from(self.actor_number) << 32 | u64::from(key.index()), self.tag_of(key))
     }

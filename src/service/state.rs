@@ -175,6 +175,7 @@ impl Service {
     }
 
     /// Locks the state. A panic of user code cannot leave it half changed, since none runs under the lock.
+    #[inline]
     pub(crate) fn state(&self) -> StateGuard<'_> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -70,6 +70,7 @@ impl TickLength {
     }
 
     /// Returns the first tick that does not begin before `time`, at most [`MAX_TICK`].
+    #[inline]
     pub fn round_up(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos.div_ceil(self.nanos),
@@ -78,6 +79,7 @@ impl TickLength {
     }
 
     /// Returns the last tick that begins not after `time`, at most [`MAX_TICK`].
+    #[inline]
     pub fn round_down(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos / self.nanos,

@@ -48,6 +48,7 @@ impl Default for DriverState {
 
 impl DriverState {
     /// Moves the next tick forward to `deadline`. Returns true if it moved, and the driver is to be woken.
+    #[inline]
     pub(crate) fn is_first(&mut self, deadline: Tick) -> bool {
         let is_first = deadline < self.armed;
         self.armed = self.armed.min(deadline);

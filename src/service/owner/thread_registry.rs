@@ -45,6 +45,7 @@ pub(crate) fn set_current(service: &Arc<Service>) {
 }
 
 /// Returns the service of this arbiter, and the owner of the context at `address`.
+#[inline]
 pub(crate) fn owner_at(address: usize) -> Option<(Arc<Service>, OwnerId)> {
     REGISTRY.with_borrow(|registry| {
         let current = registry.current()?;

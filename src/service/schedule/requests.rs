@@ -25,6 +25,7 @@ impl Service {
     }
 
     /// Notifies the driver and the watchdog.
+    #[inline]
     pub(crate) fn notify(&self, wakeup: Wakeup) {
         if let Some(first) = wakeup.first_deadline {
             self.expect(first);
