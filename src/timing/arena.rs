@@ -8,7 +8,7 @@
 //! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without
 //! reading the one that was freed before it.
 
-use crate::timing::page::boxed;
+use crate::timing::page::{FreeSlots, boxed};
 
 /// Slots per page. A power of two, so that finding a slot is a shift and a mask.
 const PAGE: usize = 512;
@@ -54,11 +54,7 @@ struct Slot<V> {
 pub(crate) struct Arena<V> {
     /// Arrays of a known length: a masked number needs no bounds check.
     pages: Vec<Box<[Slot<V>; PAGE]>>,
-    /// The stack of the free slots, in pages that never move, too.
-    #[allow(clippy::vec_box)]
-    stack: Vec<Box<[u32; PAGE]>>,
-    /// The number of free slots: the height of the stack.
-    free: u32,
+    free: FreeSlots,
     /// The number of slots used so far; the next ones in the last page are new.
     slots: u32,
     /// The number of slots in all pages.
@@ -76,12 +72,12 @@ impl<V> Default for Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), stack: Vec::new(), free: 0, slots: 0, limit: 0, retired: 0 }
+        Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0, limit: 0, retired: 0 }
     }
 
     /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
-        (self.slots - self.free - self.retired) as usize
+        (self.slots - self.free.len() - self.retired) as usize
     }
 
     /// Returns the number of slots, free ones included.
@@ -98,9 +94,8 @@ impl<V> Arena<V> {
     /// Returns the slot of the next entry, which has to be [stored](Self::occupy), if one of the 2³² − 1 slots is free.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Option<u32> {
-        if let Some(top) = self.free.checked_sub(1) {
-            self.free = top;
-            return Some(self.stack.get(top as usize / PAGE)?[top as usize % PAGE]);
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
         }
         if self.slots == self.limit && !self.grow() {
             return None;
@@ -169,27 +164,10 @@ impl<V> Arena<V> {
         let next = generation.checked_add(1);
         slot.generation = next.unwrap_or(generation);
         match next {
-            Some(_) => self.free_slot(index),
+            Some(_) => self.free.push(index),
             None => self.retired += 1,
         }
         Some((Key { index, generation }, value))
-    }
-
-    #[inline]
-    fn free_slot(&mut self, index: u32) {
-        let at = self.free as usize;
-        self.free += 1;
-        match self.stack.get_mut(at / PAGE) {
-            Some(page) => page[at % PAGE] = index,
-            None => self.grow_stack(index),
-        }
-    }
-
-    /// Adds a page of the stack with `index` in its first place.
-    #[cold]
-    #[inline(never)]
-    fn grow_stack(&mut self, index: u32) {
-        self.stack.push(boxed(vec![index; PAGE]));
     }
 
     #[inline]

@@ -39,7 +39,7 @@ pub use list::List;
 #[cfg(feature = "actix")]
 pub(crate) use list::{Chunks, Spot};
 #[cfg(feature = "actix")]
-pub(crate) use page::boxed;
+pub(crate) use page::{FreeSlots, boxed};
 #[cfg(feature = "actix")]
 pub(crate) use slack::coalesce;
 pub use snapshot::{BucketSnapshot, LevelSnapshot, LevelStats, WheelSnapshot};

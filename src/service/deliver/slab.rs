@@ -6,6 +6,8 @@
 
 use std::mem::needs_drop;
 
+use crate::timing::FreeSlots;
+
 /// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
 const PAGE: usize = 4096;
 
@@ -86,36 +88,6 @@ impl<S> Slab<S> {
     }
 }
 
-/// A stack of free slots, in pages so that it grows without copying. The slot freed last, which may still be in the
-/// CPU's cache, is used first.
-struct FreeSlots {
-    full: Vec<Vec<u32>>,
-    top: Vec<u32>,
-}
-
-impl FreeSlots {
-    const fn new() -> Self {
-        Self { full: Vec::new(), top: Vec::new() }
-    }
-
-    fn push(&mut self, slot: u32) {
-        if self.top.len() == PAGE {
-            self.full.push(std::mem::take(&mut self.top));
-        }
-        if self.top.capacity() == 0 {
-            self.top.reserve_exact(PAGE);
-        }
-        self.top.push(slot);
-    }
-
-    fn pop(&mut self) -> Option<u32> {
-        self.top.pop().or_else(|| {
-            self.top = self.full.pop()?;
-            self.top.pop()
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::rc::Rc;
@@ -151,31 +123,5 @@ mod tests {
         assert_eq!(plain.discard(slot), None);
         assert_eq!(plain.put([2; 4]), Ok(slot));
         assert_eq!(plain.get(slot), Some(&[2; 4]));
-    }
-
-    #[test]
-    fn an_empty_stack_of_slots_has_none() {
-        let mut free = FreeSlots::new();
-        assert_eq!(free.pop(), None);
-        for round in 0..3 {
-            for slot in 0..2 * PAGE as u32 + round {
-                free.push(slot);
-            }
-            for slot in (0..2 * PAGE as u32 + round).rev() {
-                assert_eq!(free.pop(), Some(slot));
-            }
-            assert_eq!(free.pop(), None);
-        }
-    }
-
-    /// Free slots take four bytes each, with at most one page on top.
-    #[test]
-    fn free_slots_take_whole_pages_of_memory() {
-        let mut free = FreeSlots::new();
-        for slot in 0..3 * PAGE as u32 {
-            free.push(slot);
-            assert_eq!(free.top.capacity(), PAGE);
-        }
-        assert!(free.full.iter().all(|page| page.capacity() == PAGE));
     }
 }
