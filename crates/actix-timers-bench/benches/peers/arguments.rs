@@ -12,12 +12,14 @@ const DEFAULT_SECONDS: u64 = 10;
 const FEWEST_ROUNDS: usize = 5;
 
 /// The names of all subjects: ours, the peers, and the floors.
-pub(crate) const SUBJECTS: [&str; 10] = [
+pub(crate) const SUBJECTS: [&str; 12] = [
     "actix-timers",
     "delay-queue",
     "hash-wheel-timer",
     "tokio-sleep",
     "notify-later",
+    "run-interval",
+    "run-later",
     "schemes",
     "do-send",
     "netty",
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     peers: Vec<String>,
     /// The numbers of pending timers.
     pub(crate) sizes: Vec<usize>,
-    /// The duration of idling. Fire and flood last two seconds at most.
+    /// The duration of idling, and of both times of the sessions. Fire and flood last two seconds at most.
     pub(crate) seconds: u64,
     /// The number of samples per row.
     pub(crate) rounds: usize,
@@ -114,7 +116,7 @@ pub(crate) fn help() -> String {
     option("--layers", &LAYERS.join(","));
     option("--peers", &SUBJECTS.join(","));
     option("--sizes", "timers pending, as 10000,100000 (which is the default)");
-    option("--seconds", "how long to be idle, 10 by default; fire and flood take 2 at most");
+    option("--seconds", "how long idle and sessions last, 10 by default; fire and flood take 2 at most");
     option("--rounds", "samples for each row, 5 or more, 11 by default; criterion takes 10 at least");
     option("--json", "a file for the rows");
     option("--check", "one short pass, to see that all work is done; the figures mean nothing");

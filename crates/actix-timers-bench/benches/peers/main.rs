@@ -19,7 +19,7 @@
 //! 1. `workloads`: the measurements, one file each; `mod.rs` lists them.
 //! 2. `contenders`: the subjects, one file each.
 //! 3. `rounds`: nanoseconds per operation, with criterion.
-//! 4. `child`: lateness, idling and memory, in processes of their own; `senders`: the subjects there.
+//! 4. `child`: lateness, sessions, idling and memory, in processes of their own; `senders`: the subjects there.
 //! 5. `rows`: comparison and output of the figures.
 //! 6. `arguments`, `random`, `process`, `threads`, `heap`: helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

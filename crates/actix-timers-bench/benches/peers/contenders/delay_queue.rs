@@ -46,6 +46,17 @@ fn live<T>(
             }
         });
     }
+    if life.wants("steady-start") {
+        random.shuffle(&mut keys);
+        for key in keys.drain(size / 2..) {
+            black_box(queue.remove(&key));
+        }
+        life.time("steady-start", size - size / 2, || {
+            for n in (size / 2) as u64..size as u64 {
+                keys.push(insert(&mut queue, origin, random.delay(), n));
+            }
+        });
+    }
     assert_eq!(queue.len(), size);
     random.shuffle(&mut keys);
     life.time("stop", size, || {

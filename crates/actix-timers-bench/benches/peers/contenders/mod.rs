@@ -11,7 +11,8 @@
 //! | `do_send` | `do-send`: a message and nothing else, the floor of everything that goes through a mailbox |
 //! | `external` | `netty`, `go`, `erlang`: programs in other languages, where their tools are installed |
 //!
-//! `owner` is the scheduling actor of the subjects that work inside an actor.
+//! `owner` is the scheduling actor of the subjects that work inside an actor. `run-interval` and `run-later`, actix's
+//! own timers of a session, are beside ours in `workloads/sessions/session.rs`.
 
 pub(crate) mod delay_queue;
 pub(crate) mod do_send;

@@ -2,6 +2,9 @@
 //!
 //! - `start`: schedule N.
 //! - `churn`: with N pending, schedule one and cancel a random one, N times.
+//! - `steady-start`: with N pending, cancel half of them, chosen at random, and schedule as many again. Only the latter
+//!   is timed: new timers take the slots that the cancels have freed, all over the memory, as in a service that has run
+//!   for a while.
 //! - `stop`: cancel all N in shuffled order.
 
 use actix_timers::timing::WheelSize;
@@ -11,7 +14,7 @@ use crate::contenders::{delay_queue, do_send, external, hash_wheel, notify_later
 use crate::rounds::{self, Subject};
 use bench::rows::Rows;
 
-pub(crate) const WORKLOADS: [&str; 3] = ["start", "churn", "stop"];
+pub(crate) const WORKLOADS: [&str; 4] = ["start", "churn", "steady-start", "stop"];
 
 /// The maximum size for subjects that need a kilobyte or a microsecond per timer.
 const MOST_FOR_THE_SLOW: usize = 1_000_000;

@@ -2,10 +2,11 @@
 //!
 //! | words | file | measurement |
 //! |---|---|---|
-//! | `start` `churn` `stop` | `life` | nanoseconds per operation, with N timers pending, on three layers |
+//! | `start` `churn` `stop` `steady-start` | `life` | nanoseconds per operation, with N timers pending, on three layers |
 //! | `message-cost` | `message_cost` | an ordinary message to an actor with timers pending |
 //! | `fire` | `fire` | lateness and cost of messages due within two seconds |
 //! | `burst` | `burst` | all due at one moment, and the delay of other messages meanwhile |
+//! | `sessions` | `sessions` | actors with one heartbeat or idle time-out each: memory, CPU time, cost of a message |
 //! | `idle` | `idle` | one timer an hour away: wake-ups and CPU time |
 //! | `memory` | `memory` | bytes per pending timer, and bytes left after the cancel of all |
 //! | `producers` | `producers` | two scheduling threads against one |
@@ -22,6 +23,7 @@ mod life;
 mod memory;
 mod message_cost;
 mod producers;
+mod sessions;
 mod stage;
 mod wheel_sizes;
 
@@ -33,11 +35,12 @@ use bench::rows::Rows;
 type Run = fn(&Arguments, &mut Rows);
 
 /// The names on the command line, with the function that runs them, in this order.
-pub(crate) const ALL: [(&[&str], Run); 10] = [
+pub(crate) const ALL: [(&[&str], Run); 11] = [
     (&life::WORKLOADS, life::run),
     (&["message-cost"], message_cost::run),
     (&["fire"], fire::run),
     (&["burst"], burst::run),
+    (&["sessions"], sessions::run),
     (&["idle"], idle::run),
     (&["memory"], memory::run),
     (&["producers"], producers::run),
@@ -55,6 +58,7 @@ pub(crate) fn in_child(request: &Request) -> Figures {
         "idle" => idle::in_child,
         "memory" => memory::in_child,
         "producers" => producers::in_child,
+        sessions::HEARTBEAT | sessions::TIME_OUT | sessions::NO_TIMER => sessions::in_child,
         "flood" => flood::in_child,
         unknown => panic!("no child measures '{unknown}'"),
     };

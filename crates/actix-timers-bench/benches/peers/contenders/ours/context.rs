@@ -39,6 +39,12 @@ pub(crate) fn live(life: &mut Life, size: usize) {
         if life.wants("churn") {
             life.keep("churn", size, work(&owner, size, AT_ONCE, Work::Churn).await);
         }
+        if life.wants("steady-start") {
+            let half = size - size / 2;
+            owner.send(Work::Shuffle).await.unwrap();
+            work(&owner, half, AT_ONCE, Work::Stop).await;
+            life.keep("steady-start", half, work(&owner, half, AT_ONCE, Work::Start).await);
+        }
         owner.send(Work::Shuffle).await.unwrap();
         life.keep("stop", size, work(&owner, size, AT_ONCE, Work::Stop).await);
 

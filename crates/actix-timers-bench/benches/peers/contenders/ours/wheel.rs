@@ -27,6 +27,17 @@ pub(crate) fn live(life: &mut Life, buckets: WheelSize, size: usize) {
             }
         });
     }
+    if life.wants("steady-start") {
+        random.shuffle(&mut keys);
+        for key in keys.drain(size / 2..) {
+            black_box(wheel.cancel(key).unwrap());
+        }
+        life.time("steady-start", size - size / 2, || {
+            for n in (size / 2) as u64..size as u64 {
+                keys.push(wheel.insert(0, random.delay_ms(), [n; 2]).unwrap());
+            }
+        });
+    }
     assert_eq!(wheel.len(), size);
     random.shuffle(&mut keys);
     life.time("stop", size, || {
