@@ -14,6 +14,7 @@ use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
+use crate::service::schedule::admission::BatchEntry;
 use crate::service::schedule::deadline::Schedule;
 
 /// A request to deliver many messages, each at its time, in one message to the timer actor.
@@ -51,20 +52,9 @@ pub struct ScheduleBatch<M>
 where
     M: TimerMessage,
 {
-    entries: Vec<Entry<M>>,
+    entries: Vec<BatchEntry<M>>,
     /// Options of the following entries.
     options: Option<Arc<TimerOptions>>,
-}
-
-pub(crate) struct Entry<M>
-where
-    M: TimerMessage,
-{
-    pub(crate) target: Target<M>,
-    pub(crate) schedule: Schedule,
-    pub(crate) requested: RequestTime,
-    pub(crate) options: Option<Arc<TimerOptions>>,
-    pub(crate) message: M,
 }
 
 impl<M> ScheduleBatch<M>
@@ -99,7 +89,7 @@ where
 
     fn add(&mut self, target: Target<M>, schedule: Schedule, message: M) -> &mut Self {
         let (requested, options) = (RequestTime::now(), self.options.clone());
-        self.entries.push(Entry { target, schedule, requested, options, message });
+        self.entries.push(BatchEntry { target, schedule, requested, options, message });
         self
     }
 

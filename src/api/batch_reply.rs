@@ -13,7 +13,7 @@ use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
 use crate::api::answer::{discard, send_reply};
-use crate::api::batch::{Entry, ScheduleBatch};
+use crate::api::batch::ScheduleBatch;
 use crate::api::timer_actor::TimerActor;
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::ScheduleError;
@@ -28,7 +28,7 @@ where
     M: TimerMessage,
 {
     pub(crate) service: Arc<Service>,
-    pub(crate) entries: IntoIter<Entry<M>>,
+    pub(crate) entries: IntoIter<BatchEntry<M>>,
     pub(crate) answers: Answers<M>,
 }
 
@@ -48,12 +48,7 @@ where
         let mut left = service.settings.request_budget;
         while left > 0 && !entries.as_slice().is_empty() {
             let most = left.min(ADMITTED_AT_ONCE);
-            let part = entries.by_ref().take(most).map(|Entry { target, schedule, requested, options, message }| {
-                let waited = service.clock.since_request(requested);
-                BatchEntry { target, schedule, waited, options, message: C::pack(message) }
-            });
-            let part: Vec<_> = part.collect();
-            service.schedule_batch(part, answers);
+            service.schedule_batch::<C>(entries.by_ref().take(most).collect(), answers);
             left -= most;
         }
         self.entries.as_slice().is_empty()

@@ -74,4 +74,4 @@ pub use recurrence::{MissedTickBehavior, next_on_grid};
 pub(crate) use repeating::{Repeated, Resumed};
 pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};
 pub use timer::TimerState;
-pub(crate) use timer::{Location, NotPending, TimerView};
+pub(crate) use timer::{NotPending, Stage, TimerView};

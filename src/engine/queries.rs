@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::engine::counters::{Counters, Outcome};
 use crate::engine::owners::OwnerId;
 use crate::engine::scheduler::Engine;
-use crate::engine::timer::{Location, Mark, Stage, TimerView};
+use crate::engine::timer::{Mark, Stage, TimerView};
 use crate::timing::{BucketSnapshot, Key, LevelStats, Tick, WheelSnapshot};
 
 impl<P: Copy, O> Engine<P, O> {
@@ -121,7 +121,7 @@ impl<P: Copy, O> Engine<P, O> {
             deadline: self.wheel.deadline(key)?,
             owner,
             bucket: self.wheel.bucket_of(key),
-            location: Location::of(timer.stage, owner),
+            stage: timer.stage,
         })
     }
 

@@ -155,42 +155,8 @@ pub(crate) struct TimerView {
     pub owner: Option<OwnerId>,
     /// Level and first tick of the bucket it waits in.
     pub bucket: Option<(usize, Tick)>,
-    /// Its holder.
-    pub location: Location,
-}
-
-/// The holder of a timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Location {
-    /// The wheel: it is waiting.
-    Wheel,
-    /// The inbox of its owner.
-    Inbox(OwnerId),
-    /// The inbox or queue of another, in which it is foreign.
-    Queue(OwnerId),
-    /// A token that represents it; or none, if it is the first of its queue and has left the queue.
-    Token,
-    /// The message source that is producing its message.
-    Source,
-    /// None: it is in flight.
-    Flight,
-    /// The handler from whose end its next deadline is counted.
-    Handler,
-}
-
-impl Location {
-    pub(crate) fn of(stage: Stage, owner: Option<OwnerId>) -> Self {
-        match (stage, owner) {
-            (Stage::Waiting, _) => Self::Wheel,
-            (Stage::Due, Some(owner)) => Self::Inbox(owner),
-            (Stage::Foreign, Some(queue_owner)) => Self::Queue(queue_owner),
-            (Stage::Posted, _) => Self::Token,
-            (Stage::Making, _) => Self::Source,
-            // A timer in an inbox always has an owner.
-            (Stage::InFlight | Stage::Due | Stage::Foreign, _) => Self::Flight,
-            (Stage::Between, _) => Self::Handler,
-        }
-    }
+    /// Its state in the engine, of which `state` is a summary.
+    pub stage: Stage,
 }
 
 #[cfg(test)]

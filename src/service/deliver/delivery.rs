@@ -1,6 +1,5 @@
 //! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use actix::dev::{MessageResponse, ToEnvelope};
@@ -8,14 +7,18 @@ use actix::{Actor, Handler, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::{Carried, send};
+use crate::model::id::TimerId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{ContextRoute, MessageStores, Route, StateGuard, request};
+use crate::service::deliver::message_stores::{
+    ContextRoute, MessageStores, Route, StateGuard, discard_stored, request,
+};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::state::Service;
+use crate::timing::Key;
 
 impl MessageStores {
     /// Returns the store for jobs that an actor of type `A` schedules for itself.
@@ -25,7 +28,7 @@ impl MessageStores {
         A::Context: ToEnvelope<A, MessageOf<J>>,
         J: Job,
     {
-        self.find_or_insert::<J, fn(A, J)>(type_name::<MessageOf<J>>(), || {
+        self.find_or_insert::<J, fn(A, J)>(discard_stored::<J>, || {
             Route::Context(Box::new(ContextRoute::<A> {
                 deliver: deliver::<A, J>,
                 send_to_owner: send_to_owner::<A, J>,
@@ -38,7 +41,7 @@ impl MessageStores {
     where
         J: Job<To = Target<MessageOf<J>>>,
     {
-        self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
+        self.find_or_insert::<J, fn(J)>(discard_stored::<J>, || Route::Recipient {
             post: post::<J>,
             mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox()),
             queue: None,
@@ -201,7 +204,7 @@ fn take<J: Job>(
 impl Service {
     /// Returns the id of an owner's timer whose message may get lost, which happens only where it is produced.
     #[inline(always)]
-    fn id_if_lost<J: Job>(&self, guard: &StateGuard<'_>, key: crate::timing::Key) -> Option<crate::model::id::TimerId> {
+    fn id_if_lost<J: Job>(&self, guard: &StateGuard<'_>, key: Key) -> Option<TimerId> {
         if J::PRODUCES { self.id_for_dead_letter(guard, key) } else { None }
     }
 }

@@ -261,7 +261,7 @@ impl Service {
         self.warn(warnings);
         // It may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.
         if armed != NEVER {
-            self.expect(armed);
+            self.announce(armed);
         }
         Self::wake_all(wakers);
         self.meters.turned(began.elapsed());

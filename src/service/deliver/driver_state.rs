@@ -11,6 +11,7 @@ use crate::timing::Tick;
 /// The value of an unset alarm.
 pub(crate) const NEVER: Tick = Tick::MAX;
 
+/// The alarm, and the work that waits for a turn.
 pub(crate) struct DriverState {
     /// The next tick: the driver's alarm, or an earlier deadline for which it is woken.
     pub(crate) armed: Tick,
@@ -49,7 +50,7 @@ impl Default for DriverState {
 impl DriverState {
     /// Moves the next tick forward to `deadline`. Returns true if it moved, and the driver is to be woken.
     #[inline]
-    pub(crate) fn is_first(&mut self, deadline: Tick) -> bool {
+    pub(crate) fn bring_forward(&mut self, deadline: Tick) -> bool {
         let is_first = deadline < self.armed;
         self.armed = self.armed.min(deadline);
         is_first

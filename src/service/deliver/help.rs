@@ -51,7 +51,7 @@ impl Service {
     }
 
     /// Announces a deadline at `tick` that is earlier than any the watchdog may know of.
-    pub(crate) fn expect(&self, tick: Tick) {
+    pub(crate) fn announce(&self, tick: Tick) {
         if let Some(entry) = self.watchdog_entry.get().filter(|entry| !entry.over.load(Ordering::Relaxed)) {
             entry.watchdog.check_at(entry.at(self.tick.time_of(tick)));
         }

@@ -19,8 +19,8 @@ use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
 use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::message_ref::{MessageRef, Ticket};
-use crate::service::deliver::message_stores::{StateGuard, Stored};
+use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
+use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::queue::token_id::TokenId;
@@ -98,7 +98,7 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
 pub(crate) type MessageOf<J> = <<J as Job>::Carried as Carried>::Message;
 
 /// The stored part of a timer, and the steps of its message.
-pub(crate) trait Job: Stored + Sized {
+pub(crate) trait Job: Send + Sized + 'static {
     type Carried: Carried;
     type To: Destination<<Self::Carried as Carried>::Message>;
     /// The message, or its producer, before it is stored.
@@ -157,6 +157,9 @@ pub(crate) trait Job: Stored + Sized {
         message: Self::Carried,
         deferred: &mut Deferred<Self>,
     ) -> Result<(), Self::Carried>;
+
+    /// Returns the message of a timer that ends before its time, to be given back or dropped.
+    fn take_boxed(self) -> Option<BoxedMessage>;
 
     /// Takes the rest of an ended timer out of its store.
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;

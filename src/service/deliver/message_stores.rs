@@ -1,14 +1,14 @@
 //! Message stores: the location of waiting messages, typed and without an allocation each.
 //!
-//! All messages of one type lie side by side in one typed store: for an actor's own timers a store per actor and
-//! message type, for other recipients a store per message type. The engine knows a message as store and slot. Each
-//! operation on a message (drop it, box it, hand it over) is a function that is compiled for the message's type and
-//! kept in the store.
+//! All jobs of one type lie side by side in one typed store. A message type has, for each actor that schedules it for
+//! itself, a store of single messages and one of repeated ones; for recipients up to four, since jobs that may have to
+//! wait in a queue have stores of their own. The engine knows a message as store and slot. Each operation on a message
+//! (drop it, box it, hand it over) is a function that is compiled for the job's type and kept in the store.
 //!
 //! These functions take the lock's guard and give it up before a message meets user code: its handler, or its `Drop`.
 //! So user code never runs under the lock, and may call the timers again.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
@@ -19,17 +19,12 @@ use crate::engine::{DeadLetterReason, DueTimer};
 use crate::model::carried::Carried;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{Answer, ReplyFuture};
+use crate::service::deliver::job::{Job, MessageOf};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
 use crate::service::queue::token_id::TokenId;
 use crate::service::state::{Service, State};
 use crate::sync::MutexGuard;
-
-/// A job that a store holds for a timer.
-pub(crate) trait Stored: Send + 'static {
-    /// Takes out the message of a timer that ends before its time, to be given back or dropped.
-    fn take_boxed(self) -> Option<BoxedMessage>;
-}
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
 
@@ -47,6 +42,8 @@ type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
 type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
+
+/// The messages of one type, and the operations on them.
 pub(crate) struct MessageStore {
     slab: Box<dyn Any + Send>,
     fetch: PrefetchFn,
@@ -67,17 +64,18 @@ pub(crate) enum Route {
 /// The operations on jobs in a queue, compiled for their type.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRoute {
-    pub(crate) dispatch: Dispatch,
+    pub(crate) dispatch: DispatchFn,
     pub(crate) token_id: fn(&mut MessageStores, MessageRef) -> Option<&mut Option<TokenId>>,
-    pub(crate) lose: Lose,
+    pub(crate) lose: LoseFn,
 }
 
 /// Sends the next message of a queue, unlocking meanwhile. Returns false if it has to wait.
-type Dispatch = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, MailboxId) -> (StateGuard<'a>, bool);
+type DispatchFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, MailboxId) -> (StateGuard<'a>, bool);
 
 /// Makes a dead letter of a message under way, unlocking meanwhile.
-type Lose = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
+type LoseFn = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) -> StateGuard<'a>;
 
+/// The operations on jobs of an actor's own, compiled for its type.
 pub(crate) struct ContextRoute<A: Actor> {
     pub(crate) deliver: DeliverFn<A>,
     pub(crate) send_to_owner: SendToOwnerFn<A>,
@@ -99,31 +97,23 @@ pub(crate) struct MessageStores {
 }
 
 impl MessageStores {
-    /// Returns the store of type `Key`, which holds jobs of type `J`.
-    pub(crate) fn find_or_insert<J: Stored, Key: 'static>(
+    /// Returns the store of type `StoreKey`, which holds jobs of type `J`.
+    pub(crate) fn find_or_insert<J: Job, StoreKey: 'static>(
         &mut self,
-        message_type: &'static str,
+        discard: DiscardFn,
         route: impl FnOnce() -> Route,
     ) -> u32 {
-        *self.by_type.entry(TypeId::of::<Key>()).or_insert_with(|| {
+        *self.by_type.entry(TypeId::of::<StoreKey>()).or_insert_with(|| {
             self.stores.push(MessageStore {
                 slab: Box::new(Slab::<J>::new()),
                 fetch: |stores, payload| stores.stored::<J>(payload).is_some(),
-                discard: discard::<J>,
+                discard,
                 take_boxed: |stores, payload| stores.take::<J>(payload).and_then(J::take_boxed),
                 route: route(),
-                message_type,
+                message_type: type_name::<MessageOf<J>>(),
             });
             (self.stores.len() - 1) as u32
         })
-    }
-
-    /// Replaces the function that drops the jobs of a store.
-    pub(crate) fn discard_by(&mut self, store: u32, discard: DiscardFn) -> u32 {
-        if let Some(store) = self.stores.get_mut(store as usize) {
-            store.discard = discard;
-        }
-        store
     }
 
     /// Returns the function that sends a message to its recipient, if it has one.
@@ -187,8 +177,29 @@ impl MessageStores {
     }
 }
 
-fn discard<S: 'static>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
-    let stored = state.stores.slab::<S>(payload.store).and_then(|slab| slab.discard(payload.slot));
+impl Service {
+    /// Drops the message of an ended timer, after unlocking.
+    #[inline(always)]
+    pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
+        match state.stores.store(payload.store).map(|store| store.discard) {
+            Some(discard) => drop(self.contain(|| discard(self, state, payload))),
+            None => drop(state),
+        }
+    }
+
+    /// Unlocks and drops messages of ended timers. The first, usually the only one, is dropped in the same step that
+    /// ended its timer.
+    pub(crate) fn discard_all<'a>(&'a self, state: StateGuard<'a>, messages: Vec<MessageRef>) {
+        let mut state = Some(state);
+        for payload in messages {
+            self.discard(state.take().unwrap_or_else(|| self.state()), payload);
+        }
+    }
+}
+
+/// Drops a stored job without a place in a queue, after unlocking.
+pub(crate) fn discard_stored<J: Job>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
+    let stored = state.stores.slab::<J>(payload.store).and_then(|slab| slab.discard(payload.slot));
     drop(state);
     drop(stored);
 }

@@ -5,7 +5,6 @@ use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::message_stores::Stored;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::queue::token_id::TokenId;
 use crate::service::state::{Service, State};
@@ -18,16 +17,6 @@ pub(crate) struct Once<C, D> {
 
 /// The time of production of a stored message, which is never read.
 const AT_ONCE: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
-
-impl<C, D> Stored for Once<C, D>
-where
-    C: Carried,
-    D: Destination<C::Message>,
-{
-    fn take_boxed(self) -> Option<BoxedMessage> {
-        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
-    }
-}
 
 impl<C, D> Job for Once<C, D>
 where
@@ -128,6 +117,10 @@ where
                 Err(message)
             }
         }
+    }
+
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
     }
 
     fn take_rest(_: &mut State, _: MessageRef) -> Option<D> {

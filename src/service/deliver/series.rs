@@ -7,7 +7,6 @@ use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::message_stores::Stored;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::queue::token_id::TokenId;
 use crate::service::schedule::calendar::Calendar;
@@ -70,23 +69,6 @@ impl<C: Carried> Producer<C> {
         let next = SystemTime::UNIX_EPOCH.checked_add(last).and_then(|last| calendar.next_after(last));
         let at = next.and_then(|next| next.duration_since(SystemTime::UNIX_EPOCH).ok());
         at.map_or(NextRun::Never, |at| recurrence.on_wall_clock(at, now))
-    }
-}
-
-impl<C, D> Stored for Series<C, D>
-where
-    C: Carried,
-    D: Destination<C::Message>,
-{
-    /// Takes the next message of the series.
-    fn take_boxed(self) -> Option<BoxedMessage> {
-        let Self { to, producer } = self;
-        let Producer { mut source, ready, .. } = producer?;
-        if let Some(message) = ready {
-            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
-        }
-        let source = Box::new(move || C::next_of(&mut source).into_any());
-        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
     }
 }
 
@@ -213,6 +195,17 @@ where
         producer.ready = Some(message);
         series.to.set_token_id(token_id);
         Ok(())
+    }
+
+    /// Takes the next message of the series.
+    fn take_boxed(self) -> Option<BoxedMessage> {
+        let Self { to, producer } = self;
+        let Producer { mut source, ready, .. } = producer?;
+        if let Some(message) = ready {
+            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
+        }
+        let source = Box::new(move || C::next_of(&mut source).into_any());
+        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
     }
 
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self> {

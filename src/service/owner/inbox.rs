@@ -184,7 +184,7 @@ impl Inbox {
             && service.has_watchdog()
         {
             state.watchdog_inbox(owner, now);
-            service.expect(oldest);
+            service.announce(oldest);
         }
         Some(wake_flag)
     }

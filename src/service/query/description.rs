@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::engine::{Location, OwnerId, Recurrence, TimerView};
+use crate::engine::{OwnerId, Recurrence, Stage, TimerView};
 use crate::model::actor_id::ActorTag;
 use crate::model::location::TimerLocation;
 use crate::model::mailbox_id::MailboxId;
@@ -58,15 +58,15 @@ impl State {
             ahead: self.engine.position_in_inbox(owner, key, most),
             by_mailbox: self.owners.mailbox_deliveries.contains_key(&owner),
         };
-        match view.location {
-            Location::Wheel => {
+        match (view.stage, view.owner) {
+            (Stage::Waiting, _) => {
                 let (level, bucket) = view.bucket.unwrap_or((0, view.deadline));
                 let ticks = self.engine.bucket_ticks(level).unwrap_or(1);
                 let expires_in = service.tick.time_of(bucket).saturating_sub(now);
                 TimerLocation::Wheel { level, bucket, width: service.tick.time_of(ticks), expires_in }
             }
-            Location::Inbox(owner) => in_inbox(owner),
-            Location::Queue(queue_owner) => match queue() {
+            (Stage::Due, Some(owner)) => in_inbox(owner),
+            (Stage::Foreign, Some(queue_owner)) => match queue() {
                 Some(queue) if queue.queue_owner == queue_owner => {
                     let held = usize::from(queue.held.is_some());
                     let ahead = self.engine.position_in_inbox(queue_owner, key, most).map(|ahead| ahead + held);
@@ -74,15 +74,16 @@ impl State {
                 }
                 _ => in_inbox(queue_owner),
             },
-            Location::Token => match queue() {
+            (Stage::Posted, _) => match queue() {
                 Some(queue) if queue.held.is_some_and(|(held, _)| held == key) => {
                     in_queue(Some(0)).unwrap_or(TimerLocation::Flight)
                 }
                 queue => TimerLocation::Mailbox { under_way: queue.map_or(1, |queue| queue.under_way()) },
             },
-            Location::Source => TimerLocation::Source,
-            Location::Flight => TimerLocation::Flight,
-            Location::Handler => TimerLocation::Handler,
+            (Stage::Making, _) => TimerLocation::Source,
+            // A timer in an inbox always has an owner.
+            (Stage::InFlight | Stage::Due | Stage::Foreign, _) => TimerLocation::Flight,
+            (Stage::Between, _) => TimerLocation::Handler,
         }
     }
 }

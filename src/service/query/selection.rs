@@ -148,7 +148,7 @@ impl Service {
     pub(crate) fn cancel_key(&self, scope: KeyScope, key: &TimerKey) -> CancelOutcome {
         let state = self.state();
         match state.engine.keyed(scope, key) {
-            Some(timer) => self.stop(state, timer),
+            Some(timer) => self.cancel_timer(state, timer),
             None => CancelOutcome::NotFound,
         }
     }
@@ -165,7 +165,7 @@ impl Service {
 
     /// Cancels the given timers as far as possible, and returns the number cancelled.
     pub(crate) fn cancel_all(&self, timers: &[Key]) -> usize {
-        timers.iter().filter(|timer| self.stop(self.state(), **timer).is_cancelled()).count()
+        timers.iter().filter(|timer| self.cancel_timer(self.state(), **timer).is_cancelled()).count()
     }
 
     /// Like [`cancel_all`](Self::cancel_all), with turns for other actors in between.

@@ -3,7 +3,6 @@
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
 //! from one queue.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -30,12 +29,11 @@ use crate::service::state::{Service, State};
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
     pub(crate) fn queued<J: Job<To = Queued<MessageOf<J>>>>(&mut self) -> u32 {
-        let store = self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), || Route::Recipient {
+        self.find_or_insert::<J, fn(J)>(discard_queued::<J>, || Route::Recipient {
             post: enqueue_due::<J>,
             mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox()),
             queue: Some(QueueRoute { dispatch: dispatch::<J>, token_id: token_id::<J>, lose: lose::<J> }),
-        });
-        self.discard_by(store, discard_queued::<J>)
+        })
     }
 }
 

@@ -137,7 +137,7 @@ impl Service {
         if self.has_watchdog() {
             let now = self.read_clock();
             self.state().queues.ready_since.get_or_insert(now);
-            self.expect(self.tick.round_down(now));
+            self.announce(self.tick.round_down(now));
         }
         self.driver.wake();
     }

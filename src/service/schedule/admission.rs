@@ -17,6 +17,7 @@ use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::options::TimerOptions;
+use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Job, Own, Queued};
@@ -52,12 +53,12 @@ impl<'o, P> Request<'o, P> {
 }
 
 /// A request for one message of a batch.
-pub(crate) struct BatchEntry<C: Carried> {
-    pub(crate) target: Target<C::Message>,
+pub(crate) struct BatchEntry<M: TimerMessage> {
+    pub(crate) target: Target<M>,
     pub(crate) schedule: Schedule,
-    pub(crate) waited: Duration,
+    pub(crate) requested: RequestTime,
     pub(crate) options: Option<Arc<TimerOptions>>,
-    pub(crate) message: C,
+    pub(crate) message: M,
 }
 
 /// A timer to be admitted, apart from its messages.
@@ -258,23 +259,28 @@ impl Service {
         self.answer(delay, id, admission)
     }
 
-    /// Schedules some messages, in order, with one reading of the clock and one lock. All must have been requested
-    /// before: a `waited` that ends after the reading would make a message due too early.
+    /// Schedules some messages, in order, with one reading of the clock and one lock.
     pub(crate) fn schedule_batch<C: Carried>(
         &self,
-        entries: Vec<BatchEntry<C>>,
+        entries: Vec<BatchEntry<C::Message>>,
         answers: &mut Vec<Result<TimerId, ScheduleError<C::Message>>>,
     ) {
+        // Before the reading: an age that ends after it would make the message due too early.
+        let ages: Vec<_> = entries.iter().map(|entry| self.clock.since_request(entry.requested)).collect();
         let now = self.clock.now();
-        let deadline =
-            |entry: &BatchEntry<C>| self.deadline(now, entry.waited, entry.schedule, entry.options.as_deref());
-        let deadlines: Vec<_> = entries.iter().map(deadline).collect();
+        let prepared: Vec<_> = entries
+            .into_iter()
+            .zip(ages)
+            .map(|(BatchEntry { target, schedule, options, message, .. }, waited)| {
+                let deadline = self.deadline(now, waited, schedule, options.as_deref());
+                (target, deadline, options, C::pack(message))
+            })
+            .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
-        let admissions: Vec<_> = entries
+        let admissions: Vec<_> = prepared
             .into_iter()
-            .zip(deadlines)
-            .map(|(BatchEntry { target, options, message, .. }, deadline)| {
+            .map(|(target, deadline, options, message)| {
                 let (delay, policy) = (deadline.delay, self.settings.mailbox_policy);
                 let (key_scope, options) = (target.key_scope(), options.as_deref());
                 let timer = NewTimer { deadline, recurrence: None, owner: None, key_scope, id: None, options };
@@ -389,12 +395,8 @@ impl State {
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());
         }
-        if self.driver.is_first(deadline.tick) {
-            wakeup.first_deadline = Some(deadline.tick);
-        }
-        wakeup.poke |= wakeup.first_deadline.is_some()
-            || self.engine.counters().accepted.is_multiple_of(POKE_EVERY)
-            || (deadline.wall.is_some() && self.driver.wall_offset.is_none());
+        self.expect_deadline(deadline.tick, deadline.wall.is_some(), wakeup);
+        wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
         Ok(Admitted { key, replaced })
     }
 }

@@ -74,13 +74,10 @@ pub(crate) fn since_epoch(time: SystemTime) -> Duration {
 }
 
 impl State {
-    /// Notes that a repetition waits for `deadline`.
+    /// Sets the driver's alarm for a repetition that waits for `deadline`.
     pub(crate) fn expect_repetition(&mut self, deadline: Tick, wakeup: &mut Wakeup) {
-        if self.driver.is_first(deadline) {
-            wakeup.first_deadline = Some(deadline);
-        }
-        wakeup.poke |=
-            wakeup.first_deadline.is_some() || (self.engine.wall_timers() > 0 && self.driver.wall_offset.is_none());
+        let some_follow_wall_clock = self.engine.wall_timers() > 0;
+        self.expect_deadline(deadline, some_follow_wall_clock, wakeup);
     }
 
     /// Counts the outcome of a message that went through its owner's mailbox.

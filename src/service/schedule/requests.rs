@@ -6,7 +6,6 @@ use crate::engine::{NextRun, NotPending, Outcome};
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::id::TimerId;
 use crate::model::view::{Snapshot, TimerInfo};
-use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::query::description::COUNTED_ALONE;
@@ -15,62 +14,28 @@ use crate::service::state::{Service, State};
 use crate::timing::Key;
 
 impl Service {
-    /// Unlocks and drops messages of ended timers. The first, usually the only one, is dropped in the same step that
-    /// ended its timer.
-    pub(crate) fn discard_all<'a>(&'a self, state: StateGuard<'a>, messages: Vec<MessageRef>) {
-        let mut state = Some(state);
-        for payload in messages {
-            self.discard(state.take().unwrap_or_else(|| self.state()), payload);
-        }
-    }
-
-    /// Notifies the driver and the watchdog.
-    #[inline]
-    pub(crate) fn notify(&self, wakeup: Wakeup) {
-        if let Some(first) = wakeup.first_deadline {
-            self.expect(first);
-        }
-        if wakeup.poke {
-            self.driver.wake();
-        }
-    }
-
     /// Cancels a timer of this service.
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
-        let mut state = self.state();
-        let payload = match self.find(&state, id).and_then(|key| state.engine.cancel(key)) {
-            Ok(payload) => payload,
-            Err(reason) => return reason.into(),
-        };
-        self.let_go(state, payload)
-    }
-
-    /// Cancels a timer, and drops its message after unlocking.
-    pub(crate) fn stop(&self, mut state: StateGuard<'_>, key: Key) -> CancelOutcome {
-        match state.engine.cancel(key) {
-            Ok(payload) => self.let_go(state, payload),
+        let state = self.state();
+        match self.find(&state, id) {
+            Ok(key) => self.cancel_timer(state, key),
             Err(reason) => reason.into(),
         }
     }
 
-    /// Drops the message of a just cancelled timer, after unlocking.
-    #[inline(always)]
-    fn let_go(&self, mut state: StateGuard<'_>, payload: MessageRef) -> CancelOutcome {
+    /// Cancels a timer, and drops its message after unlocking.
+    #[inline]
+    pub(crate) fn cancel_timer(&self, mut state: StateGuard<'_>, key: Key) -> CancelOutcome {
+        let payload = match state.engine.cancel(key) {
+            Ok(payload) => payload,
+            Err(reason) => return reason.into(),
+        };
         let poke = state.reports.published.ask_to_publish();
         self.discard(state, payload);
         if poke {
             self.driver.wake();
         }
         CancelOutcome::Cancelled
-    }
-
-    /// Drops the message of an ended timer, after unlocking.
-    #[inline(always)]
-    pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
-        match state.stores.store(payload.store).map(|store| store.discard) {
-            Some(discard) => drop(self.contain(|| discard(self, state, payload))),
-            None => drop(state),
-        }
     }
 
     /// Moves a timer of this service, on a request that is `waited` old.
@@ -93,19 +58,12 @@ impl Service {
         if let Some(wall) = deadline.wall {
             state.engine.set_wall_time(key, wall);
         }
-        let first = state.driver.is_first(deadline.tick);
-        let poke = state.reports.published.ask_to_publish()
-            || first
-            || (deadline.wall.is_some() && state.driver.wall_offset.is_none());
+        let mut wakeup = Wakeup { poke: state.reports.published.ask_to_publish(), ..Wakeup::default() };
+        state.expect_deadline(deadline.tick, deadline.wall.is_some(), &mut wakeup);
         drop(state);
-        if first {
-            self.expect(deadline.tick);
-        }
+        self.notify(wakeup);
         if makes_room {
             self.request_flush();
-        }
-        if poke {
-            self.driver.wake();
         }
         RescheduleOutcome::Rescheduled
     }
