@@ -54,7 +54,7 @@ where
         let Self { service, answer } = self;
         match asker {
             Some(asker) => send_reply_unboxed(&service, answer, asker),
-            None => drop(service.contain(|| drop(answer))),
+            None => service.drop_contained(answer),
         }
     }
 }
@@ -81,6 +81,6 @@ pub(crate) fn send_reply<R: Parts>(service: &Service, answer: R, asker: Option<O
 /// Drops each part separately.
 pub(crate) fn discard(service: &Service, answer: impl Parts) {
     for part in answer.parts() {
-        service.contain(|| drop(part));
+        service.drop_contained(part);
     }
 }

@@ -66,7 +66,7 @@ where
 {
     fn drop(&mut self) {
         for entry in self.entries.by_ref() {
-            self.service.contain(|| drop(entry));
+            self.service.drop_contained(entry);
         }
         discard(&self.service, std::mem::take(&mut self.answers));
     }

@@ -282,7 +282,7 @@ where
     /// ```
     fn cancel_key(&mut self, key: impl Into<TimerKey>) -> CancelOutcome {
         match registry::known_owner_of_context(self) {
-            Some((service, owner)) => service.cancel_key(KeyScope::Owner(owner), &key.into()),
+            Some((service, owner)) => service.cancel_key(Some(KeyScope::Owner(owner)), &key.into()),
             None => CancelOutcome::NotFound,
         }
     }

@@ -19,7 +19,7 @@ impl Handler<SubscribeDeadLetters> for TimerActor {
         self.take_in(1, ctx);
         self.service().subscribe(&recipient);
         // It may be the last address of its actor.
-        self.service().contain(|| drop(recipient));
+        self.service().drop_contained(recipient);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use actix::{Context, Handler, Message, MessageResult};
 
 use crate::api::timer_actor::TimerActor;
-use crate::api::timers::{cancel, get, reschedule};
+use crate::api::timers::{cancel_from, get, reschedule};
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::id::TimerId;
 use crate::model::request_time::RequestTime;
@@ -55,10 +55,7 @@ impl Handler<Cancel> for TimerActor {
 
     fn handle(&mut self, Cancel(id): Cancel, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        MessageResult(match self.service().cancel(id) {
-            CancelOutcome::NotFound => cancel(id),
-            outcome => outcome,
-        })
+        MessageResult(cancel_from(self.service(), id))
     }
 }
 

@@ -44,10 +44,7 @@ impl Timers {
     /// # }).unwrap();
     /// ```
     pub fn cancel_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> CancelOutcome {
-        match actor.into().mailbox() {
-            Some(mailbox) => self.service().cancel_key(mailbox.into(), &key.into()),
-            None => CancelOutcome::NotFound,
-        }
+        self.service().cancel_key(actor.into().mailbox().map(Into::into), &key.into())
     }
 
     /// Returns true if a timer for an actor with this key is pending.
@@ -222,10 +219,7 @@ impl Handler<CancelKey> for TimerActor {
 
     fn handle(&mut self, request: CancelKey, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        MessageResult(match request.actor.mailbox() {
-            Some(mailbox) => self.service().cancel_key(mailbox.into(), &request.key),
-            None => CancelOutcome::NotFound,
-        })
+        MessageResult(self.service().cancel_key(request.actor.mailbox().map(Into::into), &request.key))
     }
 }
 

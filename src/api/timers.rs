@@ -216,10 +216,7 @@ impl Timers {
 
     /// Cancels a timer, of this or any other timer actor of the process.
     pub fn cancel(&self, id: TimerId) -> CancelOutcome {
-        match self.service.cancel(id) {
-            CancelOutcome::NotFound => cancel_elsewhere(id),
-            outcome => outcome,
-        }
+        cancel_from(&self.service, id)
     }
 
     /// Moves a timer, of this or any other timer actor of the process, to `delay` from now.
@@ -257,10 +254,15 @@ impl fmt::Debug for Timers {
 /// assert_eq!(cancel(TimerId::new()), CancelOutcome::NotFound);
 /// ```
 pub fn cancel(id: TimerId) -> CancelOutcome {
-    // Most timers are cancelled on their own arbiter; that needs no lookup in the directory.
-    match thread_registry::current().map(|service| service.cancel(id)) {
-        None | Some(CancelOutcome::NotFound) => cancel_elsewhere(id),
-        Some(outcome) => outcome,
+    thread_registry::current().map_or_else(|| cancel_elsewhere(id), |service| cancel_from(&service, id))
+}
+
+/// Cancels a timer of `here` or of another timer actor. Most timers are cancelled on their own arbiter, so `here` is
+/// asked before the directory.
+pub(crate) fn cancel_from(here: &Service, id: TimerId) -> CancelOutcome {
+    match here.cancel(id) {
+        CancelOutcome::NotFound if id.actor_number() != Some(here.number()) => cancel_elsewhere(id),
+        outcome => outcome,
     }
 }
 

@@ -19,6 +19,16 @@ pub(crate) enum KeyScope {
     Recipient(u64),
 }
 
+impl KeyScope {
+    /// Returns the owner; `None` for a recipient.
+    pub(crate) const fn owner(self) -> Option<OwnerId> {
+        match self {
+            Self::Owner(owner) => Some(owner),
+            Self::Recipient(_) => None,
+        }
+    }
+}
+
 /// The labels of one timer.
 #[derive(Debug)]
 struct Label {

@@ -69,7 +69,7 @@ pub use group::TimerGroup;
 pub use key::TimerKey;
 pub(crate) use labels::KeyScope;
 pub(crate) use owners::OwnerId;
-pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode};
+pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode, within_slack};
 pub use recurrence::{MissedTickBehavior, next_on_grid};
 pub(crate) use repeating::{Repeated, Resumed};
 pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};

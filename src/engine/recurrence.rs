@@ -100,6 +100,22 @@ pub(crate) struct Recurrence {
     asked: Option<NextRun>,
 }
 
+/// Returns the deadline of a timer that is due at `due`, or `before_origin` before the clock's zero, and may be late by
+/// `slack`: at least `first`.
+#[inline]
+pub(crate) fn within_slack(
+    tick: TickLength,
+    first: Tick,
+    due: Duration,
+    before_origin: Duration,
+    slack: Duration,
+) -> Tick {
+    if slack.is_zero() {
+        return first;
+    }
+    coalesce(first, tick.round_down(due.saturating_add(slack.saturating_sub(before_origin))))
+}
+
 /// "No end".
 const ENDLESS: u64 = u64::MAX;
 
@@ -151,11 +167,7 @@ impl Recurrence {
 
     /// Returns the deadline of the present repetition, at least `first`.
     pub(crate) fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
-        if self.slack.is_zero() {
-            return first;
-        }
-        let slack = self.slack.saturating_sub(self.behind());
-        coalesce(first, tick.round_down(self.due.saturating_add(slack)))
+        within_slack(tick, first, self.due, self.behind(), self.slack)
     }
 
     /// Binds the first repetition to this wall-clock time.

@@ -4,6 +4,6 @@ use std::any::Any;
 use std::pin::Pin;
 
 /// The reply of a handler, once it has run; `None` if it never will.
-pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Option<Answer>> + Send>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Option<BoxedReply>> + Send>>;
 /// Kept only to be dropped where user code may run.
-pub(crate) type Answer = Box<dyn Any + Send>;
+pub(crate) type BoxedReply = Box<dyn Any + Send>;

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use crate::engine::DeadLetterReason;
-use crate::model::reply::{Answer, ReplyFuture};
+use crate::model::reply::{BoxedReply, ReplyFuture};
 use crate::model::timer_message::TimerMessage;
 use crate::timing::Key;
 
@@ -108,7 +108,7 @@ where
         Arc::clone(&self.host).run(self.key, self.number, &mut |message| {
             let (answer, answered) = oneshot::channel();
             <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, Some(answer));
-            Box::pin(unconstrained(async move { answered.await.ok().map(|answer| Box::new(answer) as Answer) }))
+            Box::pin(unconstrained(async move { answered.await.ok().map(|answer| Box::new(answer) as BoxedReply) }))
         });
     }
 }

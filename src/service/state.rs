@@ -203,8 +203,7 @@ impl Service {
 
     /// Publishes the current values; see [`scrape`](crate::api::scrape::scrape).
     pub(crate) fn publish(&self) {
-        // The clock may be user code; if it panics, nothing is reported as late.
-        let now = self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO);
+        let now = self.read_clock();
         let _pass = gate::enter();
         let report = self.report(&mut self.state(), now);
         self.meters.publish(&report);
@@ -235,6 +234,19 @@ impl Service {
     pub(crate) fn contain<R>(&self, user_code: impl FnOnce() -> R) -> Option<R> {
         // The panic hook has reported it already; no state of ours was in use.
         catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| self.note_panic(panic)).ok()
+    }
+
+    /// Drops a value of the user, and catches a panic.
+    #[inline(always)]
+    pub(crate) fn drop_contained<T>(&self, value: T) {
+        if std::mem::needs_drop::<T>() {
+            self.contain(|| drop(value));
+        }
+    }
+
+    /// Reads the clock, which may be user code. A panic counts as time zero: then nothing is late.
+    pub(crate) fn read_clock(&self) -> Duration {
+        self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
     }
 
     /// Records a caught panic of user code.

@@ -212,16 +212,6 @@ impl<J: Job> Deferred<J> {
     }
 }
 
-impl Service {
-    /// Drops a value of the user, and catches a panic.
-    #[inline(always)]
-    pub(crate) fn drop_contained<T>(&self, value: T) {
-        if std::mem::needs_drop::<T>() {
-            self.contain(|| drop(value));
-        }
-    }
-}
-
 /// Runs step 2, and gives up the lock for a producer.
 #[inline(always)]
 pub(crate) fn produce<'a, J: Job>(

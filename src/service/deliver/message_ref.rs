@@ -16,13 +16,7 @@ pub(crate) struct MessageRef {
 pub(crate) struct BoxedMessage {
     pub(crate) contents: BoxedContents,
     /// Kept only to be dropped where user code may run: an address may be the last of its actor.
-    pub(crate) target: Option<Box<dyn Any + Send>>,
-}
-
-impl BoxedMessage {
-    pub(crate) fn new(contents: BoxedContents, target: Option<Box<dyn Any + Send>>) -> Self {
-        Self { contents, target }
-    }
+    pub(crate) rest: Box<dyn Any + Send>,
 }
 
 /// A message, or the source that produces it.

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::{DeadLetterReason, DueTimer};
 use crate::model::carried::Carried;
 use crate::model::mailbox_id::MailboxId;
-use crate::model::reply::{Answer, ReplyFuture};
+use crate::model::reply::{BoxedReply, ReplyFuture};
 use crate::service::deliver::job::{Job, MessageOf};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
@@ -213,7 +213,7 @@ where
 {
     let request = addr.upgrade()?.send(message.unpack());
     // The poller knows its reason to wait: tokio's budget would only make a present answer look absent.
-    Some(Box::pin(tokio::task::unconstrained(
-        async move { request.await.ok().map(|answer| Box::new(answer) as Answer) },
-    )))
+    Some(Box::pin(tokio::task::unconstrained(async move {
+        request.await.ok().map(|answer| Box::new(answer) as BoxedReply)
+    })))
 }

@@ -120,7 +120,7 @@ where
     }
 
     fn take_boxed(self) -> Option<BoxedMessage> {
-        Some(BoxedMessage::new(BoxedContents::Message(self.message.into_any()), Some(Box::new(self.to))))
+        Some(BoxedMessage { contents: BoxedContents::Message(self.message.into_any()), rest: Box::new(self.to) })
     }
 
     fn take_rest(_: &mut State, _: MessageRef) -> Option<D> {

@@ -202,10 +202,13 @@ where
         let Self { to, producer } = self;
         let Producer { mut source, ready, .. } = producer?;
         if let Some(message) = ready {
-            return Some(BoxedMessage::new(BoxedContents::Message(message.into_any()), Some(Box::new((to, source)))));
+            return Some(BoxedMessage {
+                contents: BoxedContents::Message(message.into_any()),
+                rest: Box::new((to, source)),
+            });
         }
         let source = Box::new(move || C::next_of(&mut source).into_any());
-        Some(BoxedMessage::new(BoxedContents::Source(source), Some(Box::new(to))))
+        Some(BoxedMessage { contents: BoxedContents::Source(source), rest: Box::new(to) })
     }
 
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self> {

@@ -48,11 +48,8 @@ impl Service {
             guard.reports.published.ask_to_publish();
             match guard.engine.cancel_one_of(owner) {
                 Some(payload) => {
-                    let discard = guard.stores.store(payload.store).map(|store| store.discard);
-                    if let Some(discard) = discard {
-                        self.contain(|| discard(self, guard, payload));
-                        guard = self.state();
-                    }
+                    self.discard(guard, payload);
+                    guard = self.state();
                 }
                 // Its foreign messages have not been sent yet.
                 None if guard.engine.owned(owner) > 0 => break,

@@ -41,11 +41,10 @@ use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_stores::{ContextRoute, Route};
 use crate::service::owner::owner_state::{ActorRef, BoxedSend, OwnerState};
-use crate::service::owner::owners::WatchdogSend;
+use crate::service::owner::owners::Again;
 use crate::service::owner::spare::{Pair, Spare};
 use crate::service::owner::thread_registry;
 use crate::service::owner::wake_flag::WakeFlag;
-use crate::service::queue::mailbox_delivery::Again;
 use crate::service::state::Service;
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
@@ -261,6 +260,15 @@ impl Inbox {
         drop(waker);
         rests
     }
+
+    /// Ends a poll, and causes the next.
+    fn poll_again(&self, again: Again, cx: &Context<'_>) -> Poll<()> {
+        if again == Again::AtOnce {
+            self.wake_flag.set();
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
 }
 
 impl<A> ActorFuture<A> for Inbox
@@ -294,22 +302,12 @@ where
             if state.owners.mailbox_deliveries.contains_key(&this.owner) {
                 match this.service.try_take_over(state, this.owner) {
                     Ok(unlocked) => state = unlocked,
-                    Err(Again::AtOnce) => {
-                        cx.waker().wake_by_ref();
-                        return Poll::Pending;
-                    }
-                    Err(Again::WhenCalled) => return Poll::Pending,
+                    Err(again) => return this.poll_again(again, cx),
                 }
             }
-            match state.owners.send_precedes(this.owner) {
-                None => {}
-                Some(WatchdogSend::Sent) => {
-                    drop(state);
-                    this.wake_flag.set();
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                Some(WatchdogSend::BeingSent) => return Poll::Pending,
+            if let Some(again) = state.owners.send_precedes(this.owner) {
+                drop(state);
+                return this.poll_again(again, cx);
             }
             let upcoming = state.engine.upcoming_chunk(this.owner);
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
@@ -334,9 +332,7 @@ where
                     None => drop(state),
                 }
                 drop(claim);
-                this.wake_flag.set();
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
+                return this.poll_again(Again::AtOnce, cx);
             }
             let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
             let publish = state.reports.published.ask_to_publish();

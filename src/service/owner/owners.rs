@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
-use crate::model::reply::{Answer, ReplyFuture};
+use crate::model::reply::{BoxedReply, ReplyFuture};
 use crate::timing::Key;
 
 #[derive(Default)]
@@ -26,9 +26,9 @@ pub(crate) struct Owners {
     pub(crate) detached_check_at: Duration,
     /// Own messages on their way through the mailbox: at most one per owner, and none may overtake it.
     pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
-    /// Owners to which the watchdog sends a message that must precede the messages of their inboxes: true once it is in
-    /// the mailbox.
-    watchdog_sends: FxHashMap<OwnerId, bool>,
+    /// Owners to which another thread sends a message that must precede the messages of their inboxes, and the next
+    /// poll of their inboxes: at once if it is in the mailbox.
+    watchdog_sends: FxHashMap<OwnerId, Again>,
 }
 
 /// A message on its way through the mailbox of its owner.
@@ -36,19 +36,19 @@ pub(crate) struct MailboxDelivery {
     pub(crate) key: Key,
     /// The request for its handling; `None` until the message is in the mailbox.
     pub(crate) request: Option<ReplyFuture>,
-    pub(crate) answer: Option<Answer>,
+    pub(crate) answer: Option<BoxedReply>,
     pub(crate) completion_waker: Waker,
     /// Whether the inbox was polled while the message was under way.
     pub(crate) seen: bool,
 }
 
-/// A message that must precede the messages of an inbox.
+/// The time of the next poll of an inbox that must not overtake a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchdogSend {
+pub(crate) enum Again {
+    /// The message is in the mailbox.
+    AtOnce,
     /// Another thread is sending it, and wakes the inbox afterwards.
-    BeingSent,
-    /// It is in the mailbox.
-    Sent,
+    WhenCalled,
 }
 
 impl Owners {
@@ -62,27 +62,28 @@ impl Owners {
     /// Notes that the watchdog starts to send a message to `owner`. Messages that enter the inbox meanwhile are due
     /// later.
     pub(crate) fn send_begins(&mut self, owner: OwnerId) {
-        self.watchdog_sends.insert(owner, false);
+        self.watchdog_sends.insert(owner, Again::WhenCalled);
     }
 
     /// Notes that the message is in the mailbox. Returns true if the inbox waits for that and is to be woken.
     pub(crate) fn send_is_done(&mut self, owner: OwnerId) -> bool {
-        self.watchdog_sends.get_mut(&owner).map(|is_done| *is_done = true).is_some()
+        self.watchdog_sends.get_mut(&owner).map(|again| *again = Again::AtOnce).is_some()
     }
 
-    /// Returns a message that a polled inbox must let go first. A context empties its mailbox before it polls its
-    /// items, so a message in the mailbox at one poll has been handled at the next.
-    pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<WatchdogSend> {
+    /// Returns the next poll of a polled inbox that must let such a message go first. A context empties its mailbox
+    /// before it polls its items, so a message in the mailbox at one poll has been handled at the next.
+    pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<Again> {
         if self.watchdog_sends.is_empty() {
             return None;
         }
-        match self.watchdog_sends.get(&owner)? {
-            true => self.forget_send(owner).map(|_| WatchdogSend::Sent),
-            false => Some(WatchdogSend::BeingSent),
+        let again = *self.watchdog_sends.get(&owner)?;
+        if again == Again::AtOnce {
+            self.forget_send(owner);
         }
+        Some(again)
     }
 
-    pub(crate) fn forget_send(&mut self, owner: OwnerId) -> Option<bool> {
-        self.watchdog_sends.remove(&owner)
+    pub(crate) fn forget_send(&mut self, owner: OwnerId) {
+        self.watchdog_sends.remove(&owner);
     }
 }

@@ -122,7 +122,7 @@ impl Service {
         // No dead letters about dead letters: they would never end.
         let is_letter = lost.message.as_ref().is_some_and(|message| message.is::<DeadLetter>());
         if is_letter {
-            self.contain(|| drop(lost));
+            self.drop_contained(lost);
             return;
         }
         // The clock may be user code.
@@ -137,7 +137,7 @@ impl Service {
                 DeadLetter::new(DeadLetterDetails { id, timer, reason, overdue, remaining, message_type }, message);
             for recipient in self.subscribers.reachable() {
                 self.contain(|| drop(send(&recipient, letter.clone())));
-                self.contain(|| drop(recipient));
+                self.drop_contained(recipient);
             }
         });
     }

@@ -29,8 +29,8 @@ impl Service {
         returned
             .into_iter()
             .filter_map(|((id, at, remaining, overdue, deadline), message_type, boxed)| {
-                let BoxedMessage { contents, target } = boxed;
-                self.contain(|| drop(target));
+                let BoxedMessage { contents, rest } = boxed;
+                self.drop_contained(rest);
                 let Some(message) = self.open(contents) else {
                     let reason = DeadLetterReason::SourcePanicked;
                     self.state().engine.lose_returned(reason);
@@ -50,7 +50,7 @@ impl Service {
             BoxedContents::Message(message) => Some(message),
             BoxedContents::Source(mut source) => {
                 let made = self.contain(&mut source);
-                self.contain(|| drop(source));
+                self.drop_contained(source);
                 made
             }
         }
@@ -73,7 +73,7 @@ impl Service {
         self.publish();
         let reason = DeadLetterReason::ServiceStopped;
         for ((id, deadline), message_type, boxed) in lost {
-            let BoxedMessage { contents, target } = boxed;
+            let BoxedMessage { contents, rest } = boxed;
             match id {
                 Some(id) => self.emit_dead_letter(DeadLetterEvent {
                     id,
@@ -82,9 +82,9 @@ impl Service {
                     message_type,
                     message: self.open(contents),
                 }),
-                None => drop(self.contain(|| drop(contents))),
+                None => self.drop_contained(contents),
             }
-            self.contain(|| drop(target));
+            self.drop_contained(rest);
         }
         withdrawn.into_iter().for_each(|lost| self.emit_dead_letter(lost));
         self.warn_for_the_last_time();
@@ -143,7 +143,7 @@ impl Service {
         let over = std::mem::take(&mut state.driver.wind_downs);
         drop(guard);
         drop(over);
-        self.contain(|| drop(senders));
+        self.drop_contained(senders);
         self.end_all_spans();
         // There are counters to publish, and queues have become empty.
         self.driver.wake();

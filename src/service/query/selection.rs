@@ -145,9 +145,10 @@ impl State {
 }
 
 impl Service {
-    pub(crate) fn cancel_key(&self, scope: KeyScope, key: &TimerKey) -> CancelOutcome {
+    /// Cancels the timer with a key; without a scope there is none.
+    pub(crate) fn cancel_key(&self, scope: Option<KeyScope>, key: &TimerKey) -> CancelOutcome {
         let state = self.state();
-        match state.engine.keyed(scope, key) {
+        match scope.and_then(|scope| state.engine.keyed(scope, key)) {
             Some(timer) => self.cancel_timer(state, timer),
             None => CancelOutcome::NotFound,
         }

@@ -84,7 +84,7 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
             }
         }
         drop(state);
-        service.contain(|| drop(target));
+        service.drop_contained(target);
         state = service.state();
         if is_new {
             state = service.remove_dead_queues(state);
@@ -326,7 +326,7 @@ where
         .contain(|| wait_for(Box::pin(unconstrained(recipient.send(message.unpack()))), acknowledgement))
         .flatten();
     let failed = answer.as_ref().is_some_and(Result::is_err);
-    service.contain(|| drop(answer));
+    service.drop_contained(answer);
     failed && !recipient.connected()
 }
 

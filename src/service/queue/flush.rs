@@ -8,8 +8,7 @@ use actix::Recipient;
 use crate::engine::Outcome;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::message_ref::MessageRef;
-use crate::service::deliver::message_stores::{QueueRoute, StateGuard};
+use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::queue::recipient_queues::RecipientQueue;
 use crate::service::queue::reply_waiter::Answered;
@@ -32,13 +31,13 @@ impl Service {
     ) -> (StateGuard<'a>, usize) {
         for sent in 0..FROM_ONE_QUEUE {
             let state = &mut *guard;
-            let next = state.next_in_queue(mailbox).and_then(|payload| state.queue_route(payload));
+            let next = state.next_in_queue(mailbox).and_then(|payload| state.stores.queue_route(payload));
             let Some(route) = next else {
                 state.note_waiting_in_queue(mailbox);
                 let idle = state.queues.get(mailbox).map(RecipientQueue::take_idle_senders);
                 let removed = state.remove_queue(mailbox, false);
                 drop(guard);
-                self.contain(|| drop((idle, removed)));
+                self.drop_contained((idle, removed));
                 return (self.state(), sent);
             };
             let moved;
@@ -72,7 +71,7 @@ impl Service {
             let addressee = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
             (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.flush(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
-            // At least the count of tries has changed.
+            // `retry` may have counted a try, and the flush a message.
             guard.reports.published.ask_to_publish();
         }
         let more = guard.queues.has_ready();
@@ -100,13 +99,8 @@ impl Service {
             }
         }
         drop(guard);
-        self.contain(|| drop(removed));
+        self.drop_contained(removed);
         self.state()
-    }
-
-    /// Reads the clock; a panic of the clock counts as time zero.
-    pub(crate) fn read_clock(&self) -> Duration {
-        self.contain(|| self.clock.now()).unwrap_or(Duration::ZERO)
     }
 
     /// Handles a recipient's answer.
@@ -121,7 +115,7 @@ impl Service {
         let removed = state.remove_queue(mailbox, false);
         drop(state);
         let has_ended = removed.is_some();
-        self.contain(|| drop((idle, removed)));
+        self.drop_contained((idle, removed));
         if let Some((key, after_reply)) = after_reply {
             self.contain(|| self.after_reply(key, after_reply));
         }
@@ -144,17 +138,13 @@ impl Service {
 }
 
 impl State {
-    pub(super) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
-        self.stores.queue_route(payload)
-    }
-
     /// Returns the number under which a message is out of its queue.
     pub(crate) fn token_number_of(&mut self, key: Key) -> Option<u64> {
         if !self.engine.is_posted(key) {
             return None;
         }
         let payload = self.engine.payload(key)?;
-        let token_id = self.queue_route(payload)?.token_id;
+        let token_id = self.stores.queue_route(payload)?.token_id;
         token_id(&mut self.stores, payload)?.map(|token_id| token_id.number)
     }
 
@@ -184,7 +174,7 @@ impl State {
     /// another deadline. Returns true if its queue may move.
     pub(crate) fn recall(&mut self, key: Key) -> bool {
         let Some(payload) = self.engine.payload(key) else { return false };
-        let Some(route) = self.queue_route(payload) else { return false };
+        let Some(route) = self.stores.queue_route(payload) else { return false };
         let token_id = (route.token_id)(&mut self.stores, payload).and_then(Option::take);
         token_id.is_some_and(|token_id| self.queues.withdraw(token_id))
     }

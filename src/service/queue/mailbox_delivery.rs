@@ -11,18 +11,10 @@ use std::time::Duration;
 use crate::engine::{Outcome, OwnerId};
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
-use crate::service::owner::owners::MailboxDelivery;
+use crate::service::owner::owners::{Again, MailboxDelivery};
 use crate::service::state::Service;
 use crate::sync;
 use crate::timing::Key;
-
-/// The time of the next poll of an inbox that cannot continue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Again {
-    AtOnce,
-    /// Another thread wakes it.
-    WhenCalled,
-}
 
 /// Wakes the sender when the handler has run.
 struct CompletionWaker {
@@ -96,7 +88,7 @@ impl Service {
             (Some(_), None) => self.finish(guard, owner, Outcome::Cancelled),
             (None, sent) => {
                 drop(guard);
-                self.contain(|| drop(sent));
+                self.drop_contained(sent);
                 self.state()
             }
         }
@@ -153,14 +145,10 @@ impl Service {
         }
         // The state was unlocked meanwhile, and the watchdog may have sent the next one.
         match guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
-            None => return Ok(guard),
-            Some(false) => return Err(Again::WhenCalled),
-            Some(true) => {}
+            None => Ok(guard),
+            Some(false) => Err(Again::WhenCalled),
+            Some(true) => Err(Again::AtOnce),
         }
-        if let Some(owner_state) = guard.engine.owner(owner) {
-            owner_state.wake_flag.set();
-        }
-        Err(Again::AtOnce)
     }
 
     /// Withdraws the message under way to an owner, so that it will not be handled. To be called where no handler of
@@ -206,7 +194,7 @@ impl Service {
         drop(guard);
         // The request contains the handler's answer, which is user code.
         let key = delivery.key;
-        self.contain(|| drop(delivery));
+        self.drop_contained(delivery);
         self.after_reply(key, after_reply);
         Self::wake_all(waker.into_iter().collect());
         if publish {

@@ -43,8 +43,8 @@ use crate::timing::Key;
 const RETRY_SOONEST: Duration = Duration::from_millis(1);
 const RETRY_LATEST: Duration = Duration::from_millis(128);
 
-/// A value that is kept only to be dropped where user code may run.
-pub(crate) type DeferredDrop = Box<dyn Any + Send>;
+/// A used [`Recipient`], by the type of its messages. It is user code: not to be dropped under the lock.
+pub(crate) type KeptSender = (TypeId, Box<dyn Any + Send>);
 
 pub(crate) struct RecipientQueue {
     /// The owner in the engine whose inbox is this queue.
@@ -61,8 +61,7 @@ pub(crate) struct RecipientQueue {
     handled: u64,
     /// Whether one of them is an unanswered request.
     pub(crate) has_request: bool,
-    /// Used senders, by type of the message.
-    senders: Vec<(TypeId, DeferredDrop)>,
+    senders: Vec<KeptSender>,
     pin: Arc<dyn MailboxPin>,
     is_marked_ready: bool,
     /// The time of the next try, if its mailbox was full.
@@ -138,7 +137,7 @@ impl RecipientQueue {
     }
 
     /// Takes the senders if none of their messages is under way any more.
-    pub(crate) fn take_idle_senders(&mut self) -> Vec<(TypeId, DeferredDrop)> {
+    pub(crate) fn take_idle_senders(&mut self) -> Vec<KeptSender> {
         if self.expects_reply() { Vec::new() } else { std::mem::take(&mut self.senders) }
     }
 
@@ -301,7 +300,7 @@ impl RecipientQueues {
     }
 
     /// Notes an answer. Returns senders that are not needed any more.
-    pub(crate) fn answer(&mut self, mailbox: MailboxId, answered: Answered) -> Vec<(TypeId, DeferredDrop)> {
+    pub(crate) fn answer(&mut self, mailbox: MailboxId, answered: Answered) -> Vec<KeptSender> {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return Vec::new() };
         match answered {
             Answered::Token(_) => queue.take_token_back(),
@@ -316,7 +315,7 @@ impl RecipientQueues {
     }
 
     /// Stops all sending, and takes out all senders.
-    pub(crate) fn close(&mut self) -> Vec<(TypeId, DeferredDrop)> {
+    pub(crate) fn close(&mut self) -> Vec<KeptSender> {
         self.is_closed = true;
         self.by_mailbox.values_mut().flat_map(|queue| std::mem::take(&mut queue.senders)).collect()
     }

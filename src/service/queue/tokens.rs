@@ -74,7 +74,7 @@ pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
     let spare =
         recipient.and_then(|sender| if asks_for_room { state.keep_sender(mailbox, sender) } else { Some(sender) });
     drop(guard);
-    service.contain(|| drop((spare, target)));
+    service.drop_contained((spare, target));
     (service.state(), !is_held)
 }
 
@@ -157,7 +157,7 @@ impl Service {
         let id = self.id_for_dead_letter(state, key);
         let Some(due) = state.engine.begin(key) else { return };
         state.recall(key);
-        match state.queue_route(due.payload) {
+        match state.stores.queue_route(due.payload) {
             Some(route) => drop((route.lose)(self, guard, Ticket { due, id }, reason)),
             None => drop(guard),
         }

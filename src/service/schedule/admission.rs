@@ -65,8 +65,7 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
 pub(crate) struct NewTimer<'o> {
     deadline: Deadline,
     recurrence: Option<Recurrence>,
-    owner: Option<OwnerId>,
-    /// The timers among which its key is unique; `None` if its target had gone before it was named.
+    /// Contains its owner; see [`Recipient::key_scope`].
     key_scope: Option<KeyScope>,
     id: Option<TimerId>,
     options: Option<&'o TimerOptions>,
@@ -95,8 +94,7 @@ type Admission<T, P> = Result<Admitted, NotAdmitted<T, P>>;
 
 /// The recipient of a timer's messages: the actor that schedules, or a target.
 pub(crate) trait Recipient<M: TimerMessage>: Sized {
-    fn owner(&self) -> Option<OwnerId>;
-
+    /// Returns the timers among which a key is unique; `None` if the recipient had gone before it was named.
     fn key_scope(&self) -> Option<KeyScope>;
 
     /// Admits a timer with its messages in the store for this recipient.
@@ -131,10 +129,6 @@ where
     A::Context: ToEnvelope<A, M>,
     M: TimerMessage,
 {
-    fn owner(&self) -> Option<OwnerId> {
-        Some(self.id)
-    }
-
     fn key_scope(&self) -> Option<KeyScope> {
         Some(KeyScope::Owner(self.id))
     }
@@ -159,10 +153,6 @@ where
 }
 
 impl<M: TimerMessage> Recipient<M> for Target<M> {
-    fn owner(&self) -> Option<OwnerId> {
-        None
-    }
-
     fn key_scope(&self) -> Option<KeyScope> {
         self.mailbox().map(KeyScope::from)
     }
@@ -247,7 +237,7 @@ impl Service {
             }
         };
         let delay = deadline.delay;
-        let timer = NewTimer { deadline, recurrence, owner: to.owner(), key_scope: to.key_scope(), id, options };
+        let timer = NewTimer { deadline, recurrence, key_scope: to.key_scope(), id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
@@ -283,7 +273,7 @@ impl Service {
             .map(|(target, deadline, options, message)| {
                 let (delay, policy) = (deadline.delay, self.settings.mailbox_policy);
                 let (key_scope, options) = (target.key_scope(), options.as_deref());
-                let timer = NewTimer { deadline, recurrence: None, owner: None, key_scope, id: None, options };
+                let timer = NewTimer { deadline, recurrence: None, key_scope, id: None, options };
                 let admission = target.admit::<Schedule, C>(&mut state, policy, &timer, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
                 (delay, admission)
@@ -355,7 +345,7 @@ impl State {
         packed: J::Packed,
         wakeup: &mut Wakeup,
     ) -> Admission<J::To, J::Packed> {
-        let NewTimer { deadline, recurrence, owner, key_scope, id, options } = timer;
+        let NewTimer { deadline, recurrence, key_scope, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
@@ -372,7 +362,13 @@ impl State {
             return Err(NotAdmitted { reason: NotAdmittedReason::Engine(reason), to, packed });
         };
         let payload = MessageRef { store, slot };
-        let key = match self.engine.schedule(deadline.now, deadline.tick, *owner, payload, old) {
+        let key = match self.engine.schedule(
+            deadline.now,
+            deadline.tick,
+            key_scope.and_then(KeyScope::owner),
+            payload,
+            old,
+        ) {
             Ok(key) => key,
             Err(reason) => {
                 slab.give_back(slot);

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::engine::within_slack;
 use crate::model::options::TimerOptions;
 use crate::service::state::Service;
-use crate::timing::{Tick, coalesce, jitter};
+use crate::timing::{Tick, jitter};
 
 /// The requested time of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,21 @@ fn put_off((due, before_origin): (Duration, Duration), by: Duration) -> (Duratio
     (due.saturating_add(by.saturating_sub(before_origin)), before_origin.saturating_sub(by))
 }
 
+/// Converts a wall-clock time to a duration. A time before the Unix epoch counts as past.
+pub(crate) fn since_epoch(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
 impl Service {
+    /// Returns a random part of the jitter in the options, or zero.
+    #[inline(always)]
+    pub(crate) fn draw_jitter(&self, options: Option<&TimerOptions>) -> Duration {
+        match options {
+            Some(options) if !options.jitter.is_zero() => jitter(options.jitter, self.random.next()),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Returns the deadline of a message that was requested `waited` before `now`, after jitter and slack.
     #[inline(always)]
     pub(crate) fn deadline(
@@ -59,27 +74,23 @@ impl Service {
             },
             Schedule::At(at) => {
                 let delay = at.duration_since(self.clock.wall()).unwrap_or_default();
-                let wall = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                let wall = since_epoch(at);
                 ((now.saturating_add(delay), Duration::ZERO), Some(wall), delay)
             }
         };
-        if let Some(options) = options
-            && !options.jitter.is_zero()
-        {
-            let later = jitter(options.jitter, self.random.next());
+        let later = self.draw_jitter(options);
+        if !later.is_zero() {
             exact = put_off(exact, later);
             wall = wall.map(|wall| wall.saturating_add(later));
         }
         let (due, before_origin) = exact;
         let now_tick = self.tick.round_down(now);
         // An overdue message does not wait for the next tick.
-        let mut tick = if due <= now { now_tick } else { self.tick.round_up(due) };
-        if let Some(options) = options
-            && !options.slack.is_zero()
-        {
-            let slack = options.slack.saturating_sub(before_origin);
-            tick = coalesce(tick, self.tick.round_down(due.saturating_add(slack)));
-        }
+        let first = if due <= now { now_tick } else { self.tick.round_up(due) };
+        let tick = match options {
+            Some(options) => within_slack(self.tick, first, due, before_origin, options.slack),
+            None => first,
+        };
         Deadline { now: now_tick, tick, due, before_origin, wall, delay }
     }
 }

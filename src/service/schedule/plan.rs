@@ -16,10 +16,9 @@ use crate::service::deliver::job::{Destination, Job};
 use crate::service::deliver::once::Once;
 use crate::service::deliver::series::{Producer, Series};
 use crate::service::schedule::calendar::Calendar;
-use crate::service::schedule::deadline::{Deadline, Schedule};
-use crate::service::schedule::repeating::{Clocks, since_epoch};
+use crate::service::schedule::deadline::{Deadline, Schedule, since_epoch};
+use crate::service::schedule::repeating::Clocks;
 use crate::service::state::Service;
-use crate::timing::jitter;
 
 /// The times of a timer, and the form of its messages: passed by the caller, packed on their way, stored as a [`Job`].
 pub(crate) trait Plan<M: TimerMessage>: Sized {
@@ -118,9 +117,7 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
         producer: &mut Producer<C>,
     ) -> Result<(Deadline, Option<Recurrence>), Impossible> {
         let now = service.clock.now();
-        let (longest, slack) =
-            options.map_or((Duration::ZERO, Duration::ZERO), |options| (options.jitter, options.slack));
-        let later = if longest.is_zero() { Duration::ZERO } else { jitter(longest, service.random.next()) };
+        let later = service.draw_jitter(options);
         let (deadline, recurrence) = match self {
             Self::FixedRate(repeat) => {
                 let mode = RepeatMode::FixedRate { period: repeat.period, missed: repeat.missed };
@@ -137,7 +134,7 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
                 (deadline, Recurrence::new(RepeatMode::Calendar, deadline.due).at(since_epoch(at)))
             }
         };
-        let recurrence = recurrence.slack(slack);
+        let recurrence = recurrence.slack(options.map_or(Duration::ZERO, |options| options.slack));
         let deadline = Deadline { tick: recurrence.deadline(service.tick, deadline.tick), ..deadline };
         Ok((deadline, Some(recurrence)))
     }

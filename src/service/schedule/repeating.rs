@@ -1,10 +1,11 @@
-//! The step from one repetition to the next.
+//! The step from one repetition to the next, and the clocks that it reads.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::engine::{ClockReading, Outcome, Recurrence, Repeated, Resumed};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::schedule::deadline::since_epoch;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
@@ -66,11 +67,6 @@ impl Service {
             AfterReply::Armed(wakeup) => self.notify(wakeup),
         }
     }
-}
-
-/// Converts a wall-clock time to a duration. A time before the Unix epoch counts as past.
-pub(crate) fn since_epoch(time: SystemTime) -> Duration {
-    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 impl State {
