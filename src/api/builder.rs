@@ -47,7 +47,7 @@ pub struct TimerActorBuilder {
     pub(crate) mailbox_policy: MailboxPolicy,
     pub(crate) stuck_after: Duration,
     clock: Option<Arc<dyn Clock>>,
-    has_watchdog: bool,
+    on_system_clock: bool,
     pub(crate) jitter_seed: Option<u64>,
     internal: bool,
 }
@@ -65,7 +65,7 @@ impl Default for TimerActorBuilder {
             mailbox_policy: MailboxPolicy::Unbounded,
             stuck_after: Duration::from_secs(10),
             clock: None,
-            has_watchdog: true,
+            on_system_clock: true,
             jitter_seed: None,
             internal: false,
         }
@@ -140,7 +140,7 @@ impl TimerActorBuilder {
 
     /// Sets the clock. Default [`SystemClock`].
     pub fn clock<C: Clock>(mut self, clock: C) -> Self {
-        self.has_watchdog = TypeId::of::<C>() == TypeId::of::<SystemClock>();
+        self.on_system_clock = TypeId::of::<C>() == TypeId::of::<SystemClock>();
         self.clock = Some(Arc::new(Forward::new(clock)));
         self
     }
@@ -148,7 +148,7 @@ impl TimerActorBuilder {
     /// Uses the clock of an existing timer actor, without its other settings.
     pub(crate) fn clock_of(mut self, timers: &Timers) -> Self {
         let service = timers.service();
-        self.has_watchdog = service.settings.has_watchdog;
+        self.on_system_clock = service.settings.on_system_clock;
         self.clock = Some(Arc::clone(&service.clock));
         self
     }
@@ -205,7 +205,7 @@ impl TimerActorBuilder {
             wall_clock_check_interval: self.wall_clock_check_interval,
             mailbox_policy: self.mailbox_policy,
             stuck_after: self.stuck_after,
-            has_watchdog: self.has_watchdog,
+            on_system_clock: self.on_system_clock,
             jitter_seed: self.jitter_seed,
             secret,
             internal: self.internal,
@@ -225,7 +225,6 @@ impl TimerActorBuilder {
         let arbiter = actix::Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         let timers = self.start_on(&arbiter)?;
         // The actor starts in a later turn of the arbiter; other threads may read the time before.
-        timers.service().clock.started();
         registry::note_started(timers.service());
         Ok(timers)
     }

@@ -37,9 +37,10 @@ impl NoTimers {
     }
 }
 
-/// Records the start of a timer actor on this arbiter.
+/// Starts the clock of a timer actor on this arbiter, and records its start.
 pub(crate) fn note_started(service: &Arc<Service>) {
-    if service.settings.has_watchdog {
+    service.clock.started();
+    if service.settings.on_system_clock {
         return;
     }
     OWN_CLOCKS.with_borrow_mut(|started| {
@@ -69,7 +70,7 @@ fn here() -> Option<Timers> {
 fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
     let service = Arc::clone(actor.service());
     // Not left to the actor's start, which waits as long as this thread is busy.
-    service.clock.started();
+    note_started(&service);
     service.join_watchdog();
     thread_registry::set_current(&service);
     let timers = Timers::new(service, start(actor));

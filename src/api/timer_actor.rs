@@ -51,7 +51,6 @@ impl Actor for TimerActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.service.clock.started();
         registry::note_started(&self.service);
         ctx.spawn(Driver::new(Arc::clone(&self.service)));
     }

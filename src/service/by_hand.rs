@@ -650,7 +650,7 @@ fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     world.clock.jump(ms(40));
     assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
     let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
-    world.service.state().watchdog_inbox(owner, ms(10));
+    world.service.state().watch_inbox(owner, ms(10));
 
     let called = Arc::clone(&world.listener_called);
     *called.hook.lock().unwrap() = Some(Box::new(|| {

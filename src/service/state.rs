@@ -45,8 +45,8 @@ pub(crate) struct Settings {
     pub(crate) mailbox_policy: MailboxPolicy,
     /// The time after which a message that waits for its recipient causes a warning.
     pub(crate) stuck_after: Duration,
-    /// Whether it runs on the real clock, so that the watchdog can help.
-    pub(crate) has_watchdog: bool,
+    /// Whether it runs on the system clock, so that the watchdog can help.
+    pub(crate) on_system_clock: bool,
     /// The seed of jitter; random if `None`.
     pub(crate) jitter_seed: Option<u64>,
     /// The secret from which ids are derived.

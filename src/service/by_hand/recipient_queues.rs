@@ -126,10 +126,10 @@ fn a_line_ends_when_all_of_it_has_been_handled() {
     let target = Target::tracked(&world.addr);
     world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
     world.driver_at(10);
-    assert!(world.service.state().queues.at(target.mailbox().unwrap()).is_some());
+    assert!(world.service.state().queues.get(target.mailbox().unwrap()).is_some());
     world.poll_listener();
     assert_eq!(world.log(), [1]);
-    assert!(world.service.state().queues.at(target.mailbox().unwrap()).is_none());
+    assert!(world.service.state().queues.get(target.mailbox().unwrap()).is_none());
 }
 
 /// Two plain messages for a window: the end of the second is known only when the next is answered. So its queue stays
@@ -147,7 +147,7 @@ fn a_line_that_waits_for_no_answer_stays_until_its_recipient_has_stopped() {
     world.poll_driver();
     assert_eq!(gone.log(), [1, 2]);
     let under_way =
-        |world: &World| world.service.state().queues.at(target.mailbox().unwrap()).map(|queue| queue.under_way());
+        |world: &World| world.service.state().queues.get(target.mailbox().unwrap()).map(|queue| queue.under_way());
 
     let others = [(); 4].map(|()| Ear::new());
     let mut visit = |other: usize| {
@@ -293,7 +293,7 @@ fn a_message_in_an_inbox_is_found_there_although_its_recipient_has_a_line() {
     world.driver_at(5);
     let plain = world.timers.schedule_after(&world.addr, ms(5), number(3)).unwrap();
     world.driver_at(5);
-    assert!(world.service.state().queues.at(tracked.mailbox().unwrap()).is_some());
+    assert!(world.service.state().queues.get(tracked.mailbox().unwrap()).is_some());
     let place = world.timers.get(plain).map(|timer| timer.location);
     assert_eq!(place, Some(TimerLocation::Inbox { length: 2, ahead: Some(1), by_mailbox: false }));
 }

@@ -22,7 +22,7 @@ fn runtime() -> &'static Runtime {
 fn watchable() -> World {
     let observed = Observed { hands: ManualClock::new(), reading: Reading::default(), alarms: Arc::default() };
     let actor = TimerActorBuilder::default().clock(observed.clone()).build().unwrap();
-    let settings = Settings { has_watchdog: true, ..actor.service().settings.clone() };
+    let settings = Settings { on_system_clock: true, ..actor.service().settings.clone() };
     let service = directory::enter(|number| Service::new(number, settings, Arc::new(observed.clone())));
     World::of(TimerActor::new(service), observed)
 }

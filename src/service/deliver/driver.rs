@@ -21,6 +21,7 @@ use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{SendFn, StateGuard};
 use crate::service::deliver::turns::TurnBy;
+use crate::service::deliver::wakeup::Wakeup;
 use crate::service::state::{Service, State};
 use crate::timing::Tick;
 
@@ -120,7 +121,7 @@ where
     }
 }
 
-/// A run of messages to recipients that are sent together: of one type, and all due before the next other entry.
+/// A run of messages to recipients that are sent together: from one store, and all due before the next other entry.
 struct Run {
     messages: Vec<DueTimer<MessageRef>>,
     longest: usize,
@@ -128,14 +129,14 @@ struct Run {
 }
 
 impl Run {
-    /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread one could be,
-    /// and later messages would overtake them: there each is sent at once.
+    /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread an inbox could
+    /// be polled, and later messages would overtake the run: there each message is sent at once.
     fn new(by: TurnBy) -> Self {
         let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
         Self { messages: Vec::new(), longest, by }
     }
 
-    /// Adds a message. Sends the run first if the message is of another type, and afterwards if the run is full.
+    /// Adds a message. Sends the run first if the message is in another store, and afterwards if the run is full.
     fn add<'a>(
         &mut self,
         service: &'a Arc<Service>,
@@ -159,7 +160,29 @@ impl Run {
     }
 }
 
+impl State {
+    /// Sets the driver's alarm for a timer that waits for `deadline`. The driver's next turn begins to compare the
+    /// clocks if the timer is the first that follows the wall clock.
+    #[inline(always)]
+    pub(crate) fn expect_deadline(&mut self, deadline: Tick, follows_wall_clock: bool, wakeup: &mut Wakeup) {
+        if self.driver.bring_forward(deadline) {
+            wakeup.first_deadline = Some(deadline);
+        }
+        wakeup.poke |= wakeup.first_deadline.is_some() || (follows_wall_clock && self.driver.wall_offset.is_none());
+    }
+}
+
 impl Service {
+    /// Notifies the driver and the watchdog. Not to be called under the lock.
+    pub(crate) fn notify(&self, wakeup: Wakeup) {
+        if let Some(first) = wakeup.first_deadline {
+            self.announce(first);
+        }
+        if wakeup.poke {
+            self.driver.wake();
+        }
+    }
+
     /// Takes the driver's turn while a batch keeps it from being polled. The driver looks itself afterwards.
     pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
         self.turn(TurnBy::Driver);
@@ -259,7 +282,7 @@ impl Service {
         drop(over);
         self.contain(|| self.end_spans(&ended));
         self.warn(warnings);
-        // It may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.
+        // The alarm may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.
         if armed != NEVER {
             self.announce(armed);
         }
@@ -304,16 +327,16 @@ impl Service {
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
         let owner_state = state.engine.owner_mut(owner)?;
         let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
-        let (is_without_inbox, has_watchdog) = (owner_state.without_inbox, owner_state.has_watchdog);
+        let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.is_watched);
         if !owner_state.is_slow {
-            state.note_waiting(owner);
+            state.list_as_slow(owner);
         }
         if is_without_inbox {
             state.owners.without_inbox.push(owner);
-        } else if !has_watchdog && self.has_watchdog() {
+        } else if !is_watched && self.has_watchdog() {
             // A running driver lets inboxes run, too. Only a message that the watchdog brings is stuck already.
             let oldest = state.engine.oldest_due(owner).filter(|_| by == TurnBy::Watchdog);
-            state.watchdog_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
+            state.watch_inbox(owner, oldest.map_or(now, |oldest| self.tick.time_of(oldest)));
         }
         waker
     }

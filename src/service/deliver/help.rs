@@ -26,7 +26,7 @@ impl Service {
     }
 
     pub(crate) fn join_watchdog_of(self: &Arc<Self>, watchdog: &Arc<Watchdog>) {
-        if !self.settings.has_watchdog || self.watchdog_entry.get().is_some() || !clock::is_real() {
+        if !self.settings.on_system_clock || self.watchdog_entry.get().is_some() || !clock::is_real() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
@@ -113,7 +113,7 @@ impl Service {
             let empty = state.engine.inbox_len(owner) == 0;
             let Some(owner_state) = state.engine.owner_mut(owner) else { continue };
             if empty || owner_state.ended || owner_state.without_inbox {
-                owner_state.has_watchdog = false;
+                owner_state.is_watched = false;
                 continue;
             }
             state.driver.watched_inboxes.push_back((now, owner));
@@ -199,9 +199,9 @@ impl WatchdogClient for Service {
 
 impl State {
     /// Lets the watchdog check the inbox of `owner`, in which a message has been waiting `since`.
-    pub(crate) fn watchdog_inbox(&mut self, owner: OwnerId, since: Duration) {
+    pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(owner_state) = self.engine.owner_mut(owner) else { return };
-        if !std::mem::replace(&mut owner_state.has_watchdog, true) {
+        if !std::mem::replace(&mut owner_state.is_watched, true) {
             owner_state.moved = false;
             self.driver.watched_inboxes.push_back((since, owner));
         }

@@ -20,10 +20,10 @@ use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::message_stores::StateGuard;
+use crate::service::deliver::message_stores::{MessageStores, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
-use crate::service::queue::token_id::TokenId;
+use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
 
@@ -47,7 +47,7 @@ pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     fn target(&self) -> Option<&Target<M>>;
 
     /// Notes the position of its message as the next of a queue.
-    fn set_token_id(&mut self, _: TokenId) {}
+    fn set_dispatch_id(&mut self, _: DispatchId) {}
 }
 
 /// The timer's owner as destination.
@@ -60,7 +60,7 @@ where
 {
     pub(crate) target: Target<M>,
     /// Its token in the mailbox, or its position as the next of its queue.
-    pub(crate) token_id: Option<TokenId>,
+    pub(crate) dispatch_id: Option<DispatchId>,
 }
 
 impl<M> Queued<M>
@@ -68,7 +68,7 @@ where
     M: TimerMessage,
 {
     pub(crate) const fn new(target: Target<M>) -> Self {
-        Self { target, token_id: None }
+        Self { target, dispatch_id: None }
     }
 }
 
@@ -89,8 +89,8 @@ impl<M: TimerMessage> Destination<M> for Queued<M> {
         Some(&self.target)
     }
 
-    fn set_token_id(&mut self, token_id: TokenId) {
-        self.token_id = Some(token_id);
+    fn set_dispatch_id(&mut self, dispatch_id: DispatchId) {
+        self.dispatch_id = Some(dispatch_id);
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) trait Job: Send + Sized + 'static {
     fn put_back(
         state: &mut State,
         ticket: Ticket,
-        token_id: TokenId,
+        dispatch_id: DispatchId,
         message: Self::Carried,
         deferred: &mut Deferred<Self>,
     ) -> Result<(), Self::Carried>;
@@ -163,6 +163,11 @@ pub(crate) trait Job: Send + Sized + 'static {
 
     /// Takes the rest of an ended timer out of its store.
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;
+}
+
+/// Takes the message of a timer that ends before its time out of its store.
+pub(crate) fn take_boxed<J: Job>(stores: &mut MessageStores, payload: MessageRef) -> Option<BoxedMessage> {
+    stores.take::<J>(payload)?.take_boxed()
 }
 
 /// A message whose outcome has been counted.

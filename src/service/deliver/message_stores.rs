@@ -8,7 +8,7 @@
 //! These functions take the lock's guard and give it up before a message meets user code: its handler, or its `Drop`.
 //! So user code never runs under the lock, and may call the timers again.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
@@ -19,10 +19,9 @@ use crate::engine::{DeadLetterReason, DueTimer};
 use crate::model::carried::Carried;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{BoxedReply, ReplyFuture};
-use crate::service::deliver::job::{Job, MessageOf};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
-use crate::service::queue::token_id::TokenId;
+use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::state::{Service, State};
 use crate::sync::MutexGuard;
 
@@ -65,7 +64,7 @@ pub(crate) enum Route {
 #[derive(Clone, Copy)]
 pub(crate) struct QueueRoute {
     pub(crate) dispatch: DispatchFn,
-    pub(crate) token_id: fn(&mut MessageStores, MessageRef) -> Option<&mut Option<TokenId>>,
+    pub(crate) dispatch_id: fn(&mut MessageStores, MessageRef) -> Option<&mut Option<DispatchId>>,
     pub(crate) lose: LoseFn,
 }
 
@@ -98,9 +97,11 @@ pub(crate) struct MessageStores {
 
 impl MessageStores {
     /// Returns the store of type `StoreKey`, which holds jobs of type `J`.
-    pub(crate) fn find_or_insert<J: Job, StoreKey: 'static>(
+    pub(crate) fn find_or_insert<J: Send + 'static, StoreKey: 'static>(
         &mut self,
+        message_type: &'static str,
         discard: DiscardFn,
+        take_boxed: TakeBoxedFn,
         route: impl FnOnce() -> Route,
     ) -> u32 {
         *self.by_type.entry(TypeId::of::<StoreKey>()).or_insert_with(|| {
@@ -108,9 +109,9 @@ impl MessageStores {
                 slab: Box::new(Slab::<J>::new()),
                 fetch: |stores, payload| stores.stored::<J>(payload).is_some(),
                 discard,
-                take_boxed: |stores, payload| stores.take::<J>(payload).and_then(J::take_boxed),
+                take_boxed,
                 route: route(),
-                message_type: type_name::<MessageOf<J>>(),
+                message_type,
             });
             (self.stores.len() - 1) as u32
         })
@@ -198,7 +199,7 @@ impl Service {
 }
 
 /// Drops a stored job without a place in a queue, after unlocking.
-pub(crate) fn discard_stored<J: Job>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
+pub(crate) fn discard_stored<J: 'static>(_: &Service, mut state: StateGuard<'_>, payload: MessageRef) {
     let stored = state.stores.slab::<J>(payload.store).and_then(|slab| slab.discard(payload.slot));
     drop(state);
     drop(stored);

@@ -6,7 +6,7 @@ use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::queue::token_id::TokenId;
+use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::state::{Service, State};
 
 /// A message and its destination.
@@ -101,12 +101,12 @@ where
     fn put_back(
         state: &mut State,
         Ticket { due, .. }: Ticket,
-        token_id: TokenId,
+        dispatch_id: DispatchId,
         message: C,
         deferred: &mut Deferred<Self>,
     ) -> Result<(), C> {
         let Some(mut to) = deferred.rest.take() else { return Err(message) };
-        to.set_token_id(token_id);
+        to.set_dispatch_id(dispatch_id);
         match state.stores.put(due.payload.store, Self { to, message }) {
             Ok(payload) => {
                 state.engine.set_payload(due.key, payload);

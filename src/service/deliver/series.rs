@@ -8,7 +8,7 @@ use crate::model::target::Target;
 use crate::service::deliver::job::{Committed, Deferred, Destination, Job, Via};
 use crate::service::deliver::message_ref::{BoxedContents, BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::queue::token_id::TokenId;
+use crate::service::queue::dispatch_id::DispatchId;
 use crate::service::schedule::calendar::Calendar;
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::{Service, State};
@@ -186,14 +186,14 @@ where
     fn put_back(
         state: &mut State,
         ticket: Ticket,
-        token_id: TokenId,
+        dispatch_id: DispatchId,
         message: C,
         _: &mut Deferred<Self>,
     ) -> Result<(), C> {
         let Some(series) = state.stores.stored_mut::<Self>(ticket.due.payload) else { return Err(message) };
         let Some(producer) = &mut series.producer else { return Err(message) };
         producer.ready = Some(message);
-        series.to.set_token_id(token_id);
+        series.to.set_dispatch_id(dispatch_id);
         Ok(())
     }
 

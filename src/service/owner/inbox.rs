@@ -128,7 +128,7 @@ impl Inbox {
             without_inbox: false,
             detached: false,
             ended: false,
-            has_watchdog: false,
+            is_watched: false,
             moved: false,
             is_slow: false,
             mailbox,
@@ -182,7 +182,7 @@ impl Inbox {
         if let Some(oldest) = state.engine.oldest_due(owner)
             && service.has_watchdog()
         {
-            state.watchdog_inbox(owner, now);
+            state.watch_inbox(owner, now);
             service.announce(oldest);
         }
         Some(wake_flag)

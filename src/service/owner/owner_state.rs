@@ -26,7 +26,7 @@ pub(crate) struct OwnerState {
     /// Whether its actor has stopped or was restarted.
     pub(crate) ended: bool,
     /// Whether the watchdog checks its inbox.
-    pub(crate) has_watchdog: bool,
+    pub(crate) is_watched: bool,
     /// Whether the inbox has taken a message since the watchdog's last check.
     pub(crate) moved: bool,
     /// Whether it is listed among the slow recipients.
@@ -47,7 +47,7 @@ impl OwnerState {
             without_inbox: false,
             detached: false,
             ended: false,
-            has_watchdog: false,
+            is_watched: false,
             moved: false,
             is_slow: false,
             mailbox,

@@ -41,7 +41,7 @@ impl State {
     }
 
     fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {
-        let queue = || self.queues.at(self.stores.mailbox_of(self.engine.payload(key)?)?);
+        let queue = || self.queues.get(self.stores.mailbox_of(self.engine.payload(key)?)?);
         let in_queue = |ahead: Option<usize>| {
             let queue = queue()?;
             // A held message is the first, and not in the queue any more.
@@ -75,7 +75,7 @@ impl State {
                 _ => in_inbox(queue_owner),
             },
             (Stage::Posted, _) => match queue() {
-                Some(queue) if queue.held.is_some_and(|(held, _)| held == key) => {
+                Some(queue) if queue.held.is_some_and(|held| held.key == key) => {
                     in_queue(Some(0)).unwrap_or(TimerLocation::Flight)
                 }
                 queue => TimerLocation::Mailbox { under_way: queue.map_or(1, |queue| queue.under_way()) },

@@ -3,6 +3,7 @@
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
 //! from one queue.
 
+use std::any::type_name;
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -15,33 +16,35 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{
-    Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Via, produce,
+    Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Via, produce, take_boxed,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, QueueRoute, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::queue::dispatch_id::{DispatchId, Dispatched};
 use crate::service::queue::recipient_queues::RecipientQueue;
 use crate::service::queue::reply_waiter::{Acknowledgement, Answered, wait_for};
-use crate::service::queue::token_id::TokenId;
 use crate::service::queue::tokens::send_token;
 use crate::service::state::{Service, State};
 
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
     pub(crate) fn queued<J: Job<To = Queued<MessageOf<J>>>>(&mut self) -> u32 {
-        self.find_or_insert::<J, fn(J)>(discard_queued::<J>, || Route::Recipient {
-            post: enqueue_due::<J>,
-            mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox()),
-            queue: Some(QueueRoute { dispatch: dispatch::<J>, token_id: token_id::<J>, lose: lose::<J> }),
+        self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), discard_queued::<J>, take_boxed::<J>, || {
+            Route::Recipient {
+                post: enqueue_due::<J>,
+                mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox()),
+                queue: Some(QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose::<J> }),
+            }
         })
     }
 }
 
-fn token_id<J: Job<To = Queued<MessageOf<J>>>>(
+fn dispatch_id<J: Job<To = Queued<MessageOf<J>>>>(
     stores: &mut MessageStores,
     payload: MessageRef,
-) -> Option<&mut Option<TokenId>> {
-    stores.stored_mut::<J>(payload).map(|job| &mut job.to_mut().token_id)
+) -> Option<&mut Option<DispatchId>> {
+    stores.stored_mut::<J>(payload).map(|job| &mut job.to_mut().dispatch_id)
 }
 
 fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
@@ -50,8 +53,8 @@ fn discard_queued<J: Job<To = Queued<MessageOf<J>>>>(
     payload: MessageRef,
 ) {
     let stored = state.stores.take::<J>(payload);
-    let token_id = stored.as_ref().and_then(|stored| stored.to().token_id);
-    let makes_room = token_id.is_some_and(|token_id| state.queues.withdraw(token_id));
+    let dispatch_id = stored.as_ref().and_then(|stored| stored.to().dispatch_id);
+    let makes_room = dispatch_id.is_some_and(|dispatch_id| state.queues.withdraw(dispatch_id));
     drop(state);
     if makes_room {
         service.request_flush();
@@ -70,7 +73,7 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
             continue;
         };
         let mailbox = target.mailbox();
-        let is_new = mailbox.is_some_and(|mailbox| state.queues.get(mailbox).is_none());
+        let is_new = mailbox.is_some_and(|mailbox| state.queues.get_mut(mailbox).is_none());
         // Without a mailbox there is no queue.
         let queue = mailbox.and_then(|mailbox| Some((mailbox, state.queue_for(mailbox, || target.pin())?)));
         match queue {
@@ -132,7 +135,7 @@ fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
     let Some(queued) = state.stores.stored::<J>(payload).map(J::to) else { return (guard, false) };
     let policy = queued.target.policy().unwrap_or(service.settings.mailbox_policy);
     let is_tracked = queued.target.is_tracked();
-    let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
+    let Some(queue) = state.queues.get_mut(mailbox) else { return (guard, false) };
     // Without an expected answer nothing would report that the window is open again.
     if let MailboxPolicy::Wait { window } = policy
         && queue.under_way() >= window.max(1) as u64
@@ -141,7 +144,7 @@ fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
         return (guard, false);
     }
     let due = match queue.held.take() {
-        Some((key, _)) => state.engine.begin(key),
+        Some(held) => state.engine.begin(held.key),
         None => state.engine.take_for_send(queue.queue_owner),
     };
     let Some(due) = due else { return (guard, false) };
@@ -157,7 +160,7 @@ fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
 struct Outgoing<M: TimerMessage> {
     ticket: Ticket,
     /// Its number if it returns to the queue.
-    token_id: TokenId,
+    dispatch_id: DispatchId,
     recipient: Recipient<M>,
 }
 
@@ -171,23 +174,23 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
     let Some(taken) = J::take(state, ticket.due) else { return (guard, true) };
-    let token_id = TokenId { mailbox, number: state.queues.number() };
-    let sender = state.queues.get(mailbox).and_then(RecipientQueue::take_sender);
+    let dispatch_id = DispatchId { mailbox, number: state.queues.next_number() };
+    let sender = state.queues.get_mut(mailbox).and_then(RecipientQueue::take_sender);
     let connection = Connection::to(sender.or_else(|| J::target_of(&taken)?.open()));
     let produced;
     if !connection.is_open {
         produced = J::give_up(taken, Outcome::DeadLettered(STOPPED));
     } else if J::PRODUCES {
-        state.stay_in_front::<J>(ticket.due, token_id);
+        state.stay_in_front::<J>(ticket.due, dispatch_id);
         (guard, produced) = produce::<J>(service, guard, taken, Via::Mailbox);
-        guard.leave_front::<J>(ticket.due, token_id);
+        guard.leave_front::<J>(ticket.due, dispatch_id);
     } else {
         produced = J::produce(taken, service, Via::Mailbox);
     }
-    let has_request = guard.queues.get(mailbox).is_some_and(|queue| queue.has_request);
+    let has_request = guard.queues.get_mut(mailbox).is_some_and(|queue| queue.has_request);
     match (connection.recipient, J::is_ready(&produced)) {
         (Some(recipient), Some(now)) => {
-            let outgoing = Outgoing { ticket, token_id, recipient };
+            let outgoing = Outgoing { ticket, dispatch_id, recipient };
             if has_request {
                 return try_message::<J>(service, guard, outgoing, produced, now, policy);
             }
@@ -207,16 +210,16 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    Outgoing { ticket, token_id, recipient }: Outgoing<MessageOf<J>>,
+    Outgoing { ticket, dispatch_id, recipient }: Outgoing<MessageOf<J>>,
     produced: J::Produced,
 ) -> StateGuard<'a> {
-    let mailbox = token_id.mailbox;
+    let mailbox = dispatch_id.mailbox;
     let state = &mut *guard;
     let mut wakeup = Wakeup::default();
     let Committed { message, mut deferred, .. } = J::commit(produced, state, ticket, Via::Mailbox, &mut wakeup);
-    let position = state.queues.get(mailbox).filter(|_| message.is_some()).map_or(0, |queue| {
+    let position = state.queues.get_mut(mailbox).filter(|_| message.is_some()).map_or(0, |queue| {
         queue.has_request = true;
-        queue.send_plain()
+        queue.count_plain()
     });
     drop(guard);
     service.notify(wakeup);
@@ -241,13 +244,13 @@ fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    Outgoing { ticket, token_id, recipient }: Outgoing<MessageOf<J>>,
+    Outgoing { ticket, dispatch_id, recipient }: Outgoing<MessageOf<J>>,
     produced: J::Produced,
     now: ClockReading,
     policy: MailboxPolicy,
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
-    let (due, mailbox) = (ticket.due, token_id.mailbox);
+    let (due, mailbox) = (ticket.due, dispatch_id.mailbox);
     let (message, mut deferred) = J::send_off(produced, state, ticket);
     let Some(message) = message else {
         drop(guard);
@@ -256,8 +259,8 @@ fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
         return (service.state(), true);
     };
     state.engine.begin_send(due.key);
-    if let Some(queue) = state.queues.get(mailbox) {
-        queue.send_plain();
+    if let Some(queue) = state.queues.get_mut(mailbox) {
+        queue.count_plain();
     }
     drop(guard);
     // If a waker panics, the message is in the mailbox all the same.
@@ -270,19 +273,19 @@ fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     let mut guard = service.state();
     let state = &mut *guard;
     if sent.is_err()
-        && let Some(queue) = state.queues.get(mailbox)
+        && let Some(queue) = state.queues.get_mut(mailbox)
     {
-        queue.revert_plain();
+        queue.uncount_plain();
     }
     let is_closed = state.queues.is_closed();
     let mut is_held = false;
     match sent {
         Ok(()) => state.commit_send(ticket, now, &mut deferred, &mut wakeup),
         Err(SendError::Full(message)) if policy != MailboxPolicy::Drop && !is_closed => {
-            match J::put_back(state, ticket, token_id, message, &mut deferred) {
+            match J::put_back(state, ticket, dispatch_id, message, &mut deferred) {
                 Ok(()) => {
                     state.engine.requeue_send(due.key);
-                    state.hold(mailbox, due.key, token_id.number, time);
+                    state.hold(mailbox, due.key, dispatch_id.number, time);
                     is_held = true;
                 }
                 Err(message) => state.reject_send(ticket, FULL, message, &mut deferred),
@@ -367,24 +370,24 @@ impl State {
     }
 
     /// Keeps a timer the next of its queue, and thereby the queue, while its message is produced.
-    fn stay_in_front<J: Job<To = Queued<MessageOf<J>>>>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
-        if let Some(queue) = self.queues.get(token_id.mailbox) {
-            queue.held = Some((due.key, token_id.number));
+    fn stay_in_front<J: Job<To = Queued<MessageOf<J>>>>(&mut self, due: DueTimer<MessageRef>, dispatch_id: DispatchId) {
+        if let Some(queue) = self.queues.get_mut(dispatch_id.mailbox) {
+            queue.held = Some(Dispatched { key: due.key, number: dispatch_id.number });
         }
         if let Some(job) = self.stores.stored_mut::<J>(due.payload) {
-            job.to_mut().token_id = Some(token_id);
+            job.to_mut().dispatch_id = Some(dispatch_id);
         }
     }
 
     /// Reverts [`stay_in_front`](Self::stay_in_front) once the message has been produced.
-    fn leave_front<J: Job<To = Queued<MessageOf<J>>>>(&mut self, due: DueTimer<MessageRef>, token_id: TokenId) {
-        if let Some(queue) = self.queues.get(token_id.mailbox) {
-            queue.held.take_if(|held| *held == (due.key, token_id.number));
+    fn leave_front<J: Job<To = Queued<MessageOf<J>>>>(&mut self, due: DueTimer<MessageRef>, dispatch_id: DispatchId) {
+        if let Some(queue) = self.queues.get_mut(dispatch_id.mailbox) {
+            queue.held.take_if(|held| held.number == dispatch_id.number);
         }
         if self.engine.is_making(due.key)
             && let Some(job) = self.stores.stored_mut::<J>(due.payload)
         {
-            job.to_mut().token_id = None;
+            job.to_mut().dispatch_id = None;
         }
     }
 }

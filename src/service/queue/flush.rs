@@ -10,6 +10,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
+use crate::service::queue::dispatch_id::Dispatched;
 use crate::service::queue::recipient_queues::RecipientQueue;
 use crate::service::queue::reply_waiter::Answered;
 use crate::service::state::{Service, State};
@@ -34,7 +35,7 @@ impl Service {
             let next = state.next_in_queue(mailbox).and_then(|payload| state.stores.queue_route(payload));
             let Some(route) = next else {
                 state.note_waiting_in_queue(mailbox);
-                let idle = state.queues.get(mailbox).map(RecipientQueue::take_idle_senders);
+                let idle = state.queues.get_mut(mailbox).map(RecipientQueue::take_idle_senders);
                 let removed = state.remove_queue(mailbox, false);
                 drop(guard);
                 self.drop_contained((idle, removed));
@@ -46,7 +47,7 @@ impl Service {
                 guard.note_waiting_in_queue(mailbox);
                 return (guard, sent);
             }
-            if let Some(queue) = guard.queues.get(mailbox) {
+            if let Some(queue) = guard.queues.get_mut(mailbox) {
                 queue.note_room();
             }
         }
@@ -94,7 +95,7 @@ impl Service {
         let mut guard = self.state();
         let removed: Vec<_> = gone.iter().filter_map(|mailbox| guard.remove_queue(*mailbox, true)).collect();
         for mailbox in there.into_iter().chain(gone) {
-            if guard.queues.get(mailbox).is_some() {
+            if guard.queues.get_mut(mailbox).is_some() {
                 guard.queues.check_again(mailbox);
             }
         }
@@ -138,20 +139,20 @@ impl Service {
 }
 
 impl State {
-    /// Returns the number under which a message is out of its queue.
-    pub(crate) fn token_number_of(&mut self, key: Key) -> Option<u64> {
+    /// Returns the number of the dispatch under which a message is out of its queue.
+    pub(crate) fn dispatch_number_of(&mut self, key: Key) -> Option<u64> {
         if !self.engine.is_posted(key) {
             return None;
         }
         let payload = self.engine.payload(key)?;
-        let token_id = self.stores.queue_route(payload)?.token_id;
-        token_id(&mut self.stores, payload)?.map(|token_id| token_id.number)
+        let dispatch_id = self.stores.queue_route(payload)?.dispatch_id;
+        dispatch_id(&mut self.stores, payload)?.map(|dispatch_id| dispatch_id.number)
     }
 
     /// Keeps the message the next of its queue until there is room.
     pub(crate) fn hold(&mut self, mailbox: MailboxId, key: Key, number: u64, now: Duration) {
-        if let Some(queue) = self.queues.get(mailbox) {
-            queue.held = Some((key, number));
+        if let Some(queue) = self.queues.get_mut(mailbox) {
+            queue.held = Some(Dispatched { key, number });
         }
         self.queues.note_full(mailbox, now);
     }
@@ -164,7 +165,7 @@ impl State {
         if self.queues.is_closed() {
             return Some(sender);
         }
-        match self.queues.get(mailbox) {
+        match self.queues.get_mut(mailbox) {
             Some(queue) => queue.keep_sender(sender).err(),
             None => Some(sender),
         }
@@ -175,7 +176,7 @@ impl State {
     pub(crate) fn recall(&mut self, key: Key) -> bool {
         let Some(payload) = self.engine.payload(key) else { return false };
         let Some(route) = self.stores.queue_route(payload) else { return false };
-        let token_id = (route.token_id)(&mut self.stores, payload).and_then(Option::take);
-        token_id.is_some_and(|token_id| self.queues.withdraw(token_id))
+        let dispatch_id = (route.dispatch_id)(&mut self.stores, payload).and_then(Option::take);
+        dispatch_id.is_some_and(|dispatch_id| self.queues.withdraw(dispatch_id))
     }
 }

@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! 1. `recipient_queues`: the queues, their counts of messages under way, and retries after a full mailbox.
-//! 2. `token_id`: the id of one stay in a queue or mailbox.
+//! 2. `dispatch_id`: the id of one dispatch from a queue.
 //! 3. `flush`: each queue sends as many messages as its recipient takes.
 //! 4. `dispatch`: the way of a message from the queue to the mailbox.
 //! 5. `tokens`: the way of a token, and of its message, under tracked delivery.
@@ -12,10 +12,10 @@
 //! 8. `slow_recipients`: recipients that let a message wait, and the longest wait.
 
 pub(crate) mod dispatch;
+pub(crate) mod dispatch_id;
 mod flush;
 pub(crate) mod mailbox_delivery;
 pub(crate) mod recipient_queues;
 pub(crate) mod reply_waiter;
 pub(crate) mod slow_recipients;
-pub(crate) mod token_id;
 mod tokens;

@@ -32,11 +32,10 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::owner::owner_state::OwnerState;
 use crate::service::owner::wake_flag::WakeFlag;
+use crate::service::queue::dispatch_id::{DispatchId, Dispatched};
 use crate::service::queue::reply_waiter::Answered;
 use crate::service::queue::slow_recipients::SlowRecipients;
-use crate::service::queue::token_id::TokenId;
 use crate::service::state::State;
-use crate::timing::Key;
 
 /// The first and the longest pause before a full mailbox is tried again. Usually an answer of the recipient comes
 /// earlier; not if others fill its mailbox.
@@ -46,16 +45,16 @@ const RETRY_LATEST: Duration = Duration::from_millis(128);
 /// A used [`Recipient`], by the type of its messages. It is user code: not to be dropped under the lock.
 pub(crate) type KeptSender = (TypeId, Box<dyn Any + Send>);
 
+/// The state of one queue, without its messages: the engine holds their timers in the inbox of `queue_owner`.
 pub(crate) struct RecipientQueue {
     /// The owner in the engine whose inbox is this queue.
     pub(crate) queue_owner: OwnerId,
     /// The message that had left the queue when the mailbox was found full: it is the next.
-    pub(crate) held: Option<(Key, u64)>,
+    pub(crate) held: Option<Dispatched>,
     /// Tokens in the mailbox, and running handlers of their messages.
     tokens: usize,
-    /// The messages for which tokens in the mailbox were sent, with their numbers, in that order; includes withdrawn
-    /// ones.
-    sent_for: VecDeque<(Key, u64)>,
+    /// The messages for which tokens in the mailbox were sent, in that order; includes withdrawn ones.
+    sent_for: VecDeque<Dispatched>,
     /// Plain messages put into the mailbox; at least `handled` of them have been handled.
     sent: u64,
     handled: u64,
@@ -91,36 +90,36 @@ impl RecipientQueue {
     }
 
     /// Counts a plain message that is put into the mailbox, and returns its number.
-    pub(crate) fn send_plain(&mut self) -> u64 {
+    pub(crate) fn count_plain(&mut self) -> u64 {
         self.sent += 1;
         self.sent
     }
 
     /// Reverts the count of a plain message that the mailbox rejected.
-    pub(crate) fn revert_plain(&mut self) {
+    pub(crate) fn uncount_plain(&mut self) {
         self.sent = self.sent.saturating_sub(1).max(self.handled);
     }
 
     /// Counts a token that is put into the mailbox for a message.
-    pub(crate) fn send_token(&mut self, key: Key, number: u64) {
+    pub(crate) fn count_token(&mut self, sent_for: Dispatched) {
         self.tokens += 1;
-        self.sent_for.push_back((key, number));
+        self.sent_for.push_back(sent_for);
     }
 
-    /// Returns the message of the first token in the mailbox, and its number.
-    pub(crate) fn first_token(&self) -> Option<(Key, u64)> {
+    /// Returns the message of the first token in the mailbox.
+    pub(crate) fn first_token(&self) -> Option<Dispatched> {
         self.sent_for.front().copied()
     }
 
     /// Forgets the token of this number and earlier ones, which have left the mailbox.
     pub(crate) fn forget_tokens_to(&mut self, number: u64) {
-        while self.sent_for.front().is_some_and(|(_, first)| *first <= number) {
+        while self.sent_for.front().is_some_and(|first| first.number <= number) {
             self.sent_for.pop_front();
         }
     }
 
     /// Uncounts a token that is not needed any more.
-    pub(crate) fn take_token_back(&mut self) {
+    pub(crate) fn uncount_token(&mut self) {
         self.tokens = self.tokens.saturating_sub(1);
         if self.tokens == 0 {
             self.sent_for.clear();
@@ -162,12 +161,12 @@ pub(crate) struct RecipientQueues {
     /// Since when the list has had an entry.
     pub(crate) ready_since: Option<Duration>,
     /// Queues with a full mailbox, by the time of the next try.
-    retries: BTreeSet<(Duration, MailboxId)>,
+    retry_times: BTreeSet<(Duration, MailboxId)>,
     /// All queues, in the order in which new ones cause them to be checked.
     rounds: VecDeque<MailboxId>,
-    tokens_issued: u64,
+    dispatches: u64,
     /// The number of tries after a full mailbox.
-    tried_again: u64,
+    retries: u64,
     is_closed: bool,
     wake_flag: Arc<WakeFlag>,
     /// Recipients that let a message wait, in a queue or in an inbox.
@@ -180,10 +179,10 @@ impl Default for RecipientQueues {
             by_mailbox: FxHashMap::default(),
             ready: Vec::new(),
             ready_since: None,
-            retries: BTreeSet::new(),
+            retry_times: BTreeSet::new(),
             rounds: VecDeque::new(),
-            tokens_issued: 0,
-            tried_again: 0,
+            dispatches: 0,
+            retries: 0,
             is_closed: false,
             wake_flag: Arc::new(WakeFlag::cleared()),
             slow: SlowRecipients::default(),
@@ -192,15 +191,15 @@ impl Default for RecipientQueues {
 }
 
 impl RecipientQueues {
-    pub(crate) fn get(&mut self, mailbox: MailboxId) -> Option<&mut RecipientQueue> {
+    pub(crate) fn get_mut(&mut self, mailbox: MailboxId) -> Option<&mut RecipientQueue> {
         self.by_mailbox.get_mut(&mailbox)
     }
 
-    pub(crate) fn at(&self, mailbox: MailboxId) -> Option<&RecipientQueue> {
+    pub(crate) fn get(&self, mailbox: MailboxId) -> Option<&RecipientQueue> {
         self.by_mailbox.get(&mailbox)
     }
 
-    /// Whether all waiting messages have been given back, and none will be sent any more.
+    /// Whether the service has ended: nothing is sent any more.
     pub(crate) const fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -210,10 +209,10 @@ impl RecipientQueues {
         self.by_mailbox.values().filter(|queue| queue.held.is_some() || queue.expects_reply()).count()
     }
 
-    /// Returns a new number for a token.
-    pub(crate) const fn number(&mut self) -> u64 {
-        self.tokens_issued += 1;
-        self.tokens_issued
+    /// Returns the number of the next dispatch.
+    pub(crate) const fn next_number(&mut self) -> u64 {
+        self.dispatches += 1;
+        self.dispatches
     }
 
     /// Marks a queue that may be able to move.
@@ -256,17 +255,17 @@ impl RecipientQueues {
             queue.pause = (queue.pause * 2).clamp(RETRY_SOONEST, RETRY_LATEST);
             let time = now.saturating_add(queue.pause);
             queue.retry_at = Some(time);
-            self.retries.insert((time, mailbox));
+            self.retry_times.insert((time, mailbox));
         }
     }
 
     /// Marks queues with a full mailbox whose next try is due.
     pub(crate) fn retry(&mut self, now: Duration) {
-        while let Some((time, mailbox)) = self.retries.first().copied().filter(|(time, _)| *time <= now) {
-            self.retries.remove(&(time, mailbox));
+        while let Some((time, mailbox)) = self.retry_times.first().copied().filter(|(time, _)| *time <= now) {
+            self.retry_times.remove(&(time, mailbox));
             if let Some(queue) = self.by_mailbox.get_mut(&mailbox).filter(|queue| queue.retry_at == Some(time)) {
                 queue.retry_at = None;
-                self.tried_again += 1;
+                self.retries += 1;
                 self.mark_ready(mailbox);
             }
         }
@@ -274,28 +273,28 @@ impl RecipientQueues {
 
     /// The number of tries after a full mailbox.
     pub(crate) const fn retries(&self) -> u64 {
-        self.tried_again
+        self.retries
     }
 
     /// The time of the next try.
     pub(crate) fn next_retry(&self) -> Option<Duration> {
-        self.retries.first().map(|(time, _)| *time)
+        self.retry_times.first().map(|(time, _)| *time)
     }
 
     fn forget_retry(&mut self, mailbox: MailboxId, queue: &RecipientQueue) {
         if let Some(time) = queue.retry_at {
-            self.retries.remove(&(time, mailbox));
+            self.retry_times.remove(&(time, mailbox));
         }
     }
 
-    /// Ends a stay before its message was handled. Returns true if its queue may move.
-    pub(crate) fn withdraw(&mut self, token_id: TokenId) -> bool {
-        let Some(queue) = self.by_mailbox.get_mut(&token_id.mailbox) else { return false };
+    /// Reverts a dispatch whose message was not handled. Returns true if its queue may move.
+    pub(crate) fn withdraw(&mut self, dispatch_id: DispatchId) -> bool {
+        let Some(queue) = self.by_mailbox.get_mut(&dispatch_id.mailbox) else { return false };
         match queue.held {
-            Some((_, number)) if number == token_id.number => queue.held = None,
-            _ => queue.take_token_back(),
+            Some(held) if held.number == dispatch_id.number => queue.held = None,
+            _ => queue.uncount_token(),
         }
-        self.mark_ready(token_id.mailbox);
+        self.mark_ready(dispatch_id.mailbox);
         true
     }
 
@@ -303,7 +302,7 @@ impl RecipientQueues {
     pub(crate) fn answer(&mut self, mailbox: MailboxId, answered: Answered) -> Vec<KeptSender> {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return Vec::new() };
         match answered {
-            Answered::Token(_) => queue.take_token_back(),
+            Answered::Token(_) => queue.uncount_token(),
             Answered::Request(handled) => {
                 queue.handled = handled;
                 queue.has_request = false;
@@ -374,7 +373,7 @@ impl State {
     pub(crate) fn next_in_queue(&mut self, mailbox: MailboxId) -> Option<MessageRef> {
         let queue = self.queues.by_mailbox.get(&mailbox)?;
         match queue.held {
-            Some((key, _)) => self.engine.payload(key),
+            Some(held) => self.engine.payload(held.key),
             None => self.engine.next_due(queue.queue_owner),
         }
     }

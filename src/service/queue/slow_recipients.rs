@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
+use crate::service::queue::dispatch_id::Dispatched;
 use crate::service::state::{Service, State};
 use crate::timing::{Key, Tick};
 
@@ -72,18 +73,19 @@ impl State {
     #[inline]
     pub(crate) fn note_waiting(&mut self, owner: OwnerId) {
         if self.engine.owner(owner).is_some_and(|owner_state| !owner_state.is_slow) {
-            self.list(owner);
+            self.list_as_slow(owner);
         }
     }
 
     /// Like [`note_waiting`](Self::note_waiting), for the recipient of a queue.
     pub(crate) fn note_waiting_in_queue(&mut self, mailbox: MailboxId) {
-        if let Some(queue_owner) = self.queues.get(mailbox).map(|queue| queue.queue_owner) {
+        if let Some(queue_owner) = self.queues.get_mut(mailbox).map(|queue| queue.queue_owner) {
             self.note_waiting(queue_owner);
         }
     }
 
-    fn list(&mut self, owner: OwnerId) {
+    /// Lists a recipient that is not listed yet, if a message waits for it.
+    pub(crate) fn list_as_slow(&mut self, owner: OwnerId) {
         let Some((deadline, _)) = self.first_waiting(owner) else { return };
         if let Some(owner_state) = self.engine.owner_mut(owner) {
             owner_state.is_slow = true;
@@ -113,7 +115,7 @@ impl State {
     /// Returns the first message that waits for a recipient, and its deadline.
     fn first_waiting(&mut self, owner: OwnerId) -> Option<(Tick, Key)> {
         let mailbox = self.engine.owner(owner).filter(|owner_state| !owner_state.ended)?.mailbox;
-        let is_queue = self.queues.get(mailbox).is_some_and(|queue| queue.queue_owner == owner);
+        let is_queue = self.queues.get_mut(mailbox).is_some_and(|queue| queue.queue_owner == owner);
         let under_way = self.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
         let key = if is_queue { self.first_of_queue(mailbox) } else { under_way };
         let key = key.or_else(|| self.engine.first_due(owner))?;
@@ -122,13 +124,13 @@ impl State {
 
     /// Returns the first message that has left the engine's queue and has not been handled.
     fn first_of_queue(&mut self, mailbox: MailboxId) -> Option<Key> {
-        while let Some((key, number)) = self.queues.get(mailbox)?.first_token() {
-            if self.token_number_of(key) == Some(number) {
+        while let Some(Dispatched { key, number }) = self.queues.get_mut(mailbox)?.first_token() {
+            if self.dispatch_number_of(key) == Some(number) {
                 return Some(key);
             }
-            self.queues.get(mailbox)?.forget_tokens_to(number);
+            self.queues.get_mut(mailbox)?.forget_tokens_to(number);
         }
-        self.queues.get(mailbox)?.held.map(|(key, _)| key)
+        self.queues.get_mut(mailbox)?.held.map(|held| held.key)
     }
 }
 

@@ -17,12 +17,13 @@ use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::once::Once;
 use crate::service::deliver::series::Series;
+use crate::service::queue::dispatch_id::{DispatchId, Dispatched};
 use crate::service::queue::reply_waiter::{Acknowledgement, Answered, wait_for};
-use crate::service::queue::token_id::TokenId;
 use crate::service::state::Service;
 use crate::timing::Key;
 use crate::trace::Delivering;
 
+/// Sends a token for a message to its recipient. Returns false if the message has to wait.
 pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
@@ -31,12 +32,12 @@ pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
     policy: MailboxPolicy,
 ) -> (StateGuard<'a>, bool) {
     let state = &mut *guard;
-    let number = state.queues.number();
+    let number = state.queues.next_number();
     let Some(queued) = state.stores.stored_mut::<J>(due.payload).map(J::to_mut) else { return (guard, true) };
-    queued.token_id = Some(TokenId { mailbox, number });
+    queued.dispatch_id = Some(DispatchId { mailbox, number });
     let target = queued.target.clone();
-    let Some(queue) = state.queues.get(mailbox) else { return (guard, false) };
-    queue.send_token(due.key, number);
+    let Some(queue) = state.queues.get_mut(mailbox) else { return (guard, false) };
+    queue.count_token(Dispatched { key: due.key, number });
     state.engine.post(due.key);
     let asks_for_room = policy != MailboxPolicy::Unbounded;
     let kept = if asks_for_room { queue.take_sender::<Tracked<MessageOf<J>>>() } else { None };
@@ -58,16 +59,16 @@ pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
             is_held = true;
         }
         Some(SendError::Full(mut token)) => token.give_up(DeadLetterReason::MailboxFull),
-        // As above.
+        // Its drop makes a dead letter, too.
         Some(SendError::Closed(token)) => drop(token),
         None => {}
     }
     let now = if is_held { service.read_clock() } else { Duration::ZERO };
     let mut guard = service.state();
     let state = &mut *guard;
-    if is_held && state.token_number_of(due.key) == Some(number) {
-        if let Some(queue) = state.queues.get(mailbox) {
-            queue.take_token_back();
+    if is_held && state.dispatch_number_of(due.key) == Some(number) {
+        if let Some(queue) = state.queues.get_mut(mailbox) {
+            queue.uncount_token();
         }
         state.hold(mailbox, due.key, number, now);
     }
@@ -93,7 +94,7 @@ impl Service {
     /// Handles a token: takes its message out, if the token still stands for it.
     fn begin<C: Carried>(self: &Arc<Self>, key: Key, number: u64) -> Option<(C, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.state();
-        if guard.token_number_of(key) != Some(number) {
+        if guard.dispatch_number_of(key) != Some(number) {
             return None;
         }
         let due = guard.engine.begin(key)?;
@@ -111,7 +112,7 @@ impl Service {
         number: u64,
     ) -> Option<(J::Carried, Acknowledgement, Option<Delivering>)> {
         let state = &mut *guard;
-        let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().token_id.take()?.mailbox;
+        let mailbox = state.stores.stored_mut::<J>(due.payload)?.to_mut().dispatch_id.take()?.mailbox;
         let ticket = Ticket { due, id: self.id_for_dead_letter(state, due.key) };
         let taken = J::take(state, due);
         let was_full = state.queues.pass_token(mailbox, number);
@@ -151,7 +152,7 @@ impl Service {
     fn lose_token(&self, key: Key, number: u64, reason: DeadLetterReason) {
         let mut guard = self.state();
         let state = &mut *guard;
-        if state.token_number_of(key) != Some(number) {
+        if state.dispatch_number_of(key) != Some(number) {
             return;
         }
         let id = self.id_for_dead_letter(state, key);

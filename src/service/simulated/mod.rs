@@ -70,7 +70,7 @@ fn settings(has_watchdog: bool) -> Settings {
         wall_clock_check_interval: Duration::MAX,
         mailbox_policy: MailboxPolicy::Unbounded,
         stuck_after: Duration::MAX,
-        has_watchdog,
+        on_system_clock: has_watchdog,
         jitter_seed: Some(1),
         secret: Secret::new(),
         internal: false,
