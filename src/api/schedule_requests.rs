@@ -18,13 +18,13 @@ use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::schedule::admission;
+use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::{Plan, RepeatSchedule};
 use crate::service::state::Service;
 
 /// The contents of each request below.
-struct Request<M: TimerMessage, P: Plan<M>> {
+struct Contents<M: TimerMessage, P: Plan<M>> {
     id: Cell<Option<TimerId>>,
     target: Target<M>,
     plan: P,
@@ -33,7 +33,7 @@ struct Request<M: TimerMessage, P: Plan<M>> {
     messages: P::Messages,
 }
 
-impl<M: TimerMessage, P: Plan<M>> Request<M, P> {
+impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
     fn new(target: Target<M>, plan: P, messages: P::Messages) -> Self {
         Self { id: Cell::new(None), target, plan, requested: RequestTime::now(), options: None, messages }
     }
@@ -49,7 +49,7 @@ impl<M: TimerMessage, P: Plan<M>> Request<M, P> {
     fn schedule(self, service: &Service) -> Result<TimerId, Box<ScheduleError<P::Messages>>> {
         let Self { id, target, plan, requested, options, messages } = self;
         let waited = service.clock.since_request(requested);
-        let request = admission::Request { plan, waited, id: id.get(), options: options.as_deref() };
+        let request = TimerRequest { plan, waited, id: id.get(), options: options.as_deref() };
         service.schedule(request, target, messages).map_err(Box::new)
     }
 }
@@ -64,12 +64,12 @@ macro_rules! request {
     ) => {
         $(#[$attribute])*
         #[must_use = "a request does nothing until it is sent to a timer actor"]
-        pub struct $name<M: TimerMessage>(Request<M, $plan>);
+        pub struct $name<M: TimerMessage>(Contents<M, $plan>);
 
         impl<M: TimerMessage> $name<M> {
             $(#[$new])*
             pub fn new(target: impl Into<Target<M>>, $time: $time_type, message: $message_type) -> Self {
-                Self(Request::new(target.into(), $value, message.into()))
+                Self(Contents::new(target.into(), $value, message.into()))
             }
 
             /// Sets options, in place of earlier ones.
@@ -100,7 +100,7 @@ macro_rules! request {
 
         impl<M: TimerMessage> fmt::Debug for $name<M> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Request { id, plan, .. } = &self.0;
+                let Contents { id, plan, .. } = &self.0;
                 f.debug_struct(stringify!($name)).field("id", &id.get()).field("plan", plan).finish_non_exhaustive()
             }
         }
@@ -108,8 +108,8 @@ macro_rules! request {
 }
 
 request! {
-    /// A request to deliver a message after a delay. The delay counts from [`new`](Self::new), not from the handling of the
-    /// request.
+    /// A request to deliver a message after a delay. The delay counts from [`new`](Self::new), not from the handling of
+    /// the request.
     ///
     /// Replies with the id, or a [`ScheduleError`] with the message. [`id`](Self::id) returns the id in advance.
     ///

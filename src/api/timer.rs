@@ -16,7 +16,7 @@ use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::schedule::admission::{Owner, Request};
+use crate::service::schedule::admission::{OwnerOf, TimerRequest};
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::{Plan, RepeatSchedule};
 use crate::service::state::Service;
@@ -152,7 +152,9 @@ where
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
         match registry::owner_of_context(self.ctx) {
-            Ok((service, owner)) => service.schedule(Request::now(plan, options), Owner::<A>::new(owner), messages),
+            Ok((service, owner)) => {
+                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A>::new(owner), messages)
+            }
             Err(no_timers) => Err(no_timers.reject(messages)),
         }
     }
@@ -183,7 +185,7 @@ impl<M: TimerMessage> Schedules<M> for TargetScheduler<'_, M> {
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
-        self.service.schedule(Request::now(plan, options), self.target, messages)
+        self.service.schedule(TimerRequest::now(plan, options), self.target, messages)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::model::timer_message::TimerMessage;
 use crate::model::view::{Snapshot, TimerInfo};
 use crate::service::owner::thread_registry;
 use crate::service::query::directory;
-use crate::service::schedule::admission::Request;
+use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::RepeatSchedule;
 use crate::service::state::Service;
@@ -88,7 +88,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.service.schedule(Request::now(Schedule::After(delay), None), target.into(), message)
+        self.service.schedule(TimerRequest::now(Schedule::After(delay), None), target.into(), message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -104,7 +104,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.service.schedule(Request::now(Schedule::At(at.into()), None), target.into(), message)
+        self.service.schedule(TimerRequest::now(Schedule::At(at.into()), None), target.into(), message)
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
@@ -173,7 +173,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = Request::now(RepeatSchedule::FixedRate(repeat.into()), None);
+        let request = TimerRequest::now(RepeatSchedule::FixedRate(repeat.into()), None);
         self.service.schedule(request, target.into(), message.into())
     }
 
@@ -191,7 +191,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = Request::now(RepeatSchedule::FixedDelay(repeat.into()), None);
+        let request = TimerRequest::now(RepeatSchedule::FixedDelay(repeat.into()), None);
         self.service.schedule(request, target.into(), message.into())
     }
 
@@ -210,7 +210,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = Request::now(RepeatSchedule::Calendar(cron.into()), None);
+        let request = TimerRequest::now(RepeatSchedule::Calendar(cron.into()), None);
         self.service.schedule(request, target.into(), message.into())
     }
 

@@ -19,7 +19,7 @@ use actix::dev::ContextFut;
 use actix::prelude::*;
 
 use crate::api::timer_actor::TimerActor;
-use crate::service::deliver::driver::Turn;
+use crate::service::deliver::driver::TurnResult;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::thread_registry;
 use crate::service::state::Service;
@@ -402,7 +402,7 @@ fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     world.driver_called.take();
 
     let service = Arc::clone(&world.service);
-    let claim = service.driver.claim_elsewhere();
+    let claim = service.turns.claim_elsewhere();
     assert!(claim.is_some());
     world.clock.jump(ms(10));
     assert_eq!(world.driver_called.take(), 1, "by its alarm");
@@ -431,9 +431,9 @@ fn the_watchdog_calls_the_driver_after_its_turn() {
     let found = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&found);
     *driver.lock().unwrap() = Some(Box::new(move || {
-        *seen.lock().unwrap() = Some(matches!(service.turn(TurnBy::Driver), Turn::Taken));
+        *seen.lock().unwrap() = Some(matches!(service.turn(TurnBy::Driver), TurnResult::Taken));
     }));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     assert_eq!(*found.lock().unwrap(), Some(true), "in the middle of the turn it is taken");
     assert!(world.driver_called.take() > 0, "it has to set its alarm");
     world.poll_driver();
@@ -459,7 +459,7 @@ fn an_inbox_has_the_turn_while_it_sends_foreign_messages() {
     let (service, found) = (Arc::clone(&world.service), Arc::new(Mutex::new(None)));
     let seen = Arc::clone(&found);
     *world.listener_called.hook.lock().unwrap() = Some(Box::new(move || {
-        *seen.lock().unwrap() = Some(service.driver.claim_elsewhere().is_none());
+        *seen.lock().unwrap() = Some(service.turns.claim_elsewhere().is_none());
     }));
     world.poll_listener();
     assert_eq!(*found.lock().unwrap(), Some(true), "the turn is taken");
@@ -488,7 +488,7 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     *slow.lock().unwrap() = Some(Box::new(move || {
         *seen.lock().unwrap() = Some(service.state().engine.in_inboxes());
     }));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     assert_eq!(*found.lock().unwrap(), Some(0), "the own message behind them is not in the inbox yet");
     world.poll_listener();
     world.poll_listener();
@@ -511,7 +511,7 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
 
     let service = Arc::clone(&world.service);
     *watchdog.lock().unwrap() = Some(Box::new(move || {
-        assert!(matches!(service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+        assert!(matches!(service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     }));
     world.poll_listener();
     world.poll_listener();
@@ -538,7 +538,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
         let service = Arc::clone(&world.service);
         let claim = if watch_sends {
             *between.lock().unwrap() = Some(Box::new(move || {
-                assert!(matches!(service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+                assert!(matches!(service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
                 *called.hook.lock().unwrap() = Some(look);
             }));
             None
@@ -546,7 +546,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
             // The watchdog has the turn while a foreign message is the next.
             world.poll_driver();
             *called.hook.lock().unwrap() = Some(look);
-            service.driver.claim_elsewhere()
+            service.turns.claim_elsewhere()
         };
         world.poll_listener();
         drop(claim);
@@ -568,7 +568,7 @@ fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     world.own(10, number(3));
     world.poll_driver();
     world.clock.jump(ms(30));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled, "a message behind it stays in the inbox");
 
     let World { service, listener, listener_called, log, .. } = world;
@@ -621,7 +621,7 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     world.clock.jump(ms(10));
     world.poll_driver();
     let service = Arc::clone(&world.service);
-    let turn = service.driver.claim_elsewhere();
+    let turn = service.turns.claim_elsewhere();
     assert!(turn.is_some());
     world.poll_listener();
     world.listener_called.take();
@@ -648,7 +648,7 @@ fn the_watchdog_goes_on_though_a_handler_was_quicker_than_its_sender() {
     let second = LAST_OWN.take().unwrap();
     world.poll_driver();
     world.clock.jump(ms(40));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
     world.service.state().watch_inbox(owner, ms(10));
 
@@ -701,7 +701,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     world.clock.jump(ms(40));
     world.poll_driver();
     let service = Arc::clone(&world.service);
-    let turn = service.driver.claim_elsewhere();
+    let turn = service.turns.claim_elsewhere();
     world.poll_listener();
     assert_eq!(world.log(), [1], "the second waits for the turn");
     drop(turn);
@@ -725,7 +725,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_of_its_own() {
     world.own(10, number(2));
     world.poll_driver();
     world.clock.jump(ms(40));
-    assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+    assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     let owner = *world.service.state().owners.by_mailbox.values().next().unwrap();
 
     let calls = calls_while(&hook, &mut world, |service| {

@@ -135,7 +135,7 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
     let sleep = std::sync::Arc::new(Sleep { is_marked_ready: Mutex::new(false), called: Condvar::new() });
     let waker = Waker::from(std::sync::Arc::clone(&sleep));
     loop {
-        turns.register(&waker);
+        turns.register_driver(&waker);
         if let Some(_claim) = turns.claim() {
             let mut due = due.lock().unwrap();
             due.sent += std::mem::take(&mut due.now);
@@ -162,7 +162,7 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
             thread::spawn(move || {
                 let (turns, due) = &*shared;
                 due.lock().unwrap().now += 1;
-                turns.wake();
+                turns.wake_driver();
             })
         };
         let (turns, due) = &*shared;

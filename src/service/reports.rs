@@ -48,7 +48,7 @@ impl Service {
 
     /// Records the lateness of a message that is handed over now, and enters the span of its delivery.
     #[inline(always)]
-    pub(crate) fn hand_over(&self, key: Key, deadline: Tick) -> Delivering {
+    pub(crate) fn begin_delivery(&self, key: Key, deadline: Tick) -> Delivering {
         self.measure_lag(deadline);
         let lag = || self.clock.now().saturating_sub(self.tick.time_of(deadline));
         self.timer_spans.hand_over(key, lag, || self.is_pending(key))

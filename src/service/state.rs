@@ -62,8 +62,8 @@ pub(crate) struct Service {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tick: TickLength,
     pub(crate) meters: Meters,
-    /// Wakes the driver, and assigns the turn to send due messages.
-    pub(crate) driver: Turns,
+    /// Assigns the turn to send due messages, and wakes the driver.
+    pub(crate) turns: Turns,
     pub(crate) settings: Settings,
     /// Requests handled from the mailbox in this turn.
     pub(crate) requests_this_turn: AtomicUsize,
@@ -108,11 +108,11 @@ impl State {
         if self.engine.in_inboxes() == 0 {
             return None;
         }
-        self.addressee(payload).filter(|owner| self.engine.inbox_len(*owner) > 0)
+        self.recipient_owner(payload).filter(|owner| self.engine.inbox_len(*owner) > 0)
     }
 
     /// Returns the owner that a message is addressed to, if the recipient is an owner and has not ended.
-    pub(crate) fn addressee(&self, payload: MessageRef) -> Option<OwnerId> {
+    pub(crate) fn recipient_owner(&self, payload: MessageRef) -> Option<OwnerId> {
         self.owner_at(self.stores.mailbox_of(payload)?)
     }
 
@@ -143,7 +143,7 @@ impl Service {
             clock,
             tick: settings.engine.tick,
             meters,
-            driver: Turns::default(),
+            turns: Turns::default(),
             random: Random::new(settings.jitter_seed),
             ids: IdMaker::new(number, settings.secret.clone()),
             settings,
@@ -253,7 +253,7 @@ impl Service {
     #[cold]
     pub(crate) fn note_panic(&self, panic: Box<dyn Any + Send>) {
         if self.panics.note(&*panic) {
-            self.driver.wake();
+            self.turns.wake_driver();
         }
         // Its payload is the user's, too.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {

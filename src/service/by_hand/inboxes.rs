@@ -16,7 +16,7 @@ impl World {
     /// Lets `by` pass, and the watchdog take a turn.
     fn watch_at(&self, by: u64) {
         self.clock.jump(ms(by));
-        assert!(matches!(self.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+        assert!(matches!(self.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
     }
 }
 

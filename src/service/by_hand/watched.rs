@@ -81,7 +81,7 @@ fn messages_that_the_watchdog_brings_have_waited_since_their_deadline() {
         world.own(10, number(1));
         world.poll_driver();
         world.clock.jump(ms(40));
-        assert!(matches!(world.service.turn(by), Turn::Sleep(_)));
+        assert!(matches!(world.service.turn(by), TurnResult::Sleep(_)));
         let waiting: Vec<_> = world.service.state().driver.watched_inboxes.iter().map(|(since, _)| *since).collect();
         assert_eq!(waiting, [since], "{by:?}");
     }
@@ -97,7 +97,7 @@ fn the_watchdog_looks_at_once_when_a_message_that_it_has_sent_was_handled() {
         world.own(10, number(1));
         world.poll_driver();
         world.clock.jump(ms(40));
-        assert!(matches!(world.service.turn(TurnBy::Watchdog), Turn::Sleep(_)));
+        assert!(matches!(world.service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
         let owner = world.owner();
         drop(world.service.deliver_by_mailbox(world.service.state(), owner, by));
         watchdog.was_told();

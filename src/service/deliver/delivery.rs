@@ -74,7 +74,7 @@ fn deliver<A, J>(
     }
     deferred.discard(service);
     let Some(message) = message else { return };
-    let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
+    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
     <A as Handler<MessageOf<J>>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
     if let Some(clocks) = resume {
         service.resume(due.key, clocks);
@@ -164,7 +164,7 @@ fn post<'a, J: Job>(
         let Ticket { due, id } = ticket;
         if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
             // The clock may be user code. If it panics, the rest is still sent.
-            let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
+            let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
             // If a waker panics, the message is in the mailbox all the same.
             let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
             if let Err(message) = sent {

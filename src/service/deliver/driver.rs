@@ -40,7 +40,7 @@ struct Readings {
 }
 
 /// The result of a turn.
-pub(crate) enum Turn {
+pub(crate) enum TurnResult {
     /// More timers are due already.
     More,
     /// Nothing is due before this time; `None`: nothing at all.
@@ -80,7 +80,7 @@ where
 
     fn poll(mut self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        this.service.driver.register(cx.waker());
+        this.service.turns.register_driver(cx.waker());
         this.service.sleep.end();
         if !std::mem::replace(&mut this.started, true) {
             let _ = this.service.thread.set(std::thread::current().id());
@@ -93,19 +93,19 @@ where
         this.service.meters.woken(if rang { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.requests_this_turn.store(0, Ordering::Relaxed);
         let more = match this.service.turn(TurnBy::Driver) {
-            Turn::More => true,
+            TurnResult::More => true,
             // The watchdog wakes this when it is done.
-            Turn::Taken => return Poll::Pending,
-            Turn::Sleep(None) => {
+            TurnResult::Taken => return Poll::Pending,
+            TurnResult::Sleep(None) => {
                 this.alarm = None;
                 this.service.sleep.begin(None);
                 false
             }
-            Turn::Sleep(Some(time)) if this.rings(time, cx) => {
+            TurnResult::Sleep(Some(time)) if this.rings(time, cx) => {
                 this.alarm = None;
                 true
             }
-            Turn::Sleep(Some(time)) => {
+            TurnResult::Sleep(Some(time)) => {
                 this.service.sleep.begin(Some(time));
                 false
             }
@@ -155,7 +155,7 @@ impl Run {
         let Some(post) = guard.stores.post_of(first) else { return guard };
         match self.by {
             TurnBy::Driver => post(service, guard, &mut self.messages),
-            TurnBy::Watchdog => service.post_from_elsewhere(guard, post, &mut self.messages),
+            TurnBy::Watchdog => service.post_before_inbox(guard, post, &mut self.messages),
         }
     }
 }
@@ -179,23 +179,23 @@ impl Service {
             self.announce(first);
         }
         if wakeup.poke {
-            self.driver.wake();
+            self.turns.wake_driver();
         }
     }
 
     /// Takes the driver's turn while a batch keeps it from being polled. The driver looks itself afterwards.
     pub(crate) fn take_turn_in_between(self: &Arc<Self>) {
         self.turn(TurnBy::Driver);
-        self.driver.wake();
+        self.turns.wake_driver();
     }
 
     /// Takes a turn: handles due timers, within the budget.
-    pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> Turn {
+    pub(crate) fn turn(self: &Arc<Self>, by: TurnBy) -> TurnResult {
         let claim = match by {
-            TurnBy::Driver => self.driver.claim(),
-            TurnBy::Watchdog => self.driver.claim_elsewhere(),
+            TurnBy::Driver => self.turns.claim(),
+            TurnBy::Watchdog => self.turns.claim_elsewhere(),
         };
-        let Some(_claim) = claim else { return Turn::Taken };
+        let Some(_claim) = claim else { return TurnResult::Taken };
         let began = std::time::Instant::now();
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
@@ -288,29 +288,29 @@ impl Service {
         }
         Self::wake_all(wakers);
         self.meters.turned(began.elapsed());
-        if more { Turn::More } else { Turn::Sleep(sleep) }
+        if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
 
-    /// Sends messages for one recipient from a thread other than the driver's.
-    pub(crate) fn post_from_elsewhere<'a>(
+    /// Sends messages for one recipient, before the messages in its inbox.
+    pub(crate) fn post_before_inbox<'a>(
         self: &'a Arc<Self>,
         guard: StateGuard<'a>,
         post: SendFn,
         messages: &mut Vec<DueTimer<MessageRef>>,
     ) -> StateGuard<'a> {
-        let addressee = messages.first().and_then(|first| guard.addressee(first.payload));
-        self.send_elsewhere(guard, addressee, |guard| (post(self, guard, messages), ())).0
+        let recipient = messages.first().and_then(|first| guard.recipient_owner(first.payload));
+        self.send_before_inbox(guard, recipient, |guard| (post(self, guard, messages), ())).0
     }
 
-    /// Sends a message to an owner from a thread other than the driver's, where the owner's inbox may be polled
-    /// meanwhile.
-    pub(crate) fn send_elsewhere<'a, T>(
+    /// Sends a message to a recipient which, if it is an owner, must handle the message before those in its inbox. On
+    /// other threads than the sender's that inbox may be polled meanwhile.
+    pub(crate) fn send_before_inbox<'a, T>(
         &'a self,
         mut guard: StateGuard<'a>,
-        addressee: Option<OwnerId>,
+        recipient: Option<OwnerId>,
         send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
     ) -> (StateGuard<'a>, T) {
-        let Some(owner) = addressee else { return send(guard) };
+        let Some(owner) = recipient else { return send(guard) };
         guard.owners.send_begins(owner);
         let (mut guard, sent) = send(guard);
         if guard.owners.send_is_done(owner)

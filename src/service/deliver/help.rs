@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use crate::engine::OwnerId;
 use crate::metrics::WakeupCause;
 use crate::model::clock;
-use crate::service::deliver::driver::Turn;
+use crate::service::deliver::driver::TurnResult;
 use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::next_check::{AT_ONCE, IDLE, Nanos};
@@ -70,7 +70,7 @@ impl Service {
 
     /// Runs `part` while the driver has no turn: messages that the driver is sending must not be overtaken.
     fn alone(&self, part: impl FnOnce() -> bool) -> bool {
-        self.driver.claim_elsewhere().is_some_and(|_claim| part())
+        self.turns.claim_elsewhere().is_some_and(|_claim| part())
     }
 
     /// Returns the time since which the driver has been missing, or will be. Never later than the end of its sleep: a
@@ -172,7 +172,7 @@ impl WatchdogClient for Service {
         let now = self.clock.now();
         let late = is_late(self.missing(&self.state()), now);
         let turn = if late { self.contain(|| self.turn(TurnBy::Watchdog)) } else { None };
-        helped |= matches!(turn, Some(Turn::More | Turn::Sleep(_)));
+        helped |= matches!(turn, Some(TurnResult::More | TurnResult::Sleep(_)));
         helped |= !self.state().driver.watched_inboxes.is_empty() && self.alone(|| self.deliver_late_by_mailbox());
         if helped {
             self.meters.woken(WakeupCause::Watchdog);
@@ -182,7 +182,7 @@ impl WatchdogClient for Service {
             self.publish();
             return IDLE;
         }
-        if matches!(turn, Some(Turn::More)) {
+        if matches!(turn, Some(TurnResult::More)) {
             return AT_ONCE;
         }
         let state = self.state();

@@ -134,7 +134,7 @@ pub(crate) trait Job: Send + Sized + 'static {
     fn give_up(taken: Self::Taken, outcome: Outcome) -> Self::Produced;
 
     /// Returns the time of production, if there is a message to hand over.
-    fn is_ready(produced: &Self::Produced) -> Option<ClockReading>;
+    fn produced_at(produced: &Self::Produced) -> Option<ClockReading>;
 
     /// Step 3: counts the outcome.
     fn commit(

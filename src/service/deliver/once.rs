@@ -16,7 +16,7 @@ pub(crate) struct Once<C, D> {
 }
 
 /// The time of production of a stored message, which is never read.
-const AT_ONCE: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
+const UNREAD: ClockReading = ClockReading { time: std::time::Duration::ZERO, wall: None };
 
 impl<C, D> Job for Once<C, D>
 where
@@ -68,8 +68,8 @@ where
     }
 
     #[inline(always)]
-    fn is_ready((_, outcome): &Self::Produced) -> Option<ClockReading> {
-        outcome.is_none().then_some(AT_ONCE)
+    fn produced_at((_, outcome): &Self::Produced) -> Option<ClockReading> {
+        outcome.is_none().then_some(UNREAD)
     }
 
     #[inline(always)]

@@ -127,7 +127,7 @@ where
         Produced { taken, result: Err(outcome) }
     }
 
-    fn is_ready(produced: &Produced<C>) -> Option<ClockReading> {
+    fn produced_at(produced: &Produced<C>) -> Option<ClockReading> {
         produced.result.as_ref().ok().map(|ready| ready.now)
     }
 

@@ -20,6 +20,7 @@ pub(crate) enum TurnBy {
     Watchdog,
 }
 
+/// The turn, which at most one thread holds, and the driver's waker.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<()>,
@@ -29,18 +30,18 @@ pub(crate) struct Turns {
 /// The turn; given up on drop.
 pub(crate) struct Claim<'a> {
     turn: Option<MutexGuard<'a, ()>>,
-    /// Woken after that.
+    /// Woken after the turn is given up.
     driver: Option<&'a AtomicWaker>,
 }
 
 impl Turns {
     /// Registers the driver's waker. To be done before the driver looks.
-    pub(crate) fn register(&self, driver: &Waker) {
+    pub(crate) fn register_driver(&self, driver: &Waker) {
         self.driver.register(driver);
     }
 
     /// Wakes the driver.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_driver(&self) {
         self.driver.wake();
     }
 

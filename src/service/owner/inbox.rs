@@ -317,7 +317,7 @@ where
             if let Some(post) = state.stores.post_of(next) {
                 // A foreign message to this actor. The next poll comes after the mailbox, and continues with the rest.
                 // It is sent only while the watchdog, which might send later messages meanwhile, has no turn.
-                let Some(claim) = this.service.driver.claim() else {
+                let Some(claim) = this.service.turns.claim() else {
                     state.driver.await_turn.push(this.owner);
                     return Poll::Pending;
                 };
@@ -326,7 +326,7 @@ where
                         let publish = state.reports.published.ask_to_publish();
                         drop(post(&this.service, state, &mut vec![due]));
                         if publish {
-                            this.service.driver.wake();
+                            this.service.turns.wake_driver();
                         }
                     }
                     None => drop(state),
@@ -345,7 +345,7 @@ where
                 None => drop(state),
             }
             if publish {
-                this.service.driver.wake();
+                this.service.turns.wake_driver();
             }
         }
         // Returning `Pending` is not enough: after a handler that has spawned a future the context polls all its items
@@ -387,7 +387,7 @@ impl Drop for Inbox {
         drop(state);
         drop(waker);
         if left {
-            self.service.driver.wake();
+            self.service.turns.wake_driver();
         } else if !self.pair.spare.get() {
             Self::end_unless_present(&self.service, self.owner, self.mailbox);
         }

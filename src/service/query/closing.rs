@@ -99,7 +99,7 @@ impl Service {
             guard.owners.mailbox_deliveries.iter().next().map(|(owner, delivery)| (*owner, delivery.key))
         {
             let letter = self.letter_about(&guard, key);
-            guard = self.withdraw(guard, owner, outcome);
+            guard = self.withdraw_delivery(guard, owner, outcome);
             if guard.engine.outcome(key) == Some(outcome) {
                 letters.extend(letter);
             }
@@ -146,7 +146,7 @@ impl Service {
         self.drop_contained(senders);
         self.end_all_spans();
         // There are counters to publish, and queues have become empty.
-        self.driver.wake();
+        self.turns.wake_driver();
         emptied
     }
 
@@ -154,7 +154,7 @@ impl Service {
     pub(crate) fn end_owner(&self, owner: OwnerId) {
         let mut state = self.state();
         state.end(owner);
-        drop(self.withdraw(state, owner, Outcome::Cancelled));
-        self.driver.wake();
+        drop(self.withdraw_delivery(state, owner, Outcome::Cancelled));
+        self.turns.wake_driver();
     }
 }

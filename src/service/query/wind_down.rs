@@ -33,7 +33,7 @@ impl Service {
         if self.is_stopped() {
             self.state().driver.wind_downs.clear();
         }
-        self.driver.wake();
+        self.turns.wake_driver();
         is_over
     }
 

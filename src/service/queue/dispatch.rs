@@ -157,7 +157,7 @@ fn dispatch<'a, J: Job<To = Queued<MessageOf<J>>>>(
 }
 
 /// A message on its way from a queue to its recipient.
-struct Outgoing<M: TimerMessage> {
+struct QueuedMessage<M: TimerMessage> {
     ticket: Ticket,
     /// Its number if it returns to the queue.
     dispatch_id: DispatchId,
@@ -188,13 +188,13 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
         produced = J::produce(taken, service, Via::Mailbox);
     }
     let has_request = guard.queues.get_mut(mailbox).is_some_and(|queue| queue.has_request);
-    match (connection.recipient, J::is_ready(&produced)) {
+    match (connection.recipient, J::produced_at(&produced)) {
         (Some(recipient), Some(now)) => {
-            let outgoing = Outgoing { ticket, dispatch_id, recipient };
+            let queued = QueuedMessage { ticket, dispatch_id, recipient };
             if has_request {
-                return try_message::<J>(service, guard, outgoing, produced, now, policy);
+                return try_message::<J>(service, guard, queued, produced, now, policy);
             }
-            (request_message::<J>(service, guard, outgoing, produced), true)
+            (request_message::<J>(service, guard, queued, produced), true)
         }
         (unused, _) => {
             let committed = J::commit(produced, &mut guard, ticket, Via::Mailbox, &mut Wakeup::default());
@@ -210,7 +210,7 @@ fn send_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    Outgoing { ticket, dispatch_id, recipient }: Outgoing<MessageOf<J>>,
+    QueuedMessage { ticket, dispatch_id, recipient }: QueuedMessage<MessageOf<J>>,
     produced: J::Produced,
 ) -> StateGuard<'a> {
     let mailbox = dispatch_id.mailbox;
@@ -244,7 +244,7 @@ fn request_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
 fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Arc<Service>,
     mut guard: StateGuard<'a>,
-    Outgoing { ticket, dispatch_id, recipient }: Outgoing<MessageOf<J>>,
+    QueuedMessage { ticket, dispatch_id, recipient }: QueuedMessage<MessageOf<J>>,
     produced: J::Produced,
     now: ClockReading,
     policy: MailboxPolicy,
@@ -267,7 +267,7 @@ fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
     let sent = service.contain(|| try_send(&recipient, message)).unwrap_or(Ok(()));
     let time = service.read_clock();
     if sent.is_ok() {
-        let _ = service.contain(|| service.hand_over(due.key, due.deadline));
+        let _ = service.contain(|| service.begin_delivery(due.key, due.deadline));
     }
     let mut wakeup = Wakeup::default();
     let mut guard = service.state();
@@ -285,7 +285,7 @@ fn try_message<'a, J: Job<To = Queued<MessageOf<J>>>>(
             match J::put_back(state, ticket, dispatch_id, message, &mut deferred) {
                 Ok(()) => {
                     state.engine.requeue_send(due.key);
-                    state.hold(mailbox, due.key, dispatch_id.number, time);
+                    state.hold_for_room(mailbox, due.key, dispatch_id.number, time);
                     is_held = true;
                 }
                 Err(message) => state.reject_send(ticket, FULL, message, &mut deferred),
@@ -322,7 +322,7 @@ fn send_request<M>(
 where
     M: Carried,
 {
-    let _delivering = service.contain(|| service.hand_over(due.key, due.deadline));
+    let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
     let answered = Answered::Request(position);
     let acknowledgement = Acknowledgement { service: Arc::clone(service), mailbox, answered };
     let answer = service

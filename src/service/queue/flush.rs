@@ -69,8 +69,8 @@ impl Service {
             && let Some(mailbox) = guard.queues.take_ready()
         {
             let sent;
-            let addressee = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
-            (guard, sent) = self.send_elsewhere(guard, addressee, |guard| self.flush(guard, mailbox));
+            let recipient = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
+            (guard, sent) = self.send_before_inbox(guard, recipient, |guard| self.flush(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
             // `retry` may have counted a try, and the flush a message.
             guard.reports.published.ask_to_publish();
@@ -112,7 +112,7 @@ impl Service {
             Answered::Request(_) => None,
         };
         let publish = state.reports.published.ask_to_publish();
-        let idle = state.queues.answer(mailbox, answered);
+        let idle = state.queues.note_answer(mailbox, answered);
         let removed = state.remove_queue(mailbox, false);
         drop(state);
         let has_ended = removed.is_some();
@@ -123,7 +123,7 @@ impl Service {
         if !has_ended {
             self.request_flush();
         } else if publish {
-            self.driver.wake();
+            self.turns.wake_driver();
         }
     }
 
@@ -134,7 +134,7 @@ impl Service {
             self.state().queues.ready_since.get_or_insert(now);
             self.announce(self.tick.round_down(now));
         }
-        self.driver.wake();
+        self.turns.wake_driver();
     }
 }
 
@@ -150,7 +150,7 @@ impl State {
     }
 
     /// Keeps the message the next of its queue until there is room.
-    pub(crate) fn hold(&mut self, mailbox: MailboxId, key: Key, number: u64, now: Duration) {
+    pub(crate) fn hold_for_room(&mut self, mailbox: MailboxId, key: Key, number: u64, now: Duration) {
         if let Some(queue) = self.queues.get_mut(mailbox) {
             queue.held = Some(Dispatched { key, number });
         }

@@ -29,7 +29,7 @@ impl Wake for CompletionWaker {
     fn wake(self: Arc<Self>) {
         let Some(service) = self.service.upgrade() else { return };
         service.completions.lock().unwrap_or_else(PoisonError::into_inner).push((self.owner, self.key));
-        service.driver.wake();
+        service.turns.wake_driver();
         if self.by == TurnBy::Watchdog {
             service.wake_watchdog();
         }
@@ -53,7 +53,7 @@ impl Service {
             let Some(due) = guard.engine.take_for_send(owner) else { return guard };
             match guard.stores.post_of(due.payload) {
                 // A foreign message: it goes to the mailbox anyway.
-                Some(post) => guard = self.post_from_elsewhere(guard, post, &mut vec![due]),
+                Some(post) => guard = self.post_before_inbox(guard, post, &mut vec![due]),
                 None => break due,
             }
         };
@@ -71,7 +71,7 @@ impl Service {
         guard.owners.mailbox_deliveries.insert(owner, delivery);
         let sent = self.contain(|| send(self, guard, due)).flatten();
         if sent.is_some() {
-            let _ = self.contain(|| self.hand_over(due.key, due.deadline));
+            let _ = self.contain(|| self.begin_delivery(due.key, due.deadline));
         }
         let mut guard = self.state();
         let under_way = guard.owners.mailbox_deliveries.get_mut(&owner).filter(|delivery| delivery.key == due.key);
@@ -85,7 +85,7 @@ impl Service {
                 Self::wake_all(vec![waker]);
                 self.state()
             }
-            (Some(_), None) => self.finish(guard, owner, Outcome::Cancelled),
+            (Some(_), None) => self.finish_delivery(guard, owner, Outcome::Cancelled),
             (None, sent) => {
                 drop(guard);
                 self.drop_contained(sent);
@@ -117,7 +117,7 @@ impl Service {
             Poll::Ready(answer) => {
                 let outcome = if answer.is_some() { Outcome::Delivered } else { Outcome::Cancelled };
                 delivery.answer = answer;
-                self.finish(guard, owner, outcome)
+                self.finish_delivery(guard, owner, outcome)
             }
         }
     }
@@ -141,7 +141,7 @@ impl Service {
             && delivery.request.is_some()
             && std::mem::replace(&mut delivery.seen, true)
         {
-            guard = self.finish(guard, owner, Outcome::Delivered);
+            guard = self.finish_delivery(guard, owner, Outcome::Delivered);
         }
         // The state was unlocked meanwhile, and the watchdog may have sent the next one.
         match guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.request.is_some()) {
@@ -153,21 +153,21 @@ impl Service {
 
     /// Withdraws the message under way to an owner, so that it will not be handled. To be called where no handler of
     /// the owner can begin meanwhile.
-    pub(crate) fn withdraw<'a>(
+    pub(crate) fn withdraw_delivery<'a>(
         &'a self,
         mut guard: StateGuard<'a>,
         owner: OwnerId,
         outcome: Outcome,
     ) -> StateGuard<'a> {
         /// Sending takes microseconds, but user code may be involved if it fails.
-        const PATIENCE: Duration = Duration::from_millis(100);
+        const LONGEST_SEND: Duration = Duration::from_millis(100);
         let began = sync::elapsed();
         loop {
             let Some(delivery) = guard.owners.mailbox_deliveries.get(&owner) else { return guard };
-            if delivery.request.is_some() || sync::elapsed().saturating_sub(began) > PATIENCE {
+            if delivery.request.is_some() || sync::elapsed().saturating_sub(began) > LONGEST_SEND {
                 let key = delivery.key;
                 guard = self.poll_done(guard, owner, key);
-                return self.finish(guard, owner, outcome);
+                return self.finish_delivery(guard, owner, outcome);
             }
             // Another thread is still sending it.
             drop(guard);
@@ -177,7 +177,7 @@ impl Service {
     }
 
     /// Counts the outcome of the message under way to an owner; the next may follow.
-    fn finish<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, outcome: Outcome) -> StateGuard<'a> {
+    fn finish_delivery<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId, outcome: Outcome) -> StateGuard<'a> {
         let state = &mut *guard;
         let Some(delivery) = state.owners.mailbox_deliveries.remove(&owner) else { return guard };
         let after_reply = state.finish_repetition(delivery.key, outcome);
@@ -198,7 +198,7 @@ impl Service {
         self.after_reply(key, after_reply);
         Self::wake_all(waker.into_iter().collect());
         if publish {
-            self.driver.wake();
+            self.turns.wake_driver();
         }
         self.state()
     }

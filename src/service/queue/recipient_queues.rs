@@ -299,7 +299,7 @@ impl RecipientQueues {
     }
 
     /// Notes an answer. Returns senders that are not needed any more.
-    pub(crate) fn answer(&mut self, mailbox: MailboxId, answered: Answered) -> Vec<KeptSender> {
+    pub(crate) fn note_answer(&mut self, mailbox: MailboxId, answered: Answered) -> Vec<KeptSender> {
         let Some(queue) = self.by_mailbox.get_mut(&mailbox) else { return Vec::new() };
         match answered {
             Answered::Token(_) => queue.uncount_token(),

@@ -70,7 +70,7 @@ pub(super) fn send_token<'a, J: Job<To = Queued<MessageOf<J>>>>(
         if let Some(queue) = state.queues.get_mut(mailbox) {
             queue.uncount_token();
         }
-        state.hold(mailbox, due.key, number, now);
+        state.hold_for_room(mailbox, due.key, number, now);
     }
     let spare =
         recipient.and_then(|sender| if asks_for_room { state.keep_sender(mailbox, sender) } else { Some(sender) });
@@ -86,13 +86,17 @@ impl Service {
         number: u64,
         handle: &mut dyn FnMut(C::Message) -> ReplyFuture,
     ) {
-        let Some((message, acknowledgement, _delivering)) = self.begin::<C>(key, number) else { return };
+        let Some((message, acknowledgement, _delivering)) = self.begin_token::<C>(key, number) else { return };
         let reply = handle(message.unpack());
         drop(wait_for(reply, acknowledgement));
     }
 
     /// Handles a token: takes its message out, if the token still stands for it.
-    fn begin<C: Carried>(self: &Arc<Self>, key: Key, number: u64) -> Option<(C, Acknowledgement, Option<Delivering>)> {
+    fn begin_token<C: Carried>(
+        self: &Arc<Self>,
+        key: Key,
+        number: u64,
+    ) -> Option<(C, Acknowledgement, Option<Delivering>)> {
         let mut guard = self.state();
         if guard.dispatch_number_of(key) != Some(number) {
             return None;
@@ -144,7 +148,7 @@ impl Service {
         let (message, deferred) = sent_off?;
         deferred.discard(self);
         let message = message?;
-        let delivering = self.contain(|| self.hand_over(due.key, due.deadline));
+        let delivering = self.contain(|| self.begin_delivery(due.key, due.deadline));
         Some((message, acknowledgement, delivering))
     }
 

@@ -1,7 +1,7 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
 //! All requests pass [`Service::schedule`], or [`Service::schedule_batch`], which takes the same steps for many under
-//! one lock: the [plan](Plan::first_run) computes the deadline; the [recipient](Recipient::admit) selects the store;
+//! one lock: the [plan](Plan::first_run) computes the deadline; the [recipient](Addressee::admit) selects the store;
 //! [`State::admit`] admits.
 
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::deadline::{Deadline, Schedule};
+use crate::service::schedule::deadline::{DueTime, Schedule};
 use crate::service::schedule::plan::Plan;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
@@ -36,7 +36,7 @@ const POKE_EVERY: u64 = 4096;
 pub(crate) const ADMITTED_AT_ONCE: usize = 64;
 
 /// A request for a timer, apart from its recipient and its messages.
-pub(crate) struct Request<'o, P> {
+pub(crate) struct TimerRequest<'o, P> {
     pub(crate) plan: P,
     /// The age of the request, measured before the call.
     pub(crate) waited: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct Request<'o, P> {
     pub(crate) options: Option<&'o TimerOptions>,
 }
 
-impl<'o, P> Request<'o, P> {
+impl<'o, P> TimerRequest<'o, P> {
     /// Returns a request of this moment.
     pub(crate) const fn now(plan: P, options: Option<&'o TimerOptions>) -> Self {
         Self { plan, waited: Duration::ZERO, id: None, options }
@@ -63,9 +63,9 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
 
 /// A timer to be admitted, apart from its messages.
 pub(crate) struct NewTimer<'o> {
-    deadline: Deadline,
+    due_time: DueTime,
     recurrence: Option<Recurrence>,
-    /// Contains its owner; see [`Recipient::key_scope`].
+    /// Contains its owner; see [`Addressee::key_scope`].
     key_scope: Option<KeyScope>,
     id: Option<TimerId>,
     options: Option<&'o TimerOptions>,
@@ -92,8 +92,9 @@ enum NotAdmittedReason {
 
 type Admission<T, P> = Result<Admitted, NotAdmitted<T, P>>;
 
-/// The recipient of a timer's messages: the actor that schedules, or a target.
-pub(crate) trait Recipient<M: TimerMessage>: Sized {
+/// The recipient in a request: the actor that schedules, or a target. It selects the store, and the
+/// [`Destination`](crate::service::deliver::job::Destination) to be stored.
+pub(crate) trait Addressee<M: TimerMessage>: Sized {
     /// Returns the timers among which a key is unique; `None` if the recipient had gone before it was named.
     fn key_scope(&self) -> Option<KeyScope>;
 
@@ -112,18 +113,18 @@ pub(crate) trait Recipient<M: TimerMessage>: Sized {
 }
 
 /// The actor of type `A` that schedules, as an owner.
-pub(crate) struct Owner<A> {
+pub(crate) struct OwnerOf<A> {
     id: OwnerId,
     actor: PhantomData<fn(A)>,
 }
 
-impl<A> Owner<A> {
+impl<A> OwnerOf<A> {
     pub(crate) const fn new(id: OwnerId) -> Self {
         Self { id, actor: PhantomData }
     }
 }
 
-impl<A, M> Recipient<M> for Owner<A>
+impl<A, M> Addressee<M> for OwnerOf<A>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M>,
@@ -152,7 +153,7 @@ where
     }
 }
 
-impl<M: TimerMessage> Recipient<M> for Target<M> {
+impl<M: TimerMessage> Addressee<M> for Target<M> {
     fn key_scope(&self) -> Option<KeyScope> {
         self.mailbox().map(KeyScope::from)
     }
@@ -202,13 +203,13 @@ impl Service {
     #[inline(always)]
     pub(crate) fn schedule<P, R, M>(
         &self,
-        request: Request<'_, P>,
+        request: TimerRequest<'_, P>,
         to: R,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>>
     where
         P: Plan<M>,
-        R: Recipient<M>,
+        R: Addressee<M>,
         M: TimerMessage,
     {
         if const { is_large::<M>() } {
@@ -220,24 +221,24 @@ impl Service {
     #[inline(always)]
     fn schedule_packed<P, R, C>(
         &self,
-        Request { plan, waited, id, options }: Request<'_, P>,
+        TimerRequest { plan, waited, id, options }: TimerRequest<'_, P>,
         to: R,
         mut packed: P::Packed<C>,
     ) -> Result<TimerId, ScheduleError<P::Packed<C>>>
     where
         P: Plan<C::Message>,
-        R: Recipient<C::Message>,
+        R: Addressee<C::Message>,
         C: Carried,
     {
-        let (deadline, recurrence) = match plan.first_run(self, waited, options, &mut packed) {
+        let (due_time, recurrence) = match plan.first_run(self, waited, options, &mut packed) {
             Ok(first_run) => first_run,
             Err(impossible) => {
                 self.meters.rejected_invalid.increment(1);
                 return Err(impossible.with(packed));
             }
         };
-        let delay = deadline.delay;
-        let timer = NewTimer { deadline, recurrence, key_scope: to.key_scope(), id, options };
+        let delay = due_time.delay;
+        let timer = NewTimer { due_time, recurrence, key_scope: to.key_scope(), id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
@@ -262,18 +263,18 @@ impl Service {
             .into_iter()
             .zip(ages)
             .map(|(BatchEntry { target, schedule, options, message, .. }, waited)| {
-                let deadline = self.deadline(now, waited, schedule, options.as_deref());
-                (target, deadline, options, C::pack(message))
+                let due_time = self.due_time(now, waited, schedule, options.as_deref());
+                (target, due_time, options, C::pack(message))
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(target, deadline, options, message)| {
-                let (delay, policy) = (deadline.delay, self.settings.mailbox_policy);
+            .map(|(target, due_time, options, message)| {
+                let (delay, policy) = (due_time.delay, self.settings.mailbox_policy);
                 let (key_scope, options) = (target.key_scope(), options.as_deref());
-                let timer = NewTimer { deadline, recurrence: None, key_scope, id: None, options };
+                let timer = NewTimer { due_time, recurrence: None, key_scope, id: None, options };
                 let admission = target.admit::<Schedule, C>(&mut state, policy, &timer, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
                 (delay, admission)
@@ -345,7 +346,7 @@ impl State {
         packed: J::Packed,
         wakeup: &mut Wakeup,
     ) -> Admission<J::To, J::Packed> {
-        let NewTimer { deadline, recurrence, key_scope, id, options } = timer;
+        let NewTimer { due_time, recurrence, key_scope, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
@@ -363,8 +364,8 @@ impl State {
         };
         let payload = MessageRef { store, slot };
         let key = match self.engine.schedule(
-            deadline.now,
-            deadline.tick,
+            due_time.now,
+            due_time.deadline,
             key_scope.and_then(KeyScope::owner),
             payload,
             old,
@@ -380,7 +381,7 @@ impl State {
             // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, *recurrence);
         }
-        if let Some(wall) = deadline.wall {
+        if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);
         }
         if let Some(name) = name {
@@ -391,7 +392,7 @@ impl State {
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());
         }
-        self.expect_deadline(deadline.tick, deadline.wall.is_some(), wakeup);
+        self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
         Ok(Admitted { key, replaced })
     }

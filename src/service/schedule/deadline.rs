@@ -16,15 +16,16 @@ pub(crate) enum Schedule {
     At(SystemTime),
 }
 
-/// A deadline on the clock of the service and in its ticks, with the tick of its request.
+/// The time of a message, on the clock of the service and in its ticks.
 #[derive(Clone, Copy)]
-pub(crate) struct Deadline {
+pub(crate) struct DueTime {
+    /// The tick of the reading of the clock.
     pub(crate) now: Tick,
-    pub(crate) tick: Tick,
-    /// The time that `tick` is rounded from.
+    pub(crate) deadline: Tick,
+    /// The time that `deadline` is rounded from.
     pub(crate) due: Duration,
-    /// The distance to the origin of the clock if the deadline lies before it; `due` is zero then. This happens to
-    /// requests older than the clock.
+    /// The distance to the origin of the clock if the deadline lies before it, and `due` is zero: the deadline of a
+    /// request older than the clock.
     pub(crate) before_origin: Duration,
     /// The wall-clock time, as a duration since the Unix epoch.
     pub(crate) wall: Option<Duration>,
@@ -58,15 +59,15 @@ impl Service {
         }
     }
 
-    /// Returns the deadline of a message that was requested `waited` before `now`, after jitter and slack.
+    /// Returns the time of a message that was requested `waited` before `now`, after jitter and slack.
     #[inline(always)]
-    pub(crate) fn deadline(
+    pub(crate) fn due_time(
         &self,
         now: Duration,
         waited: Duration,
         schedule: Schedule,
         options: Option<&TimerOptions>,
-    ) -> Deadline {
+    ) -> DueTime {
         let (mut exact, mut wall, delay) = match schedule {
             Schedule::After(delay) => match now.checked_sub(waited) {
                 Some(requested) => ((requested.saturating_add(delay), Duration::ZERO), None, delay),
@@ -87,10 +88,10 @@ impl Service {
         let now_tick = self.tick.round_down(now);
         // An overdue message does not wait for the next tick.
         let first = if due <= now { now_tick } else { self.tick.round_up(due) };
-        let tick = match options {
+        let deadline = match options {
             Some(options) => within_slack(self.tick, first, due, before_origin, options.slack),
             None => first,
         };
-        Deadline { now: now_tick, tick, due, before_origin, wall, delay }
+        DueTime { now: now_tick, deadline, due, before_origin, wall, delay }
     }
 }

@@ -16,7 +16,7 @@ use crate::service::deliver::job::{Destination, Job};
 use crate::service::deliver::once::Once;
 use crate::service::deliver::series::{Producer, Series};
 use crate::service::schedule::calendar::Calendar;
-use crate::service::schedule::deadline::{Deadline, Schedule, since_epoch};
+use crate::service::schedule::deadline::{DueTime, Schedule, since_epoch};
 use crate::service::schedule::repeating::Clocks;
 use crate::service::state::Service;
 
@@ -31,17 +31,18 @@ pub(crate) trait Plan<M: TimerMessage>: Sized {
 
     fn unpack<C: Carried<Message = M>>(packed: Self::Packed<C>) -> Self::Messages;
 
-    /// Returns the first deadline, and the recurrence if there is one. Reads clocks: not to be called under the lock.
+    /// Returns the time of the first message, and the recurrence if there is one; completes `packed`. Reads clocks: not
+    /// to be called under the lock.
     fn first_run<C: Carried<Message = M>>(
         self,
         service: &Service,
         waited: Duration,
         options: Option<&TimerOptions>,
         packed: &mut Self::Packed<C>,
-    ) -> Result<(Deadline, Option<Recurrence>), Impossible>;
+    ) -> Result<(DueTime, Option<Recurrence>), Impossible>;
 }
 
-/// The reason why a repeating timer is impossible.
+/// The reason why a timer is impossible.
 pub(crate) enum Impossible {
     ZeroPeriod,
     NeverDue,
@@ -78,8 +79,8 @@ impl<M: TimerMessage> Plan<M> for Schedule {
         waited: Duration,
         options: Option<&TimerOptions>,
         _: &mut C,
-    ) -> Result<(Deadline, Option<Recurrence>), Impossible> {
-        Ok((service.deadline(service.clock.now(), waited, self, options), None))
+    ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
+        Ok((service.due_time(service.clock.now(), waited, self, options), None))
     }
 }
 
@@ -115,10 +116,10 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
         waited: Duration,
         options: Option<&TimerOptions>,
         producer: &mut Producer<C>,
-    ) -> Result<(Deadline, Option<Recurrence>), Impossible> {
+    ) -> Result<(DueTime, Option<Recurrence>), Impossible> {
         let now = service.clock.now();
         let later = service.draw_jitter(options);
-        let (deadline, recurrence) = match self {
+        let (due_time, recurrence) = match self {
             Self::FixedRate(repeat) => {
                 let mode = RepeatMode::FixedRate { period: repeat.period, missed: repeat.missed };
                 service.periodic(now, waited, later, repeat, mode)?
@@ -130,18 +131,18 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
                 let calendar = calendar.postponed(later);
                 let at = calendar.next_after(service.clock.wall()).ok_or(Impossible::NeverDue)?;
                 producer.calendar = Some(calendar);
-                let deadline = service.deadline(now, Duration::ZERO, Schedule::At(at), None);
-                (deadline, Recurrence::new(RepeatMode::Calendar, deadline.due).at(since_epoch(at)))
+                let due_time = service.due_time(now, Duration::ZERO, Schedule::At(at), None);
+                (due_time, Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at)))
             }
         };
         let recurrence = recurrence.slack(options.map_or(Duration::ZERO, |options| options.slack));
-        let deadline = Deadline { tick: recurrence.deadline(service.tick, deadline.tick), ..deadline };
-        Ok((deadline, Some(recurrence)))
+        let due_time = DueTime { deadline: recurrence.deadline(service.tick, due_time.deadline), ..due_time };
+        Ok((due_time, Some(recurrence)))
     }
 }
 
 impl Service {
-    /// Returns the first deadline, `later` postponed, and the recurrence of a timer with a period.
+    /// Returns the time of the first message, postponed by `later`, and the recurrence of a timer with a period.
     fn periodic(
         &self,
         now: Duration,
@@ -149,14 +150,14 @@ impl Service {
         later: Duration,
         repeat: Repeat,
         mode: RepeatMode,
-    ) -> Result<(Deadline, Recurrence), Impossible> {
+    ) -> Result<(DueTime, Recurrence), Impossible> {
         let Repeat { period, first_after, times, until, .. } = repeat;
         if period.is_zero() {
             return Err(Impossible::ZeroPeriod);
         }
         let delay = first_after.unwrap_or(period).saturating_add(later);
-        let deadline = self.deadline(now, waited, Schedule::After(delay), None);
-        let mut recurrence = Recurrence::new(mode, deadline.due).before_origin(deadline.before_origin);
+        let due_time = self.due_time(now, waited, Schedule::After(delay), None);
+        let mut recurrence = Recurrence::new(mode, due_time.due).before_origin(due_time.before_origin);
         if let Some(times) = times {
             recurrence = recurrence.times(times);
         }
@@ -166,6 +167,6 @@ impl Service {
         if recurrence.is_empty(self.read(Clocks::of(&recurrence))) {
             return Err(Impossible::NeverDue);
         }
-        Ok((deadline, recurrence))
+        Ok((due_time, recurrence))
     }
 }

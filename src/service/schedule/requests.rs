@@ -33,7 +33,7 @@ impl Service {
         let poke = state.reports.published.ask_to_publish();
         self.discard(state, payload);
         if poke {
-            self.driver.wake();
+            self.turns.wake_driver();
         }
         CancelOutcome::Cancelled
     }
@@ -41,25 +41,25 @@ impl Service {
     /// Moves a timer of this service, on a request that is `waited` old.
     pub(crate) fn reschedule(&self, id: TimerId, schedule: Schedule, waited: Duration) -> RescheduleOutcome {
         let now = self.clock.now();
-        let deadline = self.deadline(now, waited, schedule, None);
+        let due_time = self.due_time(now, waited, schedule, None);
         let mut state = self.state();
         let key = match self.find(&state, id) {
             Ok(key) => key,
             Err(reason) => return reason.into(),
         };
         let was_posted = state.engine.is_posted(key);
-        if let Err(reason) = state.engine.reschedule(deadline.now, key, deadline.tick) {
+        if let Err(reason) = state.engine.reschedule(due_time.now, key, due_time.deadline) {
             // A repetition takes this time for its next message, after the one that is under way.
-            state.engine.ask_next(key, NextRun::At { due: deadline.due, wall: deadline.wall });
+            state.engine.ask_next(key, NextRun::At { due: due_time.due, wall: due_time.wall });
             return reason.into();
         }
-        state.engine.set_due(key, deadline.due, deadline.before_origin);
+        state.engine.set_due(key, due_time.due, due_time.before_origin);
         let makes_room = was_posted && state.recall(key);
-        if let Some(wall) = deadline.wall {
+        if let Some(wall) = due_time.wall {
             state.engine.set_wall_time(key, wall);
         }
         let mut wakeup = Wakeup { poke: state.reports.published.ask_to_publish(), ..Wakeup::default() };
-        state.expect_deadline(deadline.tick, deadline.wall.is_some(), &mut wakeup);
+        state.expect_deadline(due_time.deadline, due_time.wall.is_some(), &mut wakeup);
         drop(state);
         self.notify(wakeup);
         if makes_room {
@@ -128,7 +128,7 @@ mod tests {
     use crate::model::error::ScheduleError;
     use crate::model::id::TimerId;
     use crate::model::target::Target;
-    use crate::service::schedule::admission::Request;
+    use crate::service::schedule::admission::TimerRequest;
 
     #[derive(Message)]
     #[rtype(result = "()")]
@@ -157,7 +157,7 @@ mod tests {
             let schedule = || {
                 let hour = Schedule::After(Duration::from_secs(3600));
                 timers.service().schedule(
-                    Request { id: Some(id), ..Request::now(hour, None) },
+                    TimerRequest { id: Some(id), ..TimerRequest::now(hour, None) },
                     Target::from(&bell),
                     Ring,
                 )
