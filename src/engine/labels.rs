@@ -21,6 +21,7 @@ pub(crate) enum KeyScope {
 
 impl KeyScope {
     /// Returns the owner; `None` for a recipient.
+    #[inline(always)]
     pub(crate) const fn owner(self) -> Option<OwnerId> {
         match self {
             Self::Owner(owner) => Some(owner),

@@ -24,7 +24,7 @@ impl Service {
     }
 
     /// Cancels a timer, and drops its message after unlocking.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cancel_timer(&self, mut state: StateGuard<'_>, key: Key) -> CancelOutcome {
         let payload = match state.engine.cancel(key) {
             Ok(payload) => payload,
