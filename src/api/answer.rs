@@ -11,8 +11,8 @@ use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::service::state::Service;
 
-/// A reply that may contain a user's message or message source. If nobody awaits it, that is dropped here: a panic of
-/// its destructor must not end the timer actor. Boxed, since it may be large.
+/// A reply that may contain a user's message or message source. A reply that nobody awaits is dropped here: a panic of
+/// the message's destructor must not end the timer actor. Boxed, since it may be large.
 pub struct Answer<T> {
     service: Arc<Service>,
     answer: Result<TimerId, Box<ScheduleError<T>>>,

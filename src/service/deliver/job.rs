@@ -7,11 +7,12 @@
 //! 1. **Take**, under the lock: the message, or its producer, leaves the store.
 //! 2. **Produce**, unlocked, since a producer is user code. A stored message is there already.
 //! 3. **Commit**, under the lock: the timer ends, or its next repetition is set. If the timer was cancelled since the
-//!    first step, its message is dropped. Or **send off**: the timer stays in flight until the end of the handler is
-//!    known.
+//!    first step, its message is dropped. (An own timer that fires once has ended when its inbox took it.) Or **send
+//!    off**: the timer stays in flight until the end of the handler is known.
 //! 4. **Hand over**, unlocked: to the handler, or into a mailbox.
 //!
-//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues.
+//! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `tokens` for tracked
+//! delivery.
 
 use actix::Recipient;
 
@@ -46,7 +47,7 @@ pub(crate) trait Destination<M: TimerMessage>: Send + Sized + 'static {
     /// Returns the recipient; `None` for the timer's owner.
     fn target(&self) -> Option<&Target<M>>;
 
-    /// Notes the position of its message as the next of a queue.
+    /// Notes the dispatch of its message, which is the next of a queue.
     fn set_dispatch_id(&mut self, _: DispatchId) {}
 }
 

@@ -11,6 +11,7 @@ use crate::timing::FreeSlots;
 /// Slots in a page. A power of two, so that finding a slot is a shift and a mask.
 const PAGE: usize = 4096;
 
+/// The slots of a store, in pages.
 pub(crate) struct Slab<S> {
     /// Pages never move, so a growing store copies nothing.
     pages: Vec<Vec<Option<S>>>,

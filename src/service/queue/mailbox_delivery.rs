@@ -1,8 +1,8 @@
 //! Mailbox deliveries: messages of an actor's own timers on their way through its mailbox; `inbox` gives the reasons.
 //!
 //! One message at a time is under way to an owner, and the inbox does not overtake it. The message can be withdrawn
-//! until its handler begins: actix skips a message whose request was dropped. That is only certain where no handler can
-//! begin meanwhile, so it is done when the owner or the service ends, not for a cancel.
+//! until its handler begins: actix skips a message whose request was dropped. A withdrawal is certain only where no
+//! handler can begin meanwhile, so messages are withdrawn when the owner or the service ends, not for a cancel.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -123,8 +123,8 @@ impl Service {
     }
 
     /// Returns the guard to a polled inbox if no message is under way any more. Otherwise returns when to poll the
-    /// inbox again: at once, or when it is woken, because the message is still being sent. That may take long if user
-    /// code produces it.
+    /// inbox again: at once, or when it is woken, because the message is still being sent. A send may take long if user
+    /// code produces the message.
     ///
     /// A context empties its mailbox before it polls its items. So if the message was in the mailbox at one poll of the
     /// inbox, its handler has been called at the next, even if the answer, perhaps a future, is still to come.

@@ -1,4 +1,5 @@
 //! The room of recipient queues: messages wait for slow recipients, and are sent as mailbox policy and tracking allow.
+//! Own messages on their way through a mailbox, and slow recipients of all kinds, are here, too.
 //!
 //! In reading order:
 //!

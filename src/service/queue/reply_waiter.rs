@@ -35,6 +35,7 @@ impl Drop for Acknowledgement {
     }
 }
 
+/// The waker and owner of a future, until that is ready.
 struct ReplyWaiter<F: Future + ?Sized> {
     service: Arc<Service>,
     waiting: Mutex<Option<Waiting<F>>>,

@@ -2,12 +2,12 @@
 //!
 //! In reading order:
 //!
-//! 1. `admission`: the way of all requests for timers, into the engine and the store of the message.
+//! 1. `admission`: the way of requests for timers, single or in batches, into the engine and the store of the message.
 //! 2. `plan`: the times of a timer, once or repeated, and the form of its messages.
 //! 3. `deadline`: the due time of a message, in ticks, with jitter and slack.
 //! 4. `calendar`: repeated times on the wall clock.
 //! 5. `random`: the random numbers of jitter.
-//! 6. `requests`: cancel, move and get.
+//! 6. `requests`: cancel, move and get, and the timers behind ids.
 //! 7. `repeating`: the step from one repetition to the next.
 
 pub(crate) mod admission;

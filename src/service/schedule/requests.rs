@@ -1,4 +1,4 @@
-//! Requests about scheduled timers: cancel, move, get.
+//! Requests about scheduled timers: cancel, move, get, and a snapshot of all; and the timers behind ids.
 
 use std::time::Duration;
 
