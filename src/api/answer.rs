@@ -74,12 +74,12 @@ pub(crate) fn send_reply<R: Parts>(service: &Service, answer: R, asker: Option<O
         None => Some(answer),
     };
     if let Some(unheard) = unheard {
-        discard(service, unheard);
+        drop_parts(service, unheard);
     }
 }
 
 /// Drops each part separately.
-pub(crate) fn discard(service: &Service, answer: impl Parts) {
+pub(crate) fn drop_parts(service: &Service, answer: impl Parts) {
     for part in answer.parts() {
         service.drop_contained(part);
     }

@@ -12,7 +12,7 @@ use actix::dev::{MessageResponse, OneshotSender};
 use actix::fut::ActorFuture;
 use actix::{AsyncContext, Context};
 
-use crate::api::answer::{discard, send_reply};
+use crate::api::answer::{drop_parts, send_reply};
 use crate::api::batch::ScheduleBatch;
 use crate::api::timer_actor::TimerActor;
 use crate::model::carried::{Boxed, Carried, is_large};
@@ -68,7 +68,7 @@ where
         for entry in self.entries.by_ref() {
             self.service.drop_contained(entry);
         }
-        discard(&self.service, std::mem::take(&mut self.answers));
+        drop_parts(&self.service, std::mem::take(&mut self.answers));
     }
 }
 

@@ -1,9 +1,11 @@
 //! The service behind a timer actor: schedules, delivers, queues and describes timers, for callers on any thread.
 //!
 //! One lock guards the engine and the messages. Operations under it are short and bounded, and no user code runs under
-//! it (see `deliver::message_stores`). Lists of completed handlers, subscribers, spans and the watchdog's services
-//! have small locks of their own. The turn to send is a lock that no thread waits for. The driver, on the timer actor's arbiter, delivers due messages; a request with
-//! an earlier deadline than its alarm wakes it.
+//! it (see `deliver::message_stores`). Lists of completed handlers, subscribers, spans and the watchdog's services have
+//! small locks of their own. The turn to send is a lock, too, for which no thread waits.
+//!
+//! The driver, on the timer actor's arbiter, delivers due messages; a request with an earlier deadline than its alarm
+//! wakes it.
 //!
 //! In reading order:
 //!

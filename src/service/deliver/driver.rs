@@ -173,7 +173,7 @@ impl State {
 }
 
 impl Service {
-    /// Notifies the driver and the watchdog. Not to be called under the lock.
+    /// Notifies the driver and the watchdog, after unlocking.
     pub(crate) fn notify(&self, wakeup: Wakeup) {
         if let Some(first) = wakeup.first_deadline {
             self.announce(first);

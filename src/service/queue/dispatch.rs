@@ -34,7 +34,11 @@ impl MessageStores {
             Route::Recipient {
                 post: enqueue_due::<J>,
                 mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox()),
-                queue: Some(QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose::<J> }),
+                queue: Some(QueueRoute {
+                    dispatch: dispatch::<J>,
+                    dispatch_id: dispatch_id::<J>,
+                    lose: lose_queued::<J>,
+                }),
             }
         })
     }
@@ -83,7 +87,7 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
             }
             None => {
                 let ticket = Ticket { due, id: service.id_for_dead_letter(&state, due.key) };
-                state = lose::<J>(service, state, ticket, STOPPED);
+                state = lose_queued::<J>(service, state, ticket, STOPPED);
             }
         }
         drop(state);
@@ -98,7 +102,7 @@ fn enqueue_due<'a, J: Job<To = Queued<MessageOf<J>>>>(
 
 /// Makes a dead letter of a message under way, unlocking meanwhile. A full mailbox is not closed, so a repeating timer
 /// continues.
-fn lose<'a, J: Job<To = Queued<MessageOf<J>>>>(
+fn lose_queued<'a, J: Job<To = Queued<MessageOf<J>>>>(
     service: &'a Service,
     mut guard: StateGuard<'a>,
     ticket: Ticket,
