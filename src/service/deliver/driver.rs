@@ -129,8 +129,8 @@ struct Run {
 }
 
 impl Run {
-    /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread an inbox could
-    /// be polled, and later messages would overtake the run: there each message is sent at once.
+    /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread an inbox
+    /// could be polled, and later messages would overtake the run: there each message is sent at once.
     fn new(by: TurnBy) -> Self {
         let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
         Self { messages: Vec::new(), longest, by }

@@ -7,7 +7,8 @@
 //! 2. `job`: the four steps of each message; `once`, `series`: the stored job of a timer that fires once or repeats;
 //!    `delivery`: the steps to a handler or a mailbox.
 //! 3. `turns`: the right to send, held by one thread at a time; `driver`: the alarm, and one turn; `driver_state`:
-//!    its part of the state; `wakeup`: wake-ups after unlocking, made by the driver's `notify`; `sleep`: the driver's sleep, for virtual time.
+//!    its part of the state; `wakeup`: wake-ups after unlocking, made by the driver's `notify`;
+//!    `sleep`: the driver's sleep, for virtual time.
 //! 4. `watchdog`: the thread that steps in for a blocked arbiter; `next_check`: the time of its next check; `help`: its
 //!    deliveries for one service.
 

@@ -3,7 +3,8 @@
 //! In reading order:
 //!
 //! 1. `inbox`: an owner, and the item in its context that runs the handlers.
-//! 2. `owners`: their part of the state, with the messages on their way through mailboxes; `owner_state`: the state of one; `wake_flag`: the signal to its inbox.
+//! 2. `owners`: their part of the state, with the messages on their way through mailboxes; `owner_state`: the state of
+//!    one; `wake_flag`: the signal to its inbox.
 //! 3. `spare`: the item that restores an inbox cancelled by mistake.
 //! 4. `thread_registry`: the owner of each context on a thread.
 //! 5. `detached`: owners that have ended, or whose inbox has left.

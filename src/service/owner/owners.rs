@@ -26,9 +26,9 @@ pub(crate) struct Owners {
     pub(crate) detached_check_at: Duration,
     /// Own messages on their way through the mailbox: at most one per owner, and none may overtake it.
     pub(crate) mailbox_deliveries: FxHashMap<OwnerId, MailboxDelivery>,
-    /// Owners to which another thread sends a message that must precede the messages of their inboxes, and the next
+    /// Owners to which some thread sends a message that must precede the messages of their inboxes, and the next
     /// poll of their inboxes: at once if it is in the mailbox.
-    watchdog_sends: FxHashMap<OwnerId, Again>,
+    preceding_sends: FxHashMap<OwnerId, Again>,
 }
 
 /// A message on its way through the mailbox of its owner.
@@ -59,24 +59,24 @@ impl Owners {
         }
     }
 
-    /// Notes that the watchdog starts to send a message to `owner`. Messages that enter the inbox meanwhile are due
-    /// later.
+    /// Notes that a thread, usually the watchdog's, starts to send a message to `owner`. Messages that enter the inbox
+    /// meanwhile are due later.
     pub(crate) fn send_begins(&mut self, owner: OwnerId) {
-        self.watchdog_sends.insert(owner, Again::WhenCalled);
+        self.preceding_sends.insert(owner, Again::WhenCalled);
     }
 
     /// Notes that the message is in the mailbox. Returns true if the inbox waits for that and is to be woken.
     pub(crate) fn send_is_done(&mut self, owner: OwnerId) -> bool {
-        self.watchdog_sends.get_mut(&owner).map(|again| *again = Again::AtOnce).is_some()
+        self.preceding_sends.get_mut(&owner).map(|again| *again = Again::AtOnce).is_some()
     }
 
     /// Returns the next poll of a polled inbox that must let such a message go first. A context empties its mailbox
     /// before it polls its items, so a message in the mailbox at one poll has been handled at the next.
     pub(crate) fn send_precedes(&mut self, owner: OwnerId) -> Option<Again> {
-        if self.watchdog_sends.is_empty() {
+        if self.preceding_sends.is_empty() {
             return None;
         }
-        let again = *self.watchdog_sends.get(&owner)?;
+        let again = *self.preceding_sends.get(&owner)?;
         if again == Again::AtOnce {
             self.forget_send(owner);
         }
@@ -84,6 +84,6 @@ impl Owners {
     }
 
     pub(crate) fn forget_send(&mut self, owner: OwnerId) {
-        self.watchdog_sends.remove(&owner);
+        self.preceding_sends.remove(&owner);
     }
 }

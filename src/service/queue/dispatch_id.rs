@@ -3,8 +3,8 @@
 use crate::model::mailbox_id::MailboxId;
 use crate::timing::Key;
 
-/// The id of one dispatch of a message from its queue: as a token in the mailbox, or held until there is room. A message
-/// that is moved and comes back is dispatched under another number.
+/// The id of one dispatch of a message from its queue: as a token in the mailbox, or held until there is room. A
+/// message that is moved and comes back is dispatched under another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DispatchId {
     pub(crate) mailbox: MailboxId,

@@ -199,7 +199,7 @@ impl RecipientQueues {
         self.by_mailbox.get(&mailbox)
     }
 
-    /// Whether the service has ended: nothing is sent any more.
+    /// Whether a drain or the stop has taken the waiting messages: nothing is sent any more.
     pub(crate) const fn is_closed(&self) -> bool {
         self.is_closed
     }

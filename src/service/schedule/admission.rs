@@ -1,8 +1,8 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
 //! All single requests pass [`Service::schedule`]: the [plan](Plan::first_run) computes the deadline, the
-//! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] computes the
-//! deadlines of many single messages itself, from one reading of the clock, and admits them under one lock.
+//! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] computes
+//! the deadlines of many single messages itself, from one reading of the clock, and admits them under one lock.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
