@@ -174,6 +174,7 @@ impl State {
 
 impl Service {
     /// Notifies the driver and the watchdog, after unlocking.
+    #[inline]
     pub(crate) fn notify(&self, wakeup: Wakeup) {
         if let Some(first) = wakeup.first_deadline {
             self.announce(first);
