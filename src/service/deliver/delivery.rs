@@ -1,6 +1,5 @@
 //! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use actix::dev::{MessageResponse, ToEnvelope};
@@ -11,7 +10,7 @@ use crate::model::carried::{Carried, send};
 use crate::model::id::TimerId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
-use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce, take_boxed};
+use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{
     ContextRoute, MessageStores, Route, StateGuard, discard_stored, request,
@@ -29,11 +28,9 @@ impl MessageStores {
         A::Context: ToEnvelope<A, MessageOf<J>>,
         J: Job,
     {
-        self.find_or_insert::<J, fn(A, J)>(type_name::<MessageOf<J>>(), discard_stored::<J>, take_boxed::<J>, || {
-            Route::Context(Box::new(ContextRoute::<A> {
-                deliver: deliver::<A, J>,
-                send_to_owner: send_to_owner::<A, J>,
-            }))
+        self.find_or_insert::<fn(A, J)>(|| {
+            let route = ContextRoute::<A> { deliver: deliver::<A, J>, send_to_owner: send_to_owner::<A, J> };
+            J::store(discard_stored::<J>, Route::Context(Box::new(route)))
         })
     }
 
@@ -42,12 +39,9 @@ impl MessageStores {
     where
         J: Job<To = Target<MessageOf<J>>>,
     {
-        self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), discard_stored::<J>, take_boxed::<J>, || {
-            Route::Recipient {
-                post: post::<J>,
-                mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox()),
-                queue: None,
-            }
+        self.find_or_insert::<fn(J)>(|| {
+            let mailbox = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox());
+            J::store(discard_stored::<J>, Route::Recipient { post: post::<J>, mailbox, queue: None })
         })
     }
 }

@@ -14,6 +14,8 @@
 //! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `tokens` for tracked
 //! delivery.
 
+use std::any::type_name;
+
 use actix::Recipient;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
@@ -21,7 +23,7 @@ use crate::model::carried::Carried;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
-use crate::service::deliver::message_stores::{MessageStores, StateGuard};
+use crate::service::deliver::message_stores::{DiscardFn, MessageStore, MessageStores, Route, StateGuard};
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::queue::dispatch_id::DispatchId;
@@ -116,6 +118,12 @@ pub(crate) trait Job: Send + Sized + 'static {
     /// Whether a message is produced by user code.
     const PRODUCES: bool;
 
+    /// Returns an empty store for such jobs.
+    fn store(discard: DiscardFn, route: Route) -> MessageStore {
+        let take_boxed = |stores: &mut MessageStores, payload| stores.take::<Self>(payload)?.take_boxed();
+        MessageStore::new::<Self>(type_name::<MessageOf<Self>>(), discard, take_boxed, route)
+    }
+
     fn new(to: Self::To, packed: Self::Packed) -> Self;
 
     fn to(&self) -> &Self::To;
@@ -164,11 +172,6 @@ pub(crate) trait Job: Send + Sized + 'static {
 
     /// Takes the rest of an ended timer out of its store.
     fn take_rest(state: &mut State, payload: MessageRef) -> Option<Self::Rest>;
-}
-
-/// Takes the message of a timer that ends before its time out of its store.
-pub(crate) fn take_boxed<J: Job>(stores: &mut MessageStores, payload: MessageRef) -> Option<BoxedMessage> {
-    stores.take::<J>(payload)?.take_boxed()
 }
 
 /// A message whose outcome has been counted.

@@ -52,6 +52,25 @@ pub(crate) struct MessageStore {
     pub(crate) message_type: &'static str,
 }
 
+impl MessageStore {
+    /// Returns an empty store for jobs of type `J`.
+    pub(crate) fn new<J: Send + 'static>(
+        message_type: &'static str,
+        discard: DiscardFn,
+        take_boxed: TakeBoxedFn,
+        route: Route,
+    ) -> Self {
+        Self {
+            slab: Box::new(Slab::<J>::new()),
+            fetch: |stores, payload| stores.stored::<J>(payload).is_some(),
+            discard,
+            take_boxed,
+            route,
+            message_type,
+        }
+    }
+}
+
 /// The way of a store's messages out of it.
 pub(crate) enum Route {
     /// To a recipient.
@@ -96,23 +115,10 @@ pub(crate) struct MessageStores {
 }
 
 impl MessageStores {
-    /// Returns the store of type `StoreKey`, which holds jobs of type `J`.
-    pub(crate) fn find_or_insert<J: Send + 'static, StoreKey: 'static>(
-        &mut self,
-        message_type: &'static str,
-        discard: DiscardFn,
-        take_boxed: TakeBoxedFn,
-        route: impl FnOnce() -> Route,
-    ) -> u32 {
+    /// Returns the store of type `StoreKey`, created if necessary.
+    pub(crate) fn find_or_insert<StoreKey: 'static>(&mut self, create: impl FnOnce() -> MessageStore) -> u32 {
         *self.by_type.entry(TypeId::of::<StoreKey>()).or_insert_with(|| {
-            self.stores.push(MessageStore {
-                slab: Box::new(Slab::<J>::new()),
-                fetch: |stores, payload| stores.stored::<J>(payload).is_some(),
-                discard,
-                take_boxed,
-                route: route(),
-                message_type,
-            });
+            self.stores.push(create());
             (self.stores.len() - 1) as u32
         })
     }

@@ -3,7 +3,6 @@
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
 //! from one queue.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -16,7 +15,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{
-    Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Via, produce, take_boxed,
+    Committed, Connection, Deferred, FULL, Job, MessageOf, Queued, STOPPED, Via, produce,
 };
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{MessageStores, QueueRoute, Route, StateGuard};
@@ -30,16 +29,11 @@ use crate::service::state::{Service, State};
 impl MessageStores {
     /// Returns the store for jobs whose messages may have to wait in their recipient's queue.
     pub(crate) fn queued<J: Job<To = Queued<MessageOf<J>>>>(&mut self) -> u32 {
-        self.find_or_insert::<J, fn(J)>(type_name::<MessageOf<J>>(), discard_queued::<J>, take_boxed::<J>, || {
-            Route::Recipient {
-                post: enqueue_due::<J>,
-                mailbox: |stores, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox()),
-                queue: Some(QueueRoute {
-                    dispatch: dispatch::<J>,
-                    dispatch_id: dispatch_id::<J>,
-                    lose: lose_queued::<J>,
-                }),
-            }
+        self.find_or_insert::<fn(J)>(|| {
+            let mailbox =
+                |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox());
+            let queue = QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose_queued::<J> };
+            J::store(discard_queued::<J>, Route::Recipient { post: enqueue_due::<J>, mailbox, queue: Some(queue) })
         })
     }
 }

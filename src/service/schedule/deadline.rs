@@ -89,8 +89,10 @@ impl Service {
         // An overdue message does not wait for the next tick.
         let first = if due <= now { now_tick } else { self.tick.round_up(due) };
         let deadline = match options {
-            Some(options) => within_slack(self.tick, first, due, before_origin, options.slack),
-            None => first,
+            Some(options) if !options.slack.is_zero() => {
+                within_slack(self.tick, first, due, before_origin, options.slack)
+            }
+            _ => first,
         };
         DueTime { now: now_tick, deadline, due, before_origin, wall, delay }
     }
