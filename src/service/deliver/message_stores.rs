@@ -117,10 +117,18 @@ pub(crate) struct MessageStores {
 impl MessageStores {
     /// Returns the store of type `StoreKey`, created if necessary.
     pub(crate) fn find_or_insert<StoreKey: 'static>(&mut self, create: impl FnOnce() -> MessageStore) -> u32 {
-        *self.by_type.entry(TypeId::of::<StoreKey>()).or_insert_with(|| {
-            self.stores.push(create());
-            (self.stores.len() - 1) as u32
-        })
+        match self.by_type.get(&TypeId::of::<StoreKey>()) {
+            Some(store) => *store,
+            None => self.insert(TypeId::of::<StoreKey>(), create),
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, store_key: TypeId, create: impl FnOnce() -> MessageStore) -> u32 {
+        let store = self.stores.len() as u32;
+        self.stores.push(create());
+        self.by_type.insert(store_key, store);
+        store
     }
 
     /// Returns the function that sends a message to its recipient, if it has one.
