@@ -392,8 +392,8 @@ impl State {
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());
         }
-        self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
+        self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
         Ok(Admitted { key, replaced })
     }
 }
