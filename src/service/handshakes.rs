@@ -175,6 +175,34 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
     });
 }
 
+/// The same while the watchdog has a turn in which it finds nothing to do: it need not wake the driver, unless that
+/// missed the turn.
+#[test]
+fn a_driver_that_missed_an_idle_turn_looks_again() {
+    model::check(Some(2), || {
+        let shared = Arc::new((Turns::default(), Mutex::new(Due::default())));
+        let driver = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || drive(&shared.0, &shared.1, 1))
+        };
+        let scheduler = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (turns, due) = &*shared;
+                due.lock().unwrap().now += 1;
+                turns.wake_driver();
+            })
+        };
+        let (turns, due) = &*shared;
+        if let Some(mut claim) = turns.claim_elsewhere() {
+            drop(due.lock());
+            claim.has_changed_nothing();
+        }
+        driver.join().unwrap();
+        scheduler.join().unwrap();
+    });
+}
+
 /// An inbox on the driver's thread and the watchdog send due messages in order, although the state is unlocked in
 /// between. Neither waits for the turn: the inbox tries again, and wakes no one since the driver is on its thread.
 #[test]

@@ -70,7 +70,13 @@ impl Service {
 
     /// Runs `part` while the driver has no turn: messages that the driver is sending must not be overtaken.
     fn alone(&self, part: impl FnOnce() -> bool) -> bool {
-        self.turns.claim_elsewhere().is_some_and(|_claim| part())
+        self.turns.claim_elsewhere().is_some_and(|mut claim| {
+            let helped = part();
+            if !helped {
+                claim.has_changed_nothing();
+            }
+            helped
+        })
     }
 
     /// Returns the time since which the driver has been missing, or will be. Never later than the end of its sleep: a

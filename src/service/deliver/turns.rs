@@ -2,14 +2,15 @@
 //!
 //! Due messages must leave in order, and the state is unlocked while they are sent. So one thread at a time has the
 //! turn, and none waits for it: a driver that finds it taken returns without a look and without an alarm. Hence a
-//! thread that had the turn in the driver's place gives it up and then wakes the driver, which looks itself. An inbox
+//! thread that had the turn in the driver's place gives it up and then wakes the driver, which looks itself, unless
+//! nothing changed and no attempt was missed. An inbox
 //! that finds it taken sleeps until the driver's next turn, since the watchdog may be running user code, which takes
 //! its time.
 
 use std::sync::{PoisonError, TryLockError};
 use std::task::Waker;
 
-use crate::sync::{AtomicWaker, Mutex, MutexGuard};
+use crate::sync::{AtomicBool, AtomicWaker, Mutex, MutexGuard, Ordering};
 
 /// The holder of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +25,17 @@ pub(crate) enum TurnBy {
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<()>,
+    /// Set before each attempt on the driver's thread, and cleared if it succeeds.
+    missed: AtomicBool,
     driver: AtomicWaker,
 }
 
 /// The turn; given up on drop.
 pub(crate) struct Claim<'a> {
     turn: Option<MutexGuard<'a, ()>>,
-    /// Woken after the turn is given up.
-    driver: Option<&'a AtomicWaker>,
+    /// Set on another thread than the driver's, which is to wake it afterwards.
+    elsewhere: Option<&'a Turns>,
+    has_changed: bool,
 }
 
 impl Turns {
@@ -47,12 +51,15 @@ impl Turns {
 
     /// Claims the turn for the driver or for others on its thread; `None` if it is taken.
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
-        Some(Claim { turn: Some(self.take()?), driver: None })
+        self.missed.store(true, Ordering::SeqCst);
+        let turn = self.take()?;
+        self.missed.store(false, Ordering::SeqCst);
+        Some(Claim { turn: Some(turn), elsewhere: None, has_changed: true })
     }
 
     /// Claims the turn for a thread other than the driver's, which may look for it meanwhile; `None` if it is taken.
     pub(crate) fn claim_elsewhere(&self) -> Option<Claim<'_>> {
-        Some(Claim { turn: Some(self.take()?), driver: Some(&self.driver) })
+        Some(Claim { turn: Some(self.take()?), elsewhere: Some(self), has_changed: true })
     }
 
     fn take(&self) -> Option<MutexGuard<'_, ()>> {
@@ -64,11 +71,20 @@ impl Turns {
     }
 }
 
+impl Claim<'_> {
+    /// Notes that this turn changed nothing: the driver need not look.
+    pub(crate) fn has_changed_nothing(&mut self) {
+        self.has_changed = false;
+    }
+}
+
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         drop(self.turn.take());
-        if let Some(driver) = self.driver {
-            driver.wake();
+        if let Some(turns) = self.elsewhere
+            && (turns.missed.swap(false, Ordering::SeqCst) || self.has_changed)
+        {
+            turns.driver.wake();
         }
     }
 }
