@@ -122,7 +122,10 @@ request! {
     /// # struct Remind;
     /// # struct Customer;
     /// # impl Actor for Customer { type Context = Context<Self>; }
-    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// # impl Handler<Remind> for Customer {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: Remind, _: &mut Context<Self>) {}
+    /// # }
     ///
     /// # System::new().block_on(async {
     /// let customer = Customer.start();
@@ -162,7 +165,10 @@ request! {
     /// # struct Remind;
     /// # struct Customer;
     /// # impl Actor for Customer { type Context = Context<Self>; }
-    /// # impl Handler<Remind> for Customer { type Result = (); fn handle(&mut self, _: Remind, _: &mut Context<Self>) {} }
+    /// # impl Handler<Remind> for Customer {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: Remind, _: &mut Context<Self>) {}
+    /// # }
     ///
     /// # System::new().block_on(async {
     /// let customer = Customer.start();
@@ -194,7 +200,10 @@ request! {
     /// # struct Attempt(u32);
     /// # struct Client;
     /// # impl Actor for Client { type Context = Context<Self>; }
-    /// # impl Handler<Attempt> for Client { type Result = (); fn handle(&mut self, _: Attempt, _: &mut Context<Self>) {} }
+    /// # impl Handler<Attempt> for Client {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: Attempt, _: &mut Context<Self>) {}
+    /// # }
     ///
     /// # System::new().block_on(async {
     /// let client = Client.start();
@@ -227,7 +236,10 @@ request! {
     /// # struct Report;
     /// # struct Office;
     /// # impl Actor for Office { type Context = Context<Self>; }
-    /// # impl Handler<Report> for Office { type Result = (); fn handle(&mut self, _: Report, _: &mut Context<Self>) {} }
+    /// # impl Handler<Report> for Office {
+    /// #     type Result = ();
+    /// #     fn handle(&mut self, _: Report, _: &mut Context<Self>) {}
+    /// # }
     ///
     /// # System::new().block_on(async {
     /// let office = Office.start();
