@@ -317,7 +317,7 @@ where
             if let Some(post) = state.stores.post_of(next) {
                 // A foreign message to this actor. The next poll comes after the mailbox, and continues with the rest.
                 // It is sent only while the watchdog, which might send later messages meanwhile, has no turn.
-                let Some(claim) = this.service.turns.claim() else {
+                let Some(claim) = this.service.turns.claim_for_inbox() else {
                     state.driver.await_turn.push(this.owner);
                     return Poll::Pending;
                 };

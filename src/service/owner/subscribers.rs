@@ -10,8 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use actix::{Recipient, WeakRecipient};
 
 use crate::engine::DeadLetterReason;
-use crate::model::carried::Carried;
-use crate::model::carried::send;
+use crate::model::carried::{Carried, send};
 use crate::model::dead_letter::{DeadLetter, DeadLetterDetails};
 use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
