@@ -518,6 +518,39 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
     assert_eq!(world.log(), [1, 2]);
 }
 
+/// The actor schedules its first own message while the watchdog is sending a message to it, and its context has emptied
+/// the mailbox already.
+#[test]
+fn a_first_inbox_lets_the_mailbox_go_first_that_the_watchdog_is_sending_to() {
+    let mut world = World::new();
+    let target = world.addr.clone();
+    let between = Hook::default();
+    target.do_send(Between(Arc::clone(&between)));
+    world.poll_listener();
+    let (started, has_started) = std::sync::mpsc::channel();
+    let (resume, is_resumed) = std::sync::mpsc::channel();
+    let source = MessageSource::from_fn(move || {
+        started.send(()).unwrap();
+        is_resumed.recv().unwrap();
+        number(1)
+    });
+    world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(5)).times(1), source).unwrap();
+    world.poll_driver();
+    world.clock.jump(ms(40));
+
+    let service = Arc::clone(&world.service);
+    let watchdog = std::thread::spawn(move || drop(service.turn(TurnBy::Watchdog)));
+    has_started.recv().unwrap();
+    world.own(0, number(2));
+    *between.lock().unwrap() = Some(Box::new(move || {
+        resume.send(()).unwrap();
+        watchdog.join().unwrap();
+    }));
+    world.poll_listener();
+    world.poll_listener();
+    assert_eq!(world.log(), [1, 2]);
+}
+
 /// A waker is foreign code: a combinator of futures may have its own.
 #[test]
 fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {

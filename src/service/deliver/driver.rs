@@ -17,6 +17,7 @@ use actix::{Actor, AsyncContext};
 use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
 use crate::model::clock::Alarm;
+use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::driver_state::NEVER;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{SendFn, StateGuard};
@@ -299,8 +300,8 @@ impl Service {
         post: SendFn,
         messages: &mut Vec<DueTimer<MessageRef>>,
     ) -> StateGuard<'a> {
-        let recipient = messages.first().and_then(|first| guard.recipient_owner(first.payload));
-        self.send_before_inbox(guard, recipient, |guard| (post(self, guard, messages), ())).0
+        let mailbox = messages.first().and_then(|first| guard.stores.mailbox_of(first.payload));
+        self.send_before_inbox(guard, mailbox, |guard| (post(self, guard, messages), ())).0
     }
 
     /// Sends a message to a recipient which, if it is an owner, must handle the message before those in its inbox. On
@@ -308,18 +309,23 @@ impl Service {
     pub(crate) fn send_before_inbox<'a, T>(
         &'a self,
         mut guard: StateGuard<'a>,
-        recipient: Option<OwnerId>,
+        mailbox: Option<MailboxId>,
         send: impl FnOnce(StateGuard<'a>) -> (StateGuard<'a>, T),
     ) -> (StateGuard<'a>, T) {
-        let Some(owner) = recipient else { return send(guard) };
-        guard.owners.send_begins(owner);
+        let Some(mailbox) = mailbox else { return send(guard) };
+        if let Some(owner) = guard.owner_at(mailbox) {
+            guard.owners.send_begins(owner);
+        }
         let (mut guard, sent) = send(guard);
-        if guard.owners.send_is_done(owner)
-            && let Some(waker) = guard.wake_inbox(owner)
-        {
-            drop(guard);
-            Self::wake_all(vec![waker]);
-            guard = self.state();
+        // The recipient may have become an owner meanwhile. Its own messages are not in its inbox yet, since only the
+        // holder of the turn moves them there.
+        if let Some(owner) = guard.owner_at(mailbox) {
+            guard.owners.send_is_done(owner);
+            if let Some(waker) = guard.wake_inbox(owner) {
+                drop(guard);
+                Self::wake_all(vec![waker]);
+                guard = self.state();
+            }
         }
         (guard, sent)
     }

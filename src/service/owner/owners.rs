@@ -65,9 +65,9 @@ impl Owners {
         self.preceding_sends.insert(owner, Again::WhenCalled);
     }
 
-    /// Notes that the message is in the mailbox. Returns true if the inbox waits for that and is to be woken.
-    pub(crate) fn send_is_done(&mut self, owner: OwnerId) -> bool {
-        self.preceding_sends.get_mut(&owner).map(|again| *again = Again::AtOnce).is_some()
+    /// Notes that the message is in the mailbox. The inbox, which may wait for that, is to be woken.
+    pub(crate) fn send_is_done(&mut self, owner: OwnerId) {
+        self.preceding_sends.insert(owner, Again::AtOnce);
     }
 
     /// Returns the next poll of a polled inbox that must let such a message go first. A context empties its mailbox

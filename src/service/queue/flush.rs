@@ -69,8 +69,8 @@ impl Service {
             && let Some(mailbox) = guard.queues.take_ready()
         {
             let sent;
-            let recipient = if by == TurnBy::Watchdog { guard.owner_at(mailbox) } else { None };
-            (guard, sent) = self.send_before_inbox(guard, recipient, |guard| self.flush(guard, mailbox));
+            let elsewhere = (by == TurnBy::Watchdog).then_some(mailbox);
+            (guard, sent) = self.send_before_inbox(guard, elsewhere, |guard| self.flush(guard, mailbox));
             budget = budget.saturating_sub(sent.max(1));
             // `retry` may have counted a try, and the flush a message.
             guard.reports.published.ask_to_publish();
