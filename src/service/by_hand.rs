@@ -539,7 +539,9 @@ fn a_first_inbox_lets_the_mailbox_go_first_that_the_watchdog_is_sending_to() {
     world.clock.jump(ms(40));
 
     let service = Arc::clone(&world.service);
-    let watchdog = std::thread::spawn(move || drop(service.turn(TurnBy::Watchdog)));
+    let watchdog = std::thread::spawn(move || {
+        assert!(matches!(service.turn(TurnBy::Watchdog), TurnResult::Sleep(_)));
+    });
     has_started.recv().unwrap();
     world.own(0, number(2));
     *between.lock().unwrap() = Some(Box::new(move || {
