@@ -150,11 +150,9 @@ fn drive(turns: &Turns, due: &Mutex<Due>, expected: usize) {
     }
 }
 
-/// A thread schedules a message and wakes the driver, while the watchdog has a turn and has looked already, or not yet.
-/// A driver that found the turn taken sleeps for ever unless it is woken afterwards.
-#[test]
-fn a_driver_that_found_the_turn_taken_looks_again() {
-    model::check(Some(2), || {
+/// A thread schedules a message and wakes the driver, while this thread has the `watchdog`'s turn.
+fn check_a_turn_beside_the_driver(preemptions: usize, watchdog: fn(&Turns, &Mutex<Due>)) {
+    model::check(Some(preemptions), move || {
         let shared = Arc::new((Turns::default(), Mutex::new(Due::default())));
         let driver = {
             let shared = Arc::clone(&shared);
@@ -168,41 +166,32 @@ fn a_driver_that_found_the_turn_taken_looks_again() {
                 turns.wake_driver();
             })
         };
-        let (turns, due) = &*shared;
-        if let Some(_claim) = turns.claim_elsewhere() {
-            let mut due = due.lock().unwrap();
-            due.sent += std::mem::take(&mut due.now);
-        }
+        watchdog(&shared.0, &shared.1);
         driver.join().unwrap();
         scheduler.join().unwrap();
     });
 }
 
-/// The same while the watchdog has a turn in which it finds nothing to do: it need not wake the driver, unless that
-/// missed the turn.
+/// The watchdog has looked already, or not yet. A driver that found the turn taken sleeps for ever unless it is woken
+/// afterwards.
+#[test]
+fn a_driver_that_found_the_turn_taken_looks_again() {
+    check_a_turn_beside_the_driver(2, |turns, due| {
+        if let Some(_claim) = turns.claim_elsewhere() {
+            let mut due = due.lock().unwrap();
+            due.sent += std::mem::take(&mut due.now);
+        }
+    });
+}
+
+/// The watchdog finds nothing to do. It need not wake the driver, unless that missed the turn.
 #[test]
 fn a_driver_that_missed_an_idle_turn_looks_again() {
-    model::check(Some(3), || {
-        let shared = Arc::new((Turns::default(), Mutex::new(Due::default())));
-        let driver = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || drive(&shared.0, &shared.1, 1))
-        };
-        let scheduler = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let (turns, due) = &*shared;
-                due.lock().unwrap().now += 1;
-                turns.wake_driver();
-            })
-        };
-        let (turns, due) = &*shared;
+    check_a_turn_beside_the_driver(3, |turns, due| {
         if let Some(mut claim) = turns.claim_elsewhere() {
             drop(due.lock());
             claim.has_changed_nothing();
         }
-        driver.join().unwrap();
-        scheduler.join().unwrap();
     });
 }
 
