@@ -101,7 +101,9 @@ impl Book {
     pub(crate) fn close(&self, last: &[String]) {
         let left: BTreeSet<u64> = last.iter().filter_map(|line| line.strip_prefix("left ")?.parse().ok()).collect();
         for order in &self.scheduled {
-            let is_left = left.contains(order) && fate(*order) == Fate::Moved && !self.moved.contains(order);
+            // The process was stopped before it moved or cancelled this order.
+            let is_unchanged = matches!(fate(*order), Fate::Moved | Fate::Cancelled) && !self.moved.contains(order);
+            let is_left = left.contains(order) && is_unchanged;
             let has_gone = self.cancelled.contains(order) || self.may_be_gone.contains(order);
             assert!(has_gone || is_left, "order {order}, which is to be {:?}, was lost", fate(*order));
         }
