@@ -1,10 +1,18 @@
+// Of two definitions of a link the first one counts: those of rustdoc precede the README's.
+#![cfg_attr(all(doc, not(doctest), feature = "actix"), doc = include_str!("guide/chapters.md"))]
+#![cfg_attr(all(doc, not(doctest), feature = "actix"), doc = include!("guide/others.in"))]
 #![cfg_attr(feature = "actix", doc = include_str!("../README.md"))]
 #![cfg_attr(not(feature = "actix"), doc = "The pure part of actix-timers: a hierarchical timing wheel.")]
+// On docs.rs items show the features that they need, except the default one.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(docsrs, doc(auto_cfg(hide(feature = "actix"))))]
 
 #[cfg(feature = "actix")]
 mod api;
 #[cfg(feature = "actix")]
 mod engine;
+#[cfg(all(doc, feature = "actix"))]
+pub mod guide;
 // For companion crates, which are released together with this one. Not part of the API.
 #[cfg(feature = "actix")]
 #[doc(hidden)]
@@ -68,21 +76,6 @@ pub use model::{
     tracked::Tracked,
     view::{Returned, Snapshot, TimerInfo},
 };
-
-/// Compiles and runs the code in the overview of features.
-#[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../docs/guide/features.md")]
-struct Features;
-
-/// Compiles the code in the guide for operators.
-#[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../docs/guide/operations.md")]
-struct Operations;
-
-/// Compiles and runs the code in the migration guide.
-#[cfg(all(doctest, feature = "actix"))]
-#[doc = include_str!("../docs/guide/migration.md")]
-struct Migration;
 
 /// Items for [`impl_tracked!`], which must not depend on its user's imports.
 #[cfg(feature = "actix")]

@@ -1,6 +1,6 @@
 //! Virtual time for tests of actors that use timers.
 //!
-#![doc = include_str!("../../docs/guide/testing.md")]
+//! The chapter [Testing](crate::guide::testing) of the guide describes both kinds of virtual time, with examples.
 
 use std::time::Duration;
 

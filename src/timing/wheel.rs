@@ -23,7 +23,7 @@ use crate::timing::tick::{MAX_TICK, Tick};
 /// passes an upper bucket only when the last entry of that bucket has moved down. Until then new entries in the
 /// bucket's range queue behind the older ones inside the bucket; from then on they go to the level below, where the
 /// older ones already are. It does not matter how long a cascade takes or how early it begins, so a full bucket can be
-/// cascaded in small steps, and [ahead of need](Self::prepare).
+/// cascaded in small steps, and ahead of need.
 ///
 /// # A worked timeline
 ///
@@ -183,8 +183,8 @@ impl<T> Wheel<T> {
         Ok(self.entries.occupy(index, Entry::new(deadline, bucket, spot, value)))
     }
 
-    /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is [removed](Self::remove)
-    /// instead.
+    /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is removed
+    /// by `remove` instead.
     #[inline(always)]
     pub fn cancel(&mut self, key: Key) -> Option<T> {
         let entry = self.entries.remove_if(key, Entry::is_waiting)?;

@@ -10,6 +10,7 @@ mod circles;
 mod expand;
 mod exports;
 mod layers;
+mod links;
 mod names;
 mod print;
 mod public_api;

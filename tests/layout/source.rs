@@ -194,7 +194,7 @@ pub(crate) fn conditions(attributes: &[Attribute]) -> Vec<Meta> {
 /// Evaluates a condition for a user's build. `None` if it depends on features or the platform.
 pub(crate) fn value(condition: &Meta) -> Option<bool> {
     let Meta::List(list) = condition else {
-        let is_internal = ["test", "doctest", "fuzzing", "actix_timers_simulation"];
+        let is_internal = ["test", "doc", "doctest", "fuzzing", "actix_timers_simulation"];
         return is_internal.iter().any(|name| condition.path().is_ident(name)).then_some(false);
     };
     let arguments: Vec<Option<bool>> = arguments(list).iter().map(value).collect();

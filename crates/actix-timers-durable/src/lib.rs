@@ -1,3 +1,6 @@
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Of two definitions of a link the first one counts: those of rustdoc precede the README's.
+#![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 #![doc = include_str!("../README.md")]
 //!
 //! # The code

@@ -1,3 +1,5 @@
+// Of two definitions of a link the first one counts: those of rustdoc precede the README's.
+#![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 #![doc = include_str!("../README.md")]
 //!
 //! # The code
@@ -12,7 +14,7 @@
 //! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
 //!
 //! All its data come from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets
-//! or timers. Paths, parameters and fields are documented in `docs/guide/inspector.md`.
+//! or timers. Paths, parameters and fields are documented in [inspector].
 
 mod error;
 mod hosts;
@@ -33,11 +35,12 @@ use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
 use self::turns::Turns;
 
+#[cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 /// A live page of one or several timer actors, served by an actix-web application under a path of its choice.
 ///
 /// It shows the wheel as rings, the next due timers and the counters, and finds timers by id, key, group, actor,
 /// message type, state or deadline, with an explanation why a timer has not fired yet. The page uses a JSON interface,
-/// described in `docs/guide/inspector.md` in the repository.
+/// described in the guide's chapter [inspector].
 ///
 /// It is reachable at the application's addresses, and has no authentication of its own. It accepts the middleware of
 /// the application, as any [`Scope`] does. It is read-only unless [`allow_cancel`](Self::allow_cancel) is set; but it

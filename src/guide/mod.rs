@@ -1,0 +1,44 @@
+//! The guide for users and operators.
+//!
+//! | chapter | contents |
+//! |---|---|
+//! | [features] | every feature, with the function or type that provides it; settings; Cargo features |
+//! | [semantics] | the guarantees of timers, numbered, and their limits |
+//! | [durability] | timers that survive a crash: use, guarantees, failures, files |
+//! | [migration] | from actix's `notify_later` or tokio-util's `DelayQueue` |
+//! | [testing] | testing actors in virtual time |
+//! | [operations] | metrics, log warnings, runbook for the alerts |
+//! | [inspector] | the live page of the wheel and its JSON API |
+//! | [scaling] | cost model: one arbiter, one machine, a fleet |
+//! | [benchmarks] | measurements beside other timers |
+//!
+//! The chapters are the files in `docs/guide`. This module exists in the documentation only.
+// A file links to others by references, such as `[semantics]`, which it defines at its end for readers of the
+// repository. `chapters.md` and `others.in` define the same labels for rustdoc; they precede the file, and the first
+// definition of a label counts. `tests/layout/links.rs` compares the definitions.
+
+/// Declares chapters: pages with the contents of their files, whose code is tested.
+macro_rules! chapters {
+    ($($(#[$attribute:meta])* $name:ident: $file:literal;)*) => {$(
+        $(#[$attribute])*
+        #[cfg_attr(not(doctest), doc = include_str!("chapters.md"))]
+        #[cfg_attr(not(doctest), doc = include!("others.in"))]
+        #[doc = include_str!(concat!("../../docs/guide/", $file))]
+        pub mod $name {}
+    )*};
+}
+
+chapters! {
+    features: "features.md";
+    semantics: "semantics.md";
+    // Its code is tested in the crate that it needs.
+    #[cfg(not(doctest))]
+    durability: "durability.md";
+    migration: "migration.md";
+    testing: "testing.md";
+    operations: "operations.md";
+    #[cfg(not(doctest))]
+    inspector: "inspector.md";
+    scaling: "scaling.md";
+    benchmarks: "benchmarks.md";
+}

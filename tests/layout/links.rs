@@ -1,0 +1,377 @@
+//! Links: those between the files, as the repository shows them; those of the published pages, as rustdoc shows them;
+//! and all links of the built documentation.
+//!
+//! A published page is a file that a crate includes in its documentation: its README or a chapter of the guide. It links
+//! by references, because a label has one definition in the file and another one for rustdoc.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use crate::source::repository;
+
+/// The published pages of a crate, with the files that define their links for rustdoc.
+struct Pages {
+    definitions: &'static [&'static str],
+    files: fn() -> Vec<String>,
+}
+
+const PUBLISHED: &[Pages] = &[
+    Pages { definitions: &["src/guide/chapters.md", "src/guide/others.in"], files: core_pages },
+    Pages {
+        definitions: &["crates/actix-timers-durable/src/links.in"],
+        files: || vec!["crates/actix-timers-durable/README.md".to_owned()],
+    },
+    Pages {
+        definitions: &["crates/actix-timers-inspector/src/links.in"],
+        files: || vec!["crates/actix-timers-inspector/README.md".to_owned()],
+    },
+];
+
+/// The start of an address in the repository, in the sources.
+const REPOSITORY: &str = r#"", env!("CARGO_PKG_REPOSITORY"), ""#;
+
+/// The version in an address, in the sources.
+const VERSION: &str = r#"", env!("CARGO_PKG_VERSION"), ""#;
+
+fn core_pages() -> Vec<String> {
+    let chapters = markdown_files().into_iter().filter(|file| file.starts_with("docs/guide/"));
+    chapters.chain(["README.md".to_owned()]).collect()
+}
+
+#[test]
+fn links_in_the_repository_lead_to_files_and_headings() {
+    let mut dead = Vec::new();
+    let mut checked = 0;
+    for file in markdown_files() {
+        let page = Page::read(&file);
+        let targets = page.inline.iter().chain(page.definitions.values());
+        for target in targets.filter(|target| !is_absolute(target)) {
+            checked += 1;
+            if let Err(reason) = find(&file, target) {
+                dead.push(format!("{file}: {target}: {reason}"));
+            }
+        }
+        for label in page.references.iter().filter(|label| !page.definitions.contains_key(*label)) {
+            dead.push(format!("{file}: [{label}] is not defined"));
+        }
+        for label in page.definitions.keys().filter(|label| !page.references.contains(*label)) {
+            dead.push(format!("{file}: [{label}] is defined and not used"));
+        }
+    }
+    assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
+    assert!(checked > 100, "only {checked} links were found");
+}
+
+#[test]
+fn rustdoc_and_the_repository_define_the_links_of_a_page_alike() {
+    let mut wrong = Vec::new();
+    for crate_pages in PUBLISHED {
+        let known: BTreeMap<String, String> =
+            crate_pages.definitions.iter().flat_map(|file| rustdoc_definitions(file)).collect();
+        let mut used = BTreeSet::new();
+        for file in (crate_pages.files)() {
+            let page = Page::read(&file);
+            for target in page.inline.iter().filter(|target| !is_absolute(target) && !target.starts_with('#')) {
+                wrong.push(format!("{file}: {target}: a published page needs a reference, defined for rustdoc, too"));
+            }
+            for (label, target) in page.definitions.iter().filter(|(_, target)| !is_absolute(target)) {
+                used.insert(label.clone());
+                let (target, anchor) = split(target);
+                let target = normal(&folder_of(&file).join(target));
+                let expected = addresses(&target, anchor);
+                match known.get(label) {
+                    None => wrong.push(format!("{file}: rustdoc has no [{label}]: define one of {expected:?}")),
+                    Some(found) if expected.contains(found) => {}
+                    Some(found) => wrong.push(format!("{file}: [{label}] is {found} for rustdoc, not {expected:?}")),
+                }
+            }
+        }
+        let unused = known.keys().filter(|label| !used.contains(*label));
+        wrong.extend(unused.map(|label| format!("{:?}: [{label}] is not used", crate_pages.definitions)));
+    }
+    assert!(wrong.is_empty(), "definitions of links:\n{}", wrong.join("\n"));
+}
+
+#[test]
+#[ignore = "needs the documentation of the published crates: see `.ci/run`"]
+fn links_in_the_documentation_lead_to_pages_and_items() {
+    let root = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    let doc = fs::canonicalize(root.join("doc")).expect("the documentation");
+    let mut pages = BTreeMap::new();
+    for name in ["actix_timers", "actix_timers_durable", "actix_timers_inspector"] {
+        walk(&doc.join(name), &mut |file| {
+            if file.extension().is_some_and(|extension| extension == "html") {
+                pages.insert(file.to_owned(), Html::read(file));
+            }
+        });
+    }
+    let mut dead = Vec::new();
+    let mut checked = 0;
+    for (file, html) in &pages {
+        for link in &html.links {
+            let Some((target, anchor)) = local(link, file, &doc) else { continue };
+            checked += 1;
+            let target = if target.is_dir() { target.join("index.html") } else { target };
+            let moved = pages.get(&target).and_then(|page| page.moved_to.as_ref());
+            let target = moved.map_or(target.clone(), |path| PathBuf::from(normal(&target.with_file_name(path))));
+            let shown = file.strip_prefix(&doc).unwrap_or(file).display();
+            if !target.is_file() {
+                dead.push(format!("{shown}: {link}: there is no such file"));
+            } else if let Some(page) = pages.get(&target)
+                && !anchor.is_empty()
+                && !page.ids.contains(&anchor)
+            {
+                dead.push(format!("{shown}: {link}: there is no such place"));
+            }
+        }
+    }
+    assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
+    assert!(checked > 1000, "only {checked} links were found");
+}
+
+/// Returns the file and the anchor behind a link of the documentation. `None` for other sites.
+fn local(link: &str, page: &Path, doc: &Path) -> Option<(PathBuf, String)> {
+    let (target, anchor) = split(link);
+    let anchor = anchor.to_owned();
+    if let Some(path) = target.strip_prefix(address()) {
+        let path = path.strip_prefix("/blob/HEAD/").or_else(|| path.strip_prefix("/raw/HEAD/"))?;
+        return Some((repository().join(path), String::new()));
+    }
+    if let Some(path) = target.strip_prefix("https://docs.rs/actix-timers") {
+        // `-durable/VERSION/actix_timers_durable/...`: without a path the front page.
+        let (name, path) = path.split_once('/')?;
+        let path = path.split_once('/').map_or("", |(_version, path)| path);
+        let front = format!("actix_timers{}/", name.replace('-', "_"));
+        return Some((doc.join(if path.is_empty() { &front } else { path }), anchor));
+    }
+    if is_absolute(target) || target.starts_with("javascript:") {
+        return None;
+    }
+    let target = if target.is_empty() { page.to_owned() } else { page.parent()?.join(target) };
+    Some((PathBuf::from(normal(&target)), anchor))
+}
+
+/// Returns the address of the repository in the manifest.
+fn address() -> &'static str {
+    const MANIFEST: &str = include_str!("../../Cargo.toml");
+    let line = MANIFEST.lines().find_map(|line| line.strip_prefix("repository = \""));
+    line.expect("an address").trim_end_matches('"')
+}
+
+/// Links and anchors of a page of the documentation.
+struct Html {
+    links: BTreeSet<String>,
+    ids: BTreeSet<String>,
+    /// The page that this one redirects to, with the anchor of the link.
+    moved_to: Option<String>,
+}
+
+impl Html {
+    fn read(file: &Path) -> Self {
+        let text = fs::read_to_string(file).unwrap();
+        let values = |text: &str, name: &str| -> BTreeSet<String> {
+            let parts = text.split(name).skip(1);
+            parts.filter_map(|part| part.split_once('"')).map(|(value, _)| value.replace("&amp;", "&")).collect()
+        };
+        let ids = values(&text, " id=\"");
+        // Behind it stands documentation of other crates.
+        let text = text.split("id=\"blanket-implementations\"").next().unwrap_or_default();
+        let mut links = values(text, " href=\"");
+        links.extend(values(text, "<img src=\""));
+        Self { links, ids, moved_to: values(text, "<script>location.replace(\"").pop_first() }
+    }
+}
+
+/// The links of a file.
+struct Page {
+    /// Targets of `[text](target)`.
+    inline: Vec<String>,
+    /// Labels of `[text][label]` and `[label]`, in lower case.
+    references: BTreeSet<String>,
+    /// `[label]: target`.
+    definitions: BTreeMap<String, String>,
+    anchors: BTreeSet<String>,
+}
+
+impl Page {
+    fn read(file: &str) -> Self {
+        let text = fs::read_to_string(repository().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let mut page = Self {
+            inline: Vec::new(),
+            references: BTreeSet::new(),
+            definitions: BTreeMap::new(),
+            anchors: BTreeSet::new(),
+        };
+        let mut prose = String::new();
+        let mut is_code = false;
+        for line in text.lines() {
+            if line.trim_start().starts_with("```") {
+                is_code = !is_code;
+            } else if is_code {
+                continue;
+            } else if let Some((label, target)) = definition(line) {
+                page.definitions.insert(label, target.to_owned());
+            } else if let Some(heading) = heading(line) {
+                page.add_anchor(heading);
+                prose = prose + heading + "\n";
+            } else {
+                prose = prose + line + "\n";
+            }
+        }
+        page.add_links(&without_code(&prose));
+        page
+    }
+
+    /// Adds the anchor of a heading, as GitHub and rustdoc derive it.
+    fn add_anchor(&mut self, heading: &str) {
+        let words = heading.to_lowercase().replace(' ', "-");
+        let anchor: String = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect();
+        let mut candidates = std::iter::once(anchor.clone()).chain((1..).map(|number| format!("{anchor}-{number}")));
+        self.anchors.extend(candidates.find(|candidate| !self.anchors.contains(candidate)));
+    }
+
+    fn add_links(&mut self, prose: &str) {
+        let mut rest = prose;
+        while let Some((_, after)) = rest.split_once('[') {
+            let Some((text, after)) = after.split_once(']') else { return };
+            // An image may be the text of a link.
+            if text.contains('[') {
+                rest = &rest[rest.find('[').unwrap() + 1..];
+                continue;
+            }
+            rest = after;
+            if let Some((target, after)) = after.strip_prefix('(').and_then(|after| after.split_once(')')) {
+                self.inline.push(target.to_owned());
+                rest = after;
+            } else if let Some((label, after)) = after.strip_prefix('[').and_then(|after| after.split_once(']')) {
+                self.references.insert(label_of(label));
+                rest = after;
+            } else if text != " " && text != "x" {
+                self.references.insert(label_of(text));
+            }
+        }
+    }
+}
+
+/// Parses `[label]: target`.
+fn definition(line: &str) -> Option<(String, &str)> {
+    let (label, target) = line.strip_prefix('[')?.split_once("]: ")?;
+    Some((label_of(label), target.trim()))
+}
+
+fn heading(line: &str) -> Option<&str> {
+    let text = line.trim_start_matches('#');
+    (text.len() < line.len()).then(|| text.strip_prefix(' ')).flatten()
+}
+
+fn label_of(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+/// Removes code spans: text between equal numbers of backticks.
+fn without_code(text: &str) -> String {
+    let mut prose = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find('`') {
+        let ticks = rest[start..].len() - rest[start..].trim_start_matches('`').len();
+        let inside = &rest[start + ticks..];
+        prose += &rest[..start];
+        rest = inside.split_once(&"`".repeat(ticks)).map_or(inside, |(_, after)| after);
+    }
+    prose + rest
+}
+
+/// Reads definitions for rustdoc: lines of Markdown, or literals of a `concat!`.
+fn rustdoc_definitions(file: &str) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(repository().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let lines = text.lines().filter_map(|line| {
+        let line = &line[line.find('[').filter(|_| line.contains("]: "))?..];
+        let line = line.replace(REPOSITORY, "REPOSITORY").replace(VERSION, "VERSION");
+        let line = line.split(['"', '\\']).next()?;
+        definition(line).map(|(label, target)| (label, target.to_owned()))
+    });
+    lines.collect()
+}
+
+/// Returns the addresses that rustdoc may have for a file.
+fn addresses(file: &str, anchor: &str) -> Vec<String> {
+    let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
+    let docs_rs = |name: &str| format!("https://docs.rs/{name}/VERSION/");
+    if let Some(chapter) = file.strip_prefix("docs/guide/").and_then(|file| file.strip_suffix(".md")) {
+        let page = format!("{}actix_timers/guide/{chapter}/index.html{anchor}", docs_rs("actix-timers"));
+        return vec![format!("crate::guide::{chapter}{anchor}"), page];
+    }
+    if file == "README.md" {
+        return vec![docs_rs("actix-timers")];
+    }
+    if let Some(name) = file.strip_prefix("crates/").and_then(|file| file.strip_suffix("/README.md")) {
+        return vec![docs_rs(name)];
+    }
+    let is_image = file.starts_with("docs/images/");
+    vec![format!("REPOSITORY/{}/HEAD/{file}{anchor}", if is_image { "raw" } else { "blob" })]
+}
+
+/// Finds the target of a link in a file.
+fn find(file: &str, target: &str) -> Result<(), String> {
+    let (path, anchor) = split(target);
+    let path = if path.is_empty() { file.to_owned() } else { normal(&folder_of(file).join(path)) };
+    if !repository().join(&path).exists() {
+        return Err("there is no such file".to_owned());
+    }
+    if !anchor.is_empty() && !(path.ends_with(".md") && Page::read(&path).anchors.contains(anchor)) {
+        return Err("there is no such heading".to_owned());
+    }
+    Ok(())
+}
+
+fn is_absolute(target: &str) -> bool {
+    target.starts_with("https://") || target.starts_with("http://")
+}
+
+fn split(target: &str) -> (&str, &str) {
+    target.split_once('#').unwrap_or((target, ""))
+}
+
+fn folder_of(file: &str) -> &Path {
+    Path::new(file).parent().expect("a folder")
+}
+
+/// Resolves `.` and `..`.
+fn normal(path: &Path) -> String {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = parts.pop(),
+            Component::CurDir => {}
+            part => parts.push(part),
+        }
+    }
+    parts.to_string_lossy().into_owned()
+}
+
+/// Returns all Markdown files, relative to the repository.
+fn markdown_files() -> Vec<String> {
+    let root = fs::canonicalize(repository()).unwrap();
+    let mut files = Vec::new();
+    walk(&root, &mut |file| {
+        if file.extension().is_some_and(|extension| extension == "md") && !file.ends_with("src/guide/chapters.md") {
+            files.push(file.strip_prefix(&root).unwrap().to_string_lossy().into_owned());
+        }
+    });
+    files
+}
+
+/// Calls `visit` for each file, in order, except in folders of builds and of Git.
+fn walk(folder: &Path, visit: &mut impl FnMut(&Path)) {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries: BTreeSet<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    for path in entries {
+        let is_skipped = ["target", ".git", "node_modules"].iter().any(|name| path.ends_with(name));
+        if path.is_dir() && !is_skipped {
+            walk(&path, visit);
+        } else if path.is_file() {
+            visit(&path);
+        }
+    }
+}
