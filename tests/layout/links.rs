@@ -1,8 +1,8 @@
 //! Links: those between the files, as the repository shows them; those of the published pages, as rustdoc shows them;
 //! and all links of the built documentation.
 //!
-//! A published page is a file that a crate includes in its documentation: its README or a chapter of the guide. It links
-//! by references, because a label has one definition in the file and another one for rustdoc.
+//! A published page is a file that a crate includes in its documentation: its README or a chapter of the guide. It
+//! links by references, because a label has one definition in the file and another one for rustdoc.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -285,6 +285,8 @@ fn without_code(text: &str) -> String {
 /// Reads definitions for rustdoc: lines of Markdown, or literals of a `concat!`.
 fn rustdoc_definitions(file: &str) -> BTreeMap<String, String> {
     let text = fs::read_to_string(repository().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    // Long literals continue on the next line.
+    let text = text.replace("),\n        \"", "), \"");
     let lines = text.lines().filter_map(|line| {
         let line = &line[line.find('[').filter(|_| line.contains("]: "))?..];
         let line = line.replace(REPOSITORY, "REPOSITORY").replace(VERSION, "VERSION");
