@@ -11,6 +11,7 @@
 //! | [inspector] | the live page of the wheel and its JSON API |
 //! | [scaling] | cost model: one arbiter, one machine, a fleet |
 //! | [benchmarks] | measurements beside other timers |
+//! | [comparison] | features beside other timers and job schedulers, and the better choice for each case |
 //!
 //! The chapters are the files in `docs/guide`. This module exists in the documentation only.
 // A file links to others by references, such as `[semantics]`, which it defines at its end for readers of the
@@ -41,4 +42,5 @@ chapters! {
     inspector: "inspector.md";
     scaling: "scaling.md";
     benchmarks: "benchmarks.md";
+    comparison: "comparison.md";
 }
