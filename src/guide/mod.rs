@@ -5,7 +5,7 @@
 //! | [features] | every feature, with the function or type that provides it; settings; Cargo features |
 //! | [semantics] | the guarantees of timers, numbered, and their limits |
 //! | [durability] | timers that survive a crash: use, guarantees, failures, files |
-//! | [migration] | from actix's `notify_later` or tokio-util's `DelayQueue` |
+//! | [migration] | from actix's own timers or tokio-util's `DelayQueue`: calls, differences, patterns |
 //! | [testing] | testing actors in virtual time |
 //! | [operations] | metrics, log warnings, runbook for the alerts |
 //! | [inspector] | the live page of the wheel and its JSON API |
