@@ -75,11 +75,13 @@ fn rustdoc_and_the_repository_define_the_links_of_a_page_alike() {
             for target in page.inline.iter().filter(|target| !is_absolute(target) && !target.starts_with('#')) {
                 wrong.push(format!("{file}: {target}: a published page needs a reference, defined for rustdoc, too"));
             }
-            for (label, target) in page.definitions.iter().filter(|(_, target)| !is_absolute(target)) {
+            for (label, target) in page.definitions.iter().filter(|(_, target)| !is_elsewhere(target)) {
                 used.insert(label.clone());
-                let (target, anchor) = split(target);
-                let target = normal(&folder_of(&file).join(target));
-                let expected = addresses(&target, anchor);
+                let (path, anchor) = split(target);
+                let expected = match item(target) {
+                    Some(item) => vec![item],
+                    None => addresses(&normal(&folder_of(&file).join(path)), anchor),
+                };
                 match known.get(label) {
                     None => wrong.push(format!("{file}: rustdoc has no [{label}]: define one of {expected:?}")),
                     Some(found) if expected.contains(found) => {}
@@ -105,6 +107,12 @@ fn links_in_the_documentation_lead_to_pages_and_items() {
                 pages.insert(file.to_owned(), Html::read(file));
             }
         });
+    }
+    // Pages of the repository link to items, too.
+    for file in markdown_files() {
+        let page = Page::read(&file);
+        let links = page.inline.into_iter().chain(page.definitions.into_values()).filter(|link| is_absolute(link));
+        pages.insert(PathBuf::from(file), Html { links: links.collect(), ids: BTreeSet::new(), moved_to: None });
     }
     let mut dead = Vec::new();
     let mut checked = 0;
@@ -269,7 +277,7 @@ fn label_of(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// Removes code spans: text between equal numbers of backticks.
+/// Removes code spans, text between equal numbers of backticks; not those that are the text of a link.
 fn without_code(text: &str) -> String {
     let mut prose = String::new();
     let mut rest = text;
@@ -277,7 +285,11 @@ fn without_code(text: &str) -> String {
         let ticks = rest[start..].len() - rest[start..].trim_start_matches('`').len();
         let inside = &rest[start + ticks..];
         prose += &rest[..start];
-        rest = inside.split_once(&"`".repeat(ticks)).map_or(inside, |(_, after)| after);
+        let (code, after) = inside.split_once(&"`".repeat(ticks)).unwrap_or(("", inside));
+        if prose.ends_with('[') && after.starts_with(']') {
+            prose = prose + "`" + code + "`";
+        }
+        rest = after;
     }
     prose + rest
 }
@@ -325,6 +337,23 @@ fn find(file: &str, target: &str) -> Result<(), String> {
         return Err("there is no such heading".to_owned());
     }
     Ok(())
+}
+
+/// Returns the path of the item behind an address on docs.rs: of `struct.Timers.html#method.cancel` it is
+/// `crate::Timers::cancel`.
+fn item(target: &str) -> Option<String> {
+    let (page, member) = split(target.strip_prefix("https://docs.rs/actix-timers/latest/actix_timers/")?);
+    let page = page.strip_suffix(".html")?;
+    let (modules, item) = page.rsplit_once('/').unwrap_or(("", page));
+    let names = modules.split('/').filter(|name| !name.is_empty()).chain([item.split_once('.')?.1]);
+    let names: Vec<&str> =
+        ["crate"].into_iter().chain(names).chain(member.split_once('.').map(|(_, name)| name)).collect();
+    Some(names.join("::"))
+}
+
+/// Returns whether a link leads to another project.
+fn is_elsewhere(target: &str) -> bool {
+    is_absolute(target) && item(target).is_none()
 }
 
 fn is_absolute(target: &str) -> bool {
