@@ -333,10 +333,10 @@ fn find(file: &str, target: &str) -> Result<(), String> {
     if !repository().join(&path).exists() {
         return Err("there is no such file".to_owned());
     }
-    if !anchor.is_empty() && !(path.ends_with(".md") && Page::read(&path).anchors.contains(anchor)) {
-        return Err("there is no such heading".to_owned());
+    if anchor.is_empty() || path.ends_with(".md") && Page::read(&path).anchors.contains(anchor) {
+        return Ok(());
     }
-    Ok(())
+    Err("there is no such heading".to_owned())
 }
 
 /// Returns the path of the item behind an address on docs.rs: of `struct.Timers.html#method.cancel` it is

@@ -143,3 +143,8 @@ impl Inspector {
         routes::under(path, self.clone())
     }
 }
+
+/// Compiles the code in the guide to the inspector.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/inspector.md")]
+struct Guide;
