@@ -62,21 +62,17 @@ impl DelayQueue {
         self.len -= 1;
     }
 
-    /// Returns the lowest level with a bucket in the queue.
-    pub(crate) fn first_level(&self) -> Option<usize> {
-        self.levels.iter().position(|ring| ring.occupied > 0)
-    }
-
     /// Returns the number of slots from `from` to the first occupied slot of `level`, around the ring.
+    #[inline(always)]
     pub(crate) fn distance(&self, level: usize, from: usize) -> Option<usize> {
         let ring = &self.levels[level];
+        if ring.occupied == 0 {
+            return None;
+        }
         let (word, bit) = (from / BITS, from % BITS);
         let ahead = ring.words[word] >> bit;
         if ahead != 0 {
             return Some(ahead.trailing_zeros() as usize);
-        }
-        if ring.occupied == 0 {
-            return None;
         }
         let found = (word + 1..ring.words.len()).chain(0..=word).find(|word| ring.words[*word] != 0)?;
         let slot = found * BITS + ring.words[found].trailing_zeros() as usize;
@@ -116,17 +112,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_level_comes_first() {
+    fn each_level_has_its_own_buckets() {
         let mut queue = DelayQueue::new(8);
         queue.add_level();
         queue.add_level();
-        assert_eq!(queue.first_level(), None);
         queue.enter(1, 0);
-        assert_eq!(queue.first_level(), Some(1));
+        assert_eq!((queue.distance(0, 0), queue.distance(1, 0)), (None, Some(0)));
         queue.enter(0, 7);
-        assert_eq!(queue.first_level(), Some(0));
+        assert_eq!((queue.distance(0, 0), queue.distance(1, 0)), (Some(7), Some(0)));
         queue.leave(0, 7);
-        assert_eq!(queue.first_level(), Some(1));
+        assert_eq!((queue.distance(0, 0), queue.distance(1, 0)), (None, Some(0)));
         assert_eq!((queue.occupied(0), queue.occupied(1)), (0, 1));
     }
 }

@@ -63,6 +63,7 @@ impl Chunks {
         Self { pages: Vec::new(), free: NONE }
     }
 
+    #[cfg(any(test, feature = "actix"))]
     #[inline]
     fn head(&self, chunk: u32) -> Option<&Head> {
         Some(&self.pages.get(chunk as usize / PAGE)?.heads[chunk as usize % PAGE])
@@ -85,26 +86,29 @@ impl Chunks {
         }
     }
 
-    /// Returns an empty chunk that follows `prev`.
-    fn take(&mut self, prev: u32) -> u32 {
+    /// Returns a chunk that follows `prev`, with its first member.
+    fn take(&mut self, prev: u32, member: u32) -> u32 {
         if self.free == NONE {
             self.grow();
         }
         let chunk = self.free;
-        if let Some(head) = self.head_mut(chunk) {
-            head.prev = prev;
-            let next = std::mem::replace(&mut head.next, NONE);
-            self.free = next;
+        if let Some(page) = self.pages.get_mut(chunk as usize / PAGE) {
+            let at = chunk as usize % PAGE;
+            self.free = page.heads[at].next;
+            page.heads[at] = Head { prev, next: NONE, taken: 1 };
+            page.members[at][0] = member;
         }
         chunk
     }
 
-    fn give_back(&mut self, chunk: u32) {
+    /// Frees a chunk. Returns its neighbours.
+    fn give_back(&mut self, chunk: u32) -> Option<(u32, u32)> {
         let free = self.free;
-        if let Some(head) = self.head_mut(chunk) {
-            head.next = free;
-            self.free = chunk;
-        }
+        let head = self.head_mut(chunk)?;
+        let neighbours = (head.prev, head.next);
+        head.next = free;
+        self.free = chunk;
+        Some(neighbours)
     }
 
     /// Adds a page of free chunks. Never inlined, and made on the heap: no caller probes the stack for a page.
@@ -228,16 +232,12 @@ impl List {
     /// Appends a chunk with its first member.
     #[inline(never)]
     fn extend(&mut self, chunks: &mut Chunks, member: u32) -> Spot {
-        let chunk = chunks.take(self.tail);
+        let chunk = chunks.take(self.tail, member);
         match chunks.head_mut(self.tail) {
             Some(last) => last.next = chunk,
             None => self.head = chunk,
         }
         self.tail = chunk;
-        if let Some(page) = chunks.pages.get_mut(chunk as usize / PAGE) {
-            page.heads[chunk as usize % PAGE].taken = 1;
-            page.members[chunk as usize % PAGE][0] = member;
-        }
         Spot { chunk, position: 0 }
     }
 
@@ -293,7 +293,7 @@ impl List {
     /// Frees a chunk after its last member has left, and joins its neighbours.
     #[inline(never)]
     pub(crate) fn drop_chunk(&mut self, chunks: &mut Chunks, chunk: u32) {
-        let Some(&Head { prev, next, .. }) = chunks.head(chunk) else { return };
+        let Some((prev, next)) = chunks.give_back(chunk) else { return };
         match chunks.head_mut(prev) {
             Some(before) => before.next = next,
             None => self.head = next,
@@ -302,7 +302,6 @@ impl List {
             Some(after) => after.prev = prev,
             None => self.tail = prev,
         }
-        chunks.give_back(chunk);
     }
 }
 

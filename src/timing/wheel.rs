@@ -292,10 +292,13 @@ impl<T> Wheel<T> {
     #[inline]
     fn next_due(&mut self, now: Tick, budget: &mut usize) -> Search {
         loop {
-            // Entries of the clock's own tick are due before all others: no search for the head of the delay queue.
-            let slot = self.levels[0].grid.slot(self.clock);
-            if !self.buckets[slot].is_empty() && self.clock <= now {
-                return if *budget == 0 { Search::Exhausted } else { Search::Bucket(slot) };
+            // Buckets of level 0 expire before all others: no search for the head of the delay queue.
+            if let Some(head) = self.first_bucket(0).filter(|head| head.start <= now) {
+                if *budget == 0 {
+                    return Search::Exhausted;
+                }
+                self.clock = head.start;
+                return Search::Bucket(head.slot);
             }
             if let Some(end) = self.turn(now, budget) {
                 return end;
@@ -303,7 +306,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Moves the clock to the next bucket that expires by `now`, or cascades it. Returns why there is none.
+    /// Cascades the next bucket that expires by `now`, which is none of level 0. Returns why there is none.
     #[inline(never)]
     fn turn(&mut self, now: Tick, budget: &mut usize) -> Option<Search> {
         let head = self.head();
@@ -315,12 +318,8 @@ impl<T> Wheel<T> {
         if *budget == 0 {
             return Some(Search::Exhausted);
         }
-        if head.level == 0 {
-            self.clock = head.start;
-        } else {
-            self.move_clock(head.start - 1);
-            self.cascade(head, budget);
-        }
+        self.move_clock(head.start - 1);
+        self.cascade(head, budget);
         None
     }
 
@@ -480,8 +479,9 @@ impl<T> Wheel<T> {
             return;
         }
         self.clock = now;
-        for level in &mut self.levels {
-            level.frontier = level.frontier.max(turn_end(now, level.span));
+        // The frontiers of higher levels are not before those of lower ones.
+        for level in self.levels.iter_mut().take_while(|level| level.frontier <= now) {
+            level.frontier = turn_end(now, level.span);
         }
     }
 
@@ -590,11 +590,12 @@ impl<T> Wheel<T> {
 
     #[inline(never)]
     fn find_head(&self) -> Option<Head> {
-        (self.queue.first_level()?..self.levels.len()).find_map(|level| self.first_bucket(level))
+        (0..self.levels.len()).find_map(|level| self.first_bucket(level))
     }
 
     /// Returns the bucket of `level` that expires first. Entries that an unfinished cascade has put beyond the level's
     /// frontier do not count yet: older entries for the same ticks may follow.
+    #[inline(always)]
     fn first_bucket(&self, level: usize) -> Option<Head> {
         let Level { ref grid, frontier, .. } = self.levels[level];
         let from = self.first_tick(level);
