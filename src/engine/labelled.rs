@@ -68,7 +68,7 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
         let timer = self.wheel.key_at(self.owners.any(owner)?)?;
         let record = self.wheel.get_mut(timer)?;
-        self.owners.leave(owner, record.owner_spot());
+        self.owners.leave(record);
         record.belong(owner.0.index(), self.owners.join(owner, timer.index()));
         Some(timer)
     }

@@ -1,5 +1,6 @@
 //! Owners: an owner's timers end with it, and wait in its inbox once they are due.
 
+use crate::engine::timer::{Stage, Timer};
 use crate::timing::{Arena, Chunks, Key, List, Spot};
 
 /// The id of an owner, never used again after the owner has ended.
@@ -53,6 +54,12 @@ impl<O> Owners<O> {
         self.arena.key_at(slot).map(OwnerId)
     }
 
+    /// Returns the owner in a slot.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<(OwnerId, &mut Owner<O>)> {
+        self.arena.at_mut(slot).map(|(key, owner)| (OwnerId(key), owner))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.arena.len()
     }
@@ -94,17 +101,11 @@ impl<O> Owners<O> {
         }
     }
 
-    /// Removes the timer at `spot` from the list of the owner's own.
-    pub(crate) fn leave(&mut self, owner: OwnerId, spot: Spot) {
-        if let Some(owner) = self.arena.get_mut(owner.0) {
-            owner.timers.remove(&mut self.chunks, spot);
-        }
-    }
-
-    /// Removes the timer at `spot` from the list of the owner's foreign messages.
-    pub(crate) fn leave_as_foreign(&mut self, queue_owner: OwnerId, spot: Spot) {
-        if let Some(queue_owner) = self.arena.get_mut(queue_owner.0) {
-            queue_owner.foreign.remove(&mut self.chunks, spot);
-        }
+    /// Removes a timer from its owner's own, or from the foreign messages of the owner that it waits with.
+    #[inline]
+    pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) {
+        let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return };
+        let list = if timer.stage == Stage::Foreign { &mut owner.foreign } else { &mut owner.timers };
+        list.remove(&mut self.chunks, timer.owner_spot());
     }
 }

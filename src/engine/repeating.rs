@@ -146,16 +146,6 @@ impl<P: Copy, O> Engine<P, O> {
         self.counters.lose_returned(reason);
     }
 
-    /// Moves a due, repeating timer to the production of its message.
-    pub(super) fn make(&mut self, key: Key) -> Option<P> {
-        if self.is_foreign(key) {
-            self.leave_owner(key);
-        }
-        let timer = self.wheel.get_mut(key)?;
-        timer.stage = Stage::Making;
-        Some(timer.payload)
-    }
-
     /// Returns a timer to the wheel.
     fn arm(&mut self, key: Key, due: Duration, wall: Option<Duration>, now: ClockReading) -> Tick {
         let length = self.config.tick;

@@ -245,14 +245,12 @@ impl<P: Copy, O> Engine<P, O> {
             let deadline = self.wheel.clock();
             let Some(timer) = self.wheel.get_mut(key) else { continue };
             let (slot, payload) = (timer.owner, timer.payload);
-            match self.owners.id_at(slot) {
-                Some(owner) => {
+            match self.owners.at_mut(slot) {
+                Some((id, owner)) => {
                     timer.stage = Stage::Due;
-                    if let Some(owner) = self.owners.get_mut(owner) {
-                        self.wheel.hold(&mut owner.inbox, key);
-                        self.in_inboxes += 1;
-                    }
-                    return Due::Inbox(owner);
+                    self.wheel.hold(&mut owner.inbox, key);
+                    self.in_inboxes += 1;
+                    return Due::Inbox(id);
                 }
                 None => {
                     timer.stage = if timer.marks.has(Mark::Recurrence) { Stage::Making } else { Stage::InFlight };
@@ -283,13 +281,23 @@ impl<P: Copy, O> Engine<P, O> {
         self.in_inboxes += 1;
     }
 
-    /// Takes the first message out of an owner's inbox and counts it as delivered; a repetition only with
-    /// [`repeat`](Self::repeat).
+    /// Takes the first message out of an owner's inbox, if it is the owner's own, and counts it as delivered; a
+    /// repetition only with [`repeat`](Self::repeat). A foreign message stays, to be [sent](Self::take_for_send).
+    #[inline]
     pub(crate) fn take_due(&mut self, owner: OwnerId) -> Option<DueTimer<P>> {
-        let key = self.first_due(owner)?;
-        let deadline = self.wheel.deadline(key)?;
-        let payload = if self.take_off_inbox(key) { self.make(key) } else { self.end(key, Outcome::Delivered) }?;
-        Some(DueTimer { key, deadline, payload })
+        let inbox = &mut self.owners.get_mut(owner)?.inbox;
+        let (key, deadline, timer) = self.wheel.front_held(inbox).filter(|(.., timer)| timer.stage == Stage::Due)?;
+        let due = DueTimer { key, deadline, payload: timer.payload };
+        let repeats = timer.marks.has(Mark::Recurrence);
+        if repeats {
+            timer.stage = Stage::Making;
+        }
+        self.wheel.release_front(inbox);
+        self.in_inboxes -= 1;
+        if !repeats {
+            self.end(key, Outcome::Delivered);
+        }
+        Some(due)
     }
 
     /// Returns the deadline of the first message in an owner's inbox.
@@ -454,15 +462,12 @@ impl<P: Copy, O> Engine<P, O> {
         Some(DueTimer { key, deadline, payload: timer.payload })
     }
 
-    /// Takes a timer out of its inbox, if it is in one. Returns whether it was and repeats.
-    fn take_off_inbox(&mut self, key: Key) -> bool {
-        let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return false };
-        let repeats = timer.marks.has(Mark::Recurrence);
-        let owner = self.owners.id_at(timer.owner).and_then(|owner| self.owners.get_mut(owner));
-        let Some(owner) = owner else { return false };
+    /// Takes a timer out of its inbox, if it is in one.
+    fn take_off_inbox(&mut self, key: Key) {
+        let Some(timer) = self.wheel.get(key).filter(|timer| timer.stage.is_in_inbox()) else { return };
+        let Some((_, owner)) = self.owners.at_mut(timer.owner) else { return };
         self.wheel.release(&mut owner.inbox, key);
         self.in_inboxes -= 1;
-        repeats
     }
 
     /// Frees a detached timer and counts its outcome.
@@ -474,8 +479,8 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Frees a detached timer whose outcome is counted already.
     pub(super) fn forget(&mut self, key: Key, outcome: Outcome) -> Option<P> {
-        self.leave_owner(key);
         let timer = self.wheel.remove(key)?;
+        self.owners.leave(&timer);
         if timer.marks != Marks::NONE {
             self.forget_aside(key, timer.marks);
         }
@@ -511,13 +516,8 @@ impl<P: Copy, O> Engine<P, O> {
 
     pub(super) fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
-        let is_foreign = timer.stage == Stage::Foreign;
-        let (owner, spot) = (std::mem::replace(&mut timer.owner, NO_OWNER), timer.owner_spot());
-        match self.owners.id_at(owner) {
-            Some(queue_owner) if is_foreign => self.owners.leave_as_foreign(queue_owner, spot),
-            Some(owner) => self.owners.leave(owner, spot),
-            None => {}
-        }
+        self.owners.leave(timer);
+        timer.owner = NO_OWNER;
     }
 
     /// Returns a timer to the wheel if it follows the wall clock and its wall-clock time has not come yet.

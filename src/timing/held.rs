@@ -6,6 +6,8 @@
 use crate::timing::arena::Key;
 use crate::timing::entry::BucketNumber;
 use crate::timing::list::List;
+#[cfg(feature = "actix")]
+use crate::timing::tick::Tick;
 use crate::timing::wheel::Wheel;
 
 impl<T> Wheel<T> {
@@ -31,6 +33,21 @@ impl<T> Wheel<T> {
     #[doc(hidden)]
     pub fn first_held(&self, list: &List) -> Option<Key> {
         self.key_at(list.first(&self.chunks)?)
+    }
+
+    /// Returns the first entry of a list of the caller, with its deadline.
+    #[cfg(feature = "actix")]
+    #[inline]
+    pub(crate) fn front_held(&mut self, list: &List) -> Option<(Key, Tick, &mut T)> {
+        let (key, entry) = self.entries.at_mut(list.first(&self.chunks)?)?;
+        Some((key, entry.deadline(), &mut entry.value))
+    }
+
+    /// Removes the first entry from a list of the caller.
+    #[cfg(feature = "actix")]
+    #[inline]
+    pub(crate) fn release_front(&mut self, list: &mut List) {
+        list.pop_front(&mut self.chunks);
     }
 
     /// Returns the values of the first few entries in a list of the caller, for prefetching.

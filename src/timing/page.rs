@@ -10,8 +10,9 @@ pub(crate) fn boxed<V, const N: usize>(items: Vec<V>) -> Box<[V; N]> {
     items
 }
 
-/// Numbers per page of a stack. A power of two, so that finding one is a shift and a mask.
-const PAGE: usize = 512;
+/// Numbers per page of a stack. A power of two, so that finding one is a shift and a mask. A page takes less than a
+/// kilobyte: for larger requests the C library joins all small chunks that were freed since the last one.
+const PAGE: usize = 128;
 
 /// A stack of the numbers of free slots, in pages that never move. The slot freed last, which may still be in the
 /// processor's cache, comes first.

@@ -134,9 +134,10 @@ fn post<'a, J: Job>(
     mut guard: StateGuard<'a>,
     due: &mut Vec<DueTimer<MessageRef>>,
 ) -> StateGuard<'a> {
-    guard.stores.fetch(due.iter().map(|due| due.payload));
+    let Some(store) = due.first().map(|first| first.payload.store) else { return guard };
+    guard.stores.fetch_stored::<J>(due.iter().map(|due| due.payload));
     let mut wakeup = Wakeup::default();
-    let mut committed = Vec::with_capacity(due.len());
+    let mut committed = guard.stores.take_buffer::<Outgoing<J, Committed<J>>>(store);
     if J::PRODUCES {
         let taken: Vec<_> = due.drain(..).filter_map(|due| take::<J>(service, &mut guard, due)).collect();
         drop(guard);
@@ -154,7 +155,7 @@ fn post<'a, J: Job>(
         service.notify(wakeup);
     }
     let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
-    for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed {
+    for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed.drain(..) {
         let Ticket { due, id } = ticket;
         if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
             // The clock may be user code. If it panics, the rest is still sent.
@@ -173,6 +174,7 @@ fn post<'a, J: Job>(
         deferred.discard(service);
     }
     let mut guard = service.state();
+    guard.stores.keep_buffer(store, committed);
     for key in stopped_just_now {
         if let Some(payload) = guard.engine.break_off(key, STOPPED) {
             service.discard(guard, payload);

@@ -132,9 +132,9 @@ struct Run {
 impl Run {
     /// On the timer actor's thread no inbox can be polled while messages wait in a run. On another thread an inbox
     /// could be polled, and later messages would overtake the run: there each message is sent at once.
-    fn new(by: TurnBy) -> Self {
+    fn new(by: TurnBy, buffer: Vec<DueTimer<MessageRef>>) -> Self {
         let longest = if by == TurnBy::Driver { SENT_TOGETHER } else { 1 };
-        Self { messages: Vec::new(), longest, by }
+        Self { messages: buffer, longest, by }
     }
 
     /// Adds a message. Sends the run first if the message is in another store, and afterwards if the run is full.
@@ -219,21 +219,27 @@ impl Service {
             let waiting = std::mem::take(&mut guard.driver.await_turn);
             wakers.extend(waiting.into_iter().filter_map(|owner| guard.wake_inbox(owner)));
         }
-        let mut run = Run::new(by);
+        let mut run = Run::new(by, std::mem::take(&mut guard.driver.run));
+        // The inbox that was signalled last, while the lock is kept.
+        let mut signalled = None;
         let exhausted = loop {
             if !guard.owners.orphaned.is_empty() {
                 if budget == 0 {
                     break true;
                 }
+                signalled = None;
                 guard = run.post(self, guard);
                 guard = self.send_foreign(guard, by, &mut budget);
                 continue;
             }
             match guard.engine.expire(tick, wall, &mut budget) {
+                Due::Inbox(owner) if signalled == Some(owner) => {}
                 Due::Inbox(owner) => {
+                    signalled = Some(owner);
                     wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
                 }
                 Due::Recipient(due) => {
+                    signalled = None;
                     if let Some(owner) = guard.waiting_before(due.payload) {
                         guard.engine.queue_behind(due.key, owner);
                         wakers.extend(self.signal_inbox(&mut guard, owner, now, by));
@@ -246,6 +252,7 @@ impl Service {
             }
         };
         guard = run.post(self, guard);
+        guard.driver.run = run.messages;
         let more_in_queues;
         (guard, more_in_queues) = self.flush_ready(guard, now, by);
         if by == TurnBy::Driver {
@@ -408,7 +415,7 @@ impl Service {
         by: TurnBy,
         budget: &mut usize,
     ) -> StateGuard<'a> {
-        let mut run = Run::new(by);
+        let mut run = Run::new(by, Vec::new());
         while *budget > 0
             && let Some(queue_owner) = guard.owners.orphaned.front().copied()
         {

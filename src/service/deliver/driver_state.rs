@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::engine::OwnerId;
+use crate::engine::{DueTimer, OwnerId};
+use crate::service::deliver::message_ref::MessageRef;
 use crate::timing::Tick;
 
 /// The value of an unset alarm.
@@ -25,6 +26,8 @@ pub(crate) struct DriverState {
     pub(crate) watched_inboxes: VecDeque<(Duration, OwnerId)>,
     /// Drains that wait until the timers due soon have ended.
     pub(crate) wind_downs: Vec<WindDown>,
+    /// The empty buffer of a turn for a run of messages to recipients.
+    pub(crate) run: Vec<DueTimer<MessageRef>>,
 }
 
 /// A drain that waits for the end.
@@ -43,6 +46,7 @@ impl Default for DriverState {
             await_turn: Vec::new(),
             watched_inboxes: VecDeque::new(),
             wind_downs: Vec::new(),
+            run: Vec::new(),
         }
     }
 }

@@ -111,9 +111,9 @@ pub(crate) trait Job: Send + Sized + 'static {
     /// A message that was produced.
     type Produced;
     /// User code that produces messages.
-    type Producer;
+    type Producer: Send + 'static;
     /// The rest of an ended timer, kept only to be dropped where user code may run.
-    type Rest;
+    type Rest: Send + 'static;
 
     /// Whether a message is produced by user code.
     const PRODUCES: bool;

@@ -27,8 +27,8 @@ use crate::sync::MutexGuard;
 
 pub(crate) type StateGuard<'a> = MutexGuard<'a, State>;
 
-/// Prefetches a message: looks whether it is there.
-type PrefetchFn = fn(&MessageStores, MessageRef) -> bool;
+/// Prefetches messages of one store: looks whether they are there.
+type PrefetchFn = fn(&MessageStores, &[MessageRef]);
 /// Drops a message, after unlocking.
 pub(crate) type DiscardFn = fn(&Service, StateGuard<'_>, MessageRef);
 /// Takes a message out, boxed.
@@ -42,6 +42,9 @@ type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &
 /// Sends a message to its owner through the mailbox, after unlocking.
 type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
 
+/// Messages that are prefetched at once: as many as a chunk of an inbox has.
+const FETCHED_TOGETHER: usize = 32;
+
 /// The messages of one type, and the operations on them.
 pub(crate) struct MessageStore {
     slab: Box<dyn Any + Send>,
@@ -50,6 +53,8 @@ pub(crate) struct MessageStore {
     pub(crate) take_boxed: TakeBoxedFn,
     pub(crate) route: Route,
     pub(crate) message_type: &'static str,
+    /// The buffer for a run of messages on their way to recipients, once there was one.
+    buffer: Option<Box<dyn Any + Send>>,
 }
 
 impl MessageStore {
@@ -62,11 +67,12 @@ impl MessageStore {
     ) -> Self {
         Self {
             slab: Box::new(Slab::<J>::new()),
-            fetch: |stores, payload| stores.stored::<J>(payload).is_some(),
+            fetch: |stores, messages| stores.fetch_stored::<J>(messages.iter().copied()),
             discard,
             take_boxed,
             route,
             message_type,
+            buffer: None,
         }
     }
 }
@@ -156,10 +162,40 @@ impl MessageStores {
     }
 
     /// Prefetches messages, all at once: one after the other, each would be a cache miss.
+    /// At most [`FETCHED_TOGETHER`].
     pub(crate) fn fetch(&self, messages: impl Iterator<Item = MessageRef>) {
-        for payload in messages {
-            std::hint::black_box(self.store(payload.store).map(|store| (store.fetch)(self, payload)));
+        let mut few = [MessageRef { store: 0, slot: 0 }; FETCHED_TOGETHER];
+        let count = few.iter_mut().zip(messages).map(|(to, payload)| *to = payload).count();
+        for run in few[..count].chunk_by(|one, next| one.store == next.store) {
+            if let Some(store) = self.store(run[0].store) {
+                (store.fetch)(self, run);
+            }
         }
+    }
+
+    /// Prefetches messages of the store of the first one.
+    pub(crate) fn fetch_stored<S: 'static>(&self, messages: impl Iterator<Item = MessageRef>) {
+        let mut messages = messages.peekable();
+        let Some(slab) = messages.peek().and_then(|first| self.slab_of::<S>(first.store)) else { return };
+        std::hint::black_box(messages.filter(|payload| slab.get(payload.slot).is_some()).count());
+    }
+
+    /// Takes the buffer of a store, empty, or a new one.
+    pub(crate) fn take_buffer<T: 'static>(&mut self, store: u32) -> Vec<T> {
+        self.buffer_mut(store).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Keeps an empty buffer for the next run of messages.
+    pub(crate) fn keep_buffer<T: Send + 'static>(&mut self, store: u32, buffer: Vec<T>) {
+        if let Some(kept) = self.buffer_mut(store) {
+            *kept = buffer;
+        } else if let Some(store) = self.stores.get_mut(store as usize) {
+            store.buffer = Some(Box::new(buffer));
+        }
+    }
+
+    fn buffer_mut<T: 'static>(&mut self, store: u32) -> Option<&mut Vec<T>> {
+        self.stores.get_mut(store as usize)?.buffer.as_mut()?.downcast_mut()
     }
 
     pub(crate) fn store(&self, store: u32) -> Option<&MessageStore> {
@@ -180,7 +216,11 @@ impl MessageStores {
     }
 
     pub(crate) fn stored<S: 'static>(&self, payload: MessageRef) -> Option<&S> {
-        self.stores.get(payload.store as usize)?.slab.downcast_ref::<Slab<S>>()?.get(payload.slot)
+        self.slab_of(payload.store)?.get(payload.slot)
+    }
+
+    fn slab_of<S: 'static>(&self, store: u32) -> Option<&Slab<S>> {
+        self.stores.get(store as usize)?.slab.downcast_ref()
     }
 
     pub(crate) fn stored_mut<S: 'static>(&mut self, payload: MessageRef) -> Option<&mut S> {

@@ -313,8 +313,9 @@ where
             if std::mem::replace(&mut fetched, upcoming) != upcoming {
                 state.stores.fetch(state.engine.upcoming(this.owner));
             }
-            let Some(next) = state.engine.next_due(this.owner) else { return Poll::Pending };
-            if let Some(post) = state.stores.post_of(next) {
+            let Some(due) = state.engine.take_due(this.owner) else {
+                let next = state.engine.next_due(this.owner);
+                let Some(post) = next.and_then(|next| state.stores.post_of(next)) else { return Poll::Pending };
                 // A foreign message to this actor. The next poll comes after the mailbox, and continues with the rest.
                 // It is sent only while the watchdog, which might send later messages meanwhile, has no turn.
                 let Some(claim) = this.service.turns.claim_for_inbox() else {
@@ -333,8 +334,7 @@ where
                 }
                 drop(claim);
                 return this.poll_again(Again::AtOnce, cx);
-            }
-            let Some(due) = state.engine.take_due(this.owner) else { return Poll::Pending };
+            };
             let publish = state.reports.published.ask_to_publish();
             if let Some(owner_state) = state.engine.owner_mut(this.owner) {
                 owner_state.moved = true;
