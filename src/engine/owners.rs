@@ -101,6 +101,12 @@ impl<O> Owners<O> {
         }
     }
 
+    /// Prefetches the place of a timer in its owner's list.
+    #[inline]
+    pub(crate) fn fetch<P>(&self, timer: &Timer<P>) {
+        self.chunks.fetch(timer.owner_spot());
+    }
+
     /// Removes a timer from its owner's own, or from the foreign messages of the owner that it waits with.
     #[inline]
     pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) {

@@ -63,10 +63,15 @@ impl<P: Copy, O> Engine<P, O> {
         self.payload(self.wheel.first_held(&self.owners.get(id)?.inbox)?)
     }
 
-    /// Returns the payloads of the first few messages in an owner's inbox, for prefetching.
+    /// Returns the payloads of the first few messages in an owner's inbox, for prefetching. Prefetches the places that
+    /// the ends of their timers write to.
     pub(crate) fn upcoming(&self, id: OwnerId) -> impl Iterator<Item = P> {
         let inbox = self.owners.get(id).map(|owner| &owner.inbox);
-        inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|timer| timer.payload)
+        inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|(slot, timer)| {
+            self.owners.fetch(timer);
+            std::hint::black_box(self.outcomes.get(slot as usize).copied());
+            timer.payload
+        })
     }
 
     /// Identifies the messages of [`upcoming`](Self::upcoming): while this number stays the same, so do they, apart

@@ -50,10 +50,10 @@ impl<T> Wheel<T> {
         list.pop_front(&mut self.chunks);
     }
 
-    /// Returns the values of the first few entries in a list of the caller, for prefetching.
+    /// Returns slots and values of the first few entries in a list of the caller, for prefetching.
     #[cfg(feature = "actix")]
-    pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = &T> {
-        list.next_few(&self.chunks).filter_map(|index| self.entries.at(index)).map(|entry| &entry.value)
+    pub(crate) fn next_held(&self, list: &List) -> impl Iterator<Item = (u32, &T)> {
+        list.next_few(&self.chunks).filter_map(|index| Some((index, &self.entries.at(index)?.value)))
     }
 
     /// Returns the number of entries before this one in the list of the caller that holds it; `None` if it is at least

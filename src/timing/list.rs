@@ -74,6 +74,13 @@ impl Chunks {
         Some(&mut self.pages.get_mut(chunk as usize / PAGE)?.heads[chunk as usize % PAGE])
     }
 
+    /// Reads the head of a chunk, so that it is in the processor's cache soon.
+    #[cfg(feature = "actix")]
+    #[inline]
+    pub(crate) fn fetch(&self, spot: Spot) {
+        std::hint::black_box(self.head(spot.chunk).map_or(0, |head| head.taken));
+    }
+
     /// Returns the members of a chunk.
     #[inline]
     fn members(&self, chunk: u32) -> Members<'_> {
