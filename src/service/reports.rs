@@ -49,8 +49,14 @@ impl Service {
     /// Records the lateness of a message that is handed over now, and enters the span of its delivery.
     #[inline(always)]
     pub(crate) fn begin_delivery(&self, key: Key, deadline: Tick) -> Delivering {
-        self.measure_lag(deadline);
-        let lag = || self.clock.now().saturating_sub(self.tick.time_of(deadline));
+        self.begin_delivery_at(key, deadline, self.clock.now())
+    }
+
+    /// As [`begin_delivery`](Self::begin_delivery), with a clock read before.
+    #[inline(always)]
+    pub(crate) fn begin_delivery_at(&self, key: Key, deadline: Tick, now: Duration) -> Delivering {
+        let lag = now.saturating_sub(self.tick.time_of(deadline));
+        self.meters.delivery_lag.record(lag.as_secs_f64());
         self.timer_spans.hand_over(key, lag, || self.is_pending(key))
     }
 

@@ -30,7 +30,7 @@ use crate::service::queue::recipient_queues::RecipientQueues;
 use crate::service::reports::Reports;
 use crate::service::schedule::random::Random;
 use crate::sync::Mutex;
-use crate::timing::{Key, Tick, TickLength};
+use crate::timing::{Key, TickLength};
 use crate::trace::{DeadLetterLimiter, Panics, TimerSpans};
 
 /// The settings of a service.
@@ -222,12 +222,6 @@ impl Service {
             overdue: next.map_or(Duration::ZERO, |next| now.saturating_sub(next)),
             waited: self.waited(state, now),
         }
-    }
-
-    /// Records the lateness of a message that is handed over now.
-    pub(crate) fn measure_lag(&self, deadline: Tick) {
-        let lag = self.clock.now().saturating_sub(self.tick.time_of(deadline));
-        self.meters.delivery_lag.record(lag.as_secs_f64());
     }
 
     /// Runs user code and catches its panics.

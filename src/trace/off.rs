@@ -39,7 +39,7 @@ impl TimerSpans {
     pub(crate) fn end_all(&self) {}
 
     #[inline(always)]
-    pub(crate) fn hand_over(&self, _: Key, _: impl FnOnce() -> Duration, _: impl FnOnce() -> bool) -> Delivering {
+    pub(crate) fn hand_over(&self, _: Key, _: Duration, _: impl FnOnce() -> bool) -> Delivering {
         Delivering
     }
 }

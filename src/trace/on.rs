@@ -101,17 +101,12 @@ impl TimerSpans {
     }
 
     /// Enters the span of a delivery.
-    pub(crate) fn hand_over(
-        &self,
-        key: Key,
-        lag: impl FnOnce() -> Duration,
-        is_pending: impl FnOnce() -> bool,
-    ) -> Delivering {
+    pub(crate) fn hand_over(&self, key: Key, lag: Duration, is_pending: impl FnOnce() -> bool) -> Delivering {
         if !is_read() {
             return None;
         }
         let timer = self.remove(key)?;
-        let lag_seconds = lag().as_secs_f64();
+        let lag_seconds = lag.as_secs_f64();
         let delivery = debug_span!(target: "actix_timers", parent: &timer, "deliver", lag_seconds).entered();
         self.keep(key, timer, is_pending);
         Some(delivery)

@@ -155,11 +155,13 @@ fn post<'a, J: Job>(
         service.notify(wakeup);
     }
     let (mut stopped_just_now, mut letters) = (Vec::new(), Vec::new());
+    // One reading for all: sending them takes some microseconds.
+    let now = service.read_clock();
     for Outgoing { ticket, connection, step: Committed { message, deferred, .. } } in committed.drain(..) {
         let Ticket { due, id } = ticket;
         if let Some((recipient, message)) = connection.recipient.as_ref().zip(message) {
-            // The clock may be user code. If it panics, the rest is still sent.
-            let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
+            // The metrics recorder is foreign code. If it panics, the rest is still sent.
+            let _delivering = service.contain(|| service.begin_delivery_at(due.key, due.deadline, now));
             // If a waker panics, the message is in the mailbox all the same.
             let sent = service.contain(|| send(recipient, message)).unwrap_or(Ok(()));
             if let Err(message) = sent {
