@@ -61,6 +61,7 @@ pub use model::{
     actor_id::{ActorId, ActorTag, ParseActorTagError},
     clock::{Alarm, Clock, SystemClock},
     dead_letter::DeadLetter,
+    due_timers::DueTimers,
     error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError},
     filter::TimerFilter,
     id::{ParseTimerIdError, TimerId},

@@ -11,6 +11,7 @@ use crate::api::timers::{cancel, reschedule};
 use crate::engine::{KeyScope, TimerKey};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
+use crate::model::due_timers::DueTimers;
 use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
@@ -241,6 +242,109 @@ where
         M: TimerMessage,
     {
         ContextScheduler::<A>::new(self).schedule(RepeatSchedule::Calendar(cron.into()), None, message.into())
+    }
+
+    /// Runs a closure in this actor after `delay`, counted from now, and returns the timer's id at once.
+    ///
+    /// A closure is delivered like a message: it is in order with the actor's other timers, can be cancelled until it
+    /// begins, and counts in the metrics. Neither it nor its captures need to be `Send`; if the timer is cancelled on
+    /// another thread, they are dropped on this one, soon. Being bound to the actor's thread, a closure cannot be sent
+    /// through the mailbox of an actor that does not poll its own timers; [`DueTimers`](crate::DueTimers) states when
+    /// that matters.
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::TimerContext;
+    ///
+    /// struct Session {
+    ///     name: Rc<str>,
+    /// }
+    ///
+    /// impl Actor for Session {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let name = Rc::clone(&self.name);
+    ///         let _ = ctx.run_after(Duration::from_millis(2), move |session, ctx| {
+    ///             assert_eq!(session.name, name);
+    ///             ctx.stop();
+    ///             # System::current().stop();
+    ///         });
+    ///     }
+    /// }
+    /// # let system = System::new();
+    /// # let _session = system.block_on(async { Session { name: "Ada".into() }.start() });
+    /// # system.run().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); the error returns the closure.
+    fn run_after<F>(&mut self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut Self) + 'static,
+    {
+        ContextScheduler::<A>::new(self).run(Schedule::After(delay), None, run)
+    }
+
+    /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
+    /// [`run_after`](Self::run_after).
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after); the error returns the closure.
+    fn run_at<F>(&mut self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut Self) + 'static,
+    {
+        ContextScheduler::<A>::new(self).run(Schedule::At(at.into()), None, run)
+    }
+
+    /// Runs a closure in this actor at a fixed rate, on a grid that starts now; as
+    /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) does with messages. See [`run_after`](Self::run_after).
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use actix::prelude::*;
+    /// use actix_timers::TimerContext;
+    ///
+    /// struct Session {
+    ///     last_heard: Instant,
+    /// }
+    ///
+    /// impl Actor for Session {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.run_every(Duration::from_secs(5), |session, ctx| {
+    ///             if session.last_heard.elapsed() > Duration::from_secs(10) {
+    ///                 ctx.stop();
+    ///             }
+    ///         });
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Session { last_heard: Instant::now() }.start(); });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate); the error returns the closure.
+    fn run_every<F>(&mut self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut Self) + 'static,
+    {
+        ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), None, run)
+    }
+
+    /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called once, for
+    /// example in `started`; it counts for all actors of this type on this arbiter.
+    fn accept_due_timers(&mut self)
+    where
+        A: Handler<DueTimers>,
+        Self: ToEnvelope<A, DueTimers>,
+    {
+        if let Ok((service, _)) = registry::owner_of_context(self) {
+            service.accept_due_timers::<A>();
+        }
     }
 
     /// Cancels a timer: an own one of this actor, or any other whose id is known.

@@ -16,6 +16,7 @@ pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod dead_letters;
 pub(crate) mod drain;
+mod due_timers;
 pub(crate) mod guard;
 pub(crate) mod messages;
 pub(crate) mod registry;

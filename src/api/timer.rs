@@ -1,12 +1,14 @@
 //! The builder of timers: the second half of `ctx.timer` and `Timers::timer`.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler};
 
 use crate::api::registry;
+use crate::model::closure::{Closure, Repeated};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
@@ -16,6 +18,7 @@ use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::delivery::{ByClosure, ByHandler};
 use crate::service::schedule::admission::{OwnerOf, TimerRequest};
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::{Plan, RepeatSchedule};
@@ -111,6 +114,69 @@ impl<S> TimerBuilder<S> {
     }
 }
 
+impl<A> TimerBuilder<ContextScheduler<'_, A>>
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    /// Runs a closure in the actor after `delay`, counted from now; see
+    /// [`TimerContext::run_after`](crate::TimerContext::run_after).
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
+    pub fn run_after<F>(self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.run(Schedule::After(delay), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
+    pub fn run_at<F>(self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.run(Schedule::At(at.into()), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
+    pub fn run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor with a fixed delay between the end of one run and the next.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
+    pub fn run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.run_repeatedly(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor at the times of a cron expression.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_cron`](crate::TimerContext::schedule_cron).
+    #[cfg(feature = "cron")]
+    pub fn run_cron<F>(self, cron: Cron, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.run_repeatedly(RepeatSchedule::Calendar(cron.into()), Some(&self.options), run)
+    }
+}
+
 impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scheduler, options } = self;
@@ -153,11 +219,64 @@ where
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
-                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A>::new(owner), messages)
+                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
             }
             Err(no_timers) => Err(no_timers.reject(messages)),
         }
     }
+}
+
+impl<A> ContextScheduler<'_, A>
+where
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+{
+    /// Schedules a closure that runs once.
+    pub(crate) fn run<F>(
+        self,
+        schedule: Schedule,
+        options: Option<&TimerOptions>,
+        run: F,
+    ) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut A::Context) + 'static,
+    {
+        let (service, owner) = match registry::owner_of_context(self.ctx) {
+            Ok(known) => known,
+            Err(no_timers) => return Err(no_timers.reject(run)),
+        };
+        let closure = Closure::once(run, Arc::clone(&service.home));
+        let request = TimerRequest::now(schedule, options);
+        let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
+        scheduled.map_err(|rejected| rejected.map(|closure| of_this_thread(closure.into_closure())))
+    }
+
+    /// Schedules a closure that runs repeatedly.
+    pub(crate) fn run_repeatedly<F>(
+        self,
+        schedule: RepeatSchedule,
+        options: Option<&TimerOptions>,
+        run: F,
+    ) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        let (service, owner) = match registry::owner_of_context(self.ctx) {
+            Ok(known) => known,
+            Err(no_timers) => return Err(no_timers.reject(run)),
+        };
+        let source = MessageSource::from(Closure::repeated(run, Arc::clone(&service.home)));
+        let request = TimerRequest::now(schedule, options);
+        let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), source);
+        let unpacked = |source: MessageSource<Closure<Repeated<F>>>| source.into_original()?.into_closure();
+        scheduled.map_err(|rejected| rejected.map(|source| of_this_thread(unpacked(source))))
+    }
+}
+
+/// Returns a rejected closure, which has never left this thread.
+fn of_this_thread<F>(closure: Option<F>) -> F {
+    let Some(closure) = closure else { unreachable!("a rejected closure is on its own thread, and was never copied") };
+    closure
 }
 
 impl<A: Actor> fmt::Debug for ContextScheduler<'_, A> {

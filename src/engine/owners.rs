@@ -16,6 +16,10 @@ pub(crate) struct Owner<O> {
     foreign: List,
     /// Its due timers, first in, first out.
     pub(crate) inbox: List,
+    /// The number of own timers that keep its actor alive.
+    keeping: u32,
+    /// Whether nothing else may keep its actor alive, so that the end of the last of these is to be reported.
+    is_held: bool,
     /// The caller's data.
     pub(crate) data: O,
 }
@@ -34,7 +38,7 @@ impl<O> Owners<O> {
     }
 
     pub(crate) fn insert(&mut self, data: O) -> Result<OwnerId, O> {
-        let owner = Owner { timers: List::new(), foreign: List::new(), inbox: List::new(), data };
+        let owner = Owner { timers: List::new(), foreign: List::new(), inbox: List::new(), keeping: 0, is_held: false, data };
         self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.data)
     }
 
@@ -99,6 +103,28 @@ impl<O> Owners<O> {
             Some(queue_owner) => queue_owner.foreign.push_back(&mut self.chunks, timer),
             None => Spot::NOWHERE,
         }
+    }
+
+    /// Counts a timer that keeps the owner's actor alive.
+    pub(crate) fn keep(&mut self, owner: OwnerId) {
+        if let Some(owner) = self.arena.get_mut(owner.0) {
+            owner.keeping += 1;
+        }
+    }
+
+    /// Uncounts a timer that kept the actor of the owner in `slot` alive. Returns the owner if it was the last, and that
+    /// is to be reported.
+    pub(crate) fn release(&mut self, slot: u32) -> Option<OwnerId> {
+        let (key, owner) = self.arena.at_mut(slot)?;
+        owner.keeping = owner.keeping.saturating_sub(1);
+        (owner.keeping == 0 && std::mem::take(&mut owner.is_held)).then_some(OwnerId(key))
+    }
+
+    /// Returns whether timers keep the owner's actor alive; if so, the end of the last one will be reported.
+    pub(crate) fn hold(&mut self, owner: OwnerId) -> bool {
+        let Some(owner) = self.arena.get_mut(owner.0) else { return false };
+        owner.is_held = owner.keeping > 0;
+        owner.is_held
     }
 
     /// Prefetches the place of a timer in its owner's list.

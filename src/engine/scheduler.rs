@@ -99,6 +99,8 @@ pub(crate) struct Engine<P, O> {
     pub(super) queues: usize,
     /// Ended timers whose end is to be reported.
     ended: Vec<Key>,
+    /// Owners whose last timer that [kept them alive](Self::keep_alive) has ended.
+    released: Vec<OwnerId>,
     pub(super) now: Tick,
     pub(super) closed: bool,
 }
@@ -119,6 +121,7 @@ impl<P: Copy, O> Engine<P, O> {
             in_inboxes: 0,
             queues: 0,
             ended: Vec::new(),
+            released: Vec::new(),
             now: 0,
             closed: false,
         }
@@ -187,6 +190,32 @@ impl<P: Copy, O> Engine<P, O> {
             self.names.set(name, key);
         }
         true
+    }
+
+    /// Makes a pending own timer keep its owner's actor alive.
+    pub(crate) fn keep_alive(&mut self, key: Key) {
+        let Some(timer) = self.wheel.get_mut(key) else { return };
+        let Some(owner) = self.owners.id_at(timer.owner) else { return };
+        if !timer.marks.has(Mark::KeepsAlive) {
+            timer.marks.set(Mark::KeepsAlive);
+            self.owners.keep(owner);
+        }
+    }
+
+    /// Returns whether timers keep an owner's actor alive. If so, the owner is [reported](Self::released) when the last
+    /// of them has ended.
+    pub(crate) fn keeps_alive(&mut self, owner: OwnerId) -> bool {
+        self.owners.hold(owner)
+    }
+
+    /// Returns whether there are owners to be [reported](Self::released).
+    pub(crate) const fn has_released(&self) -> bool {
+        !self.released.is_empty()
+    }
+
+    /// Takes the owners whose last timer that kept them alive has ended.
+    pub(crate) fn released(&mut self) -> Vec<OwnerId> {
+        std::mem::take(&mut self.released)
     }
 
     /// Cancels a timer before its message is handed over, and returns its payload.
@@ -482,7 +511,7 @@ impl<P: Copy, O> Engine<P, O> {
         let timer = self.wheel.remove(key)?;
         self.owners.leave(&timer);
         if timer.marks != Marks::NONE {
-            self.forget_aside(key, timer.marks);
+            self.forget_aside(key, &timer);
         }
         let slot = key.index() as usize;
         if slot >= self.outcomes.len() {
@@ -492,10 +521,13 @@ impl<P: Copy, O> Engine<P, O> {
         Some(timer.payload)
     }
 
-    /// Removes the entries of an ended timer from the side tables.
+    /// Removes the traces of the rare properties of an ended timer.
     #[cold]
-    fn forget_aside(&mut self, key: Key, marks: Marks) {
-        let slot = key.index();
+    fn forget_aside(&mut self, key: Key, timer: &Timer<P>) {
+        let (slot, marks) = (key.index(), timer.marks);
+        if marks.has(Mark::KeepsAlive) {
+            self.released.extend(self.owners.release(timer.owner));
+        }
         if marks.has(Mark::ReportEnd) {
             self.ended.push(key);
         }
@@ -516,6 +548,9 @@ impl<P: Copy, O> Engine<P, O> {
 
     pub(super) fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
+        if timer.marks.clear(Mark::KeepsAlive) {
+            self.released.extend(self.owners.release(timer.owner));
+        }
         self.owners.leave(timer);
         timer.owner = NO_OWNER;
     }

@@ -82,7 +82,7 @@ pub(crate) struct Timer<P> {
     pub(crate) marks: Marks,
 }
 
-/// A property that only few timers have. Its data is kept in side tables, by slot; the mark shows that there is some.
+/// A property that only few timers have. Its data, if any, is kept in side tables, by slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mark {
@@ -96,6 +96,8 @@ pub(crate) enum Mark {
     Labels = 8,
     /// Its end is to be reported.
     ReportEnd = 16,
+    /// Keeps its owner's actor alive.
+    KeepsAlive = 32,
 }
 
 /// A set of [`Mark`]s, in one byte.

@@ -3,7 +3,7 @@
 //! Nothing here knows a service or schedules anything. In reading order:
 //!
 //! 1. Messages: `timer_message` is the bound for all of them; `carried` boxes large ones; `source` produces the
-//!    messages of repeating timers.
+//!    messages of repeating timers. `closure` is a message that runs itself, on the thread of its `thread_bound` value.
 //! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery; `reply` the result of a
 //!    handler.
 //! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
@@ -16,9 +16,11 @@ pub(crate) mod actor_id;
 pub(crate) mod alarm;
 pub(crate) mod carried;
 pub(crate) mod clock;
+pub(crate) mod closure;
 #[cfg(feature = "cron")]
 pub(crate) mod cron;
 pub(crate) mod dead_letter;
+pub(crate) mod due_timers;
 #[cfg(feature = "serde")]
 pub(crate) mod duration_text;
 pub(crate) mod error;
@@ -36,6 +38,7 @@ pub(crate) mod secret;
 pub(crate) mod shown;
 pub(crate) mod source;
 pub(crate) mod target;
+pub(crate) mod thread_bound;
 pub(crate) mod timer_message;
 pub(crate) mod tracked;
 pub(crate) mod view;

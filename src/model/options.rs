@@ -6,7 +6,8 @@ use crate::engine::{TimerGroup, TimerKey};
 #[cfg(feature = "serde")]
 use crate::model::duration_text;
 
-/// The options of a timer besides its time and its message: key, group, jitter and slack.
+/// The options of a timer besides its time and its message: key, group, jitter and slack, and whether it
+/// keeps its actor alive.
 ///
 /// Used with [`ctx.timer`](crate::TimerContext::timer), [`Timers::timer`](crate::Timers::timer), the `options` of
 /// requests ([`ScheduleAfter`](crate::ScheduleAfter::options), [`ScheduleAt`](crate::ScheduleAt::options)) and of
@@ -36,12 +37,60 @@ pub struct TimerOptions {
     pub(crate) jitter: Duration,
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub(crate) slack: Duration,
+    /// `None` for the default of the schedule.
+    pub(crate) keep_alive: Option<bool>,
 }
 
 impl TimerOptions {
     /// Returns empty options.
     pub const fn new() -> Self {
-        Self { key: None, group: None, jitter: Duration::ZERO, slack: Duration::ZERO }
+        Self { key: None, group: None, jitter: Duration::ZERO, slack: Duration::ZERO, keep_alive: None }
+    }
+
+    /// Sets whether the timer keeps its actor alive while it is pending. For timers of an actor for itself, those
+    /// created through its context; others keep their recipient alive with a
+    /// [strong target](crate::Target::strong).
+    ///
+    /// An actor without any address stops, unless a future in its context or a timer keeps it alive. By default a
+    /// closure ([`run_after`](crate::TimerContext::run_after) and the like) keeps its actor alive, as actix's own
+    /// `run_later` does, and a message does not.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Report;
+    ///
+    /// struct Job;
+    ///
+    /// impl Actor for Job {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.timer(TimerOptions::new().keep_alive(true)).after(Duration::from_millis(2), Report);
+    ///     }
+    /// }
+    ///
+    /// impl Handler<Report> for Job {
+    ///     type Result = ();
+    ///
+    ///     fn handle(&mut self, _: Report, _: &mut Context<Self>) {
+    ///         // Nobody holds an address of this actor.
+    ///         System::current().stop();
+    ///     }
+    /// }
+    ///
+    /// let system = System::new();
+    /// system.block_on(async { drop(Job.start()) });
+    /// system.run().unwrap();
+    /// ```
+    pub const fn keep_alive(self, keeps: bool) -> Self {
+        let mut options = self;
+        options.keep_alive = Some(keeps);
+        options
     }
 
     /// Sets the key: the name of the timer for its owner. A pending timer of the same owner and key is replaced

@@ -46,6 +46,14 @@ where
 }
 
 impl<M> MessageSource<M> {
+    /// Returns the message that is copied, if the source copies one.
+    pub(crate) fn into_original(self) -> Option<M> {
+        match self.0 {
+            Kind::Copies { message, .. } => Some(message),
+            Kind::Computed(_) => None,
+        }
+    }
+
     /// Produces a message, as for a delivery.
     ///
     /// # Panics

@@ -17,6 +17,7 @@ use crate::model::id::IdMaker;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
+use crate::model::thread_bound::Home;
 use crate::service::deliver::driver_state::DriverState;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{MessageStores, StateGuard};
@@ -87,6 +88,8 @@ pub(crate) struct Service {
     pub(crate) watchdog_entry: OnceLock<WatchdogEntry>,
     /// Messages under way whose handlers have run. Locked last, and briefly.
     pub(crate) completions: Mutex<Vec<(OwnerId, Key)>>,
+    /// The thread of closures, which is the driver's.
+    pub(crate) home: Arc<Home>,
     pub(crate) state: Mutex<State>,
 }
 
@@ -159,6 +162,7 @@ impl Service {
             stopped: AtomicBool::new(false),
             watchdog_entry: OnceLock::new(),
             completions: Mutex::default(),
+            home: Arc::default(),
             state: Mutex::new(State {
                 engine,
                 stores: MessageStores::default(),

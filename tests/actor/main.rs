@@ -3,6 +3,7 @@
 
 mod batch;
 mod bounds;
+mod closures;
 mod counters;
 #[cfg(feature = "cron")]
 mod cron;

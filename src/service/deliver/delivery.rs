@@ -1,5 +1,6 @@
 //! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
 
+use std::any::type_name;
 use std::sync::Arc;
 
 use actix::dev::{MessageResponse, ToEnvelope};
@@ -7,13 +8,15 @@ use actix::{Actor, Handler, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::{Carried, send};
+use crate::model::closure::{Closure, Run};
 use crate::model::id::TimerId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
+use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{
-    ContextRoute, MessageStores, Route, StateGuard, discard_stored, request,
+    ContextRoute, MessageStores, Route, SendToOwnerFn, StateGuard, discard_stored, request,
 };
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
@@ -22,15 +25,16 @@ use crate::timing::Key;
 
 impl MessageStores {
     /// Returns the store for jobs that an actor of type `A` schedules for itself.
-    pub(crate) fn own<A, J>(&mut self) -> u32
+    pub(crate) fn own<A, H, J>(&mut self) -> u32
     where
-        A: Actor + Handler<MessageOf<J>>,
-        A::Context: ToEnvelope<A, MessageOf<J>>,
+        A: Actor,
+        H: OwnHandler<A, MessageOf<J>>,
         J: Job,
     {
         self.find_or_insert::<fn(A, J)>(|| {
-            let route = ContextRoute::<A> { deliver: deliver::<A, J>, send_to_owner: send_to_owner::<A, J> };
-            J::store(discard_stored::<J>, Route::Context(Box::new(route)))
+            let route = ContextRoute::<A> { deliver: deliver::<A, H, J>, send_to_owner: H::send_to_owner::<J>() };
+            let is_thread_bound = route.send_to_owner.is_none();
+            J::store(H::message_type(), discard_stored::<J>, Route::Context { route: Box::new(route), is_thread_bound })
         })
     }
 
@@ -41,20 +45,90 @@ impl MessageStores {
     {
         self.find_or_insert::<fn(J)>(|| {
             let mailbox = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox());
-            J::store(discard_stored::<J>, Route::Recipient { post: post::<J>, mailbox, queue: None })
+            J::store(type_name::<MessageOf<J>>(), discard_stored::<J>, Route::Recipient { post: post::<J>, mailbox, queue: None })
         })
     }
 }
 
+/// The handler of an actor's own messages of type `M`, and their way to it.
+pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
+    /// Whether a timer keeps its actor alive by default.
+    const KEEPS_ALIVE: bool;
+
+    /// Returns the name of the type of the messages.
+    fn message_type() -> &'static str;
+
+    fn handle(message: M, actor: &mut A, ctx: &mut A::Context);
+
+    /// Returns the function that sends a message through the owner's mailbox, if messages can be sent.
+    fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
+    where
+        J: Job,
+        J::Carried: Carried<Message = M>;
+}
+
+/// The actor's `Handler<M>`.
+pub(crate) struct ByHandler;
+
+impl<A, M> OwnHandler<A, M> for ByHandler
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    const KEEPS_ALIVE: bool = false;
+
+    fn message_type() -> &'static str {
+        type_name::<M>()
+    }
+
+    fn handle(message: M, actor: &mut A, ctx: &mut A::Context) {
+        <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
+    }
+
+    fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
+    where
+        J: Job,
+        J::Carried: Carried<Message = M>,
+    {
+        Some(send_to_owner::<A, J>)
+    }
+}
+
+/// The message itself, which is a closure.
+pub(crate) struct ByClosure;
+
+impl<A, R> OwnHandler<A, Closure<R>> for ByClosure
+where
+    A: Actor,
+    R: Run<A>,
+{
+    /// As actix's own `run_later` does: an actor without an address could not be sent a closure.
+    const KEEPS_ALIVE: bool = true;
+
+    fn message_type() -> &'static str {
+        R::type_name()
+    }
+
+    fn handle(closure: Closure<R>, actor: &mut A, ctx: &mut A::Context) {
+        closure.run(actor, ctx);
+    }
+
+    fn send_to_owner<J: Job>() -> Option<SendToOwnerFn<A>> {
+        None
+    }
+}
+
 /// Runs the owner's handler.
-fn deliver<A, J>(
+fn deliver<A, H, J>(
     service: &Service,
     mut state: StateGuard<'_>,
     due: DueTimer<MessageRef>,
     actor: &mut A,
     ctx: &mut A::Context,
 ) where
-    A: Actor + Handler<MessageOf<J>>,
+    A: Actor,
+    H: OwnHandler<A, MessageOf<J>>,
     J: Job,
 {
     let Some(taken) = J::take(&mut state, due) else { return };
@@ -69,7 +143,7 @@ fn deliver<A, J>(
     deferred.discard(service);
     let Some(message) = message else { return };
     let _delivering = service.contain(|| service.begin_delivery(due.key, due.deadline));
-    <A as Handler<MessageOf<J>>>::handle(actor, message.unpack(), ctx).handle(ctx, None);
+    H::handle(message.unpack(), actor, ctx);
     if let Some(clocks) = resume {
         service.resume(due.key, clocks);
     }

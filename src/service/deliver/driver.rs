@@ -83,6 +83,8 @@ where
         let this = &mut *self;
         this.service.turns.register_driver(cx.waker());
         this.service.sleep.end();
+        this.service.home.register(cx.waker());
+        while this.service.contain(|| this.service.home.drop_one()).unwrap_or(true) {}
         if !std::mem::replace(&mut this.started, true) {
             let _ = this.service.thread.set(std::thread::current().id());
             this.service.join_watchdog();
@@ -211,10 +213,14 @@ impl Service {
         for (owner, key) in completions {
             guard = self.poll_done(guard, owner, key);
         }
+        let mut wakers = Vec::new();
+        if guard.engine.has_released() {
+            let released = guard.engine.released();
+            wakers.extend(released.into_iter().filter_map(|owner| guard.wake_inbox(owner)));
+        }
         self.note_lateness(&mut guard, now, by);
         let wall = self.check_wall_clock(&mut guard, readings);
         let mut budget = self.settings.expiry_budget;
-        let mut wakers = Vec::new();
         if by == TurnBy::Driver {
             let waiting = std::mem::take(&mut guard.driver.await_turn);
             wakers.extend(waiting.into_iter().filter_map(|owner| guard.wake_inbox(owner)));

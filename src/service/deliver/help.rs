@@ -151,7 +151,8 @@ impl Service {
                 .engine
                 .owner(owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            if !is_open || !is_late(oldest, now) || guard.owners.mailbox_deliveries.contains_key(&owner) {
+            let is_asked = guard.engine.next_due(owner).is_some_and(|next| guard.stores.is_thread_bound(next));
+            if !is_open || is_asked || !is_late(oldest, now) || guard.owners.mailbox_deliveries.contains_key(&owner) {
                 break;
             }
         }

@@ -14,8 +14,6 @@
 //! `delivery` combines the steps for own messages and plain recipients, `dispatch` for queues, `tokens` for tracked
 //! delivery.
 
-use std::any::type_name;
-
 use actix::Recipient;
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, Outcome};
@@ -119,9 +117,9 @@ pub(crate) trait Job: Send + Sized + 'static {
     const PRODUCES: bool;
 
     /// Returns an empty store for such jobs.
-    fn store(discard: DiscardFn, route: Route) -> MessageStore {
+    fn store(message_type: &'static str, discard: DiscardFn, route: Route) -> MessageStore {
         let take_boxed = |stores: &mut MessageStores, payload| stores.take::<Self>(payload)?.take_boxed();
-        MessageStore::new::<Self>(type_name::<MessageOf<Self>>(), discard, take_boxed, route)
+        MessageStore::new::<Self>(message_type, discard, take_boxed, route)
     }
 
     fn new(to: Self::To, packed: Self::Packed) -> Self;

@@ -40,7 +40,7 @@ type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
 /// Runs the owner's handler with the message, after unlocking.
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
-type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
+pub(crate) type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
 
 /// Messages that are prefetched at once: as many as a chunk of an inbox has.
 const FETCHED_TOGETHER: usize = 32;
@@ -82,7 +82,7 @@ pub(crate) enum Route {
     /// To a recipient.
     Recipient { post: SendFn, mailbox: MailboxOfFn, queue: Option<QueueRoute> },
     /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
-    Context(Box<dyn Any + Send>),
+    Context { route: Box<dyn Any + Send>, is_thread_bound: bool },
 }
 
 /// The operations on jobs in a queue, compiled for their type.
@@ -102,7 +102,8 @@ type LoseFn = for<'a> fn(&'a Service, StateGuard<'a>, Ticket, DeadLetterReason) 
 /// The operations on jobs of an actor's own, compiled for its type.
 pub(crate) struct ContextRoute<A: Actor> {
     pub(crate) deliver: DeliverFn<A>,
-    pub(crate) send_to_owner: SendToOwnerFn<A>,
+    /// `None` for messages that are bound to the owner's thread.
+    pub(crate) send_to_owner: Option<SendToOwnerFn<A>>,
 }
 
 impl<A: Actor> Clone for ContextRoute<A> {
@@ -141,15 +142,21 @@ impl MessageStores {
     pub(crate) fn post_of(&self, payload: MessageRef) -> Option<SendFn> {
         match self.store(payload.store)?.route {
             Route::Recipient { post, .. } => Some(post),
-            Route::Context(_) => None,
+            Route::Context { .. } => None,
         }
+    }
+
+    /// Whether a message never leaves the thread of its owner.
+    pub(crate) fn is_thread_bound(&self, payload: MessageRef) -> bool {
+        let route = self.store(payload.store).map(|store| &store.route);
+        matches!(route, Some(Route::Context { is_thread_bound: true, .. }))
     }
 
     /// Returns the operations on a message in a queue, if it passes through one.
     pub(crate) fn queue_route(&self, payload: MessageRef) -> Option<QueueRoute> {
         match self.store(payload.store)?.route {
             Route::Recipient { queue, .. } => queue,
-            Route::Context(_) => None,
+            Route::Context { .. } => None,
         }
     }
 
@@ -157,7 +164,7 @@ impl MessageStores {
     pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<MailboxId> {
         match self.store(payload.store)?.route {
             Route::Recipient { mailbox, .. } => mailbox(self, payload),
-            Route::Context(_) => None,
+            Route::Context { .. } => None,
         }
     }
 
@@ -236,9 +243,13 @@ impl Service {
     /// Drops the message of an ended timer, after unlocking.
     #[inline(always)]
     pub(crate) fn discard(&self, state: StateGuard<'_>, payload: MessageRef) {
+        let has_released = state.engine.has_released();
         match state.stores.store(payload.store).map(|store| store.discard) {
             Some(discard) => drop(self.contain(|| discard(self, state, payload))),
             None => drop(state),
+        }
+        if has_released {
+            self.turns.wake_driver();
         }
     }
 

@@ -23,6 +23,7 @@ impl State {
             owner_state.ended = true;
         }
         self.owners.forget_send(owner);
+        self.owners.asked.remove(&owner);
         self.owners.ended.push(owner);
         if self.engine.has_foreign(owner) {
             self.owners.orphaned.push_back(owner);

@@ -15,8 +15,8 @@
 //!
 //! # The way through the mailbox
 //!
-//! An item in a context keeps its actor alive, and a timer must not. So once no address of the actor is left, the inbox
-//! leaves. If that was the last reason to live, the actor stops. If other futures of its own keep it going, its
+//! An item in a context keeps its actor alive, and only some timers do (`Engine::keep_alive`). So once no address of
+//! the actor and no such timer is left, the inbox leaves. If that was the last reason to live, the actor stops. If other futures of its own keep it going, its
 //! messages are *sent through the mailbox*, one at a time, each after the handler of the previous one has run. The
 //! inbox returns when the actor schedules again.
 //!
@@ -37,10 +37,12 @@ use actix::dev::AsyncContextParts;
 use actix::fut::{ActorFuture, wrap_future};
 use actix::{Actor, AsyncContext, WeakAddr};
 
-use crate::engine::OwnerId;
+use crate::engine::{DueTimer, OwnerId};
 use crate::model::mailbox_id::MailboxId;
-use crate::service::deliver::message_stores::{ContextRoute, Route};
-use crate::service::owner::owner_state::{ActorRef, BoxedSend, OwnerState};
+use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::message_stores::{ContextRoute, Route, StateGuard};
+use crate::service::owner::due_timers::Accepting;
+use crate::service::owner::owner_state::{ActorRef, BoxedAsk, BoxedSend, OwnerState};
 use crate::service::owner::owners::Again;
 use crate::service::owner::spare::{Pair, Spare};
 use crate::service::owner::thread_registry;
@@ -48,7 +50,7 @@ use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
-const MESSAGES_PER_POLL: usize = 64;
+pub(crate) const MESSAGES_PER_POLL: usize = 64;
 
 struct TypedActorRef<A: Actor>(WeakAddr<A>);
 
@@ -63,14 +65,19 @@ impl<A: Actor> ActorRef for TypedActorRef<A> {
 
     fn send_to_owner(&self, route: &Route) -> Option<BoxedSend> {
         let route = context_route::<A>(route)?;
-        let addr = self.0.clone();
-        Some(Box::new(move |service, state, due| (route.send_to_owner)(service, state, due, &addr)))
+        let (addr, send) = (self.0.clone(), route.send_to_owner?);
+        Some(Box::new(move |service, state, due| send(service, state, due, &addr)))
+    }
+
+    fn ask_to_run_due(&self, accepting: &Accepting) -> Option<BoxedAsk> {
+        let (addr, ask) = (self.0.clone(), accepting.of::<A>()?);
+        Some(Box::new(move || ask(&addr)))
     }
 }
 
 fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
     match route {
-        Route::Context(route) => route.downcast_ref().copied(),
+        Route::Context { route, .. } => route.downcast_ref().copied(),
         Route::Recipient { .. } => None,
     }
 }
@@ -261,6 +268,12 @@ impl Inbox {
         rests
     }
 
+    /// Leaves the context, since no address of the actor is left and no timer keeps it alive.
+    fn leave(&mut self) -> Poll<()> {
+        self.left = true;
+        Poll::Ready(())
+    }
+
     /// Ends a poll, and causes the next.
     fn poll_again(&self, again: Again, cx: &Context<'_>) -> Poll<()> {
         if again == Again::AtOnce {
@@ -281,9 +294,8 @@ where
     fn poll(self: Pin<&mut Self>, actor: &mut A, ctx: &mut A::Context, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         this.bind_context(thread_registry::context_address(ctx));
-        if !ctx.parts().connected() {
-            this.left = true;
-            return Poll::Ready(());
+        if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
+            return this.leave();
         }
         if !this.pair.spare.replace(true) {
             ctx.spawn(Spare::new(Arc::clone(&this.service), this.owner, this.mailbox, Rc::clone(&this.pair)));
@@ -299,6 +311,11 @@ where
                 return Poll::Pending;
             }
             let mut state = this.service.state();
+            // A message of this poll may have been the last that kept the actor alive.
+            if !ctx.parts().connected() && !state.engine.keeps_alive(this.owner) {
+                drop(state);
+                return this.leave();
+            }
             if state.owners.mailbox_deliveries.contains_key(&this.owner) {
                 match this.service.try_take_over(state, this.owner) {
                     Ok(unlocked) => state = unlocked,
@@ -335,24 +352,38 @@ where
                 drop(claim);
                 return this.poll_again(Again::AtOnce, cx);
             };
-            let publish = state.reports.published.ask_to_publish();
             if let Some(owner_state) = state.engine.owner_mut(this.owner) {
                 owner_state.moved = true;
             }
-            let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
-            match route {
-                Some(route) => (route.deliver)(&this.service, state, due, actor, ctx),
-                None => drop(state),
-            }
-            if publish {
-                this.service.turns.wake_driver();
-            }
+            this.service.deliver_own(state, due, actor, ctx);
         }
         // Returning `Pending` is not enough: after a handler that has spawned a future the context polls all its items
         // again at once. Only waiting ends its turn.
         this.wake_flag.set();
         ctx.wait(wrap_future(give_way()));
         Poll::Pending
+    }
+}
+
+impl Service {
+    /// Runs the handler of an own message that was taken from the inbox.
+    #[inline]
+    pub(crate) fn deliver_own<A: Actor>(
+        &self,
+        mut state: StateGuard<'_>,
+        due: DueTimer<MessageRef>,
+        actor: &mut A,
+        ctx: &mut A::Context,
+    ) {
+        let publish = state.reports.published.ask_to_publish();
+        let route = state.stores.store(due.payload.store).and_then(|store| context_route::<A>(&store.route));
+        match route {
+            Some(route) => (route.deliver)(self, state, due, actor, ctx),
+            None => drop(state),
+        }
+        if publish {
+            self.turns.wake_driver();
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! 6. `subscribers`: dead letters, and their subscribers.
 
 pub(crate) mod detached;
+pub(crate) mod due_timers;
 pub(crate) mod inbox;
 pub(crate) mod owner_state;
 pub(crate) mod owners;

@@ -8,6 +8,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{Route, StateGuard};
+use crate::service::owner::due_timers::Accepting;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
 
@@ -59,6 +60,9 @@ impl OwnerState {
 /// Sends a message through the mailbox; returns `None` if the owner has stopped.
 pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
 
+/// Requests an actor to run its due timers; returns false if it has stopped.
+pub(crate) type BoxedAsk = Box<dyn FnOnce() -> bool>;
+
 /// An owner's actor without its type, which the driver does not know.
 pub(crate) trait ActorRef: Send + Sync {
     fn is_alive(&self) -> bool;
@@ -68,4 +72,7 @@ pub(crate) trait ActorRef: Send + Sync {
 
     /// Returns a function that sends a message of a store through the mailbox.
     fn send_to_owner(&self, route: &Route) -> Option<BoxedSend>;
+
+    /// Returns a function that requests the actor through its mailbox to run its due timers, if it accepts that.
+    fn ask_to_run_due(&self, accepting: &Accepting) -> Option<BoxedAsk>;
 }

@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{BoxedReply, ReplyFuture};
+use crate::service::owner::due_timers::Accepting;
 use crate::timing::Key;
 
 #[derive(Default)]
@@ -29,6 +30,9 @@ pub(crate) struct Owners {
     /// Owners to which some thread sends a message that must precede the messages of their inboxes, and the next
     /// poll of their inboxes: at once if it is in the mailbox.
     preceding_sends: FxHashMap<OwnerId, Again>,
+    pub(crate) accepting: Accepting,
+    /// Owners that were requested through their mailboxes to run their due timers, and have not begun.
+    pub(crate) asked: FxHashSet<OwnerId>,
 }
 
 /// A message on its way through the mailbox of its owner.

@@ -50,7 +50,7 @@ where
 
     fn poll(self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, _: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        if !ctx.parts().connected() {
+        if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
             this.left = true;
             return Poll::Ready(());
         }

@@ -3,6 +3,7 @@
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
 //! from one queue.
 
+use std::any::type_name;
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -33,7 +34,7 @@ impl MessageStores {
             let mailbox =
                 |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox());
             let queue = QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose_queued::<J> };
-            J::store(discard_queued::<J>, Route::Recipient { post: enqueue_due::<J>, mailbox, queue: Some(queue) })
+            J::store(type_name::<MessageOf<J>>(), discard_queued::<J>, Route::Recipient { post: enqueue_due::<J>, mailbox, queue: Some(queue) })
         })
     }
 }

@@ -50,6 +50,9 @@ impl Service {
             if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) {
                 return guard;
             }
+            if guard.engine.next_due(owner).is_some_and(|next| guard.stores.is_thread_bound(next)) {
+                return self.ask_to_run_due(guard, owner);
+            }
             let Some(due) = guard.engine.take_for_send(owner) else { return guard };
             match guard.stores.post_of(due.payload) {
                 // A foreign message: it goes to the mailbox anyway.

@@ -8,8 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::dev::ToEnvelope;
-use actix::{Actor, Handler};
+use actix::Actor;
 
 use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
 use crate::model::carried::{Boxed, Carried, is_large};
@@ -20,6 +19,7 @@ use crate::model::options::TimerOptions;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::delivery::OwnHandler;
 use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
@@ -67,6 +67,8 @@ pub(crate) struct NewTimer<'o> {
     recurrence: Option<Recurrence>,
     /// Contains its owner; see [`Addressee::key_scope`].
     key_scope: Option<KeyScope>,
+    /// Whether it keeps its owner's actor alive.
+    keeps_alive: bool,
     id: Option<TimerId>,
     options: Option<&'o TimerOptions>,
 }
@@ -98,6 +100,11 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
     /// Returns the timers among which a key is unique; `None` if the recipient had gone before it was named.
     fn key_scope(&self) -> Option<KeyScope>;
 
+    /// Returns whether a timer keeps the recipient alive, if it is an owner.
+    fn keeps_alive(&self, _: Option<&TimerOptions>) -> bool {
+        false
+    }
+
     /// Admits a timer with its messages in the store for this recipient.
     fn admit<P, C>(
         self,
@@ -112,26 +119,31 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
         C: Carried<Message = M>;
 }
 
-/// The actor of type `A` that schedules, as an owner.
-pub(crate) struct OwnerOf<A> {
+/// The actor of type `A` that schedules, as an owner, and the handler of the messages.
+pub(crate) struct OwnerOf<A, H> {
     id: OwnerId,
-    actor: PhantomData<fn(A)>,
+    types: PhantomData<fn(A, H)>,
 }
 
-impl<A> OwnerOf<A> {
+impl<A, H> OwnerOf<A, H> {
     pub(crate) const fn new(id: OwnerId) -> Self {
-        Self { id, actor: PhantomData }
+        Self { id, types: PhantomData }
     }
 }
 
-impl<A, M> Addressee<M> for OwnerOf<A>
+impl<A, H, M> Addressee<M> for OwnerOf<A, H>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
+    A: Actor,
+    H: OwnHandler<A, M>,
     M: TimerMessage,
 {
     fn key_scope(&self) -> Option<KeyScope> {
         Some(KeyScope::Owner(self.id))
+    }
+
+    #[inline(always)]
+    fn keeps_alive(&self, options: Option<&TimerOptions>) -> bool {
+        options.and_then(|options| options.keep_alive).unwrap_or(H::KEEPS_ALIVE)
     }
 
     #[inline(always)]
@@ -147,7 +159,7 @@ where
         P: Plan<M>,
         C: Carried<Message = M>,
     {
-        let store = state.stores.own::<A, P::Job<C, Own>>();
+        let store = state.stores.own::<A, H, P::Job<C, Own>>();
         let admission = state.admit::<P::Job<C, Own>>(timer, store, Own, packed, wakeup);
         admission.map_err(|NotAdmitted { reason, packed, .. }| NotAdmitted { reason, to: self, packed })
     }
@@ -238,7 +250,7 @@ impl Service {
             }
         };
         let delay = due_time.delay;
-        let timer = NewTimer { due_time, recurrence, key_scope: to.key_scope(), id, options };
+        let timer = NewTimer { due_time, recurrence, key_scope: to.key_scope(), keeps_alive: to.keeps_alive(options), id, options };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);
@@ -274,7 +286,7 @@ impl Service {
             .map(|(target, due_time, options, message)| {
                 let (delay, policy) = (due_time.delay, self.settings.mailbox_policy);
                 let (key_scope, options) = (target.key_scope(), options.as_deref());
-                let timer = NewTimer { due_time, recurrence: None, key_scope, id: None, options };
+                let timer = NewTimer { due_time, recurrence: None, key_scope, keeps_alive: false, id: None, options };
                 let admission = target.admit::<Schedule, C>(&mut state, policy, &timer, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
                 (delay, admission)
@@ -346,7 +358,7 @@ impl State {
         packed: J::Packed,
         wakeup: &mut Wakeup,
     ) -> Admission<J::To, J::Packed> {
-        let NewTimer { due_time, recurrence, key_scope, id, options } = timer;
+        let NewTimer { due_time, recurrence, key_scope, keeps_alive, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
@@ -383,6 +395,9 @@ impl State {
         }
         if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);
+        }
+        if *keeps_alive {
+            self.engine.keep_alive(key);
         }
         if let Some(name) = name {
             self.engine.set_name(key, name);

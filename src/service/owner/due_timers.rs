@@ -1,0 +1,93 @@
+//! Due timers of a starved actor that cannot be sent through its mailbox: messages that are bound to its thread.
+//!
+//! The mailbox then carries a request, [`DueTimers`], to run them. Its handler takes them out of the inbox as a poll of
+//! the inbox does, so a cancel stays exact until a handler begins. An actor accepts the request once for its type.
+
+use std::any::{Any, TypeId};
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, AsyncContext, Handler, WeakAddr};
+use rustc_hash::FxHashMap;
+
+use crate::engine::OwnerId;
+use crate::model::due_timers::DueTimers;
+use crate::service::deliver::message_stores::StateGuard;
+use crate::service::owner::inbox::MESSAGES_PER_POLL;
+use crate::service::state::Service;
+
+/// Requests an actor to run its due timers; returns false if it has stopped.
+pub(crate) type AskFn<A> = fn(&WeakAddr<A>) -> bool;
+
+/// The types of actors that accept [`DueTimers`], each with its [`AskFn`].
+#[derive(Default)]
+pub(crate) struct Accepting(FxHashMap<TypeId, Box<dyn Any + Send>>);
+
+impl Accepting {
+    pub(crate) fn accept<A>(&mut self)
+    where
+        A: Actor + Handler<DueTimers>,
+        A::Context: ToEnvelope<A, DueTimers>,
+    {
+        self.0.entry(TypeId::of::<A>()).or_insert_with(|| {
+            let ask: AskFn<A> = |addr| addr.upgrade().is_some_and(|addr| addr.try_send(DueTimers::NOW).is_ok());
+            Box::new(ask)
+        });
+    }
+
+    pub(crate) fn of<A: Actor>(&self) -> Option<AskFn<A>> {
+        self.0.get(&TypeId::of::<A>())?.downcast_ref().copied()
+    }
+}
+
+impl Service {
+    pub(crate) fn accept_due_timers<A>(&self)
+    where
+        A: Actor + Handler<DueTimers>,
+        A::Context: ToEnvelope<A, DueTimers>,
+    {
+        self.state().owners.accepting.accept::<A>();
+    }
+
+    /// Requests an owner through its mailbox to run its due timers, unless that is requested already or it does not
+    /// accept it.
+    pub(crate) fn ask_to_run_due<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) -> StateGuard<'a> {
+        if guard.owners.asked.contains(&owner) {
+            return guard;
+        }
+        let actor_ref = guard.engine.owner(owner).and_then(|owner_state| owner_state.actor_ref.clone());
+        let ask = actor_ref.as_ref().and_then(|actor_ref| actor_ref.ask_to_run_due(&guard.owners.accepting));
+        let Some(ask) = ask else { return guard };
+        guard.owners.asked.insert(owner);
+        drop(guard);
+        // An address is created for this, and may be the last.
+        let is_asked = self.contain(ask).unwrap_or(true);
+        drop(actor_ref);
+        let mut guard = self.state();
+        if !is_asked {
+            guard.owners.asked.remove(&owner);
+        }
+        guard
+    }
+
+    /// Runs the first due timers of an actor that was requested to.
+    pub(crate) fn run_due<A>(&self, owner: OwnerId, actor: &mut A, ctx: &mut A::Context)
+    where
+        A: Actor,
+        A::Context: AsyncContext<A>,
+    {
+        self.state().owners.asked.remove(&owner);
+        for _ in 0..MESSAGES_PER_POLL {
+            let mut state = self.state();
+            // A message that goes before the inbox may be behind this request in the mailbox; the next request is not.
+            let waits = state.owners.mailbox_deliveries.contains_key(&owner)
+                || state.owners.send_precedes(owner).is_some()
+                || ctx.waiting();
+            if waits {
+                return;
+            }
+            let Some(due) = state.engine.take_due(owner) else { return };
+            self.deliver_own(state, due, actor, ctx);
+        }
+        drop(self.ask_to_run_due(self.state(), owner));
+    }
+}

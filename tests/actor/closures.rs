@@ -1,0 +1,399 @@
+//! Closures as timers of an actor: delivered, ordered, cancelled and counted as messages are.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use actix::prelude::*;
+use actix_timers::{
+    CancelOutcome, Drain, Repeat, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
+    TimerOptions, TimerState,
+};
+use support::{Note, Probe, Recluse, World, in_virtual_time, ms, paused, run};
+
+type Ctx = Context<Probe<u64>>;
+
+/// Returns a closure that logs `name`, as the handler of a note does.
+fn note(name: u64) -> impl FnMut(&mut Probe<u64>, &mut Ctx) + Clone {
+    move |probe, _| probe.log.push(name, probe.watch.now())
+}
+
+async fn run_after(addr: &Addr<Probe<u64>>, delay: u64, name: u64) -> TimerId {
+    run(addr, move |_, ctx| ctx.run_after(ms(delay), note(name)).unwrap()).await
+}
+
+#[test]
+fn a_closure_runs_at_its_deadline_with_its_actor() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let id = run_after(&addr, 10, 1).await;
+        assert_eq!(world.timers.get(id).unwrap().state, TimerState::Waiting);
+        world.run_to(9).await;
+        assert_eq!(log.take(), []);
+        world.run_to(30).await;
+        assert_eq!(log.take(), [(1, 10)]);
+        let counters = world.timers.snapshot().counters;
+        assert_eq!((counters.accepted, counters.delivered, counters.pending), (1, 1, 0));
+        assert_eq!(world.timers.cancel(id), CancelOutcome::AlreadyDelivered);
+    });
+}
+
+#[test]
+fn a_closure_runs_at_a_wall_clock_time() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let at = world.wall(25);
+        run(&addr, move |_, ctx| ctx.run_at(at, note(1)).unwrap()).await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 25)]);
+    });
+}
+
+#[test]
+fn closures_and_messages_run_in_the_order_of_their_deadlines() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| {
+            ctx.run_after(ms(10), note(3)).unwrap();
+            ctx.schedule_after(ms(5), Note(1)).unwrap();
+            ctx.run_after(ms(5), note(2)).unwrap();
+            ctx.schedule_after(ms(10), Note(4)).unwrap();
+        })
+        .await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 5), (2, 5), (3, 10), (4, 10)]);
+    });
+}
+
+#[test]
+fn a_closure_repeats_on_its_grid_until_it_is_cancelled() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let id = run(&addr, |_, ctx| {
+            let mut runs = 0;
+            let count = move |probe: &mut Probe<u64>, _: &mut Ctx| {
+                runs += 1;
+                probe.log.push(runs, probe.watch.now());
+            };
+            ctx.run_every(ms(10), count).unwrap()
+        })
+        .await;
+        world.run_to(35).await;
+        assert_eq!(log.take(), [(1, 10), (2, 20), (3, 30)]);
+        assert_eq!(run(&addr, move |_, ctx| ctx.cancel_timer(id)).await, CancelOutcome::Cancelled);
+        world.run_to(100).await;
+        assert_eq!(log.take(), []);
+    });
+}
+
+#[test]
+fn a_closure_repeats_with_a_fixed_delay() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| {
+            let repeat = Repeat::every(ms(10)).times(2);
+            ctx.timer(TimerOptions::new()).run_with_fixed_delay(repeat, note(7)).unwrap()
+        })
+        .await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(7, 10), (7, 20)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
+
+/// The closure is due already, and its handler has not begun.
+#[test]
+fn a_due_closure_is_cancelled_exactly() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let outcome = Arc::new(Mutex::new(None));
+        let seen = Arc::clone(&outcome);
+        run(&addr, move |_, ctx| {
+            let second = Rc::new(Cell::new(None));
+            let victim = Rc::clone(&second);
+            let first = move |probe: &mut Probe<u64>, ctx: &mut Ctx| {
+                probe.log.push(1, probe.watch.now());
+                *seen.lock().unwrap() = victim.take().map(|id| ctx.cancel_timer(id));
+            };
+            ctx.run_after(ms(10), first).unwrap();
+            second.set(ctx.run_after(ms(10), note(2)).ok());
+        })
+        .await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 10)]);
+        assert_eq!(*outcome.lock().unwrap(), Some(CancelOutcome::Cancelled));
+    });
+}
+
+#[test]
+fn a_key_names_closures_and_messages_alike() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| {
+            let keyed = || TimerOptions::new().key("expiry").group("g");
+            ctx.timer(keyed()).after(ms(10), Note(1)).unwrap();
+            ctx.timer(keyed()).run_after(ms(20), note(2)).unwrap();
+            assert!(ctx.is_active("expiry"));
+        })
+        .await;
+        assert_eq!(world.pending(), 1);
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(2, 20)]);
+    });
+}
+
+/// A value that shows on which thread it is dropped, and whether it was.
+struct Witness(Rc<()>, Arc<Mutex<Vec<std::thread::ThreadId>>>);
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.1.lock().unwrap().push(std::thread::current().id());
+    }
+}
+
+/// By id, by group, and by a drain. The captured `Rc` is on its own thread throughout.
+#[test]
+fn the_captures_of_a_closure_cancelled_on_another_thread_are_dropped_on_their_own() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let dropped = Arc::new(Mutex::new(Vec::new()));
+        let ids = Arc::clone(&dropped);
+        let (one, shared) = run(&addr, move |_, ctx| {
+            let shared = Rc::new(());
+            let mut closures = (0..3).map(|_| Witness(Rc::clone(&shared), Arc::clone(&ids))).map(|witness| {
+                move |_: &mut Probe<u64>, _: &mut Ctx| assert!(Rc::strong_count(&witness.0) > 0)
+            });
+            let one = ctx.run_after(ms(10), closures.next().unwrap()).unwrap();
+            let grouped = || TimerOptions::new().group("g");
+            ctx.timer(grouped()).run_after(ms(10), closures.next().unwrap()).unwrap();
+            ctx.timer(grouped()).run_every(ms(10), closures.next().unwrap()).unwrap();
+            (one, shared.as_ref() as *const () as usize)
+        })
+        .await;
+        assert_ne!(shared, 0);
+        let timers = world.timers.clone();
+        let cancelled = std::thread::spawn(move || (timers.cancel(one), timers.cancel_group("g")));
+        assert_eq!(cancelled.join().unwrap(), (CancelOutcome::Cancelled, 2));
+        world.settle().await;
+        assert_eq!(*dropped.lock().unwrap(), vec![std::thread::current().id(); 3]);
+        world.run_to(100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+#[test]
+fn a_rejected_closure_is_returned() {
+    in_virtual_time(
+        || TimerActor::builder().capacity(1),
+        |world| async move {
+            let (addr, _) = world.probe();
+            run(&addr, |probe, ctx| {
+                ctx.run_after(ms(10), note(1)).unwrap();
+                let once = ctx.run_after(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
+                let Err(rejected @ ScheduleError::CapacityReached { .. }) = once else { panic!("{once:?}") };
+                rejected.into_message()(probe, ctx);
+                let many = ctx.run_every(ms(10), note(3));
+                let Err(rejected @ ScheduleError::CapacityReached { .. }) = many else { panic!("{many:?}") };
+                rejected.into_message()(probe, ctx);
+                let never = ctx.run_every(ms(0), note(4));
+                assert!(matches!(never, Err(ScheduleError::ZeroPeriod { .. })));
+            })
+            .await;
+        },
+    );
+}
+
+#[test]
+fn closures_end_with_their_actor_and_its_restart() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let captured = Arc::new(());
+        let held = Arc::clone(&captured);
+        run(&addr, move |_, ctx| {
+            ctx.run_every(ms(10), move |_: &mut Probe<u64>, _: &mut Ctx| drop(Arc::clone(&held))).unwrap();
+        })
+        .await;
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.run_to(100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+        assert_eq!(Arc::strong_count(&captured), 1, "the captures are dropped");
+    });
+}
+
+/// The type of a closure takes the place of the type of the message.
+#[test]
+fn a_closure_is_described_by_its_own_type() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, _) = world.probe();
+        let id = run_after(&addr, 10, 1).await;
+        let info = world.timers.get(id).unwrap();
+        assert!(info.message_type.contains("closures::note"), "{}", info.message_type);
+        let named = TimerFilter::new().message_type_containing("closures::note");
+        assert_eq!(world.timers.list(&named).len(), 1);
+    });
+}
+
+#[test]
+fn a_drain_returns_closures_without_running_them() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run_after(&addr, 10, 1).await;
+        let returned = world.timers.addr().send(Drain::now()).await.unwrap();
+        assert_eq!(returned.len(), 1);
+        drop(returned);
+        world.run_to(100).await;
+        assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// Without an address, and without anything else in its context.
+#[test]
+fn a_pending_closure_keeps_its_actor_alive_and_a_message_does_not() {
+    for (keeps, expected) in [(None, vec![(1, 10), (2, 20)]), (Some(true), vec![(1, 10), (2, 20)]), (Some(false), vec![])]
+    {
+        in_virtual_time(TimerActor::builder, |world| {
+            let expected = expected.clone();
+            async move {
+                let options = keeps.map_or(TimerOptions::new(), |keeps| TimerOptions::new().keep_alive(keeps));
+                let stopped = Arc::new(Mutex::new(None));
+                let stop = Arc::clone(&stopped);
+                let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
+                    *stop.lock().unwrap() = Some(Arc::clone(&probe.stopped));
+                    probe.on_start = Box::new(move |ctx| {
+                        ctx.timer(options.clone()).run_after(ms(10), note(1)).unwrap();
+                        ctx.timer(options.clone()).run_every(Repeat::every(ms(20)).times(1), note(2)).unwrap();
+                        ctx.schedule_after(ms(40), Note(3)).unwrap();
+                    });
+                });
+                drop(addr);
+                world.run_to(100).await;
+                assert_eq!(log.take(), expected, "{keeps:?}");
+                let stopped = stopped.lock().unwrap().take().unwrap();
+                assert!(stopped.load(Ordering::SeqCst), "it stops with the last of them");
+                assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_message_keeps_its_actor_alive_if_asked_to() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
+            probe.on_start = Box::new(|ctx| {
+                ctx.timer(TimerOptions::new().keep_alive(true)).after(ms(10), Note(1)).unwrap();
+                ctx.schedule_after(ms(5), Note(0)).unwrap();
+                ctx.schedule_after(ms(15), Note(2)).unwrap();
+            });
+        });
+        drop(addr);
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(0, 5), (1, 10)]);
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
+    });
+}
+
+/// Nothing else wakes the actor.
+#[test]
+fn an_actor_stops_when_the_timer_that_kept_it_alive_is_cancelled_elsewhere() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let ids = Arc::new(Mutex::new(Vec::new()));
+        let known = Arc::clone(&ids);
+        let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
+            probe.on_start = Box::new(move |ctx| {
+                known.lock().unwrap().extend(ctx.run_after(ms(10), note(1)));
+                known.lock().unwrap().extend(ctx.run_after(ms(20), note(2)));
+            });
+        });
+        drop(addr);
+        world.settle().await;
+        assert_eq!(world.timers.snapshot().owners, 1);
+        let ids: Vec<_> = ids.lock().unwrap().drain(..).collect();
+        for (left, id) in [(1, ids[0]), (0, ids[1])] {
+            assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
+            world.settle().await;
+            assert_eq!(world.timers.snapshot().owners, left);
+        }
+        world.run_to(100).await;
+        assert_eq!(log.take(), []);
+    });
+}
+
+/// The actor lives by a stream. Its inbox has left, since no timer keeps it alive: only a request through the mailbox
+/// reaches it.
+#[test]
+fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
+    for accepts in [true, false] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log) = world.probe();
+            run(&addr, move |_, ctx| {
+                if accepts {
+                    ctx.accept_due_timers();
+                }
+                let weak = || TimerOptions::new().keep_alive(false);
+                ctx.timer(weak()).run_after(ms(10), note(1)).unwrap();
+                ctx.timer(weak()).run_after(ms(10), note(2)).unwrap();
+                ctx.schedule_after(ms(10), Note(3)).unwrap();
+                for name in 4..100 {
+                    ctx.timer(weak()).run_after(ms(30), note(name)).unwrap();
+                }
+            })
+            .await;
+            let recluse = Recluse::make(addr).await;
+            world.run_to(100).await;
+            let ran = log.take();
+            match accepts {
+                true => {
+                    assert_eq!(ran[..3], [(1, 10), (2, 10), (3, 10)]);
+                    assert_eq!(ran[3..], (4..100).map(|name| (name, 30)).collect::<Vec<_>>());
+                }
+                false => assert_eq!(ran, []),
+            }
+            assert_eq!(world.timers.snapshot().owners, 1);
+            drop(recluse);
+        });
+    }
+}
+
+/// The same with a timer that keeps it alive: its inbox stays.
+#[test]
+fn closures_of_an_actor_without_an_address_run_by_default() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, move |_, ctx| {
+            ctx.run_after(ms(10), note(1)).unwrap();
+            ctx.schedule_after(ms(20), Note(2)).unwrap();
+        })
+        .await;
+        let recluse = Recluse::make(addr).await;
+        recluse.run(|_, ctx| ctx.run_after(ms(20), note(3)).unwrap()).await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(1, 10), (2, 20), (3, 20)]);
+    });
+}
+
+/// A closure schedules the next one: the borrow of a repeated closure is no obstacle.
+#[test]
+fn a_closure_may_schedule_and_cancel() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx| {
+            let own = Rc::new(RefCell::new(None));
+            let id = Rc::clone(&own);
+            let until_third = move |probe: &mut Probe<u64>, ctx: &mut Ctx| {
+                probe.log.push(0, probe.watch.now());
+                ctx.run_after(ms(1), note(1)).unwrap();
+                if probe.watch.now() == 30 {
+                    let _ = id.take().map(|id| ctx.cancel_timer(id));
+                }
+            };
+            *own.borrow_mut() = ctx.run_every(ms(10), until_third).ok();
+        })
+        .await;
+        world.run_to(100).await;
+        assert_eq!(log.take(), [(0, 10), (1, 11), (0, 20), (1, 21), (0, 30), (1, 31)]);
+        assert_eq!(world.pending(), 0);
+    });
+}
