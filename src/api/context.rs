@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use actix::dev::{AsyncContextParts, ToEnvelope};
-use actix::{Actor, AsyncContext, Handler};
+use actix::{Actor, AsyncContext, Handler, Message};
 
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, Schedules, TimerBuilder};
@@ -285,7 +285,7 @@ where
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run(Schedule::After(delay), None, run)
+        ContextScheduler::<A>::new(self).run_once(Schedule::After(delay), None, run)
     }
 
     /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
@@ -297,7 +297,7 @@ where
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run(Schedule::At(at.into()), None, run)
+        ContextScheduler::<A>::new(self).run_once(Schedule::At(at.into()), None, run)
     }
 
     /// Runs a closure in this actor at a fixed rate, on a grid that starts now; as
@@ -335,6 +335,42 @@ where
         ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), None, run)
     }
 
+    /// Delivers a message that need not be `Send`, nor have a result that is, after `delay`. In all else it is like a
+    /// closure; see [`run_after`](Self::run_after).
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::TimerContext;
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Retry(Rc<str>);
+    ///
+    /// struct Client;
+    ///
+    /// impl Actor for Client {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let _ = ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
+    ///     }
+    /// }
+    /// # impl Handler<Retry> for Client { type Result = (); fn handle(&mut self, _: Retry, _: &mut Context<Self>) {} }
+    /// # System::new().block_on(async { Client.start(); });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`schedule_after`](Self::schedule_after).
+    fn notify_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        ContextScheduler::<A>::new(self).notify(Schedule::After(delay), None, message)
+    }
+
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called once, for
     /// example in `started`; it counts for all actors of this type on this arbiter.
     fn accept_due_timers(&mut self)
@@ -342,7 +378,7 @@ where
         A: Handler<DueTimers>,
         Self: ToEnvelope<A, DueTimers>,
     {
-        if let Ok((service, _)) = registry::owner_of_context(self) {
+        if let Ok(service) = registry::service_of_context(self.parts().started()) {
             service.accept_due_timers::<A>();
         }
     }

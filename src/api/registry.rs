@@ -89,16 +89,21 @@ where
     if started && let Some(known) = thread_registry::owner_at(thread_registry::context_address(ctx)) {
         return Ok(known);
     }
-    let service = match thread_registry::current() {
-        Some(service) => service,
-        None if has_own_clocks() => return Err(NoTimers::NotInstalled),
+    let service = service_of_context(started)?;
+    let owner = service.owner_with_inbox(ctx).ok_or(NoTimers::NoSystem)?;
+    Ok((service, owner))
+}
+
+/// Returns the service for the contexts of this arbiter, started if necessary. `started`: one of them runs.
+pub(crate) fn service_of_context(started: bool) -> Result<Arc<Service>, NoTimers> {
+    match thread_registry::current() {
+        Some(service) => Ok(service),
+        None if has_own_clocks() => Err(NoTimers::NotInstalled),
         None => here()
             .map(|timers| Arc::clone(timers.service()))
             .or_else(|| if started { start_here() } else { None })
-            .ok_or(NoTimers::NoSystem)?,
-    };
-    let owner = service.owner_with_inbox(ctx).ok_or(NoTimers::NoSystem)?;
-    Ok((service, owner))
+            .ok_or(NoTimers::NoSystem),
+    }
 }
 
 /// Returns the owner for the actor behind `ctx`, if there is one. Changes nothing.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix::dev::{AsyncContextParts, ToEnvelope};
-use actix::{Actor, AsyncContext, Handler};
+use actix::{Actor, AsyncContext, Handler, Message};
 
 use crate::api::registry;
-use crate::model::closure::{Closure, Repeated};
+use crate::model::closure::{Closure, Handled, Repeated, Run, Single};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
@@ -128,7 +128,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run(Schedule::After(delay), Some(&self.options), run)
+        self.scheduler.run_once(Schedule::After(delay), Some(&self.options), run)
     }
 
     /// Runs a closure in the actor when the wall clock shows `at`; at once if that is past.
@@ -139,7 +139,32 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run(Schedule::At(at.into()), Some(&self.options), run)
+        self.scheduler.run_once(Schedule::At(at.into()), Some(&self.options), run)
+    }
+
+    /// Delivers a message that need not be `Send` after `delay`, counted from now; see
+    /// [`TimerContext::notify_after`](crate::TimerContext::notify_after).
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
+    pub fn notify_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        self.scheduler.notify(Schedule::After(delay), Some(&self.options), message)
+    }
+
+    /// Delivers a message that need not be `Send` when the wall clock shows `at`; at once if that is past.
+    ///
+    /// # Errors
+    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
+    pub fn notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        self.scheduler.notify(Schedule::At(at.into()), Some(&self.options), message)
     }
 
     /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
@@ -231,8 +256,24 @@ where
     A: Actor,
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
-    /// Schedules a closure that runs once.
-    pub(crate) fn run<F>(
+    /// Schedules a closure, or a message that is not `Send`.
+    fn run<R: Run<A>>(
+        self,
+        schedule: Schedule,
+        options: Option<&TimerOptions>,
+        run: R,
+    ) -> Result<TimerId, ScheduleError<R>> {
+        let (service, owner) = match registry::owner_of_context(self.ctx) {
+            Ok(known) => known,
+            Err(no_timers) => return Err(no_timers.reject(run)),
+        };
+        let closure = Closure::new(run, Arc::clone(&service.home));
+        let request = TimerRequest::now(schedule, options);
+        let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
+        scheduled.map_err(|rejected| rejected.map(|closure| of_this_thread(closure.into_inner())))
+    }
+
+    pub(crate) fn run_once<F>(
         self,
         schedule: Schedule,
         options: Option<&TimerOptions>,
@@ -241,14 +282,20 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        let (service, owner) = match registry::owner_of_context(self.ctx) {
-            Ok(known) => known,
-            Err(no_timers) => return Err(no_timers.reject(run)),
-        };
-        let closure = Closure::once(run, Arc::clone(&service.home));
-        let request = TimerRequest::now(schedule, options);
-        let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
-        scheduled.map_err(|rejected| rejected.map(|closure| of_this_thread(closure.into_closure())))
+        self.run(schedule, options, Single(run)).map_err(|rejected| rejected.map(|Single(run)| run))
+    }
+
+    pub(crate) fn notify<M>(
+        self,
+        schedule: Schedule,
+        options: Option<&TimerOptions>,
+        message: M,
+    ) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        self.run(schedule, options, Handled(message)).map_err(|rejected| rejected.map(|Handled(message)| message))
     }
 
     /// Schedules a closure that runs repeatedly.
@@ -265,18 +312,19 @@ where
             Ok(known) => known,
             Err(no_timers) => return Err(no_timers.reject(run)),
         };
-        let source = MessageSource::from(Closure::repeated(run, Arc::clone(&service.home)));
+        let source = MessageSource::from(Closure::new(Repeated::new(run), Arc::clone(&service.home)));
         let request = TimerRequest::now(schedule, options);
         let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), source);
-        let unpacked = |source: MessageSource<Closure<Repeated<F>>>| source.into_original()?.into_closure();
+        let unpacked =
+            |source: MessageSource<Closure<Repeated<F>>>| source.into_original()?.into_inner()?.into_closure();
         scheduled.map_err(|rejected| rejected.map(|source| of_this_thread(unpacked(source))))
     }
 }
 
-/// Returns a rejected closure, which has never left this thread.
-fn of_this_thread<F>(closure: Option<F>) -> F {
-    let Some(closure) = closure else { unreachable!("a rejected closure is on its own thread, and was never copied") };
-    closure
+/// Returns the content of a rejected closure, which has never left this thread.
+fn of_this_thread<R>(content: Option<R>) -> R {
+    let Some(content) = content else { unreachable!("a rejected closure is on its own thread, and was never copied") };
+    content
 }
 
 impl<A: Actor> fmt::Debug for ContextScheduler<'_, A> {

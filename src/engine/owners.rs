@@ -38,7 +38,8 @@ impl<O> Owners<O> {
     }
 
     pub(crate) fn insert(&mut self, data: O) -> Result<OwnerId, O> {
-        let owner = Owner { timers: List::new(), foreign: List::new(), inbox: List::new(), keeping: 0, is_held: false, data };
+        let owner =
+            Owner { timers: List::new(), foreign: List::new(), inbox: List::new(), keeping: 0, is_held: false, data };
         self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.data)
     }
 

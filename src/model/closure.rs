@@ -1,14 +1,15 @@
-//! Closures as an actor's messages to itself.
+//! Closures, and messages that are not `Send`, of an actor for itself.
 //!
-//! A closure is bound to the thread of its actor, so it and its captures need not be `Send`. It takes the path of a
-//! message: [`Closure`] is one, and its handler runs it.
+//! Both are bound to the thread of their actor, and take the path of a message: [`Closure`] is one, and its handler
+//! runs it.
 
 use std::any::type_name;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, Message};
+use actix::dev::MessageResponse;
+use actix::{Actor, Handler, Message};
 
 use crate::model::thread_bound::{Home, ThreadBound};
 
@@ -16,8 +17,25 @@ use crate::model::thread_bound::{Home, ThreadBound};
 pub(crate) trait Run<A: Actor>: 'static {
     fn run(self, actor: &mut A, ctx: &mut A::Context);
 
-    /// Returns the name of the closure's type.
+    /// Returns the name of the type of the closure, or of the message.
     fn type_name() -> &'static str;
+}
+
+/// A message, which its actor handles.
+pub(crate) struct Handled<M>(pub(crate) M);
+
+impl<A, M> Run<A> for Handled<M>
+where
+    A: Actor + Handler<M>,
+    M: Message + 'static,
+{
+    fn run(self, actor: &mut A, ctx: &mut A::Context) {
+        <A as Handler<M>>::handle(actor, self.0, ctx).handle(ctx, None);
+    }
+
+    fn type_name() -> &'static str {
+        type_name::<M>()
+    }
 }
 
 /// A closure that runs once.
@@ -39,6 +57,17 @@ where
 
 /// A closure that runs many times, one after the other.
 pub(crate) struct Repeated<F>(Rc<RefCell<F>>);
+
+impl<F> Repeated<F> {
+    pub(crate) fn new(run: F) -> Self {
+        Self(Rc::new(RefCell::new(run)))
+    }
+
+    /// Returns the closure, unless there is another repetition.
+    pub(crate) fn into_closure(self) -> Option<F> {
+        Rc::try_unwrap(self.0).ok().map(RefCell::into_inner)
+    }
+}
 
 impl<A, F> Run<A> for Repeated<F>
 where
@@ -63,7 +92,7 @@ impl<F> Clone for Repeated<F> {
     }
 }
 
-/// A closure, or one repetition of it, on its way to its actor.
+/// A closure, one repetition of it, or a message, on its way to its actor.
 pub(crate) struct Closure<R: 'static>(ThreadBound<R>);
 
 impl<R: 'static> Message for Closure<R> {
@@ -71,6 +100,15 @@ impl<R: 'static> Message for Closure<R> {
 }
 
 impl<R: 'static> Closure<R> {
+    pub(crate) fn new(run: R, home: Arc<Home>) -> Self {
+        Self(ThreadBound::new(run, home))
+    }
+
+    /// Returns the content; `None` on another thread than its own.
+    pub(crate) fn into_inner(self) -> Option<R> {
+        self.0.into_inner()
+    }
+
     /// Runs the closure. Does nothing on another thread than its own.
     pub(crate) fn run<A: Actor>(self, actor: &mut A, ctx: &mut A::Context)
     where
@@ -85,28 +123,5 @@ impl<R: 'static> Closure<R> {
 impl<R: Clone + 'static> Clone for Closure<R> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-impl<F: 'static> Closure<Single<F>> {
-    pub(crate) fn once(run: F, home: Arc<Home>) -> Self {
-        Self(ThreadBound::new(Single(run), home))
-    }
-
-    /// Returns the closure, on its own thread.
-    pub(crate) fn into_closure(self) -> Option<F> {
-        self.0.into_inner().map(|Single(run)| run)
-    }
-}
-
-impl<F: 'static> Closure<Repeated<F>> {
-    pub(crate) fn repeated(run: F, home: Arc<Home>) -> Self {
-        Self(ThreadBound::new(Repeated(Rc::new(RefCell::new(run))), home))
-    }
-
-    /// Returns the closure, on its own thread and without other repetitions.
-    pub(crate) fn into_closure(self) -> Option<F> {
-        let Repeated(run) = self.0.into_inner()?;
-        Rc::try_unwrap(run).ok().map(RefCell::into_inner)
     }
 }

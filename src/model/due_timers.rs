@@ -30,15 +30,12 @@ use actix::Message;
 /// # System::new().block_on(async { Session.start(); });
 /// ```
 #[derive(Debug)]
-#[non_exhaustive]
-pub struct DueTimers {}
+pub struct DueTimers {
+    pub(crate) request: u64,
+}
 
 impl Message for DueTimers {
     type Result = ();
-}
-
-impl DueTimers {
-    pub(crate) const NOW: Self = Self {};
 }
 
 /// Implements `Handler<DueTimers>` for actors. See [`DueTimers`].

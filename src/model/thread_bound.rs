@@ -35,7 +35,6 @@ impl<T: 'static> ThreadBound<T> {
             }
         }
     }
-
 }
 
 impl<T: Clone + 'static> Clone for ThreadBound<T> {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, Drain, Repeat, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId,
-    TimerOptions, TimerState,
+    CancelOutcome, Drain, Repeat, ScheduleError, TimerActor, TimerContext, TimerFilter, TimerId, TimerOptions,
+    TimerState,
 };
 use support::{Note, Probe, Recluse, World, in_virtual_time, ms, paused, run};
 
@@ -47,6 +47,47 @@ fn a_closure_runs_at_a_wall_clock_time() {
         run(&addr, move |_, ctx| ctx.run_at(at, note(1)).unwrap()).await;
         world.run_to(100).await;
         assert_eq!(log.take(), [(1, 25)]);
+    });
+}
+
+/// Neither the message nor its result is `Send`.
+#[derive(Message)]
+#[rtype(result = "Rc<u64>")]
+struct Local(Rc<u64>);
+
+struct Keeper(Arc<Mutex<Vec<u64>>>);
+
+impl Actor for Keeper {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.notify_after(ms(10), Local(Rc::new(7))).unwrap();
+        ctx.timer(TimerOptions::new().key("second")).notify_after(ms(20), Local(Rc::new(8))).unwrap();
+    }
+}
+
+impl Handler<Local> for Keeper {
+    type Result = MessageResult<Local>;
+
+    fn handle(&mut self, Local(value): Local, _: &mut Context<Self>) -> Self::Result {
+        self.0.lock().unwrap().push(*value);
+        MessageResult(value)
+    }
+}
+
+#[test]
+fn a_message_that_is_not_send_is_delivered_and_keeps_its_actor_alive() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        drop(Keeper(Arc::clone(&seen)).start());
+        world.settle().await;
+        let types: Vec<_> = world.timers.list(&TimerFilter::new()).into_iter().map(|info| info.message_type).collect();
+        assert_eq!(types, [std::any::type_name::<Local>(); 2]);
+        world.run_to(15).await;
+        assert_eq!(*seen.lock().unwrap(), [7]);
+        world.run_to(100).await;
+        assert_eq!((world.pending(), world.timers.snapshot().owners), (0, 0));
+        assert_eq!(*seen.lock().unwrap(), [7, 8]);
     });
 }
 
@@ -161,9 +202,9 @@ fn the_captures_of_a_closure_cancelled_on_another_thread_are_dropped_on_their_ow
         let ids = Arc::clone(&dropped);
         let (one, shared) = run(&addr, move |_, ctx| {
             let shared = Rc::new(());
-            let mut closures = (0..3).map(|_| Witness(Rc::clone(&shared), Arc::clone(&ids))).map(|witness| {
-                move |_: &mut Probe<u64>, _: &mut Ctx| assert!(Rc::strong_count(&witness.0) > 0)
-            });
+            let mut closures = (0..3)
+                .map(|_| Witness(Rc::clone(&shared), Arc::clone(&ids)))
+                .map(|witness| move |_: &mut Probe<u64>, _: &mut Ctx| assert!(Rc::strong_count(&witness.0) > 0));
             let one = ctx.run_after(ms(10), closures.next().unwrap()).unwrap();
             let grouped = || TimerOptions::new().group("g");
             ctx.timer(grouped()).run_after(ms(10), closures.next().unwrap()).unwrap();
@@ -190,7 +231,8 @@ fn a_rejected_closure_is_returned() {
             let (addr, _) = world.probe();
             run(&addr, |probe, ctx| {
                 ctx.run_after(ms(10), note(1)).unwrap();
-                let once = ctx.run_after(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
+                let once =
+                    ctx.run_after(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
                 let Err(rejected @ ScheduleError::CapacityReached { .. }) = once else { panic!("{once:?}") };
                 rejected.into_message()(probe, ctx);
                 let many = ctx.run_every(ms(10), note(3));
@@ -251,7 +293,8 @@ fn a_drain_returns_closures_without_running_them() {
 /// Without an address, and without anything else in its context.
 #[test]
 fn a_pending_closure_keeps_its_actor_alive_and_a_message_does_not() {
-    for (keeps, expected) in [(None, vec![(1, 10), (2, 20)]), (Some(true), vec![(1, 10), (2, 20)]), (Some(false), vec![])]
+    for (keeps, expected) in
+        [(None, vec![(1, 10), (2, 20)]), (Some(true), vec![(1, 10), (2, 20)]), (Some(false), vec![])]
     {
         in_virtual_time(TimerActor::builder, |world| {
             let expected = expected.clone();

@@ -63,6 +63,13 @@ impl Flooded {
         }
     }
 
+    /// Schedules a closure that is logged like a message.
+    pub(crate) fn run_after(&mut self, ctx: &mut Context<Self>, delay: u64) {
+        let due = Due { delay, index: self.scheduled };
+        self.scheduled += 1;
+        self.ids.push(ctx.run_after(ms(delay), move |actor: &mut Self, ctx| actor.handle(due, ctx)).unwrap());
+    }
+
     pub(crate) fn delivered(&self) -> Log {
         Arc::clone(&self.log)
     }
@@ -107,6 +114,8 @@ impl Actor for Flooded {
 }
 
 impl Supervised for Flooded {}
+
+actix_timers::impl_due_timers!(Flooded);
 
 impl Handler<Due> for Flooded {
     type Result = ();

@@ -55,6 +55,46 @@ fn a_flood_that_ends_hands_over_to_the_inbox_in_order() {
     });
 }
 
+/// Messages and closures of a flooded actor, which cannot be polled.
+#[test]
+fn a_flooded_actor_that_accepts_due_timers_runs_its_closures_in_order() {
+    System::new().block_on(async {
+        let actor = Flooded::new(|actor, ctx| {
+            ctx.accept_due_timers();
+            for _ in 0..100 {
+                actor.run_after(ctx, 10);
+                actor.after(ctx, 10);
+                actor.run_after(ctx, 10);
+            }
+        });
+        let delivered = actor.delivered();
+        let flood = Flood::until(move || delivered.lock().unwrap().len() == 300);
+        let log = actor.run(&flood).await;
+        assert!(flood.ended_in_time(), "run while the flood was on");
+        assert!(log.iter().all(|due| due.passed >= ms(due.delay)), "never early: {log:?}");
+        assert!(log.is_sorted_by_key(|due| due.index), "{log:?}");
+        let counters = settled(&Timers::current().unwrap()).await;
+        assert_eq!((counters.delivered, counters.pending), (300, 0));
+    });
+}
+
+/// Without `accept_due_timers` a closure waits for the end of the flood, and messages behind it, too.
+#[test]
+fn a_flooded_actor_runs_its_closures_after_the_flood() {
+    System::new().block_on(async {
+        let actor = Flooded::new(|actor, ctx| {
+            actor.after(ctx, 10);
+            actor.run_after(ctx, 20);
+            actor.after(ctx, 30);
+        });
+        let (delivered, began) = (actor.delivered(), Instant::now());
+        let flood = Flood::until(move || delivered.lock().unwrap().len() == 1 && began.elapsed() > ms(200));
+        let log = actor.run(&flood).await;
+        assert!(flood.ended_in_time(), "one message came in the flood, and nothing behind it");
+        assert_eq!(log.iter().map(|due| due.delay).collect::<Vec<_>>(), [10, 20, 30]);
+    });
+}
+
 struct Recipient(mpsc::Sender<Instant>);
 
 impl Actor for Recipient {

@@ -45,7 +45,11 @@ impl MessageStores {
     {
         self.find_or_insert::<fn(J)>(|| {
             let mailbox = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox());
-            J::store(type_name::<MessageOf<J>>(), discard_stored::<J>, Route::Recipient { post: post::<J>, mailbox, queue: None })
+            J::store(
+                type_name::<MessageOf<J>>(),
+                discard_stored::<J>,
+                Route::Recipient { post: post::<J>, mailbox, queue: None },
+            )
         })
     }
 }

@@ -345,6 +345,10 @@ impl Service {
 
     /// Notes a new message in the inbox of `owner`; returns the waker to call.
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, by: TurnBy) -> Option<Waker> {
+        if !state.owners.asked.is_empty() && state.engine.inbox_len(owner) == 1 {
+            // While the inbox was empty, messages for the owner may have been sent behind that request.
+            state.owners.asked.remove(&owner);
+        }
         let owner_state = state.engine.owner_mut(owner)?;
         let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
         let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.is_watched);

@@ -40,7 +40,8 @@ type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
 /// Runs the owner's handler with the message, after unlocking.
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
-pub(crate) type SendToOwnerFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
+pub(crate) type SendToOwnerFn<A> =
+    fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &WeakAddr<A>) -> Option<ReplyFuture>;
 
 /// Messages that are prefetched at once: as many as a chunk of an inbox has.
 const FETCHED_TOGETHER: usize = 32;

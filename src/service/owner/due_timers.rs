@@ -4,6 +4,7 @@
 //! the inbox does, so a cancel stays exact until a handler begins. An actor accepts the request once for its type.
 
 use std::any::{Any, TypeId};
+use std::sync::PoisonError;
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, AsyncContext, Handler, WeakAddr};
@@ -16,7 +17,7 @@ use crate::service::owner::inbox::MESSAGES_PER_POLL;
 use crate::service::state::Service;
 
 /// Requests an actor to run its due timers; returns false if it has stopped.
-pub(crate) type AskFn<A> = fn(&WeakAddr<A>) -> bool;
+pub(crate) type AskFn<A> = fn(&WeakAddr<A>, DueTimers) -> bool;
 
 /// The types of actors that accept [`DueTimers`], each with its [`AskFn`].
 #[derive(Default)]
@@ -29,7 +30,7 @@ impl Accepting {
         A::Context: ToEnvelope<A, DueTimers>,
     {
         self.0.entry(TypeId::of::<A>()).or_insert_with(|| {
-            let ask: AskFn<A> = |addr| addr.upgrade().is_some_and(|addr| addr.try_send(DueTimers::NOW).is_ok());
+            let ask: AskFn<A> = |addr, due_timers| addr.upgrade().is_some_and(|addr| addr.try_send(due_timers).is_ok());
             Box::new(ask)
         });
     }
@@ -51,16 +52,18 @@ impl Service {
     /// Requests an owner through its mailbox to run its due timers, unless that is requested already or it does not
     /// accept it.
     pub(crate) fn ask_to_run_due<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) -> StateGuard<'a> {
-        if guard.owners.asked.contains(&owner) {
+        if guard.owners.asked.contains_key(&owner) {
             return guard;
         }
         let actor_ref = guard.engine.owner(owner).and_then(|owner_state| owner_state.actor_ref.clone());
         let ask = actor_ref.as_ref().and_then(|actor_ref| actor_ref.ask_to_run_due(&guard.owners.accepting));
         let Some(ask) = ask else { return guard };
-        guard.owners.asked.insert(owner);
+        guard.owners.requests += 1;
+        let request = guard.owners.requests;
+        guard.owners.asked.insert(owner, request);
         drop(guard);
         // An address is created for this, and may be the last.
-        let is_asked = self.contain(ask).unwrap_or(true);
+        let is_asked = self.contain(|| ask(DueTimers { request })).unwrap_or(true);
         drop(actor_ref);
         let mut guard = self.state();
         if !is_asked {
@@ -69,25 +72,48 @@ impl Service {
         guard
     }
 
-    /// Runs the first due timers of an actor that was requested to.
-    pub(crate) fn run_due<A>(&self, owner: OwnerId, actor: &mut A, ctx: &mut A::Context)
+    /// Runs the first due timers of an actor that was requested to, unless the request is out of date: the owner may
+    /// be the next incarnation, or messages behind the request in the mailbox may precede those in the inbox now.
+    pub(crate) fn run_due<A>(&self, owner: OwnerId, request: u64, actor: &mut A, ctx: &mut A::Context)
     where
         A: Actor,
         A::Context: AsyncContext<A>,
     {
-        self.state().owners.asked.remove(&owner);
+        let mut state = self.state();
+        if state.owners.asked.get(&owner) != Some(&request) {
+            return;
+        }
+        state.owners.asked.remove(&owner);
+        drop(state);
         for _ in 0..MESSAGES_PER_POLL {
             let mut state = self.state();
-            // A message that goes before the inbox may be behind this request in the mailbox; the next request is not.
-            let waits = state.owners.mailbox_deliveries.contains_key(&owner)
-                || state.owners.send_precedes(owner).is_some()
-                || ctx.waiting();
-            if waits {
+            if ctx.waiting() || state.owners.mailbox_deliveries.contains_key(&owner) {
                 return;
             }
-            let Some(due) = state.engine.take_due(owner) else { return };
+            if state.owners.send_precedes(owner).is_some() {
+                // That message may be behind this request in the mailbox. The next request is not before it.
+                break;
+            }
+            let Some(due) = state.engine.take_due(owner) else {
+                // An empty inbox, or a foreign message.
+                return self.send_next(state, owner);
+            };
             self.deliver_own(state, due, actor, ctx);
         }
         drop(self.ask_to_run_due(self.state(), owner));
+    }
+
+    /// Has the next message of an inbox, if there is one, sent to its owner. It is a foreign one.
+    fn send_next(&self, mut state: StateGuard<'_>, owner: OwnerId) {
+        let Some(key) = state.engine.first_due(owner) else { return };
+        if state.engine.owner(owner).is_some_and(|owner_state| owner_state.without_inbox) {
+            state.owners.without_inbox.push(owner);
+            drop(state);
+            self.turns.wake_driver();
+        } else {
+            drop(state);
+            self.completions.lock().unwrap_or_else(PoisonError::into_inner).push((owner, key));
+            self.wake_watchdog();
+        }
     }
 }

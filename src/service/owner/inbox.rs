@@ -71,7 +71,7 @@ impl<A: Actor> ActorRef for TypedActorRef<A> {
 
     fn ask_to_run_due(&self, accepting: &Accepting) -> Option<BoxedAsk> {
         let (addr, ask) = (self.0.clone(), accepting.of::<A>()?);
-        Some(Box::new(move || ask(&addr)))
+        Some(Box::new(move |due_timers| ask(&addr, due_timers)))
     }
 }
 
@@ -339,6 +339,8 @@ where
                     state.driver.await_turn.push(this.owner);
                     return Poll::Pending;
                 };
+                // It would be behind a request to run due timers, which must not overtake it.
+                state.owners.asked.remove(&this.owner);
                 match state.engine.take_for_send(this.owner) {
                     Some(due) => {
                         let publish = state.reports.published.ask_to_publish();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crate::engine::DueTimer;
+use crate::model::due_timers::DueTimers;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
@@ -61,7 +62,7 @@ impl OwnerState {
 pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
 
 /// Requests an actor to run its due timers; returns false if it has stopped.
-pub(crate) type BoxedAsk = Box<dyn FnOnce() -> bool>;
+pub(crate) type BoxedAsk = Box<dyn FnOnce(DueTimers) -> bool>;
 
 /// An owner's actor without its type, which the driver does not know.
 pub(crate) trait ActorRef: Send + Sync {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
@@ -31,8 +31,11 @@ pub(crate) struct Owners {
     /// poll of their inboxes: at once if it is in the mailbox.
     preceding_sends: FxHashMap<OwnerId, Again>,
     pub(crate) accepting: Accepting,
-    /// Owners that were requested through their mailboxes to run their due timers, and have not begun.
-    pub(crate) asked: FxHashSet<OwnerId>,
+    /// Owners that were requested through their mailboxes to run their due timers, and have not begun; with the number
+    /// of the request.
+    pub(crate) asked: FxHashMap<OwnerId, u64>,
+    /// The number of such requests so far.
+    pub(crate) requests: u64,
 }
 
 /// A message on its way through the mailbox of its owner.

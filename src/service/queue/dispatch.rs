@@ -34,7 +34,11 @@ impl MessageStores {
             let mailbox =
                 |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox());
             let queue = QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose_queued::<J> };
-            J::store(type_name::<MessageOf<J>>(), discard_queued::<J>, Route::Recipient { post: enqueue_due::<J>, mailbox, queue: Some(queue) })
+            J::store(
+                type_name::<MessageOf<J>>(),
+                discard_queued::<J>,
+                Route::Recipient { post: enqueue_due::<J>, mailbox, queue: Some(queue) },
+            )
         })
     }
 }

@@ -250,7 +250,14 @@ impl Service {
             }
         };
         let delay = due_time.delay;
-        let timer = NewTimer { due_time, recurrence, key_scope: to.key_scope(), keeps_alive: to.keeps_alive(options), id, options };
+        let timer = NewTimer {
+            due_time,
+            recurrence,
+            key_scope: to.key_scope(),
+            keeps_alive: to.keeps_alive(options),
+            id,
+            options,
+        };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
         let admission = to.admit::<P, C>(&mut state, self.settings.mailbox_policy, &timer, packed, &mut wakeup);

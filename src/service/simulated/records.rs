@@ -170,6 +170,8 @@ pub(crate) struct Log {
     pub(crate) any_drain: bool,
     /// Whether the services are being stopped.
     pub(crate) is_over: bool,
+    /// The number of notes dropped with a returned closure.
+    drop_drains: Option<u32>,
 }
 
 /// The content of each message: records when it is handled, and dropped.
@@ -490,7 +492,22 @@ impl Records {
         }
     }
 
+    /// Drops a returned closure, whose note then counts as drained.
+    pub(crate) fn drained_by_drop(&self, drop: impl FnOnce()) {
+        self.log().drop_drains = Some(0);
+        drop();
+        if self.log().drop_drains.take() != Some(1) {
+            self.fail("a drain returned a foreign message".to_owned());
+        }
+    }
+
     fn dropped(&self, number: usize) {
+        if let Some(notes) = &mut self.log().drop_drains {
+            *notes += 1;
+        }
+        if self.log().drop_drains.is_some() {
+            self.drained(number);
+        }
         let mut log = self.log();
         if std::mem::replace(&mut log.entries[number].dropped, true) {
             log.fail(format!("dropped twice: {number}"));

@@ -12,7 +12,7 @@ use crate::service::simulated::records::{FLOOD_PACE, Kind, MILLISECOND, Note, Re
 use crate::service::simulated::series::Plan;
 use crate::simulation::arbiter::VirtualClock;
 use crate::simulation::{self, random};
-use crate::{CancelOutcome, Clock, MessageSource, RescheduleOutcome, TimerContext, TimerId, Timers};
+use crate::{CancelOutcome, Clock, MessageSource, RescheduleOutcome, TimerContext, TimerId, TimerOptions, Timers};
 
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -133,6 +133,7 @@ impl Handler<Behind> for Subject {
 }
 
 crate::impl_tracked!(Subject: Plain, Other);
+crate::impl_due_timers!(Subject);
 
 impl Subject {
     fn handled(&mut self, note: &Note, ctx: &mut Context<Self>) {
@@ -201,7 +202,14 @@ impl Subject {
     fn schedule_after(&mut self, delay: u64, ctx: &mut Context<Self>) {
         let note = self.records.schedule(Kind::Own, self.arbiter, self.number, delay);
         let number = note.number;
-        let id = ctx.schedule_after(Duration::from_nanos(delay), Own(note)).ok();
+        let after = Duration::from_nanos(delay);
+        let id = if random(3) == 0 {
+            ctx.accept_due_timers();
+            let options = TimerOptions::new().keep_alive(random(2) == 0);
+            ctx.timer(options).run_after(after, move |subject, ctx| subject.handled(&note, ctx)).ok()
+        } else {
+            ctx.schedule_after(after, Own(note)).ok()
+        };
         self.records.scheduled(number, id, delay);
     }
 
