@@ -69,6 +69,8 @@ pub struct Counters {
     pub pending: u64,
     /// Moved deadlines.
     pub rescheduled: u64,
+    /// Timers, among the cancelled ones, that ended with their actor after its last address was dropped.
+    pub abandoned: u64,
     /// Requests rejected because of the capacity.
     pub rejected_capacity: u64,
     /// Requests rejected because the service is closed, or the requesting actor has stopped.

@@ -357,6 +357,13 @@ impl<P: Copy, O> Engine<P, O> {
         self.counters.bounce(reason);
     }
 
+    /// Counts an owner's timers, which end with it, as abandoned. Returns their number.
+    pub(crate) fn abandon(&mut self, id: OwnerId) -> usize {
+        let timers = self.owners.own(id);
+        self.counters.abandoned += timers as u64;
+        timers
+    }
+
     /// Registers an owner.
     ///
     /// # Errors

@@ -112,6 +112,7 @@ struct Board {
     number: u64,
     counters: CounterHandles,
     rescheduled: Tally,
+    abandoned: Tally,
     rejected_capacity: Tally,
     rejected_stopped: Tally,
     retries: Tally,
@@ -182,6 +183,7 @@ impl Meters {
                     ahead: 0,
                 },
                 rescheduled: tally(names::RESCHEDULED.name),
+                abandoned: tally(names::ABANDONED.name),
                 rejected_capacity: Tally::new(reason(names::REJECTED.name, "capacity")),
                 rejected_stopped: Tally::new(reason(names::REJECTED.name, "stopped")),
                 retries: tally(names::RETRIES.name),
@@ -223,6 +225,7 @@ impl Board {
         self.number = report.number;
         self.counters.publish(&report.counters);
         self.rescheduled.show(report.counters.rescheduled);
+        self.abandoned.show(report.counters.abandoned);
         self.rejected_capacity.show(report.counters.rejected_capacity);
         self.rejected_stopped.show(report.counters.rejected_closed);
         self.retries.show(report.retries);

@@ -119,4 +119,7 @@ pub(crate) const fn reads_dead_letters() -> bool {
 }
 
 #[inline(always)]
+pub(crate) fn abandoned(_: &str, _: &'static str, _: usize) {}
+
+#[inline(always)]
 pub(crate) fn dead_letter(_: &str, _: TimerId, _: DeadLetterReason, _: &'static str) {}

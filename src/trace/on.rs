@@ -118,6 +118,11 @@ pub(crate) fn reads_dead_letters() -> bool {
     enabled!(target: "actix_timers", Level::WARN)
 }
 
+/// Reports timers that ended with their actor after its last address was dropped.
+pub(crate) fn abandoned(timer: &str, actor_type: &'static str, timers: usize) {
+    debug!(target: "actix_timers", timer, actor_type, timers, "an actor without an address has stopped, and its timers with it");
+}
+
 pub(crate) fn dead_letter(timer: &str, id: TimerId, reason: DeadLetterReason, message_type: &'static str) {
     debug!(target: "actix_timers", timer, id = field::display(id), reason = reason.as_str(), message_type, "dead letter");
 }

@@ -198,6 +198,7 @@ impl Scrape {
             returned: self.total("returned_total"),
             pending: self.total("pending"),
             rescheduled: self.total("rescheduled_total"),
+            abandoned: self.total("abandoned_total"),
             rejected_capacity: self.sum("rejected_total", "capacity") as u64,
             rejected_closed: self.sum("rejected_total", "stopped") as u64,
         };

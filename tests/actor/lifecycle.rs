@@ -41,6 +41,7 @@ fn own_timers_end_with_the_actor() {
             world.settle().await;
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.delivered, counters.cancelled, counters.pending), (1, 2, 0), "{how}");
+            assert_eq!(counters.abandoned, if how == "no address left" { 2 } else { 0 }, "{how}");
             assert_eq!((census.live(), world.timers.snapshot().owners), (0, 0), "{how}");
             assert_eq!(world.timers.cancel(id), CancelOutcome::NotFound, "{how}");
             world.run_to(100).await;

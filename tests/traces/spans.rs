@@ -416,3 +416,27 @@ fn internal_timers_of_durable_timers_leave_no_span_and_no_event_and_are_no_dead_
     assert!(told.is_empty(), "{told:?}");
     assert!(!story.events.iter().any(|(text, _)| text.contains("message=scheduled ")), "{:?}", story.events);
 }
+
+#[test]
+fn an_actor_that_stops_with_timers_since_its_last_address_is_gone_leaves_an_event() {
+    for (keeps_alive, events) in [(false, 1), (true, 0)] {
+        witnessed(all(), |world, witness| async move {
+            let (addr, _) = world.probe::<u32>();
+            run(&addr, move |_, ctx| {
+                let options = || TimerOptions::new().keep_alive(keeps_alive);
+                ctx.timer(options()).after(ms(10), Note(1)).unwrap();
+                ctx.timer(options()).after(ms(20), Note(2)).unwrap();
+            })
+            .await;
+            drop(addr);
+            world.run_to(100).await;
+            let story = witness.story();
+            let of_it: Vec<_> = story.events.iter().filter(|(text, _)| text.contains("without an address")).collect();
+            assert_eq!(of_it.len(), events, "{of_it:?}");
+            assert!(
+                of_it.iter().all(|(text, _)| text.contains("Probe<u32>") && text.contains("timers=2")),
+                "{of_it:?}"
+            );
+        });
+    }
+}

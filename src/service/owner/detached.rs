@@ -9,6 +9,7 @@ use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::owner_state::ActorRef;
 use crate::service::owner::thread_registry;
 use crate::service::state::{Service, State};
+use crate::trace;
 
 /// The interval of checks for stopped actors that nothing else reports; see `Service::check_detached`.
 const DETACHED_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -90,7 +91,7 @@ impl Service {
                 guard.note_detached(owner);
                 guard = self.deliver_by_mailbox(guard, owner, by);
             } else if by == TurnBy::Driver {
-                self.end_detached(&mut guard, owner);
+                guard = self.end_detached(guard, owner, &*actor_ref);
             } else {
                 // Its registry is that of the driver's thread.
                 for_the_driver.push(owner);
@@ -121,7 +122,7 @@ impl Service {
             if is_alive {
                 guard.owners.detached.push_back(owner);
             } else {
-                self.end_detached(&mut guard, owner);
+                guard = self.end_detached(guard, owner, &*actor_ref);
             }
         }
         // The interval covers one check of each.
@@ -137,10 +138,24 @@ impl Service {
         (self.state(), is_alive)
     }
 
-    fn end_detached(&self, state: &mut State, owner: OwnerId) {
-        if let Some(owner_state) = state.engine.owner(owner).filter(|owner_state| !owner_state.ended) {
-            thread_registry::unbind_mailbox(owner_state.mailbox, self.number(), owner);
-            state.end(owner);
+    /// Ends the owner of a stopped actor that had no address any more, and reports the timers that end with it.
+    fn end_detached<'a>(
+        &'a self,
+        mut guard: StateGuard<'a>,
+        owner: OwnerId,
+        actor_ref: &dyn ActorRef,
+    ) -> StateGuard<'a> {
+        let owner_state = guard.engine.owner(owner).filter(|owner_state| !owner_state.ended);
+        let Some(mailbox) = owner_state.map(|owner_state| owner_state.mailbox) else { return guard };
+        thread_registry::unbind_mailbox(mailbox, self.number(), owner);
+        let timers = guard.engine.abandon(owner);
+        guard.end(owner);
+        if timers == 0 {
+            return guard;
         }
+        guard.reports.published.ask_to_publish();
+        drop(guard);
+        self.contain(|| trace::abandoned(&self.name, actor_ref.actor_type(), timers));
+        self.state()
     }
 }

@@ -86,6 +86,8 @@ impl Owners {
         let again = *self.preceding_sends.get(&owner)?;
         if again == Again::AtOnce {
             self.forget_send(owner);
+            // It may be behind a request to run due timers.
+            self.asked.remove(&owner);
         }
         Some(again)
     }
