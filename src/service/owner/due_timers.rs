@@ -14,6 +14,7 @@ use crate::engine::OwnerId;
 use crate::model::due_timers::DueTimers;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::inbox::MESSAGES_PER_POLL;
+use crate::service::owner::owners::Again;
 use crate::service::state::Service;
 
 /// Requests an actor to run its due timers; returns false if it has stopped.
@@ -90,9 +91,12 @@ impl Service {
             if ctx.waiting() || state.owners.mailbox_deliveries.contains_key(&owner) {
                 return;
             }
-            if state.owners.send_precedes(owner).is_some() {
-                // That message may be behind this request in the mailbox. The next request is not before it.
-                break;
+            match state.owners.send_precedes(owner) {
+                None => {}
+                // That message may be behind this request in the mailbox; it is before the next.
+                Some(Again::AtOnce) => break,
+                // The sender, or the next check of the watchdog, continues.
+                Some(Again::WhenCalled) => return,
             }
             let Some(due) = state.engine.take_due(owner) else {
                 // An empty inbox, or a foreign message.
