@@ -3,12 +3,10 @@
 //! The mailbox then carries a request, [`DueTimers`], to run them. Its handler takes them out of the inbox as a poll of
 //! the inbox does, so a cancel stays exact until a handler begins. An actor accepts the request once for its type.
 
-use std::any::{Any, TypeId};
 use std::sync::PoisonError;
 
 use actix::dev::ToEnvelope;
-use actix::{Actor, AsyncContext, Handler, WeakAddr};
-use rustc_hash::FxHashMap;
+use actix::{Actor, AsyncContext, Handler};
 
 use crate::engine::OwnerId;
 use crate::model::due_timers::DueTimers;
@@ -16,30 +14,6 @@ use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::inbox::MESSAGES_PER_POLL;
 use crate::service::owner::owners::Again;
 use crate::service::state::Service;
-
-/// Requests an actor to run its due timers; returns false if it has stopped.
-pub(crate) type AskFn<A> = fn(&WeakAddr<A>, DueTimers) -> bool;
-
-/// The types of actors that accept [`DueTimers`], each with its [`AskFn`].
-#[derive(Default)]
-pub(crate) struct Accepting(FxHashMap<TypeId, Box<dyn Any + Send>>);
-
-impl Accepting {
-    pub(crate) fn accept<A>(&mut self)
-    where
-        A: Actor + Handler<DueTimers>,
-        A::Context: ToEnvelope<A, DueTimers>,
-    {
-        self.0.entry(TypeId::of::<A>()).or_insert_with(|| {
-            let ask: AskFn<A> = |addr, due_timers| addr.upgrade().is_some_and(|addr| addr.try_send(due_timers).is_ok());
-            Box::new(ask)
-        });
-    }
-
-    pub(crate) fn of<A: Actor>(&self) -> Option<AskFn<A>> {
-        self.0.get(&TypeId::of::<A>())?.downcast_ref().copied()
-    }
-}
 
 impl Service {
     pub(crate) fn accept_due_timers<A>(&self)

@@ -24,6 +24,8 @@
 //! mailbox never gets empty. When an inbox has taken nothing for the watchdog's grace period, the watchdog sends its
 //! messages through the mailbox, from its own thread. The message under way cannot be cancelled any more, and a cancel
 //! reports that; all behind it still can. As soon as the inbox is polled again, the rest takes the direct way.
+//!
+//! A closure cannot be sent. An actor that accepts it is requested to run its inbox; see `due_timers`.
 
 use std::any::type_name;
 use std::cell::Cell;
@@ -41,7 +43,7 @@ use crate::engine::{DueTimer, OwnerId};
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{ContextRoute, Route, StateGuard};
-use crate::service::owner::due_timers::Accepting;
+use crate::service::owner::accepting::Accepting;
 use crate::service::owner::owner_state::{ActorRef, BoxedAsk, BoxedSend, OwnerState};
 use crate::service::owner::owners::Again;
 use crate::service::owner::spare::{Pair, Spare};

@@ -7,9 +7,11 @@
 //!    one; `wake_flag`: the signal to its inbox.
 //! 3. `spare`: the item that restores an inbox cancelled by mistake.
 //! 4. `thread_registry`: the owner of each context on a thread.
-//! 5. `detached`: owners that have ended, or whose inbox has left.
+//! 5. `detached`: owners that have ended, or whose inbox has left; `due_timers`: the request to run an inbox, and
+//!    `accepting`: the actors that take it.
 //! 6. `subscribers`: dead letters, and their subscribers.
 
+pub(crate) mod accepting;
 pub(crate) mod detached;
 pub(crate) mod due_timers;
 pub(crate) mod inbox;

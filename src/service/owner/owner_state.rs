@@ -9,7 +9,7 @@ use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{Route, StateGuard};
-use crate::service::owner::due_timers::Accepting;
+use crate::service::owner::accepting::Accepting;
 use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
 

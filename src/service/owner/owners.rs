@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::engine::OwnerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::reply::{BoxedReply, ReplyFuture};
-use crate::service::owner::due_timers::Accepting;
+use crate::service::owner::accepting::Accepting;
 use crate::timing::Key;
 
 #[derive(Default)]

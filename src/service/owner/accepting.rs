@@ -1,0 +1,33 @@
+//! The types of actors that accept a request to run their due timers.
+
+use std::any::{Any, TypeId};
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Handler, WeakAddr};
+use rustc_hash::FxHashMap;
+
+use crate::model::due_timers::DueTimers;
+
+/// Requests an actor to run its due timers; returns false if it has stopped.
+pub(crate) type AskFn<A> = fn(&WeakAddr<A>, DueTimers) -> bool;
+
+/// The types of actors that accept [`DueTimers`], each with its [`AskFn`].
+#[derive(Default)]
+pub(crate) struct Accepting(FxHashMap<TypeId, Box<dyn Any + Send>>);
+
+impl Accepting {
+    pub(crate) fn accept<A>(&mut self)
+    where
+        A: Actor + Handler<DueTimers>,
+        A::Context: ToEnvelope<A, DueTimers>,
+    {
+        self.0.entry(TypeId::of::<A>()).or_insert_with(|| {
+            let ask: AskFn<A> = |addr, due_timers| addr.upgrade().is_some_and(|addr| addr.try_send(due_timers).is_ok());
+            Box::new(ask)
+        });
+    }
+
+    pub(crate) fn of<A: Actor>(&self) -> Option<AskFn<A>> {
+        self.0.get(&TypeId::of::<A>())?.downcast_ref().copied()
+    }
+}
