@@ -38,18 +38,23 @@ impl Message for DueTimers {
     type Result = ();
 }
 
-/// Implements `Handler<DueTimers>` for actors. See [`DueTimers`].
+/// Implements `Handler<DueTimers>` for an actor; for a generic one with its parameters first, in brackets:
+/// `impl_due_timers!([S: 'static] Shop<S>)`. See [`DueTimers`].
 #[macro_export]
 macro_rules! impl_due_timers {
-    ($($actor:ty),+ $(,)?) => {
-        $(
-            impl $crate::__private::Handler<$crate::DueTimers> for $actor {
-                type Result = ();
+    (@one [$($parameters:tt)*] $actor:ty) => {
+        impl<$($parameters)*> $crate::__private::Handler<$crate::DueTimers> for $actor {
+            type Result = ();
 
-                fn handle(&mut self, due: $crate::DueTimers, ctx: &mut Self::Context) {
-                    due.run(self, ctx);
-                }
+            fn handle(&mut self, due: $crate::DueTimers, ctx: &mut Self::Context) {
+                due.run(self, ctx);
             }
-        )+
+        }
+    };
+    ([$($parameters:tt)*] $actor:ty) => {
+        $crate::impl_due_timers!(@one [$($parameters)*] $actor);
+    };
+    ($actor:ty) => {
+        $crate::impl_due_timers!(@one [] $actor);
     };
 }

@@ -145,17 +145,41 @@ impl<M> fmt::Debug for Tracked<M> {
 ///
 /// impl_tracked!(Customer: Remind, Invoice);
 /// ```
+///
+/// For a generic actor its parameters come first, in brackets:
+///
+/// ```
+/// # use actix::prelude::*;
+/// # use actix_timers::impl_tracked;
+/// # #[derive(Message)]
+/// # #[rtype(result = "()")]
+/// # struct Remind;
+/// # struct Shop<S>(S);
+/// # impl<S: Clone + Unpin + 'static> Actor for Shop<S> { type Context = Context<Self>; }
+/// # impl<S: Clone + Unpin + 'static> Handler<Remind> for Shop<S> {
+/// #     type Result = ();
+/// #     fn handle(&mut self, _: Remind, _: &mut Context<Self>) {}
+/// # }
+/// impl_tracked!([S: Clone + Unpin + 'static] Shop<S>: Remind);
+/// ```
 #[macro_export]
 macro_rules! impl_tracked {
-    ($actor:ty: $($message:ty),+ $(,)?) => {
-        $(
-            impl $crate::__private::Handler<$crate::Tracked<$message>> for $actor {
-                type Result = ();
+    (@each $parameters:tt $actor:ty: $($message:ty),+ $(,)?) => {
+        $($crate::impl_tracked!(@one $parameters $actor, $message);)+
+    };
+    (@one [$($parameters:tt)*] $actor:ty, $message:ty) => {
+        impl<$($parameters)*> $crate::__private::Handler<$crate::Tracked<$message>> for $actor {
+            type Result = ();
 
-                fn handle(&mut self, tracked: $crate::Tracked<$message>, ctx: &mut Self::Context) {
-                    tracked.run(self, ctx);
-                }
+            fn handle(&mut self, tracked: $crate::Tracked<$message>, ctx: &mut Self::Context) {
+                tracked.run(self, ctx);
             }
-        )+
+        }
+    };
+    ([$($parameters:tt)*] $($actor:tt)+) => {
+        $crate::impl_tracked!(@each [$($parameters)*] $($actor)+);
+    };
+    ($($actor:tt)+) => {
+        $crate::impl_tracked!(@each [] $($actor)+);
     };
 }

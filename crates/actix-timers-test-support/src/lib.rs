@@ -39,9 +39,8 @@ use actix_timers::{
 
 pub use listener::{Listener, letters, listen};
 
-actix_timers::impl_tracked!(Probe<u32>: Note<u32>, Counted);
-actix_timers::impl_tracked!(Probe<u64>: Note<u64>);
-actix_timers::impl_due_timers!(Probe<u64>);
+actix_timers::impl_tracked!([N: Name] Probe<N>: Note<N>, Counted);
+actix_timers::impl_due_timers!([N: Name] Probe<N>);
 
 /// The time that a test on the real clock waits for an event before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
