@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{CancelGroup, Clock, ManualClock, ScheduleBatch, TimerActor, TimerFilter, TimerOptions};
+use actix_timers::{CancelGroup, ManualClock, ScheduleBatch, TimerActor, TimerFilter, TimerOptions};
 
 const CUSTOMERS: usize = 10_000;
 const UNSUBSCRIBED: usize = 100;

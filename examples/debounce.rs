@@ -14,7 +14,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{Clock, ManualClock, TimerActor, TimerContext, TimerOptions};
+use actix_timers::{ManualClock, TimerActor, TimerContext, TimerOptions};
 
 const QUIET: Duration = Duration::from_secs(2);
 

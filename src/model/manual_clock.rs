@@ -136,6 +136,16 @@ impl ManualClock {
         Self { hands: Arc::new(Mutex::new(hands)) }
     }
 
+    /// Returns the time since the clock's start.
+    pub fn now(&self) -> Duration {
+        self.hands().now
+    }
+
+    /// Returns the time that the wall clock shows.
+    pub fn wall(&self) -> SystemTime {
+        self.hands().wall
+    }
+
     /// Moves both clocks at once, and wakes the alarms that are reached. Saturates at the end of the range.
     ///
     /// Nothing happens in between, as after a suspension of the process for that time: messages due meanwhile are late.
@@ -186,11 +196,11 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Duration {
-        self.hands().now
+        self.now()
     }
 
     fn wall(&self) -> SystemTime {
-        self.hands().wall
+        self.wall()
     }
 
     fn since(&self, _: Instant) -> Duration {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    CancelOutcome, Clock, Reschedule, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerContext, TimerId,
-    TimerState, Timers,
+    CancelOutcome, Reschedule, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerContext, TimerId, TimerState,
+    Timers,
 };
 use support::{Census, Log, Note, OnDrop, Probe, Random, Run, Way, World, in_virtual_time, ms, paused, run};
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo,
-    Timers,
+    MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo, Timers,
 };
 use support::{Note, OnDrop, Probe, World, count_panics, ms, panic_on_purpose, paused, run};
 use tokio::sync::oneshot;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{Clock, ManualClock, scrape};
+use actix_timers::{ManualClock, scrape};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError, RetryPolicy,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context as Polling, Poll};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Clock, Repeat, RescheduleOutcome};
+use actix_timers::{CancelOutcome, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     CancelDurable, DueTime, DurableContext, DurableError, DurableFilter, DurableId, DurableInfo, DurableOptions,

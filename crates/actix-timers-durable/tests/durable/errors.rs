@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{BuildError, Clock};
+use actix_timers::BuildError;
 use actix_timers_durable::store::{FsyncOutcome, MAX_RECORD_LEN, MemoryDisk};
 use actix_timers_durable::{
     DueTime, DurableBuildError, DurableError, DurableId, DurableMessage, DurableOptions, DurableTimers, EncodeError,

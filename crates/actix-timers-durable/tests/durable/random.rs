@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Clock, ManualClock, Repeat, RescheduleOutcome};
+use actix_timers::{CancelOutcome, ManualClock, Repeat, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     Durable, DurableError, DurableFilter, DurableId, DurableMessage, DurableOptions, DurableState, DurableTimers,

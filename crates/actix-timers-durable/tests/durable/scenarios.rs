@@ -1,6 +1,6 @@
 //! The conformance scenarios of durable timers, on each store.
 
-use actix_timers::{CancelOutcome, Clock, Repeat};
+use actix_timers::{CancelOutcome, Repeat};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{DueTime, DurableFilter, DurableId, DurableOptions, Schedule, Scheduled};
 
