@@ -4,7 +4,7 @@
 //!
 //! 1. `counters`: every accepted timer ends exactly once, and the [`Counters`] prove it.
 //! 2. `timer`: the record of a timer, and its states.
-//! 3. `owners`: the owners of timers, and the inbox of each owner.
+//! 3. `owners`: the owners of timers, and the inbox of each owner; `own_timers`: the list of its timers.
 //! 4. `wall`: timers with a wall-clock time, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.
 //! 6. `recurrence`: the next due time of a repeating timer; `repeating`: its step from one repetition to the next.
@@ -48,6 +48,7 @@ mod key;
 mod labelled;
 mod labels;
 mod names;
+mod own_timers;
 mod owners;
 mod queries;
 mod queues;

@@ -1,5 +1,6 @@
 //! Owners: an owner's timers end with it, and wait in its inbox once they are due.
 
+use crate::engine::own_timers::OwnTimers;
 use crate::engine::timer::{Stage, Timer};
 use crate::timing::{Arena, Chunks, Key, List, Spot};
 
@@ -11,7 +12,7 @@ pub(crate) struct OwnerId(pub(crate) Key);
 #[derive(Debug)]
 pub(crate) struct Owner<O> {
     /// The slots of its own timers.
-    timers: List,
+    timers: OwnTimers,
     /// The slots of its foreign timers, which are for a recipient and only queued in its inbox; in the order of that.
     foreign: List,
     /// Its due timers, first in, first out.
@@ -38,8 +39,8 @@ impl<O> Owners<O> {
     }
 
     pub(crate) fn insert(&mut self, data: O) -> Result<OwnerId, O> {
-        let owner =
-            Owner { timers: List::new(), foreign: List::new(), inbox: List::new(), keeping: 0, is_held: false, data };
+        let (timers, foreign, inbox) = (OwnTimers::new(), List::new(), List::new());
+        let owner = Owner { timers, foreign, inbox, keeping: 0, is_held: false, data };
         self.arena.insert(owner).map(OwnerId).map_err(|owner| owner.data)
     }
 
@@ -138,7 +139,11 @@ impl<O> Owners<O> {
     #[inline]
     pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) {
         let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return };
-        let list = if timer.stage == Stage::Foreign { &mut owner.foreign } else { &mut owner.timers };
-        list.remove(&mut self.chunks, timer.owner_spot());
+        let (chunks, spot) = (&mut self.chunks, timer.owner_spot());
+        if timer.stage == Stage::Foreign {
+            owner.foreign.remove(chunks, spot);
+        } else {
+            owner.timers.remove(chunks, spot);
+        }
     }
 }

@@ -41,7 +41,18 @@ pub(crate) struct Spot {
 impl Spot {
     /// The location of an entry that is in no list.
     #[cfg(feature = "actix")]
-    pub(crate) const NOWHERE: Self = Self { chunk: NONE, position: 0 };
+    pub(crate) const NOWHERE: Self = Self::without_chunk(0);
+
+    /// Returns the location of a member that is kept apart from the chunks.
+    #[cfg(feature = "actix")]
+    pub(crate) const fn without_chunk(position: u8) -> Self {
+        Self { chunk: NONE, position }
+    }
+
+    #[cfg(feature = "actix")]
+    pub(crate) const fn has_chunk(self) -> bool {
+        self.chunk != NONE
+    }
 }
 
 /// The chunks of many lists, in pages that never move.

@@ -1,0 +1,110 @@
+//! The own timers of one owner.
+
+use crate::timing::{Chunks, List, Spot};
+
+/// "No timer".
+const NONE: u32 = u32::MAX;
+
+/// The slots of an owner's own timers, first in, first out.
+///
+/// Most owners have one timer, and a second one while it is replaced: two need no chunk of a [`List`].
+#[derive(Debug)]
+pub(crate) struct OwnTimers {
+    /// Up to two timers, older than the others.
+    first: [u32; 2],
+    /// The position of the older of the two. Vacant only if both are.
+    oldest: u8,
+    others: List,
+}
+
+impl OwnTimers {
+    pub(crate) const fn new() -> Self {
+        Self { first: [NONE; 2], oldest: 0, others: List::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.first.iter().filter(|slot| **slot != NONE).count() + self.others.len()
+    }
+
+    /// Returns the slot of the oldest timer.
+    pub(crate) fn first(&self, chunks: &Chunks) -> Option<u32> {
+        match self.first[usize::from(self.oldest % 2)] {
+            NONE => self.others.first(chunks),
+            slot => Some(slot),
+        }
+    }
+
+    /// Appends the timer in this slot, and returns its location.
+    #[inline]
+    pub(crate) fn push_back(&mut self, chunks: &mut Chunks, slot: u32) -> Spot {
+        if self.others.is_empty() {
+            let newest = (self.oldest + 1) % 2;
+            for position in [self.oldest, newest] {
+                if let vacant @ &mut NONE = &mut self.first[usize::from(position % 2)] {
+                    *vacant = slot;
+                    return Spot::without_chunk(position);
+                }
+            }
+        }
+        self.others.push_back(chunks, slot)
+    }
+
+    /// Removes the timer at `spot`, which must be one of these.
+    #[inline]
+    pub(crate) fn remove(&mut self, chunks: &mut Chunks, spot: Spot) {
+        if spot.has_chunk() {
+            self.others.remove(chunks, spot);
+        } else {
+            self.first[usize::from(spot.position % 2)] = NONE;
+            self.oldest = (spot.position + 1) % 2;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any order of three leaving and three joining: the others keep their order, and a new one comes last.
+    #[test]
+    fn timers_keep_their_order_and_can_leave_from_anywhere() {
+        for size in 0..6 {
+            for leaving in 0..6_usize.pow(3) {
+                let (mut chunks, mut timers) = (Chunks::new(), OwnTimers::new());
+                let mut model: Vec<(u32, Spot)> =
+                    (0..size).map(|slot| (slot, timers.push_back(&mut chunks, slot))).collect();
+                for step in 0..3_u32 {
+                    let leaves = leaving / 6_usize.pow(step) % 6;
+                    if leaves < model.len() {
+                        timers.remove(&mut chunks, model.remove(leaves).1);
+                    }
+                    check(&timers, &chunks, &model);
+                    model.push((10 + step, timers.push_back(&mut chunks, 10 + step)));
+                    check(&timers, &chunks, &model);
+                }
+                while !model.is_empty() {
+                    timers.remove(&mut chunks, model.remove(0).1);
+                    check(&timers, &chunks, &model);
+                }
+            }
+        }
+    }
+
+    fn check(timers: &OwnTimers, chunks: &Chunks, model: &[(u32, Spot)]) {
+        assert_eq!(timers.len(), model.len());
+        assert_eq!(timers.first(chunks), model.first().map(|(slot, _)| *slot));
+    }
+
+    /// A timer that is replaced again and again, the new one accepted before the old one ends.
+    #[test]
+    fn a_replaced_timer_needs_no_chunk() {
+        let (mut chunks, mut timers) = (Chunks::new(), OwnTimers::new());
+        let mut old = timers.push_back(&mut chunks, 0);
+        for slot in 1..10 {
+            let new = timers.push_back(&mut chunks, slot);
+            assert!(!new.has_chunk());
+            timers.remove(&mut chunks, old);
+            old = new;
+        }
+    }
+}
