@@ -80,12 +80,20 @@ pub(crate) struct ClockReading {
 const TOLERANCE: Duration = Duration::from_millis(20);
 
 /// The recurrence of a repeating timer: its mode, and its progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Recurrence {
     mode: RepeatMode,
     /// Due time of the present repetition.
     due: Duration,
-    /// Time from that repetition to the origin of the clock, in nanoseconds, if it was before: `due` is zero then.
+    /// The other properties; `None` for a timer that has none of them, as most.
+    rare: Option<Box<Rare>>,
+}
+
+/// The properties of few repeating timers.
+#[derive(Debug, Clone, Copy)]
+struct Rare {
+    /// Time from the due time of the present repetition to the origin of the clock, in nanoseconds, if it was before:
+    /// `due` is zero then.
     before_origin: u64,
     /// Wall-clock time of the present repetition, if it was bound to one.
     wall: Option<Duration>,
@@ -94,10 +102,22 @@ pub(crate) struct Recurrence {
     until: Option<Duration>,
     /// Greatest delay after the due time.
     slack: Duration,
-    /// The step after the present repetition, once known.
+    /// The step after the present repetition, while that is under way.
     planned: Option<NextRun>,
     /// The step requested while the present repetition was in flight.
     asked: Option<NextRun>,
+}
+
+impl Rare {
+    const NONE: Self = Self {
+        before_origin: 0,
+        wall: None,
+        left: ENDLESS,
+        until: None,
+        slack: Duration::ZERO,
+        planned: None,
+        asked: None,
+    };
 }
 
 /// Returns the deadline of a timer that is due at `due`, or `before_origin` before the clock's zero, and may be late by
@@ -122,63 +142,71 @@ const ENDLESS: u64 = u64::MAX;
 impl Recurrence {
     /// Returns an endless recurrence with its first repetition at `due`.
     pub(crate) const fn new(mode: RepeatMode, due: Duration) -> Self {
-        Self {
-            mode,
-            due,
-            before_origin: 0,
-            wall: None,
-            left: ENDLESS,
-            until: None,
-            slack: Duration::ZERO,
-            planned: None,
-            asked: None,
-        }
+        Self { mode, due, rare: None }
+    }
+
+    fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&Rare::NONE)
+    }
+
+    fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(Rare::NONE))
     }
 
     /// Begins the grid by this time before the origin of the clock, if the first repetition is due at zero.
     #[must_use]
-    pub(crate) fn before_origin(self, by: Duration) -> Self {
-        let before_origin = if self.due.is_zero() { by } else { Duration::ZERO };
-        Self { before_origin: u64::try_from(before_origin.as_nanos()).unwrap_or(u64::MAX), ..self }
+    pub(crate) fn before_origin(mut self, by: Duration) -> Self {
+        self.set_due(self.due, by);
+        self
     }
 
-    /// Moves the present repetition.
+    /// Moves the present repetition. It is [before the origin](Self::before_origin) of the clock only if `due` is zero.
     pub(super) fn set_due(&mut self, due: Duration, before_origin: Duration) {
-        *self = Self { due, ..*self }.before_origin(before_origin);
+        self.due = due;
+        let before_origin = if due.is_zero() { before_origin } else { Duration::ZERO };
+        if self.rare.is_some() || !before_origin.is_zero() {
+            self.rare_mut().before_origin = u64::try_from(before_origin.as_nanos()).unwrap_or(u64::MAX);
+        }
     }
 
     /// Limits the number of deliveries.
     #[must_use]
-    pub(crate) const fn times(self, left: u64) -> Self {
-        Self { left, ..self }
+    pub(crate) fn times(mut self, left: u64) -> Self {
+        self.rare_mut().left = left;
+        self
     }
 
     /// Ends the recurrence: no repetition is due after this wall-clock time.
     #[must_use]
-    pub(crate) const fn until(self, until: Duration) -> Self {
-        Self { until: Some(until), ..self }
+    pub(crate) fn until(mut self, until: Duration) -> Self {
+        self.rare_mut().until = Some(until);
+        self
     }
 
     /// Allows each repetition a delay, so that timers come due together.
     #[must_use]
-    pub(crate) const fn slack(self, slack: Duration) -> Self {
-        Self { slack, ..self }
+    pub(crate) fn slack(mut self, slack: Duration) -> Self {
+        if self.rare.is_some() || !slack.is_zero() {
+            self.rare_mut().slack = slack;
+        }
+        self
     }
 
     /// Returns the deadline of the present repetition, at least `first`.
     pub(crate) fn deadline(&self, tick: TickLength, first: Tick) -> Tick {
-        within_slack(tick, first, self.due, self.behind(), self.slack)
+        within_slack(tick, first, self.due, self.behind(), self.rare().slack)
     }
 
     /// Binds the first repetition to this wall-clock time.
     #[must_use]
-    pub(crate) const fn at(self, wall: Duration) -> Self {
-        Self { wall: Some(wall), ..self }
+    pub(crate) fn at(mut self, wall: Duration) -> Self {
+        self.rare_mut().wall = Some(wall);
+        self
     }
 
     /// Returns the wall-clock time of the present repetition, if it is bound to one.
-    pub(crate) const fn wall(&self) -> Option<Duration> {
-        self.wall
+    pub(crate) fn wall(&self) -> Option<Duration> {
+        self.rare().wall
     }
 
     /// Returns the period; `None` for a timer that follows a calendar.
@@ -190,18 +218,18 @@ impl Recurrence {
     }
 
     /// Returns whether the next step depends on the wall-clock time.
-    pub(crate) const fn needs_wall_clock(&self) -> bool {
-        self.until.is_some() || matches!(self.mode, RepeatMode::Calendar)
+    pub(crate) fn needs_wall_clock(&self) -> bool {
+        self.rare().until.is_some() || matches!(self.mode, RepeatMode::Calendar)
     }
 
     /// Returns whether the present repetition is the last.
     pub(crate) fn is_last(&self) -> bool {
-        self.left == 1
+        self.rare().left == 1
     }
 
     /// Returns whether the recurrence ends before its first repetition is due.
     pub(crate) fn is_empty(&self, now: ClockReading) -> bool {
-        self.left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
+        self.rare().left == 0 || self.is_after_end(self.due, self.behind(), now, Duration::ZERO)
     }
 
     /// Returns whether the present repetition, which is due, lies after the end after all: the wall clock was stepped.
@@ -227,46 +255,60 @@ impl Recurrence {
     /// the end.
     pub(crate) fn on_wall_clock(&self, at: Duration, now: ClockReading) -> NextRun {
         let ahead = at.saturating_sub(now.wall.unwrap_or_default());
-        match self.until {
+        match self.rare().until {
             _ if self.is_last() => NextRun::Never,
             Some(until) if at > until => NextRun::Never,
             _ => NextRun::At { due: now.time.saturating_add(ahead), wall: Some(at) },
         }
     }
 
+    /// Keeps the step after the present repetition while that is under way.
     pub(super) fn plan(&mut self, next: NextRun) {
-        self.planned = Some(next);
+        self.rare_mut().planned = Some(next);
+    }
+
+    /// Returns the planned step.
+    pub(super) fn planned(&self) -> NextRun {
+        self.rare().planned.unwrap_or(NextRun::Never)
     }
 
     /// Requests this step, which overrides the plan.
     pub(super) fn ask(&mut self, next: NextRun) {
-        self.asked = Some(next);
+        self.rare_mut().asked = Some(next);
     }
 
     /// Replaces the plan by a step requested during an earlier attempt to hand the present repetition over.
     pub(super) fn adopt_plan(&mut self) {
-        self.planned = self.asked.take().or(self.planned);
+        if let Some(rare) = &mut self.rare {
+            rare.planned = rare.asked.take().or(rare.planned);
+        }
     }
 
     /// Returns whether no repetition is planned after the present one.
     pub(super) fn ends_with_this(&self) -> bool {
-        self.is_last() || matches!(self.planned, None | Some(NextRun::Never))
+        self.is_last() || self.planned() == NextRun::Never
     }
 
-    /// Returns the step after the present repetition, which has been delivered, and takes it.
-    pub(super) fn advance(&mut self) -> NextRun {
-        let asked = self.asked.take();
-        let behind = if asked.is_none() { self.behind_next() } else { Duration::ZERO };
-        let next = asked.or(self.planned.take()).unwrap_or(NextRun::Never);
-        if self.is_last() {
-            return NextRun::Never;
-        }
-        if self.left != ENDLESS {
-            self.left = self.left.saturating_sub(1);
+    /// Returns the step after the present repetition, which has been delivered, and takes it: the requested one, if
+    /// any, instead of `next`.
+    pub(super) fn advance(&mut self, mut next: NextRun) -> NextRun {
+        let mut behind = self.behind_next();
+        if let Some(rare) = &mut self.rare {
+            rare.planned = None;
+            if let Some(asked) = rare.asked.take() {
+                (next, behind) = (asked, Duration::ZERO);
+            }
+            match rare.left {
+                ENDLESS => {}
+                1 => return NextRun::Never,
+                left => rare.left = left.saturating_sub(1),
+            }
         }
         if let NextRun::At { due, wall } = next {
             self.set_due(due, behind);
-            self.wall = wall;
+            if self.rare.is_some() || wall.is_some() {
+                self.rare_mut().wall = wall;
+            }
         }
         next
     }
@@ -299,8 +341,8 @@ impl Recurrence {
     }
 
     /// Returns the time from the due time of the present repetition to the origin of the clock, zero if it is after.
-    const fn behind(&self) -> Duration {
-        Duration::from_nanos(self.before_origin)
+    fn behind(&self) -> Duration {
+        self.rare.as_ref().map_or(Duration::ZERO, |rare| Duration::from_nanos(rare.before_origin))
     }
 
     /// Returns the same for the next repetition on the grid.
@@ -309,7 +351,7 @@ impl Recurrence {
     }
 
     fn is_after_end(&self, due: Duration, behind: Duration, now: ClockReading, tolerance: Duration) -> bool {
-        let (Some(until), Some(wall)) = (self.until, now.wall) else { return false };
+        let (Some(until), Some(wall)) = (self.rare().until, now.wall) else { return false };
         wall_time(due, now.time.saturating_add(behind), wall) > until.saturating_add(tolerance)
     }
 }
@@ -439,8 +481,7 @@ mod tests {
                 delivered += 1;
                 assert!(delivered <= times);
                 let next = recurrence.after_this(at(10 * delivered), false);
-                recurrence.plan(next);
-                assert_eq!(recurrence.advance(), next);
+                assert_eq!(recurrence.advance(next), next);
                 if next == NextRun::Never {
                     break;
                 }
@@ -477,8 +518,7 @@ mod tests {
         let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
         let mut recurrence = Recurrence::new(mode, n(10));
         recurrence.ask(NextRun::Never);
-        recurrence.plan(NextRun::At { due: n(20), wall: None });
-        assert_eq!(recurrence.advance(), NextRun::Never);
+        assert_eq!(recurrence.advance(NextRun::At { due: n(20), wall: None }), NextRun::Never);
     }
 
     #[test]
@@ -515,19 +555,31 @@ mod tests {
     #[test]
     fn slack_moves_a_deadline_to_a_rounder_tick_within_it() {
         let ms = Duration::from_millis;
-        let exact = Recurrence::new(RepeatMode::FixedDelay { period: ms(10) }, ms(1001));
+        let exact = || Recurrence::new(RepeatMode::FixedDelay { period: ms(10) }, ms(1001));
         let tick = TickLength::MILLISECOND;
-        assert_eq!(exact.deadline(tick, 1001), 1001);
-        assert_eq!(exact.slack(ms(99)).deadline(tick, 1001), 1024);
-        assert_eq!(exact.slack(ms(22)).deadline(tick, 1001), 1008);
+        assert_eq!(exact().deadline(tick, 1001), 1001);
+        assert_eq!(exact().slack(ms(99)).deadline(tick, 1001), 1024);
+        assert_eq!(exact().slack(ms(22)).deadline(tick, 1001), 1008);
     }
 
     #[test]
     fn a_repetition_knows_its_time_of_day_until_the_next_has_another() {
         let mut recurrence = Recurrence::new(RepeatMode::Calendar, n(10)).at(n(70));
         assert_eq!(recurrence.wall(), Some(n(70)));
-        recurrence.plan(NextRun::At { due: n(20), wall: Some(n(80)) });
-        recurrence.advance();
+        recurrence.advance(NextRun::At { due: n(20), wall: Some(n(80)) });
         assert_eq!(recurrence.wall(), Some(n(80)));
+    }
+
+    /// A record of a heartbeat is small; the bench of sessions depends on it.
+    #[test]
+    fn a_plain_recurrence_takes_48_bytes() {
+        assert_eq!(size_of::<Recurrence>(), 48);
+        let mode = RepeatMode::FixedRate { period: n(10), missed: MissedTickBehavior::Skip };
+        let mut recurrence = Recurrence::new(mode, n(0)).before_origin(n(0));
+        for now in [n(0), n(10), n(25)] {
+            let next = recurrence.after_this(at(now.as_nanos() as u64), false);
+            recurrence.advance(next);
+        }
+        assert!(recurrence.rare.is_none());
     }
 }

@@ -58,7 +58,7 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.get(key).is_some_and(|timer| timer.stage == Stage::Making)
     }
 
-    /// Plans the step after the present repetition of a timer.
+    /// Plans the step after the present repetition of a timer, until that is [counted](Self::repeat_as_planned).
     pub(crate) fn plan(&mut self, key: Key, next: NextRun) {
         if let Some(recurrence) = self.recurrence_mut(key) {
             recurrence.plan(next);
@@ -81,10 +81,10 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Counts the message of a timer as delivered, to be handed over now, and takes the [planned](Self::plan) step,
-    /// accepting the next repetition whatever the capacity. Once the engine is closed no repetition follows.
-    pub(crate) fn repeat(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
-        match self.take_next(key) {
+    /// Counts the message of a timer as delivered, to be handed over now, and takes the step `next`, accepting the next
+    /// repetition whatever the capacity. Once the engine is closed no repetition follows.
+    pub(crate) fn repeat(&mut self, key: Key, next: NextRun, now: ClockReading) -> Repeated<P> {
+        match self.take_next(key, Some(next)) {
             None => Repeated::Gone,
             Some(NextRun::Never) => match self.end(key, Outcome::Delivered) {
                 Some(payload) => Repeated::Last(payload),
@@ -97,12 +97,20 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Returns the step after a repetition in production or in flight; `None` if there is none.
-    pub(super) fn take_next(&mut self, key: Key) -> Option<NextRun> {
+    /// [Repeats](Self::repeat) with the [planned](Self::plan) step.
+    pub(crate) fn repeat_as_planned(&mut self, key: Key, now: ClockReading) -> Repeated<P> {
+        let planned = self.recurrence(key).map(Recurrence::planned);
+        planned.map_or(Repeated::Gone, |planned| self.repeat(key, planned, now))
+    }
+
+    /// Returns the step after a repetition in production or in flight, by default the planned one; `None` if there is
+    /// none.
+    pub(super) fn take_next(&mut self, key: Key, next: Option<NextRun>) -> Option<NextRun> {
         let under_way = self.wheel.get(key).is_some_and(|timer| matches!(timer.stage, Stage::Making | Stage::InFlight));
         let is_closed = self.closed;
         let recurrence = self.recurrence_mut(key).filter(|_| under_way)?;
-        Some(if is_closed { NextRun::Never } else { recurrence.advance() })
+        let next = next.unwrap_or_else(|| recurrence.planned());
+        Some(if is_closed { NextRun::Never } else { recurrence.advance(next) })
     }
 
     /// Takes the step to another repetition, which is already counted.

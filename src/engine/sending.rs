@@ -49,7 +49,7 @@ impl<P: Copy, O> Engine<P, O> {
             return Repeated::Gone;
         }
         let was_last = self.ends_with_this(key);
-        match self.take_next(key) {
+        match self.take_next(key, None) {
             None => self.forget(key, Outcome::Delivered).map_or(Repeated::Gone, Repeated::Last),
             Some(NextRun::Never) => {
                 let payload = if was_last {

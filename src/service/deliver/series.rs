@@ -25,7 +25,8 @@ pub(crate) struct Series<C: Carried, D> {
 /// Produces the messages of a timer, and its wall-clock times if it follows a calendar.
 pub(crate) struct Producer<C: Carried> {
     pub(crate) source: C::Source,
-    pub(crate) calendar: Option<Calendar>,
+    /// Boxed, since it is large, and few timers follow one.
+    pub(crate) calendar: Option<Box<Calendar>>,
     /// A produced message for which there was no room.
     pub(crate) ready: Option<C>,
 }
@@ -100,7 +101,7 @@ where
     }
 
     fn take(state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<C>> {
-        let recurrence = *state.engine.recurrence(due.key)?;
+        let recurrence = state.engine.recurrence(due.key)?.clone();
         let series = state.stores.stored_mut::<Self>(due.payload)?;
         let target = series.to.target().cloned();
         series.producer.take().map(|producer| Taken { recurrence, producer, target })
@@ -149,8 +150,7 @@ where
                 return Committed { message: None, resume: None, deferred };
             }
         };
-        state.engine.plan(due.key, next);
-        let repeated = state.engine.repeat(due.key, now);
+        let repeated = state.engine.repeat(due.key, next, now);
         match repeated {
             Repeated::Gone => {
                 deferred.message = Some(message);

@@ -398,7 +398,7 @@ impl State {
         slab.fill(slot, J::new(to, packed));
         if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
-            self.engine.set_recurrence(key, *recurrence);
+            self.engine.set_recurrence(key, recurrence.clone());
         }
         if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);

@@ -130,7 +130,7 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
             Self::Calendar(calendar) => {
                 let calendar = calendar.postponed(later);
                 let at = calendar.next_after(service.clock.wall()).ok_or(Impossible::NeverDue)?;
-                producer.calendar = Some(calendar);
+                producer.calendar = Some(Box::new(calendar));
                 let due_time = service.due_time(now, Duration::ZERO, Schedule::At(at), None);
                 (due_time, Recurrence::new(RepeatMode::Calendar, due_time.due).at(since_epoch(at)))
             }

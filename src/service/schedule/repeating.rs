@@ -17,7 +17,7 @@ pub(crate) enum Clocks {
 }
 
 impl Clocks {
-    pub(crate) const fn of(recurrence: &Recurrence) -> Self {
+    pub(crate) fn of(recurrence: &Recurrence) -> Self {
         if recurrence.needs_wall_clock() { Self::Both } else { Self::Monotonic }
     }
 }
@@ -88,7 +88,7 @@ impl State {
         }
         // The planned deadline was computed when the message was produced. If it is past, it is due at once, by any
         // clock.
-        match self.engine.repeat(key, ClockReading { time: Duration::ZERO, wall: None }) {
+        match self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None }) {
             Repeated::Gone => AfterReply::Nothing,
             Repeated::Last(payload) => AfterReply::Ended(payload),
             Repeated::Between => AfterReply::Between(clocks),
