@@ -16,6 +16,7 @@ use actix::{Actor, AsyncContext};
 
 use crate::engine::{Due, DueTimer, OwnerId};
 use crate::metrics::{WakeupCause, gate};
+use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::driver_state::NEVER;
@@ -54,21 +55,33 @@ pub(crate) enum TurnResult {
 pub(crate) struct Driver {
     service: Arc<Service>,
     alarm: Option<(Duration, Alarm)>,
+    /// The kernel timer of its alarms.
+    timer: TimerSlot,
     started: bool,
 }
 
 impl Driver {
-    pub(crate) const fn new(service: Arc<Service>) -> Self {
-        Self { service, alarm: None, started: false }
+    pub(crate) fn new(service: Arc<Service>) -> Self {
+        Self { service, alarm: None, timer: TimerSlot::default(), started: false }
+    }
+
+    /// Whether the alarm has fired.
+    fn rang(&mut self, cx: &mut Context<'_>) -> bool {
+        let rang = self.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
+        if rang {
+            self.alarm = None;
+        }
+        rang
     }
 
     /// Whether the alarm for `time` has fired; sets it if necessary.
     fn rings(&mut self, time: Duration, cx: &mut Context<'_>) -> bool {
-        let alarm = match &mut self.alarm {
-            Some((set_for, alarm)) if *set_for == time => alarm,
-            _ => &mut self.alarm.insert((time, self.service.clock.alarm(time))).1,
-        };
-        alarm.as_mut().poll(cx).is_ready()
+        if self.alarm.as_ref().is_none_or(|(set_for, _)| *set_for != time) {
+            // Returns its timer to the slot.
+            self.alarm = None;
+            self.alarm = Some((time, self.timer.set(|| self.service.clock.alarm(time))));
+        }
+        self.rang(cx)
     }
 }
 
@@ -89,10 +102,7 @@ where
             let _ = this.service.thread.set(std::thread::current().id());
             this.service.join_watchdog();
         }
-        let rang = this.alarm.as_mut().is_some_and(|(_, alarm)| alarm.as_mut().poll(cx).is_ready());
-        if rang {
-            this.alarm = None;
-        }
+        let rang = this.rang(cx);
         this.service.meters.woken(if rang { WakeupCause::Alarm } else { WakeupCause::Call });
         this.service.requests_this_turn.store(0, Ordering::Relaxed);
         let more = match this.service.turn(TurnBy::Driver) {
@@ -104,10 +114,7 @@ where
                 this.service.sleep.begin(None);
                 false
             }
-            TurnResult::Sleep(Some(time)) if this.rings(time, cx) => {
-                this.alarm = None;
-                true
-            }
+            TurnResult::Sleep(Some(time)) if this.rings(time, cx) => true,
             TurnResult::Sleep(Some(time)) => {
                 this.service.sleep.begin(Some(time));
                 false
