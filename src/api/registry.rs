@@ -118,7 +118,7 @@ where
         return Some(known);
     }
     let service = thread_registry::current()?;
-    let owner = thread_registry::owner_of_mailbox(MailboxId::of(&ctx.address())?, service.number())?;
+    let owner = service.state().owner_at(MailboxId::of(&ctx.address())?)?;
     Some((service, owner))
 }
 

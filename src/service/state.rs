@@ -127,9 +127,7 @@ impl State {
 
     /// Requests a poll of `owner`'s inbox. Returns its waker, to be called outside of the lock.
     pub(crate) fn wake_inbox(&mut self, owner: OwnerId) -> Option<Waker> {
-        let owner_state = self.engine.owner_mut(owner)?;
-        owner_state.wake_flag.set();
-        owner_state.waker.take()
+        self.engine.owner_mut(owner)?.wake()
     }
 }
 

@@ -357,7 +357,7 @@ impl Service {
             state.owners.asked.remove(&owner);
         }
         let owner_state = state.engine.owner_mut(owner)?;
-        let waker = if owner_state.wake_flag.set() { owner_state.waker.take() } else { None };
+        let waker = owner_state.signal();
         let (is_without_inbox, is_watched) = (owner_state.without_inbox, owner_state.is_watched);
         if !owner_state.is_slow {
             state.list_as_slow(owner);

@@ -7,7 +7,6 @@ use crate::engine::OwnerId;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::deliver::turns::TurnBy;
 use crate::service::owner::owner_state::ActorRef;
-use crate::service::owner::thread_registry;
 use crate::service::state::{Service, State};
 use crate::trace;
 
@@ -81,19 +80,19 @@ impl Service {
         while let Some(owner) = guard.owners.without_inbox.pop() {
             let owner_state =
                 guard.engine.owner(owner).filter(|owner_state| owner_state.without_inbox && !owner_state.ended);
-            let Some(actor_ref) = owner_state.and_then(|owner_state| owner_state.actor_ref.clone()) else { continue };
+            let Some(link) = owner_state.and_then(|owner_state| owner_state.link.clone()) else { continue };
             if guard.owners.mailbox_deliveries.contains_key(&owner) {
                 continue;
             }
             let is_alive;
-            (guard, is_alive) = self.is_alive(&*actor_ref, guard);
+            (guard, is_alive) = self.is_alive(&link.actor, guard);
             if is_alive {
                 guard.note_detached(owner);
                 guard = self.deliver_by_mailbox(guard, owner, by);
             } else if by == TurnBy::Driver {
-                guard = self.end_detached(guard, owner, &*actor_ref);
+                guard = self.end_detached(guard, owner, &link.actor);
             } else {
-                // Its registry is that of the driver's thread.
+                // Its timers are freed in the driver's turns.
                 for_the_driver.push(owner);
             }
         }
@@ -116,13 +115,13 @@ impl Service {
                 owner_state.detached = false;
                 continue;
             }
-            let Some(actor_ref) = owner_state.actor_ref.clone() else { continue };
+            let Some(link) = owner_state.link.clone() else { continue };
             let is_alive;
-            (guard, is_alive) = self.is_alive(&*actor_ref, guard);
+            (guard, is_alive) = self.is_alive(&link.actor, guard);
             if is_alive {
                 guard.owners.detached.push_back(owner);
             } else {
-                guard = self.end_detached(guard, owner, &*actor_ref);
+                guard = self.end_detached(guard, owner, &link.actor);
             }
         }
         // The interval covers one check of each.
@@ -145,9 +144,9 @@ impl Service {
         owner: OwnerId,
         actor_ref: &dyn ActorRef,
     ) -> StateGuard<'a> {
-        let owner_state = guard.engine.owner(owner).filter(|owner_state| !owner_state.ended);
-        let Some(mailbox) = owner_state.map(|owner_state| owner_state.mailbox) else { return guard };
-        thread_registry::unbind_mailbox(mailbox, self.number(), owner);
+        if guard.engine.owner(owner).is_none_or(|owner_state| owner_state.ended) {
+            return guard;
+        }
         let timers = guard.engine.abandon(owner);
         guard.end(owner);
         if timers == 0 {

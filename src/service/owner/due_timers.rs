@@ -30,8 +30,8 @@ impl Service {
         if guard.owners.asked.contains_key(&owner) {
             return guard;
         }
-        let actor_ref = guard.engine.owner(owner).and_then(|owner_state| owner_state.actor_ref.clone());
-        let ask = actor_ref.as_ref().and_then(|actor_ref| actor_ref.ask_to_run_due(&guard.owners.accepting));
+        let link = guard.engine.owner(owner).and_then(|owner_state| owner_state.link.clone());
+        let ask = link.as_ref().and_then(|link| link.actor.ask_to_run_due(&guard.owners.accepting));
         let Some(ask) = ask else { return guard };
         guard.owners.requests += 1;
         let request = guard.owners.requests;
@@ -39,7 +39,7 @@ impl Service {
         drop(guard);
         // An address is created for this, and may be the last.
         let is_asked = self.contain(|| ask(DueTimers { request })).unwrap_or(true);
-        drop(actor_ref);
+        drop(link);
         let mut guard = self.state();
         if !is_asked {
             guard.owners.asked.remove(&owner);

@@ -28,10 +28,8 @@
 //! A closure cannot be sent. An actor that accepts it is requested to run its inbox; see `due_timers`.
 
 use std::any::type_name;
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -44,11 +42,10 @@ use crate::model::mailbox_id::MailboxId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::message_stores::{ContextRoute, Route, StateGuard};
 use crate::service::owner::accepting::Accepting;
-use crate::service::owner::owner_state::{ActorRef, BoxedAsk, BoxedSend, OwnerState};
+use crate::service::owner::owner_state::{ActorLink, ActorRef, BoxedAsk, BoxedSend, OwnerLink, OwnerState};
 use crate::service::owner::owners::Again;
-use crate::service::owner::spare::{Pair, Spare};
+use crate::service::owner::spare::Spare;
 use crate::service::owner::thread_registry;
-use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::state::Service;
 
 /// Handlers run in one poll of an actor; then other actors have their turn.
@@ -88,14 +85,10 @@ fn context_route<A: Actor>(route: &Route) -> Option<ContextRoute<A>> {
 pub(crate) struct Inbox {
     service: Arc<Service>,
     owner: OwnerId,
-    wake_flag: Arc<WakeFlag>,
+    link: OwnerLink,
     waker: Option<Waker>,
-    mailbox: MailboxId,
     /// The address of the context at the last poll.
     address: usize,
-    pair: Rc<Pair>,
-    /// Whether it left because no address of the actor was left; the owner lives on.
-    left: bool,
 }
 
 impl Service {
@@ -107,17 +100,14 @@ impl Service {
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
         let mailbox = MailboxId::of(&ctx.address())?;
-        let known = thread_registry::owner_of_mailbox(mailbox, self.number())
-            .filter(|owner| self.state().engine.owner(*owner).is_some());
-        let owner = match known {
+        let known = self.state().owner_at(mailbox);
+        match known {
             Some(owner) => {
-                Inbox::reopen(self, owner, mailbox, ctx);
-                owner
+                Inbox::reopen(self, owner, ctx);
+                Some(owner)
             }
-            None => Inbox::open(self, mailbox, ctx)?,
-        };
-        thread_registry::bind_mailbox(mailbox, self.number(), owner);
-        Some(owner)
+            None => Inbox::open(self, mailbox, ctx),
+        }
     }
 }
 
@@ -129,100 +119,75 @@ impl Inbox {
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        let wake_flag = Arc::new(WakeFlag::cleared());
-        let owner_state = OwnerState {
-            waker: None,
-            wake_flag: Arc::clone(&wake_flag),
-            present: false,
-            without_inbox: false,
-            detached: false,
-            ended: false,
-            is_watched: false,
-            moved: false,
-            is_slow: false,
-            mailbox,
-            actor_ref: Some(Arc::new(TypedActorRef(ctx.address().downgrade()))),
-        };
+        let link: OwnerLink = Arc::new(ActorLink::new(TypedActorRef(ctx.address().downgrade())));
+        let owner_state = OwnerState::of_actor(mailbox, Arc::clone(&link));
         let mut state = service.state();
         let owner = state.engine.add_owner(owner_state).ok()?;
         state.owners.by_mailbox.insert(mailbox, owner);
         drop(state);
-        Self::enter(service, owner, mailbox, wake_flag, ctx);
+        Self::enter(service, owner, link, ctx);
         Some(owner)
     }
 
     /// Moves an inbox that has left into the context again.
-    fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: MailboxId, ctx: &mut C)
+    fn reopen<A, C>(service: &Arc<Service>, owner: OwnerId, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(wake_flag) = Self::return_to(service, owner) {
-            Self::enter(service, owner, mailbox, wake_flag, ctx);
+        if let Some(link) = Self::return_to(service, owner) {
+            Self::enter(service, owner, link, ctx);
         }
     }
 
     /// Moves an inbox into the context again after it was dropped while the context lived on.
-    pub(crate) fn come_back<A, C>(
-        service: &Arc<Service>,
-        owner: OwnerId,
-        mailbox: MailboxId,
-        pair: &Rc<Pair>,
-        ctx: &mut C,
-    ) where
+    pub(crate) fn come_back<A, C>(service: &Arc<Service>, owner: OwnerId, ctx: &mut C)
+    where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        if let Some(wake_flag) = Self::return_to(service, owner) {
-            pair.inbox.set(true);
-            Self::spawn(service, owner, mailbox, wake_flag, pair, ctx);
+        if let Some(link) = Self::return_to(service, owner) {
+            Self::spawn(service, owner, link, ctx);
         }
     }
 
-    /// Prepares an owner without an inbox for a new one, and returns its wake flag.
-    fn return_to(service: &Service, owner: OwnerId) -> Option<Arc<WakeFlag>> {
+    /// Prepares an owner without an inbox for a new one, and returns its link.
+    fn return_to(service: &Service, owner: OwnerId) -> Option<OwnerLink> {
         let now = service.clock.now();
         let mut state = service.state();
         let owner_state =
             state.engine.owner_mut(owner).filter(|owner_state| !owner_state.present && !owner_state.ended)?;
         owner_state.without_inbox = false;
-        owner_state.wake_flag.set();
-        let wake_flag = Arc::clone(&owner_state.wake_flag);
+        let link = owner_state.link.clone()?;
+        link.wake_flag.set();
         if let Some(oldest) = state.engine.oldest_due(owner)
             && service.has_watchdog()
         {
             state.watch_inbox(owner, now);
             service.announce(oldest);
         }
-        Some(wake_flag)
+        Some(link)
     }
 
-    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, mailbox: MailboxId, wake_flag: Arc<WakeFlag>, ctx: &mut C)
+    fn enter<A, C>(service: &Arc<Service>, owner: OwnerId, link: OwnerLink, ctx: &mut C)
     where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
-        let pair = Rc::new(Pair { inbox: Cell::new(true), spare: Cell::new(true) });
-        Self::spawn(service, owner, mailbox, wake_flag, &pair, ctx);
-        ctx.spawn(Spare::new(Arc::clone(service), owner, mailbox, pair));
+        Self::spawn(service, owner, Arc::clone(&link), ctx);
+        Spare::spawn_unless_present(service, owner, &link, ctx);
     }
 
-    fn spawn<A, C>(
-        service: &Arc<Service>,
-        owner: OwnerId,
-        mailbox: MailboxId,
-        wake_flag: Arc<WakeFlag>,
-        pair: &Rc<Pair>,
-        ctx: &mut C,
-    ) where
+    fn spawn<A, C>(service: &Arc<Service>, owner: OwnerId, link: OwnerLink, ctx: &mut C)
+    where
         A: Actor<Context = C>,
         C: AsyncContext<A> + AsyncContextParts<A>,
     {
         if let Some(owner_state) = service.state().engine.owner_mut(owner) {
             owner_state.present = true;
         }
-        let (service, pair) = (Arc::clone(service), Rc::clone(pair));
-        let mut inbox = Self { service, owner, wake_flag, waker: None, mailbox, address: 0, pair, left: false };
+        link.inbox.enter();
+        let mut inbox = Self { service: Arc::clone(service), owner, link, waker: None, address: 0 };
         if ctx.parts().started() {
             inbox.bind_context(thread_registry::context_address(ctx));
         }
@@ -230,19 +195,18 @@ impl Inbox {
     }
 
     /// Ends the owner if both items have been dropped: its context has ended or was restarted.
-    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId, mailbox: MailboxId) {
+    pub(crate) fn end_unless_present(service: &Service, owner: OwnerId) {
         if service.state().engine.owner(owner).is_some_and(|owner_state| owner_state.present) {
             return;
         }
-        thread_registry::unbind_mailbox(mailbox, service.number(), owner);
         service.end_owner(owner);
     }
 
     /// Registers the owner under the address of its context.
     fn bind_context(&mut self, address: usize) {
         if self.address != address {
-            thread_registry::unbind_context(self.address, self.service.number(), self.owner);
-            thread_registry::bind_context(address, self.service.number(), self.owner);
+            thread_registry::unbind_context(self.address, &self.service, self.owner);
+            thread_registry::bind_context(address, &self.service, self.owner);
             self.address = address;
         }
     }
@@ -250,7 +214,7 @@ impl Inbox {
     /// Whether there is nothing to do until the service wakes the inbox; registers the waker for that.
     fn rest(&mut self, cx: &Context<'_>) -> bool {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if !self.wake_flag.is_set() && is_known {
+        if !self.link.wake_flag.is_set() && is_known {
             return true;
         }
         if !is_known {
@@ -260,7 +224,7 @@ impl Inbox {
         let mut waker = self.waker.clone();
         let mut state = self.service.state();
         if let Some(owner_state) = state.engine.owner_mut(self.owner) {
-            owner_state.wake_flag.clear();
+            self.link.wake_flag.clear();
             std::mem::swap(&mut owner_state.waker, &mut waker);
         }
         let rests =
@@ -270,16 +234,10 @@ impl Inbox {
         rests
     }
 
-    /// Leaves the context, since no address of the actor is left and no timer keeps it alive.
-    fn leave(&mut self) -> Poll<()> {
-        self.left = true;
-        Poll::Ready(())
-    }
-
     /// Ends a poll, and causes the next.
     fn poll_again(&self, again: Again, cx: &Context<'_>) -> Poll<()> {
         if again == Again::AtOnce {
-            self.wake_flag.set();
+            self.link.wake_flag.set();
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -297,11 +255,10 @@ where
         let this = self.get_mut();
         this.bind_context(thread_registry::context_address(ctx));
         if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
-            return this.leave();
+            this.link.inbox.leave();
+            return Poll::Ready(());
         }
-        if !this.pair.spare.replace(true) {
-            ctx.spawn(Spare::new(Arc::clone(&this.service), this.owner, this.mailbox, Rc::clone(&this.pair)));
-        }
+        Spare::spawn_unless_present(&this.service, this.owner, &this.link, ctx);
         if this.rest(cx) {
             return Poll::Pending;
         }
@@ -309,14 +266,15 @@ where
         for _ in 0..MESSAGES_PER_POLL {
             if ctx.waiting() {
                 // Stopping, or waiting for a future: no messages now. The context polls again after that.
-                this.wake_flag.set();
+                this.link.wake_flag.set();
                 return Poll::Pending;
             }
             let mut state = this.service.state();
             // A message of this poll may have been the last that kept the actor alive.
             if !ctx.parts().connected() && !state.engine.keeps_alive(this.owner) {
                 drop(state);
-                return this.leave();
+                this.link.inbox.leave();
+                return Poll::Ready(());
             }
             if state.owners.mailbox_deliveries.contains_key(&this.owner) {
                 match this.service.try_take_over(state, this.owner) {
@@ -363,7 +321,7 @@ where
         }
         // Returning `Pending` is not enough: after a handler that has spawned a future the context polls all its items
         // again at once. Only waiting ends its turn.
-        this.wake_flag.set();
+        this.link.wake_flag.set();
         ctx.wait(wrap_future(give_way()));
         Poll::Pending
     }
@@ -406,10 +364,10 @@ async fn give_way() {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        thread_registry::unbind_context(self.address, self.service.number(), self.owner);
-        self.pair.inbox.set(false);
+        thread_registry::unbind_context(self.address, &self.service, self.owner);
+        // Left because no address of the actor is left; the owner lives on.
+        let left = self.link.inbox.end();
         let mut state = self.service.state();
-        let left = self.left;
         let mut waker = None;
         if let Some(owner_state) = state.engine.owner_mut(self.owner) {
             owner_state.present = false;
@@ -423,8 +381,8 @@ impl Drop for Inbox {
         drop(waker);
         if left {
             self.service.turns.wake_driver();
-        } else if !self.pair.spare.get() {
-            Self::end_unless_present(&self.service, self.owner, self.mailbox);
+        } else if !self.link.spare.is_present() {
+            Self::end_unless_present(&self.service, self.owner);
         }
     }
 }

@@ -4,9 +4,7 @@
 //! then refer to its inbox, and `cancel_future` drops the item with that number. So a context has two items, and each
 //! spawns the other again. Only if both are dropped has the context ended or been restarted.
 
-use std::cell::Cell;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,29 +13,27 @@ use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
 use crate::engine::OwnerId;
-use crate::model::mailbox_id::MailboxId;
 use crate::service::owner::inbox::Inbox;
+use crate::service::owner::owner_state::OwnerLink;
 use crate::service::state::Service;
-
-/// The presence of the two items in the context.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) inbox: Cell<bool>,
-    pub(crate) spare: Cell<bool>,
-}
 
 pub(crate) struct Spare {
     service: Arc<Service>,
     owner: OwnerId,
-    mailbox: MailboxId,
-    pair: Rc<Pair>,
-    /// Whether it left with the inbox, because no address of the actor was left.
-    left: bool,
+    link: OwnerLink,
 }
 
 impl Spare {
-    pub(crate) const fn new(service: Arc<Service>, owner: OwnerId, mailbox: MailboxId, pair: Rc<Pair>) -> Self {
-        Self { service, owner, mailbox, pair, left: false }
+    /// Moves a spare into the context, unless one is there.
+    pub(crate) fn spawn_unless_present<A, C>(service: &Arc<Service>, owner: OwnerId, link: &OwnerLink, ctx: &mut C)
+    where
+        A: Actor<Context = C>,
+        C: AsyncContext<A> + AsyncContextParts<A>,
+    {
+        if !link.spare.is_present() {
+            link.spare.enter();
+            ctx.spawn(Self { service: Arc::clone(service), owner, link: Arc::clone(link) });
+        }
     }
 }
 
@@ -51,11 +47,11 @@ where
     fn poll(self: Pin<&mut Self>, _: &mut A, ctx: &mut A::Context, _: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(this.owner) {
-            this.left = true;
+            this.link.spare.leave();
             return Poll::Ready(());
         }
-        if !this.pair.inbox.get() {
-            Inbox::come_back(&this.service, this.owner, this.mailbox, &this.pair, ctx);
+        if !this.link.inbox.is_present() {
+            Inbox::come_back(&this.service, this.owner, ctx);
         }
         Poll::Pending
     }
@@ -63,9 +59,10 @@ where
 
 impl Drop for Spare {
     fn drop(&mut self) {
-        self.pair.spare.set(false);
-        if !self.left && !self.pair.inbox.get() {
-            Inbox::end_unless_present(&self.service, self.owner, self.mailbox);
+        // Left with the inbox, because no address of the actor is left.
+        let left = self.link.spare.end();
+        if !left && !self.link.inbox.is_present() {
+            Inbox::end_unless_present(&self.service, self.owner);
         }
     }
 }

@@ -37,7 +37,7 @@ impl State {
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
         let owner = *self.owners.by_mailbox.get(&mailbox)?;
-        Some(self.engine.owner(owner)?.actor_ref.as_ref()?.actor_type())
+        Some(self.engine.owner(owner)?.link.as_ref()?.actor.actor_type())
     }
 
     fn location_of(&self, key: Key, view: &TimerView, service: &Service, now: Duration, most: usize) -> TimerLocation {

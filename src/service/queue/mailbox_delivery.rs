@@ -62,7 +62,7 @@ impl Service {
         };
         let send = guard.stores.store(due.payload.store).and_then(|store| {
             let owner_state = guard.engine.owner(owner)?;
-            owner_state.actor_ref.as_ref()?.send_to_owner(&store.route)
+            owner_state.link.as_ref()?.actor.send_to_owner(&store.route)
         });
         let Some(send) = send else {
             guard.engine.finish(due.key, Outcome::Cancelled);
@@ -188,10 +188,7 @@ impl Service {
         let mut waker = None;
         match state.engine.owner_mut(owner) {
             Some(owner_state) if owner_state.without_inbox => state.owners.without_inbox.push(owner),
-            Some(owner_state) => {
-                owner_state.wake_flag.set();
-                waker = owner_state.waker.take();
-            }
+            Some(owner_state) => waker = owner_state.wake(),
             None => {}
         }
         drop(guard);

@@ -31,7 +31,6 @@ use crate::model::target::MailboxPin;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::owner::owner_state::OwnerState;
-use crate::service::owner::wake_flag::WakeFlag;
 use crate::service::queue::dispatch_id::{DispatchId, Dispatched};
 use crate::service::queue::reply_waiter::Answered;
 use crate::service::queue::slow_recipients::SlowRecipients;
@@ -154,6 +153,7 @@ impl RecipientQueue {
 }
 
 /// All queues of one timer actor.
+#[derive(Default)]
 pub(crate) struct RecipientQueues {
     by_mailbox: FxHashMap<MailboxId, RecipientQueue>,
     /// Queues that may be able to move.
@@ -168,26 +168,8 @@ pub(crate) struct RecipientQueues {
     /// The number of tries after a full mailbox.
     retries: u64,
     is_closed: bool,
-    wake_flag: Arc<WakeFlag>,
     /// Recipients that let a message wait, in a queue or in an inbox.
     pub(crate) slow: SlowRecipients,
-}
-
-impl Default for RecipientQueues {
-    fn default() -> Self {
-        Self {
-            by_mailbox: FxHashMap::default(),
-            ready: Vec::new(),
-            ready_since: None,
-            retry_times: BTreeSet::new(),
-            rounds: VecDeque::new(),
-            dispatches: 0,
-            retries: 0,
-            is_closed: false,
-            wake_flag: Arc::new(WakeFlag::cleared()),
-            slow: SlowRecipients::default(),
-        }
-    }
 }
 
 impl RecipientQueues {
@@ -348,7 +330,7 @@ impl State {
         if let Some(queue) = self.queues.by_mailbox.get(&mailbox) {
             return Some(queue.queue_owner);
         }
-        let owner_state = OwnerState::of_queue(mailbox, &self.queues.wake_flag);
+        let owner_state = OwnerState::of_queue(mailbox);
         let queue_owner = self.engine.add_queue(owner_state).ok()?;
         let queue = RecipientQueue {
             queue_owner,
