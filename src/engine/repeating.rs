@@ -118,10 +118,7 @@ impl<P: Copy, O> Engine<P, O> {
         match next {
             NextRun::At { due, wall } => Repeated::Armed(self.arm(key, due, wall, now)),
             NextRun::AfterHandler | NextRun::Never => {
-                self.forget_wall_time(key);
-                if let Some(timer) = self.wheel.get_mut(key) {
-                    timer.stage = Stage::Between;
-                }
+                self.leave_wall_clock(key, Stage::Between);
                 Repeated::Between
             }
         }
@@ -162,19 +159,19 @@ impl<P: Copy, O> Engine<P, O> {
         // A deadline that has passed does not wait for the next tick.
         let first = if due <= now.time { tick } else { length.round_up(due) }.max(self.now);
         let deadline = self.recurrence_mut(key).map_or(first, |recurrence| recurrence.deadline(length, first));
-        self.forget_wall_time(key);
         self.wheel.reschedule(self.now, key, deadline);
-        if let Some(timer) = self.wheel.get_mut(key) {
-            timer.stage = Stage::Waiting;
-        }
+        self.leave_wall_clock(key, Stage::Waiting);
         if let Some(at) = wall {
             self.set_wall_time(key, at);
         }
         deadline
     }
 
-    fn forget_wall_time(&mut self, key: Key) {
-        if self.wheel.get_mut(key).is_some_and(|timer| timer.marks.clear(Mark::WallTime)) {
+    /// Moves a timer to another stage, in which it does not follow the wall clock.
+    fn leave_wall_clock(&mut self, key: Key, stage: Stage) {
+        let Some(timer) = self.wheel.get_mut(key) else { return };
+        timer.stage = stage;
+        if timer.marks.clear(Mark::WallTime) {
             self.wall_times.remove(key.index());
         }
     }

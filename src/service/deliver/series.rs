@@ -40,7 +40,10 @@ pub(crate) struct Taken<C: Carried> {
 
 /// A repetition after the production of its message.
 pub(crate) struct Produced<C: Carried> {
-    taken: Taken<C>,
+    /// The clocks that determine the next repetition.
+    clocks: Clocks,
+    producer: Producer<C>,
+    target: Option<Target<C::Message>>,
     /// The message, or the outcome of the timer.
     result: Result<WithNext<C>, Outcome>,
 }
@@ -111,21 +114,24 @@ where
         taken.target.as_ref()
     }
 
-    fn produce(mut taken: Taken<C>, service: &Service, via: Via) -> Produced<C> {
-        let Taken { recurrence, producer, .. } = &mut taken;
+    fn produce(taken: Taken<C>, service: &Service, via: Via) -> Produced<C> {
+        let Taken { recurrence, mut producer, target } = taken;
+        let clocks = Clocks::of(&recurrence);
         let result = service.contain(|| {
-            let now = service.read(Clocks::of(recurrence));
+            let now = service.read(clocks);
             if recurrence.is_over(now) {
                 return Err(Outcome::Cancelled);
             }
             let message = producer.next();
-            Ok(WithNext { message, next: producer.after_this(recurrence, now, via), now })
+            Ok(WithNext { message, next: producer.after_this(&recurrence, now, via), now })
         });
-        Produced { taken, result: result.unwrap_or(Err(Outcome::DeadLettered(PANICKED))) }
+        let result = result.unwrap_or(Err(Outcome::DeadLettered(PANICKED)));
+        Produced { clocks, producer, target, result }
     }
 
     fn give_up(taken: Taken<C>, outcome: Outcome) -> Produced<C> {
-        Produced { taken, result: Err(outcome) }
+        let Taken { recurrence, producer, target } = taken;
+        Produced { clocks: Clocks::of(&recurrence), producer, target, result: Err(outcome) }
     }
 
     fn produced_at(produced: &Produced<C>) -> Option<ClockReading> {
@@ -140,7 +146,7 @@ where
         _: Via,
         wakeup: &mut Wakeup,
     ) -> Committed<Self> {
-        let Produced { taken: Taken { recurrence, producer, target }, result } = produced;
+        let Produced { clocks, producer, target, result } = produced;
         let due = ticket.due;
         let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
         let WithNext { message, next, now } = match result {
@@ -163,12 +169,12 @@ where
                 state.expect_repetition(deadline, wakeup);
             }
         }
-        let resume = (repeated == Repeated::Between).then(|| Clocks::of(&recurrence));
+        let resume = (repeated == Repeated::Between).then_some(clocks);
         Committed { message: Some(message), resume, deferred }
     }
 
     fn send_off(produced: Produced<C>, state: &mut State, ticket: Ticket) -> (Option<C>, Deferred<Self>) {
-        let Produced { taken: Taken { producer, target, .. }, result } = produced;
+        let Produced { producer, target, result, .. } = produced;
         let due = ticket.due;
         let mut deferred = Deferred { producer: Some(producer), target, ..Deferred::NONE };
         match result {
