@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::engine::OwnerId;
 use crate::service::state::Service;
@@ -28,7 +28,8 @@ impl ThreadRegistry {
 }
 
 thread_local! {
-    static REGISTRY: RefCell<ThreadRegistry> = RefCell::new(ThreadRegistry::default());
+    static REGISTRY: RefCell<ThreadRegistry> =
+        const { RefCell::new(ThreadRegistry { current: None, by_context: FxHashMap::with_hasher(FxBuildHasher) }) };
 }
 
 /// Returns the service of this arbiter, if it runs.
