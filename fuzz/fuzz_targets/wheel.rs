@@ -63,7 +63,7 @@ enum Operation {
     Hold { entry: u8 },
     Release { entry: u8 },
     Remove { entry: u8 },
-    DeadKey { index: u8, generation: u8 },
+    DeadKey { index: u8, tag: u8 },
     GetSnapshot,
 }
 
@@ -110,7 +110,7 @@ impl Operation {
             Self::Prepare { pace, budget } => {
                 wheel.prepare(now, pace.into(), entries(budget));
             }
-            Self::DeadKey { index, generation } => wheel.try_dead_key(now, Key::new(index.into(), generation.into())),
+            Self::DeadKey { index, tag } => wheel.try_dead_key(now, Key::new(index.into(), tag.into())),
             Self::GetSnapshot => wheel.inspect_buckets(),
             Self::Cancel { entry } => on_entry(wheel, entry, |wheel, number| {
                 wheel.cancel(number);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::counters::{Counters, Outcome};
+use crate::engine::counters::Counters;
 use crate::engine::owners::OwnerId;
 use crate::engine::scheduler::Engine;
 use crate::engine::timer::{Mark, Stage, TimerView};
@@ -69,7 +69,7 @@ impl<P: Copy, O> Engine<P, O> {
         let inbox = self.owners.get(id).map(|owner| &owner.inbox);
         inbox.into_iter().flat_map(|inbox| self.wheel.next_held(inbox)).map(|(slot, timer)| {
             self.owners.fetch(timer);
-            std::hint::black_box(self.outcomes.get(slot as usize).copied());
+            self.delivered.fetch(slot);
             timer.payload
         })
     }
@@ -135,16 +135,14 @@ impl<P: Copy, O> Engine<P, O> {
         self.wheel.get(key).map(|timer| timer.payload)
     }
 
-    /// Returns the outcome of the timer of `key`, known until the next timer in its slot has ended.
-    pub(crate) fn outcome(&self, key: Key) -> Option<Outcome> {
-        let generation = self.wheel.generation(key.index())?;
-        let was_the_last = generation == key.generation().checked_add(1)?;
-        if was_the_last { self.outcomes.get(key.index() as usize).copied().flatten() } else { None }
+    /// Returns whether the timer of `key` was delivered; known until the next one in its slot is.
+    pub(crate) fn was_delivered(&self, key: Key) -> bool {
+        self.delivered.contains(key)
     }
 
-    /// Returns the generation of a slot, and its live key.
-    pub(crate) fn slot(&self, index: u32) -> Option<(u32, Option<Key>)> {
-        Some((self.wheel.generation(index)?, self.wheel.key_at(index)))
+    /// Returns the key of the pending timer in a slot.
+    pub(crate) fn timer_in(&self, slot: u32) -> Option<Key> {
+        self.wheel.key_at(slot)
     }
 
     /// Returns the counters.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::counters::{Counters, DeadLetterReason, Outcome};
+use crate::engine::delivered::Delivered;
 use crate::engine::labels::Labels;
 use crate::engine::names::Names;
 use crate::engine::owners::{OwnerId, Owners};
@@ -90,8 +91,7 @@ pub(crate) struct Engine<P, O> {
     pub(super) labels: Labels,
     /// Recurrences of the repeating timers.
     pub(super) recurrences: SideTable<Recurrence>,
-    /// Outcome of the last timer of each slot: lets a late cancel get a correct answer.
-    pub(super) outcomes: Vec<Option<Outcome>>,
+    pub(super) delivered: Delivered,
     pub(super) counters: Counters,
     /// Number of timers in inboxes.
     pub(super) in_inboxes: usize,
@@ -116,7 +116,7 @@ impl<P: Copy, O> Engine<P, O> {
             names: Names::default(),
             labels: Labels::new(),
             recurrences: SideTable::new(),
-            outcomes: Vec::new(),
+            delivered: Delivered::default(),
             counters: Counters::default(),
             in_inboxes: 0,
             queues: 0,
@@ -127,14 +127,16 @@ impl<P: Copy, O> Engine<P, O> {
         }
     }
 
-    /// Accepts a timer: for `owner`, or for a recipient that the payload identifies. If the caller can and will
-    /// [cancel](Self::cancel) the timer that it replaces, the place of that one in the capacity counts as free already.
+    /// Accepts a timer: for `owner`, or for a recipient that the payload identifies. Its key is its slot and `tag`, which
+    /// no other timer may have. If the caller can and will [cancel](Self::cancel) the timer that it replaces, the place
+    /// of that one in the capacity counts as free already.
     ///
     /// # Errors
     /// The capacity is used up, the engine is closed, or the owner has ended.
     #[inline(always)]
     pub(crate) fn schedule(
         &mut self,
+        tag: u64,
         now: Tick,
         deadline: Tick,
         owner: Option<OwnerId>,
@@ -152,7 +154,7 @@ impl<P: Copy, O> Engine<P, O> {
         if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
             return Err(self.reject(RejectReason::OwnerEnded));
         }
-        let inserted = self.wheel.insert(self.now, deadline, Timer::new(payload));
+        let inserted = self.wheel.insert_tagged(self.now, deadline, tag, Timer::new(payload));
         let key = inserted.map_err(|_| self.reject(RejectReason::Capacity))?;
         self.names.forget(key.index());
         if let (Some(owner), Some(timer)) = (owner, self.wheel.get_mut(key)) {
@@ -351,9 +353,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// Counts a message that came back, its timer [finished](Self::finish) as delivered, as a dead letter. To be called
     /// once for it.
     pub(crate) fn bounce(&mut self, key: Key, reason: DeadLetterReason) {
-        if self.outcome(key) == Some(Outcome::Delivered) {
-            self.outcomes[key.index() as usize] = Some(Outcome::DeadLettered(reason));
-        }
+        self.delivered.remove(key);
         self.counters.bounce(reason);
     }
 
@@ -467,7 +467,7 @@ impl<P: Copy, O> Engine<P, O> {
         match self.wheel.get(key) {
             Some(timer) if timer.stage == Stage::InFlight => Err(NotPending::InFlight),
             Some(_) => Ok(()),
-            None if self.outcome(key) == Some(Outcome::Delivered) => Err(NotPending::Delivered),
+            None if self.was_delivered(key) => Err(NotPending::Delivered),
             None => Err(NotPending::Unknown),
         }
     }
@@ -520,11 +520,9 @@ impl<P: Copy, O> Engine<P, O> {
         if timer.marks != Marks::NONE {
             self.forget_aside(key, &timer);
         }
-        let slot = key.index() as usize;
-        if slot >= self.outcomes.len() {
-            self.outcomes.resize(slot + 1, None);
+        if outcome == Outcome::Delivered {
+            self.delivered.insert(key);
         }
-        self.outcomes[slot] = Some(outcome);
         Some(timer.payload)
     }
 

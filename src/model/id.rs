@@ -1,10 +1,10 @@
 //! Timer ids: UUIDs that locate their timer without a table, and that cannot be guessed.
 //!
 //! An id is an RFC 9562 UUID of version 8. Its first half is a location: the number of the timer actor (28 bits) and a
-//! slot in it (32 bits). Its second half is a tag of 62 bits, the keyed hash (SipHash-2-4) of slot and generation. A
-//! cancel goes straight to the slot, computes the tag of the slot's present timer and compares; no table is kept or
-//! searched. The key comes from the operating system and never leaves the process, so an id reveals nothing about
-//! another one. A generation is never reused, so neither is an id.
+//! slot in it (32 bits). Its second half is the tag of the timer, a random number of 62 bits. Slot and tag are the key
+//! of the timer in the engine: a cancel goes straight to the slot and compares the tag kept there; no table is kept or
+//! searched. The tags of a timer actor come from a cipher with a key of the operating system that never leaves the
+//! process, so an id reveals nothing about another one.
 //!
 //! An id that is created before its timer actor is known (for a message still to be sent) has actor number 0 and is a
 //! keyed hash of a counter in both halves. The timer actor that accepts the timer stores it.
@@ -12,6 +12,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use chacha20::ChaCha12Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use uuid::Uuid;
 
 use crate::model::secret::{Secret, unguessable};
@@ -72,19 +74,21 @@ impl TimerId {
         if is_ours { Ok(Self(uuid)) } else { Err(ParseTimerIdError::OtherVersion(uuid)) }
     }
 
+    /// Returns the id of the timer with this key in the timer actor with this number.
+    #[inline]
+    pub(crate) fn of_timer(actor_number: u32, key: Key) -> Self {
+        Self::from_parts(u64::from(actor_number & MAX_ACTOR_NUMBER) << 32 | u64::from(key.index()), key.tag())
+    }
+
     /// Returns the number of the timer actor; `None` if the id was created before the actor was known.
     pub(crate) fn actor_number(self) -> Option<u32> {
         let number = (self.position() >> 32) as u32;
         (number != 0).then_some(number)
     }
 
-    /// Returns the slot in that timer actor.
-    pub(crate) fn slot(self) -> u32 {
-        self.position() as u32
-    }
-
-    fn tag(self) -> u64 {
-        self.0.as_u64_pair().1 & TAG
+    /// Returns the key of the timer in that timer actor.
+    pub(crate) fn key(self) -> Key {
+        Key::new(self.position() as u32, self.0.as_u64_pair().1 & TAG)
     }
 
     fn position(self) -> u64 {
@@ -121,7 +125,7 @@ impl ShortId {
 
     /// Returns the number of the timer actor and the slot, if the whole id names them.
     pub(crate) fn position(self) -> Option<(u32, u32)> {
-        Some((self.0.actor_number()?, self.0.slot()))
+        Some((self.0.actor_number()?, self.0.key().index()))
     }
 
     /// Returns the visible bits.
@@ -137,30 +141,20 @@ impl fmt::Display for ShortId {
     }
 }
 
-/// Creates and verifies the ids of one timer actor.
+/// An endless series of tags for the timers of one timer actor: the key stream of ChaCha12. Without the secret no tag
+/// reveals anything about another one.
 #[derive(Debug)]
-pub(crate) struct IdMaker {
-    actor_number: u32,
-    secret: Secret,
-}
+pub(crate) struct Tags(ChaCha12Rng);
 
-impl IdMaker {
-    pub(crate) const fn new(actor_number: u32, secret: Secret) -> Self {
-        Self { actor_number: actor_number & MAX_ACTOR_NUMBER, secret }
+impl Tags {
+    pub(crate) fn new(secret: &Secret) -> Self {
+        Self(ChaCha12Rng::from_seed(secret.seed()))
     }
 
+    /// Returns a random number of 62 bits.
     #[inline]
-    pub(crate) fn id_of(&self, key: Key) -> TimerId {
-        TimerId::from_parts(u64::from(self.actor_number) << 32 | u64::from(key.index()), self.tag_of(key))
-    }
-
-    /// Returns true if `id`, which names a slot of this actor, is the id of `key`.
-    pub(crate) fn is_id_of(&self, id: TimerId, key: Key) -> bool {
-        id.tag() == self.tag_of(key) & TAG
-    }
-
-    fn tag_of(&self, key: Key) -> u64 {
-        self.secret.hash(u64::from(key.index()) << 32 | u64::from(key.generation()))
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0.next_u64() & TAG
     }
 }
 
@@ -220,62 +214,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_valid_uuid_and_names_its_slot() {
+    fn an_id_is_a_valid_uuid_and_contains_the_key_of_its_timer() {
         for number in [1, 2, MAX_ACTOR_NUMBER] {
-            let maker = IdMaker::new(number, Secret::new());
-            for index in [0, 1, 0xFFF, 0x1000, u32::MAX] {
-                let key = Key::new(index, 7);
-                let id = maker.id_of(key);
-                assert_eq!((id.actor_number(), id.slot()), (Some(number), index));
+            for key in [Key::new(0, 0), Key::new(0xFFF, 7), Key::new(0x1000, TAG), Key::new(u32::MAX, TAG - 1)] {
+                let id = TimerId::of_timer(number, key);
+                assert_eq!((id.actor_number(), id.key()), (Some(number), key));
                 assert_eq!(id.as_uuid().get_version_num(), 8);
                 assert_eq!(id.as_uuid().get_variant(), uuid::Variant::RFC4122);
                 assert_eq!(id.to_string().parse(), Ok(id));
-                assert!(maker.is_id_of(id, key));
-                assert!(!maker.is_id_of(id, Key::new(index, 8)));
-                assert!(!maker.is_id_of(id, Key::new(index ^ 1, 7)));
             }
+        }
+        let known = TimerId::of_timer(0x0abc_def1, Key::new(0x0706_0504, 0x13f5_f579_9a93_2462));
+        assert_eq!(known.to_string(), "abcdef10-7060-8504-93f5-f5799a932462");
+    }
+
+    /// The words of the key stream of ChaCha12 for a key and a nonce of zeros (test vector TC1 of "Test Vectors for the
+    /// Stream Cipher ChaCha", J. Strombergson, 2013), the lowest byte first.
+    #[test]
+    fn tags_are_the_key_stream_of_chacha12() {
+        let mut tags = Tags(ChaCha12Rng::from_seed([0; 32]));
+        let stream = *b"\x9b\xf4\x9a\x6a\x07\x55\xf9\x53\x81\x1f\xce\x12\x5f\x26\x83\xd5";
+        for word in stream.chunks(8) {
+            assert_eq!(tags.next(), u64::from_le_bytes(word.try_into().unwrap()) & TAG);
         }
     }
 
     #[test]
-    fn ids_of_different_makers_differ_in_their_tags() {
-        let (one, other) = (IdMaker::new(1, Secret::new()), IdMaker::new(1, Secret::new()));
-        let key = Key::new(3, 4);
-        assert_ne!(one.id_of(key), other.id_of(key));
-        assert!(!one.is_id_of(other.id_of(key), key));
-    }
-
-    /// The tag is SipHash-2-4 of slot and generation under the key of the reference implementation.
-    #[test]
-    fn the_id_of_a_known_key_is_known() {
-        let maker = IdMaker::new(0x0abc_def1, Secret::known(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908));
-        let id = maker.id_of(Key::new(0x0706_0504, 0x0302_0100));
-        assert_eq!(id.to_string(), "abcdef10-7060-8504-93f5-f5799a932462");
-    }
-
-    /// For each bit of slot and generation.
-    #[test]
-    fn a_change_of_one_bit_of_slot_or_generation_changes_half_of_the_tag() {
-        let maker = IdMaker::new(1, Secret::new());
-        for bit in 0..32 {
-            for (slot, generation) in [(1 << bit, 0), (0, 1 << bit)] {
-                let changed = (0..2000).map(|n| {
-                    let (one, other) = (Key::new(n, n), Key::new(n ^ slot, n ^ generation));
-                    (maker.id_of(one).tag() ^ maker.id_of(other).tag()).count_ones()
-                });
-                let mean = f64::from(changed.sum::<u32>()) / 2000.0;
-                assert!((30.4..31.6).contains(&mean), "{slot} {generation}: {mean}");
-            }
-        }
-    }
-
-    #[test]
-    fn neighbouring_timers_have_unrelated_tags() {
-        let maker = IdMaker::new(1, Secret::new());
-        let tags: Vec<u64> = (0..1000).map(|index| maker.id_of(Key::new(index, 0)).tag()).collect();
+    fn tags_never_repeat_and_are_unrelated() {
+        let (mut one, mut other) = (Tags::new(&Secret::new()), Tags::new(&Secret::new()));
+        let tags: Vec<u64> = (0..100_000).flat_map(|_| [one.next(), other.next()]).collect();
+        assert_eq!(tags.iter().collect::<HashSet<_>>().len(), tags.len());
         let flipped: u32 = tags.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();
-        let mean = f64::from(flipped) / 999.0;
-        assert!((30.0..32.0).contains(&mean), "about half of 62 bits change: {mean}");
+        let mean = f64::from(flipped) / (tags.len() - 1) as f64;
+        assert!((30.9..31.1).contains(&mean), "about half of 62 bits change: {mean}");
+    }
+
+    /// The seed of the tags depends on each bit of the secret.
+    #[test]
+    fn a_change_of_one_bit_of_the_secret_changes_half_of_each_tag() {
+        let changed = (0..128).map(|bit| {
+            let (low, high) = if bit < 64 { (1 << bit, 0) } else { (0, 1 << (bit - 64)) };
+            let (mut one, mut other) = (Tags::new(&Secret::known(7, 9)), Tags::new(&Secret::known(7 ^ low, 9 ^ high)));
+            (0..100).map(|_| (one.next() ^ other.next()).count_ones()).sum::<u32>()
+        });
+        for sum in changed {
+            assert!((2900..3300).contains(&sum), "of 6200 bits: {sum}");
+        }
     }
 
     #[test]

@@ -61,6 +61,15 @@ impl Secret {
         places.into_iter().chain(numbers).fold(Self([0, 0]), mixed)
     }
 
+    /// Returns a key of 256 bits for a cipher, derived from this one.
+    pub(crate) fn seed(&self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        for (word, number) in seed.chunks_exact_mut(8).zip(0..) {
+            word.copy_from_slice(&self.hash(number).to_le_bytes());
+        }
+        seed
+    }
+
     /// Returns the SipHash-2-4 of the eight bytes of `message`, the lowest first.
     pub(crate) fn hash(&self, message: u64) -> u64 {
         let [k0, k1] = self.0;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Report, gate};
 use crate::model::clock::Clock;
-use crate::model::id::IdMaker;
+use crate::model::id::Tags;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
@@ -50,7 +50,7 @@ pub(crate) struct Settings {
     pub(crate) on_system_clock: bool,
     /// The seed of jitter; random if `None`.
     pub(crate) jitter_seed: Option<u64>,
-    /// The secret from which ids are derived.
+    /// The secret from which the tags of ids are derived.
     pub(crate) secret: Secret,
     /// Whether its timers are internal to the crate: no id finds them, no trace shows them, and none becomes a dead
     /// letter at the stop.
@@ -76,7 +76,6 @@ pub(crate) struct Service {
     /// The rate limit of warnings about dead letters, with the feature `tracing`.
     pub(crate) dead_letter_limiter: DeadLetterLimiter,
     pub(crate) random: Random,
-    pub(crate) ids: IdMaker,
     pub(crate) number: u32,
     pub(crate) sleep: Sleep,
     pub(crate) external: ExternalWork,
@@ -96,6 +95,8 @@ pub(crate) struct Service {
 /// The state behind the lock.
 pub(crate) struct State {
     pub(crate) engine: Engine<MessageRef, OwnerState>,
+    /// The tags of the next timers.
+    pub(crate) tags: Tags,
     pub(crate) stores: MessageStores,
     /// Messages that wait until their recipients keep up.
     pub(crate) queues: RecipientQueues,
@@ -137,7 +138,7 @@ impl Service {
             Some(name) => name.as_str().into(),
             None => format!("timers-{number}").into(),
         };
-        let engine = Engine::new(settings.engine);
+        let (engine, tags) = (Engine::new(settings.engine), Tags::new(&settings.secret));
         let meters = Meters::register(&name, &settings.engine);
         Self {
             name,
@@ -146,7 +147,6 @@ impl Service {
             meters,
             turns: Turns::default(),
             random: Random::new(settings.jitter_seed),
-            ids: IdMaker::new(number, settings.secret.clone()),
             settings,
             requests_this_turn: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
@@ -163,6 +163,7 @@ impl Service {
             home: Arc::default(),
             state: Mutex::new(State {
                 engine,
+                tags,
                 stores: MessageStores::default(),
                 queues: RecipientQueues::default(),
                 owners: Owners::default(),

@@ -1,8 +1,7 @@
 //! The arena: storage of all entries, addressed by keys that cannot go stale.
 //!
-//! A key is a slot number and the slot's generation. Freeing a slot raises its generation, so the key of a removed
-//! entry finds nothing, even if the slot is in use again. A slot whose generations are used up is retired: no key ever
-//! equals an earlier one.
+//! A key is a slot number and a tag, a number that no other entry of the slot ever has. The slot keeps the tag of its
+//! last entry, so the key of a removed entry finds nothing, even if the slot is in use again.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
 //! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without
@@ -20,14 +19,14 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub(crate) index: u32,
-    pub(crate) generation: u32,
+    pub(crate) tag: u64,
 }
 
 impl Key {
     /// Returns the key of these two numbers, for handles that are stored outside.
     #[doc(hidden)]
-    pub const fn new(index: u32, generation: u32) -> Self {
-        Self { index, generation }
+    pub const fn new(index: u32, tag: u64) -> Self {
+        Self { index, tag }
     }
 
     /// Returns the slot number.
@@ -36,20 +35,25 @@ impl Key {
         self.index
     }
 
-    /// Returns the number of entries that the slot has held before this one.
+    /// Returns the number that distinguishes the entry from all others of its slot.
     #[doc(hidden)]
-    pub const fn generation(self) -> u32 {
-        self.generation
+    pub const fn tag(self) -> u64 {
+        self.tag
     }
 }
 
 #[derive(Debug)]
 struct Slot<V> {
-    generation: u32,
+    tag: Tag,
     value: Option<V>,
 }
 
-/// A paged slab with generation-checked keys.
+/// The tag of a slot's last entry, aligned to four bytes, as the record of a timer is: no byte of it is padding.
+#[derive(Debug, Clone, Copy)]
+#[repr(Rust, packed(4))]
+struct Tag(u64);
+
+/// A paged slab with keys that die with their entries.
 #[derive(Debug)]
 pub(crate) struct Arena<V> {
     /// Arrays of a known length: a masked number needs no bounds check.
@@ -59,8 +63,8 @@ pub(crate) struct Arena<V> {
     slots: u32,
     /// The number of slots in all pages.
     limit: u32,
-    /// The number of slots whose generations are used up.
-    retired: u32,
+    /// The tag of the next entry that is inserted without one.
+    next_tag: u64,
 }
 
 impl<V> Default for Arena<V> {
@@ -72,12 +76,12 @@ impl<V> Default for Arena<V> {
 impl<V> Arena<V> {
     /// Returns an empty arena. Allocates nothing.
     pub(crate) const fn new() -> Self {
-        Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0, limit: 0, retired: 0 }
+        Self { pages: Vec::new(), free: FreeSlots::new(), slots: 0, limit: 0, next_tag: 0 }
     }
 
     /// Returns the number of entries.
     pub(crate) const fn len(&self) -> usize {
-        (self.slots - self.free.len() - self.retired) as usize
+        (self.slots - self.free.len()) as usize
     }
 
     /// Returns the number of slots, free ones included.
@@ -113,27 +117,38 @@ impl<V> Arena<V> {
         if self.limit == NONE {
             return false;
         }
-        self.pages.push(boxed((0..PAGE).map(|_| Slot { generation: 0, value: None }).collect()));
+        self.pages.push(boxed((0..PAGE).map(|_| Slot { tag: Tag(0), value: None }).collect()));
         self.limit = self.limit.saturating_add(PAGE as u32);
         true
     }
 
-    /// Stores `value` in a [reserved](Self::reserve) slot.
+    /// Returns a tag that no entry has, in any slot, unless it was [stored](Self::occupy) with one of the caller's.
     #[inline]
-    pub(crate) fn occupy(&mut self, index: u32, value: V) -> Key {
-        let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
-        slot.value = Some(value);
-        Key { index, generation: slot.generation }
+    pub(crate) const fn new_tag(&mut self) -> u64 {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        tag
     }
 
-    /// Stores `value`.
+    /// Stores `value` in a [reserved](Self::reserve) slot, under a tag that no other entry of the slot ever has.
+    #[inline]
+    pub(crate) fn occupy(&mut self, index: u32, tag: u64, value: V) -> Key {
+        let slot = &mut self.pages[index as usize / PAGE][index as usize % PAGE];
+        *slot = Slot { tag: Tag(tag), value: Some(value) };
+        Key { index, tag }
+    }
+
+    /// Stores `value` under a new tag.
     ///
     /// # Errors
     /// Returns `value` when all 2³² − 1 slots are taken.
     #[cfg(any(test, feature = "actix"))]
     pub(crate) fn insert(&mut self, value: V) -> Result<Key, V> {
         match self.reserve() {
-            Some(index) => Ok(self.occupy(index, value)),
+            Some(index) => {
+                let tag = self.new_tag();
+                Ok(self.occupy(index, tag, value))
+            }
             None => Err(value),
         }
     }
@@ -149,7 +164,7 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn remove_if(&mut self, key: Key, property: impl FnOnce(&V) -> bool) -> Option<V> {
         let slot = self.slot_mut(key.index)?;
-        if slot.generation != key.generation || !property(slot.value.as_ref()?) {
+        if slot.tag.0 != key.tag || !property(slot.value.as_ref()?) {
             return None;
         }
         self.remove_at(key.index).map(|(_, value)| value)
@@ -159,15 +174,10 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn remove_at(&mut self, index: u32) -> Option<(Key, V)> {
         let slot = self.slot_mut(index)?;
+        let key = Key { index, tag: slot.tag.0 };
         let value = slot.value.take()?;
-        let generation = slot.generation;
-        let next = generation.checked_add(1);
-        slot.generation = next.unwrap_or(generation);
-        match next {
-            Some(_) => self.free.push(index),
-            None => self.retired += 1,
-        }
-        Some((Key { index, generation }, value))
+        self.free.push(index);
+        Some((key, value))
     }
 
     #[inline]
@@ -184,7 +194,7 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn get(&self, key: Key) -> Option<&V> {
         let slot = self.slot(key.index)?;
-        if slot.generation != key.generation {
+        if slot.tag.0 != key.tag {
             return None;
         }
         slot.value.as_ref()
@@ -194,32 +204,24 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut V> {
         let slot = self.slot_mut(key.index)?;
-        if slot.generation != key.generation {
+        if slot.tag.0 != key.tag {
             return None;
         }
         slot.value.as_mut()
-    }
-
-    /// Returns the generation of slot `index`, taken or free; `None` if it was never used.
-    pub(crate) fn generation(&self, index: u32) -> Option<u32> {
-        if index >= self.slots {
-            return None;
-        }
-        Some(self.slot(index)?.generation)
     }
 
     /// Returns the live key of slot `index`.
     #[inline]
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         let slot = self.slot(index)?;
-        slot.value.as_ref().map(|_| Key { index, generation: slot.generation })
+        slot.value.as_ref().map(|_| Key { index, tag: slot.tag.0 })
     }
 
     /// Returns all entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &V)> {
         self.pages.iter().flat_map(|page| page.iter()).enumerate().filter_map(|(index, slot)| {
             let value = slot.value.as_ref()?;
-            Some((Key { index: index as u32, generation: slot.generation }, value))
+            Some((Key { index: index as u32, tag: slot.tag.0 }, value))
         })
     }
 
@@ -233,19 +235,14 @@ impl<V> Arena<V> {
     #[inline]
     pub(crate) fn fetch(&self, slots: impl Iterator<Item = u32>) {
         let records = slots.filter_map(|index| self.slot(index));
-        std::hint::black_box(records.fold(0, |all, slot| all ^ slot.generation));
+        std::hint::black_box(records.fold(0, |all, slot| all ^ slot.tag.0));
     }
 
     /// Returns key and entry of slot `index`, which must be taken (it is linked in a list).
     #[inline]
     pub(crate) fn at_mut(&mut self, index: u32) -> Option<(Key, &mut V)> {
         let slot = self.slot_mut(index)?;
-        Some((Key { index, generation: slot.generation }, slot.value.as_mut()?))
-    }
-
-    #[cfg(test)]
-    fn set_generation(&mut self, index: u32, generation: u32) {
-        self.pages[index as usize / PAGE][index as usize % PAGE].generation = generation;
+        Some((Key { index, tag: slot.tag.0 }, slot.value.as_mut()?))
     }
 }
 
@@ -263,7 +260,7 @@ mod tests {
         assert_eq!(arena.get(key), None);
         assert_eq!(arena.get_mut(key), None);
         let next = arena.insert(2).unwrap();
-        assert_eq!((next.index(), next.generation()), (key.index(), key.generation() + 1));
+        assert_eq!((next.index(), next.tag()), (key.index(), key.tag() + 1));
         assert_eq!(arena.get(key), None);
         assert_eq!(arena.len(), 1);
     }
@@ -276,20 +273,22 @@ mod tests {
             assert_eq!(arena.get(foreign), None);
             assert_eq!(arena.remove(foreign), None);
         }
-        assert_eq!(arena.generation(7), None);
     }
 
     #[test]
-    fn a_slot_whose_generations_are_used_up_is_retired() {
+    fn a_tag_is_not_padded() {
+        assert_eq!(size_of::<Slot<(std::num::NonZeroU32, [u32; 8])>>(), 44);
+    }
+
+    #[test]
+    fn an_entry_is_found_under_the_tag_of_the_caller() {
         let mut arena = Arena::new();
-        let first = arena.insert('a').unwrap();
-        arena.set_generation(first.index(), u32::MAX);
-        let last = Key::new(first.index(), u32::MAX);
-        assert_eq!(arena.remove(last), Some('a'));
-        assert!(arena.is_empty());
-        let other = arena.insert('b').unwrap();
-        assert_ne!(other.index(), first.index());
-        assert_eq!(arena.get(last), None);
+        let index = arena.reserve().unwrap();
+        let key = arena.occupy(index, u64::MAX, 'a');
+        assert_eq!(key, Key::new(index, u64::MAX));
+        assert_eq!((arena.get(key), arena.get(Key::new(index, 0))), (Some(&'a'), None));
+        assert_eq!((arena.key_at(index), arena.remove(key), arena.key_at(index)), (Some(key), Some('a'), None));
+        assert_eq!(arena.get(key), None);
     }
 
     #[test]
@@ -306,19 +305,20 @@ mod tests {
         }
         assert_eq!(arena.iter().count(), arena.len());
         assert_eq!(arena.key_at(5), Some(keys[5]));
-        assert_eq!(arena.generation(5), Some(0));
     }
 
     #[test]
     fn the_slot_freed_last_is_used_first_through_all_pages() {
         let mut arena = Arena::new();
-        let keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(i).unwrap()).collect();
-        for round in 1..3 {
-            for index in 0..keys.len() as u32 {
-                assert!(arena.remove(Key::new(index, round - 1)).is_some());
+        let mut keys: Vec<Key> = (0..3 * PAGE + 1).map(|i| arena.insert(i).unwrap()).collect();
+        for _ in 1..3 {
+            for key in &keys {
+                assert!(arena.remove(*key).is_some());
             }
-            for index in (0..keys.len() as u32).rev() {
-                assert_eq!(arena.insert(0).unwrap(), Key::new(index, round));
+            for key in keys.iter_mut().rev() {
+                let index = key.index();
+                *key = arena.insert(0).unwrap();
+                assert_eq!(key.index(), index);
             }
         }
         assert_eq!((arena.len(), arena.iter().count()), (keys.len(), keys.len()));

@@ -177,10 +177,20 @@ impl<T> Wheel<T> {
     // A call, with the value passed by memory, would be a fifth of it. The rare steps are calls.
     #[inline(always)]
     pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
+        let tag = self.entries.new_tag();
+        self.insert_tagged(now, deadline, tag, value)
+    }
+
+    /// Stores `value` like [`insert`](Self::insert), under the tag of the caller, which no other entry may have.
+    ///
+    /// # Errors
+    /// Returns `value` when 2³² − 1 entries are stored.
+    #[inline(always)]
+    pub(crate) fn insert_tagged(&mut self, now: Tick, deadline: Tick, tag: u64, value: T) -> Result<Key, T> {
         let deadline = self.clamp(now, deadline);
         let Some(index) = self.entries.reserve() else { return Err(value) };
         let (bucket, spot) = self.link(index, deadline);
-        Ok(self.entries.occupy(index, Entry::new(deadline, bucket, spot, value)))
+        Ok(self.entries.occupy(index, tag, Entry::new(deadline, bucket, spot, value)))
     }
 
     /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is removed
@@ -405,12 +415,6 @@ impl<T> Wheel<T> {
     #[doc(hidden)]
     pub fn is_waiting(&self, key: Key) -> bool {
         self.entries.get(key).is_some_and(Entry::is_waiting)
-    }
-
-    /// Returns the generation of slot `index`; see [`Arena::generation`].
-    #[doc(hidden)]
-    pub fn generation(&self, index: u32) -> Option<u32> {
-        self.entries.generation(index)
     }
 
     /// Returns the live key of slot `index`.

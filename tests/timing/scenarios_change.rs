@@ -30,7 +30,7 @@ fn cancel_before_twice_and_after() {
 fn unknown_keys_and_keys_whose_storage_is_used_again() {
     let mut service = Service::new(256);
     service.after(10_000, "R");
-    for stranger in [Key::new(0, 1), Key::new(1, 0), Key::new(77, 77), Key::new(u32::MAX, u32::MAX)] {
+    for stranger in [Key::new(0, 1), Key::new(1, 0), Key::new(77, 77), Key::new(u32::MAX, u64::MAX)] {
         assert!(!service.cancel(stranger));
     }
     let a = service.after(50, "A");

@@ -237,9 +237,9 @@ impl Player {
 
     fn try_dead_key(&mut self) {
         let index = self.random.magnitude(32) as u32;
-        let generation = self.random.magnitude(32) as u32;
+        let tag = self.random.magnitude(32);
         let now = self.present();
-        self.wheel.try_dead_key(now, Key::new(index, generation));
+        self.wheel.try_dead_key(now, Key::new(index, tag));
     }
 
     /// Returns the number of any key ever issued, preferably a recent one.

@@ -99,8 +99,9 @@ impl Service {
             guard.owners.mailbox_deliveries.iter().next().map(|(owner, delivery)| (*owner, delivery.key))
         {
             let letter = self.letter_about(&guard, key);
-            guard = self.withdraw_delivery(guard, owner, outcome);
-            if guard.engine.outcome(key) == Some(outcome) {
+            let withdrawn;
+            (guard, withdrawn) = self.withdraw_delivery(guard, owner, outcome);
+            if withdrawn {
                 letters.extend(letter);
             }
         }

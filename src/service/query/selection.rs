@@ -60,7 +60,7 @@ impl Source {
         match self {
             Self::Slots(slots) => {
                 let end = slots.end.min(slots.start.saturating_add(PAGE as u64));
-                let live = |slot: u64| Some((slot + 1, state.engine.slot(u32::try_from(slot).ok()?)?.1?));
+                let live = |slot: u64| Some((slot + 1, state.engine.timer_in(u32::try_from(slot).ok()?)?));
                 page.extend((slots.start..end).filter_map(live));
                 slots.start = end;
                 slots.start < slots.end
@@ -224,7 +224,7 @@ impl Service {
         let subject = Subject { mailbox, owner: state.owners.by_mailbox.get(&mailbox).copied() };
         let mut timers = Vec::new();
         for slot in 0..state.engine.slots() {
-            let timer = state.engine.slot(slot).and_then(|(_, timer)| timer);
+            let timer = state.engine.timer_in(slot);
             timers.extend(timer.filter(|timer| state.is_of(*timer, subject)));
             if slot as usize % PAGE == PAGE - 1 {
                 drop(state);

@@ -120,7 +120,7 @@ impl Service {
         let now = self.clock.now();
         let state = self.state();
         let timer = match id.position() {
-            Some((_, slot)) => state.engine.slot(slot)?.1?,
+            Some((_, slot)) => state.engine.timer_in(slot)?,
             None => {
                 let mut timers = state.engine.names_beginning_with(id.beginning(), ShortId::HIDDEN_BITS);
                 timers.next().filter(|_| timers.next().is_none())?

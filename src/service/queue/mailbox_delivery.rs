@@ -154,23 +154,24 @@ impl Service {
         }
     }
 
-    /// Withdraws the message under way to an owner, so that it will not be handled. To be called where no handler of
-    /// the owner can begin meanwhile.
+    /// Withdraws the message under way to an owner, so that it will not be handled. Returns whether it ended by this,
+    /// and not before. To be called where no handler of the owner can begin meanwhile.
     pub(crate) fn withdraw_delivery<'a>(
         &'a self,
         mut guard: StateGuard<'a>,
         owner: OwnerId,
         outcome: Outcome,
-    ) -> StateGuard<'a> {
+    ) -> (StateGuard<'a>, bool) {
         /// Sending takes microseconds, but user code may be involved if it fails.
         const LONGEST_SEND: Duration = Duration::from_millis(100);
         let began = sync::elapsed();
         loop {
-            let Some(delivery) = guard.owners.mailbox_deliveries.get(&owner) else { return guard };
+            let Some(delivery) = guard.owners.mailbox_deliveries.get(&owner) else { return (guard, false) };
             if delivery.request.is_some() || sync::elapsed().saturating_sub(began) > LONGEST_SEND {
                 let key = delivery.key;
                 guard = self.poll_done(guard, owner, key);
-                return self.finish_delivery(guard, owner, outcome);
+                let left = guard.owners.mailbox_deliveries.get(&owner).map(|delivery| delivery.key);
+                return (self.finish_delivery(guard, owner, outcome), left == Some(key));
             }
             // Another thread is still sending it.
             drop(guard);

@@ -319,7 +319,7 @@ impl Service {
         let NotAdmitted { reason, packed: message, .. } = match admission {
             Ok(Admitted { key, .. }) => {
                 self.meters.schedule_delay.record(delay.as_secs_f64());
-                let id = id.unwrap_or_else(|| self.ids.id_of(key));
+                let id = id.unwrap_or_else(|| TimerId::of_timer(self.number, key));
                 self.begin_span(key, id, delay);
                 return Ok(id);
             }
@@ -383,6 +383,7 @@ impl State {
         };
         let payload = MessageRef { store, slot };
         let key = match self.engine.schedule(
+            self.tags.next(),
             due_time.now,
             due_time.deadline,
             key_scope.and_then(KeyScope::owner),

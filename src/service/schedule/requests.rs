@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{NextRun, NotPending, Outcome};
+use crate::engine::NextRun;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::id::TimerId;
 use crate::model::view::{Snapshot, TimerInfo};
@@ -18,8 +18,8 @@ impl Service {
     pub(crate) fn cancel(&self, id: TimerId) -> CancelOutcome {
         let state = self.state();
         match self.find(&state, id) {
-            Ok(key) => self.cancel_timer(state, key),
-            Err(reason) => reason.into(),
+            Some(key) => self.cancel_timer(state, key),
+            None => CancelOutcome::NotFound,
         }
     }
 
@@ -43,10 +43,7 @@ impl Service {
         let now = self.clock.now();
         let due_time = self.due_time(now, waited, schedule, None);
         let mut state = self.state();
-        let key = match self.find(&state, id) {
-            Ok(key) => key,
-            Err(reason) => return reason.into(),
-        };
+        let Some(key) = self.find(&state, id) else { return RescheduleOutcome::NotFound };
         let was_posted = state.engine.is_posted(key);
         if let Err(reason) = state.engine.reschedule(due_time.now, key, due_time.deadline) {
             // A repetition takes this time for its next message, after the one that is under way.
@@ -72,7 +69,7 @@ impl Service {
     pub(crate) fn get(&self, id: TimerId) -> Option<TimerInfo> {
         let now = self.clock.now();
         let state = self.state();
-        let key = self.find(&state, id).ok()?;
+        let key = self.find(&state, id)?;
         self.info(&state, key, now, COUNTED_ALONE)
     }
 
@@ -87,31 +84,18 @@ impl Service {
         self.state().engine.named(id.as_uuid().as_u128()).is_some()
     }
 
-    /// Returns the live key behind an id.
-    pub(crate) fn find(&self, state: &State, id: TimerId) -> Result<Key, NotPending> {
-        if id.actor_number().is_none() {
-            return state.engine.named(id.as_uuid().as_u128()).ok_or(NotPending::Unknown);
-        }
-        if id.actor_number() != Some(self.number) {
-            return Err(NotPending::Unknown);
-        }
-        let (generation, live) = state.engine.slot(id.slot()).ok_or(NotPending::Unknown)?;
-        if let Some(key) = live
-            && state.engine.name_of(key).is_none()
-            && self.ids.is_id_of(id, key)
-        {
-            return Ok(key);
-        }
-        let last = generation.checked_sub(1).map(|generation| Key::new(id.slot(), generation));
-        match last.filter(|last| self.ids.is_id_of(id, *last)).and_then(|last| state.engine.outcome(last)) {
-            Some(Outcome::Delivered) => Err(NotPending::Delivered),
-            _ => Err(NotPending::Unknown),
+    /// Returns the key behind an id; it is dead if the timer has ended.
+    #[inline]
+    pub(crate) fn find(&self, state: &State, id: TimerId) -> Option<Key> {
+        match id.actor_number() {
+            None => state.engine.named(id.as_uuid().as_u128()),
+            Some(number) => (number == self.number).then(|| id.key()),
         }
     }
 
     pub(crate) fn id_of(&self, state: &State, key: Key) -> TimerId {
         let named = state.engine.name_of(key).and_then(|name| TimerId::from_uuid(uuid::Uuid::from_u128(name)).ok());
-        named.unwrap_or_else(|| self.ids.id_of(key))
+        named.unwrap_or_else(|| TimerId::of_timer(self.number, key))
     }
 }
 
