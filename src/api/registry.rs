@@ -80,6 +80,7 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
 }
 
 /// Returns the owner for the actor behind `ctx`, created if necessary, and the service of this arbiter.
+#[inline]
 pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
 where
     A: Actor<Context = C>,
@@ -89,6 +90,16 @@ where
     if started && let Some(known) = thread_registry::owner_at(thread_registry::context_address(ctx)) {
         return Ok(known);
     }
+    owner_of_new_context(ctx, started)
+}
+
+/// Returns the owner for an actor whose context is not registered.
+#[inline(never)]
+fn owner_of_new_context<A, C>(ctx: &mut C, started: bool) -> Result<(Arc<Service>, OwnerId), NoTimers>
+where
+    A: Actor<Context = C>,
+    C: AsyncContext<A> + AsyncContextParts<A>,
+{
     let service = service_of_context(started)?;
     let owner = service.owner_with_inbox(ctx).ok_or(NoTimers::NoSystem)?;
     Ok((service, owner))

@@ -236,6 +236,7 @@ where
     A::Context: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
     M: TimerMessage,
 {
+    #[inline(always)]
     fn schedule<P: Plan<M>>(
         self,
         plan: P,

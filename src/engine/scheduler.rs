@@ -227,6 +227,18 @@ impl<P: Copy, O> Engine<P, O> {
     /// nevertheless.
     #[inline]
     pub(crate) fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
+        match self.wheel.cancel(key) {
+            Some(timer) => {
+                self.counters.end(Outcome::Cancelled);
+                Ok(self.clear_away(key, timer))
+            }
+            None => self.cancel_detached(key),
+        }
+    }
+
+    /// Cancels a timer that is not in the wheel.
+    #[inline(never)]
+    fn cancel_detached(&mut self, key: Key) -> Result<P, NotPending> {
         self.stoppable(key).inspect_err(|_| self.ask_next(key, NextRun::Never))?;
         self.take_out(key);
         self.end(key, Outcome::Cancelled).ok_or(NotPending::Unknown)
@@ -516,19 +528,25 @@ impl<P: Copy, O> Engine<P, O> {
     /// Frees a detached timer whose outcome is counted already.
     pub(super) fn forget(&mut self, key: Key, outcome: Outcome) -> Option<P> {
         let timer = self.wheel.remove(key)?;
-        self.owners.leave(&timer);
-        if timer.marks != Marks::NONE {
-            self.forget_aside(key, &timer);
-        }
         if outcome == Outcome::Delivered {
             self.delivered.insert(key);
         }
-        Some(timer.payload)
+        Some(self.clear_away(key, timer))
+    }
+
+    /// Removes a freed timer from its owner's list and from the side tables.
+    #[inline]
+    fn clear_away(&mut self, key: Key, timer: Timer<P>) -> P {
+        self.owners.leave(&timer);
+        if timer.marks != Marks::NONE {
+            self.clear_aside(key, &timer);
+        }
+        timer.payload
     }
 
     /// Removes the traces of the rare properties of an ended timer.
     #[cold]
-    fn forget_aside(&mut self, key: Key, timer: &Timer<P>) {
+    fn clear_aside(&mut self, key: Key, timer: &Timer<P>) {
         let (slot, marks) = (key.index(), timer.marks);
         if marks.has(Mark::KeepsAlive) {
             self.released.extend(self.owners.release(timer.owner));

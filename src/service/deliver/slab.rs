@@ -31,28 +31,36 @@ impl<S> Slab<S> {
         Ok(slot)
     }
 
-    /// Reserves a slot, to be filled or given back. `None` if all 2³² − 1 are taken.
+    /// Reserves a slot, to be filled or given back before the next one is reserved. `None` if all 2³² − 1 are taken.
     #[inline]
     pub(crate) fn reserve(&mut self) -> Option<u32> {
-        self.free.pop().or_else(|| self.add_slot())
-    }
-
-    fn add_slot(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            return Some(slot);
+        }
         let slot = self.slots;
         self.slots = slot.checked_add(1)?;
-        if (slot as usize).is_multiple_of(PAGE) {
-            self.pages.push(Vec::with_capacity(PAGE));
-        }
-        self.pages.last_mut()?.push(None);
         Some(slot)
     }
 
     /// Fills a reserved slot.
     #[inline]
     pub(crate) fn fill(&mut self, slot: u32, value: S) {
-        if let Some(entry) = self.entry_mut(slot) {
-            *entry = Some(value);
+        match self.pages.get_mut(slot as usize / PAGE) {
+            Some(page) => match page.get_mut(slot as usize % PAGE) {
+                Some(entry) => *entry = Some(value),
+                None => page.push(Some(value)),
+            },
+            None => self.add_page(value),
         }
+    }
+
+    /// Adds a page with `value` in its first slot.
+    #[cold]
+    #[inline(never)]
+    fn add_page(&mut self, value: S) {
+        let mut page = Vec::with_capacity(PAGE);
+        page.push(Some(value));
+        self.pages.push(page);
     }
 
     /// Gives a reserved slot back.
@@ -107,6 +115,28 @@ mod tests {
         again.sort_unstable();
         assert_eq!(again, slots);
         assert_eq!(slab.put(8), Ok(slots.len() as u32));
+    }
+
+    /// A slot given back before it was filled is the next one, although its page does not have it yet.
+    #[test]
+    fn a_slot_given_back_is_reserved_again() {
+        let mut slab = Slab::new();
+        for count in [0, 2, PAGE as u32 - 1, 2 * PAGE as u32] {
+            while slab.slots < count {
+                let value = slab.slots;
+                assert_eq!(slab.put(value), Ok(value));
+            }
+            for _ in 0..2 {
+                assert_eq!(slab.reserve(), Some(count));
+                slab.give_back(count);
+            }
+            assert_eq!((slab.take(count), slab.get(count)), (None, None));
+            assert_eq!(slab.put(7), Ok(count));
+            assert_eq!(slab.put(8), Ok(count + 1));
+            assert_eq!((slab.get(count), slab.get(count + 1)), (Some(&7), Some(&8)));
+            assert_eq!((slab.take(count + 1), slab.take(count)), (Some(8), Some(7)));
+            assert_eq!((slab.put(count), slab.put(count + 1)), (Ok(count), Ok(count + 1)));
+        }
     }
 
     #[test]

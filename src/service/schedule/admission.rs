@@ -24,7 +24,7 @@ use crate::service::deliver::job::{Job, Own, Queued};
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::{DueTime, Schedule};
-use crate::service::schedule::plan::Plan;
+use crate::service::schedule::plan::{Impossible, Plan};
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
@@ -244,10 +244,7 @@ impl Service {
     {
         let (due_time, recurrence) = match plan.first_run(self, waited, options, &mut packed) {
             Ok(first_run) => first_run,
-            Err(impossible) => {
-                self.meters.rejected_invalid.increment(1);
-                return Err(impossible.with(packed));
-            }
+            Err(impossible) => return Err(self.report_impossible(impossible, packed)),
         };
         let delay = due_time.delay;
         let timer = NewTimer {
@@ -316,16 +313,23 @@ impl Service {
         id: Option<TimerId>,
         admission: Admission<T, P>,
     ) -> Result<TimerId, ScheduleError<P>> {
-        let NotAdmitted { reason, packed: message, .. } = match admission {
+        match admission {
             Ok(Admitted { key, .. }) => {
                 self.meters.schedule_delay.record(delay.as_secs_f64());
                 let id = id.unwrap_or_else(|| TimerId::of_timer(self.number, key));
                 self.begin_span(key, id, delay);
-                return Ok(id);
+                Ok(id)
             }
-            Err(rejected) => rejected,
-        };
-        Err(match reason {
+            Err(NotAdmitted { reason, packed, .. }) => Err(self.report_rejected(reason, packed)),
+        }
+    }
+
+    /// Counts a rejection, and returns it with the messages. Not inlined: the messages of accepted requests are moved
+    /// piece by piece where they could become part of an error.
+    #[cold]
+    #[inline(never)]
+    fn report_rejected<P>(&self, reason: NotAdmittedReason, message: P) -> ScheduleError<P> {
+        match reason {
             NotAdmittedReason::Duplicate(id) => {
                 self.meters.rejected_duplicate.increment(1);
                 ScheduleError::DuplicateId { id, message }
@@ -336,7 +340,15 @@ impl Service {
             NotAdmittedReason::Engine(RejectReason::Closed | RejectReason::OwnerEnded) => {
                 ScheduleError::Stopped { message }
             }
-        })
+        }
+    }
+
+    /// Counts a request for an impossible timer, and returns it with the messages.
+    #[cold]
+    #[inline(never)]
+    fn report_impossible<P>(&self, impossible: Impossible, message: P) -> ScheduleError<P> {
+        self.meters.rejected_invalid.increment(1);
+        impossible.with(message)
     }
 }
 
@@ -349,8 +361,19 @@ where
 {
     match answer {
         Ok(id) => Ok(id),
-        Err(rejected) => Err(rejected.map(P::unpack::<C>)),
+        Err(rejected) => Err(unpack_rejected::<P, C>(rejected)),
     }
+}
+
+/// Not inlined, as [`Service::report_rejected`].
+#[cold]
+#[inline(never)]
+fn unpack_rejected<P, C>(rejected: ScheduleError<P::Packed<C>>) -> ScheduleError<P::Messages>
+where
+    P: Plan<C::Message>,
+    C: Carried,
+{
+    rejected.map(P::unpack::<C>)
 }
 
 impl State {
@@ -410,13 +433,19 @@ impl State {
         if let Some(name) = name {
             self.engine.set_name(key, name);
         }
-        // A message that is under way already continues without the key.
-        let replaced = old.and_then(|old| self.engine.cancel(old).ok());
+        let replaced = old.and_then(|old| self.replace(old));
         if let Some(options) = options {
             self.engine.label(key, label, options.group.clone());
         }
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
         self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
         Ok(Admitted { key, replaced })
+    }
+
+    /// Cancels the timer that had the key of a new one. A message that is under way already continues without the key.
+    #[cold]
+    #[inline(never)]
+    fn replace(&mut self, old: Key) -> Option<MessageRef> {
+        self.engine.cancel(old).ok()
     }
 }
