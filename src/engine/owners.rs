@@ -33,6 +33,21 @@ pub(crate) struct Owners<O> {
     chunks: Chunks,
 }
 
+/// The own timers of one owner.
+pub(crate) struct OwnTimers<'o> {
+    owner: u32,
+    timers: &'o mut List,
+    chunks: &'o mut Chunks,
+}
+
+impl OwnTimers<'_> {
+    /// Adds the timer in slot `timer`. Returns the slot of the owner, and the location of the timer in the list.
+    #[inline]
+    pub(crate) fn add(self, timer: u32) -> (u32, Spot) {
+        (self.owner, self.timers.push_back(self.chunks, timer))
+    }
+}
+
 impl<O> Owners<O> {
     pub(crate) const fn new() -> Self {
         Self { arena: Arena::new(), chunks: Chunks::new() }
@@ -90,13 +105,11 @@ impl<O> Owners<O> {
         self.get(id)?.foreign.first(&self.chunks)
     }
 
-    /// Adds the timer in slot `timer` to an owner's own, and returns its location in their list.
+    /// Returns the list of an owner's own timers, to add one.
     #[inline]
-    pub(crate) fn join(&mut self, owner: OwnerId, timer: u32) -> Spot {
-        match self.arena.get_mut(owner.0) {
-            Some(owner) => owner.timers.push_back(&mut self.chunks, timer),
-            None => Spot::NOWHERE,
-        }
+    pub(crate) fn own_timers(&mut self, id: OwnerId) -> Option<OwnTimers<'_>> {
+        let owner = self.arena.get_mut(id.0)?;
+        Some(OwnTimers { owner: id.0.index(), timers: &mut owner.timers, chunks: &mut self.chunks })
     }
 
     /// Adds the timer in slot `timer` to an owner's foreign messages, and returns its location in their list.

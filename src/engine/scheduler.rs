@@ -151,15 +151,23 @@ impl<P: Copy, O> Engine<P, O> {
         if self.counters.pending >= self.config.capacity as u64 + more {
             return Err(self.reject(RejectReason::Capacity));
         }
-        if owner.is_some_and(|owner| self.owners.get(owner).is_none()) {
-            return Err(self.reject(RejectReason::OwnerEnded));
+        let mut own_timers = None;
+        if let Some(owner) = owner {
+            own_timers = self.owners.own_timers(owner);
+            if own_timers.is_none() {
+                return Err(self.reject(RejectReason::OwnerEnded));
+            }
         }
-        let inserted = self.wheel.insert_tagged(self.now, deadline, tag, Timer::new(payload));
-        let key = inserted.map_err(|_| self.reject(RejectReason::Capacity))?;
+        let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
+            let mut timer = Timer::new(payload);
+            if let Some(own_timers) = own_timers {
+                let (owner, spot) = own_timers.add(slot);
+                timer.belong(owner, spot);
+            }
+            timer
+        });
+        let Some(key) = key else { return Err(self.reject(RejectReason::Capacity)) };
         self.names.forget(key.index());
-        if let (Some(owner), Some(timer)) = (owner, self.wheel.get_mut(key)) {
-            timer.belong(owner.0.index(), self.owners.join(owner, key.index()));
-        }
         self.counters.accept();
         Ok(key)
     }

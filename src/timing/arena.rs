@@ -17,6 +17,7 @@ const NONE: u32 = u32::MAX;
 
 /// The key of an entry of one arena, valid as long as the entry lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(Rust, packed(4))]
 pub struct Key {
     pub(crate) index: u32,
     pub(crate) tag: u64,

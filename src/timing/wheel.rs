@@ -177,20 +177,32 @@ impl<T> Wheel<T> {
     // A call, with the value passed by memory, would be a fifth of it. The rare steps are calls.
     #[inline(always)]
     pub fn insert(&mut self, now: Tick, deadline: Tick, value: T) -> Result<Key, T> {
-        let tag = self.entries.new_tag();
-        self.insert_tagged(now, deadline, tag, value)
-    }
-
-    /// Stores `value` like [`insert`](Self::insert), under the tag of the caller, which no other entry may have.
-    ///
-    /// # Errors
-    /// Returns `value` when 2³² − 1 entries are stored.
-    #[inline(always)]
-    pub(crate) fn insert_tagged(&mut self, now: Tick, deadline: Tick, tag: u64, value: T) -> Result<Key, T> {
         let deadline = self.clamp(now, deadline);
         let Some(index) = self.entries.reserve() else { return Err(value) };
+        let tag = self.entries.new_tag();
+        Ok(self.store(index, deadline, tag, value))
+    }
+
+    /// Stores a value made for its slot until `deadline`, under the tag of the caller, which no other entry may have.
+    /// Returns `None` when 2³² − 1 entries are stored.
+    #[cfg(feature = "actix")]
+    #[inline(always)]
+    pub(crate) fn insert_with(
+        &mut self,
+        now: Tick,
+        deadline: Tick,
+        tag: u64,
+        make: impl FnOnce(u32) -> T,
+    ) -> Option<Key> {
+        let deadline = self.clamp(now, deadline);
+        let index = self.entries.reserve()?;
+        Some(self.store(index, deadline, tag, make(index)))
+    }
+
+    #[inline(always)]
+    fn store(&mut self, index: u32, deadline: Tick, tag: u64, value: T) -> Key {
         let (bucket, spot) = self.link(index, deadline);
-        Ok(self.entries.occupy(index, tag, Entry::new(deadline, bucket, spot, value)))
+        self.entries.occupy(index, tag, Entry::new(deadline, bucket, spot, value))
     }
 
     /// Removes a waiting entry. Returns `None` if the key is not alive. A detached entry is removed
