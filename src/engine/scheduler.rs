@@ -233,7 +233,7 @@ impl<P: Copy, O> Engine<P, O> {
     /// # Errors
     /// Returns the reason why the timer cannot be cancelled any more. A repeating timer in flight stops repeating
     /// nevertheless.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cancel(&mut self, key: Key) -> Result<P, NotPending> {
         match self.wheel.cancel(key) {
             Some(timer) => {
