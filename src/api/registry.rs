@@ -1,6 +1,7 @@
 //! The timer actor of each arbiter: lookup and automatic start.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use actix::dev::AsyncContextParts;
@@ -12,7 +13,7 @@ use crate::api::timers::Timers;
 use crate::engine::OwnerId;
 use crate::model::error::{BuildError, ScheduleError};
 use crate::model::mailbox_id::MailboxId;
-use crate::service::owner::thread_registry;
+use crate::service::owner::thread_registry::{self, LocalService};
 use crate::service::state::Service;
 
 thread_local! {
@@ -81,7 +82,7 @@ fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>
 
 /// Returns the owner for the actor behind `ctx`, created if necessary, and the service of this arbiter.
 #[inline]
-pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(Arc<Service>, OwnerId), NoTimers>
+pub(crate) fn owner_of_context<A, C>(ctx: &mut C) -> Result<(LocalService, OwnerId), NoTimers>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
@@ -95,7 +96,7 @@ where
 
 /// Returns the owner for an actor whose context is not registered.
 #[inline(never)]
-fn owner_of_new_context<A, C>(ctx: &mut C, started: bool) -> Result<(Arc<Service>, OwnerId), NoTimers>
+fn owner_of_new_context<A, C>(ctx: &mut C, started: bool) -> Result<(LocalService, OwnerId), NoTimers>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,
@@ -106,19 +107,20 @@ where
 }
 
 /// Returns the service for the contexts of this arbiter, started if necessary. `started`: one of them runs.
-pub(crate) fn service_of_context(started: bool) -> Result<Arc<Service>, NoTimers> {
+pub(crate) fn service_of_context(started: bool) -> Result<LocalService, NoTimers> {
     match thread_registry::current() {
         Some(service) => Ok(service),
         None if has_own_clocks() => Err(NoTimers::NotInstalled),
         None => here()
             .map(|timers| Arc::clone(timers.service()))
             .or_else(|| if started { start_here() } else { None })
+            .map(Rc::new)
             .ok_or(NoTimers::NoSystem),
     }
 }
 
 /// Returns the owner for the actor behind `ctx`, if there is one. Changes nothing.
-pub(crate) fn known_owner_of_context<A, C>(ctx: &mut C) -> Option<(Arc<Service>, OwnerId)>
+pub(crate) fn known_owner_of_context<A, C>(ctx: &mut C) -> Option<(LocalService, OwnerId)>
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,

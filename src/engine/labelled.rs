@@ -69,7 +69,7 @@ impl<P: Copy, O> Engine<P, O> {
         let timer = self.wheel.key_at(self.owners.any(owner)?)?;
         let record = self.wheel.get_mut(timer)?;
         self.owners.leave(record);
-        let (owner, spot) = self.owners.own_timers(owner)?.add(timer.index());
+        let (owner, spot) = self.owners.own_list(owner)?.add(timer.index());
         record.belong(owner, spot);
         Some(timer)
     }

@@ -33,14 +33,14 @@ pub(crate) struct Owners<O> {
     chunks: Chunks,
 }
 
-/// The own timers of one owner.
-pub(crate) struct OwnTimers<'o> {
+/// The list of one owner's own timers, with its chunks.
+pub(crate) struct OwnList<'o> {
     owner: u32,
-    timers: &'o mut List,
+    timers: &'o mut OwnTimers,
     chunks: &'o mut Chunks,
 }
 
-impl OwnTimers<'_> {
+impl OwnList<'_> {
     /// Adds the timer in slot `timer`. Returns the slot of the owner, and the location of the timer in the list.
     #[inline]
     pub(crate) fn add(self, timer: u32) -> (u32, Spot) {
@@ -107,9 +107,9 @@ impl<O> Owners<O> {
 
     /// Returns the list of an owner's own timers, to add one.
     #[inline]
-    pub(crate) fn own_timers(&mut self, id: OwnerId) -> Option<OwnTimers<'_>> {
+    pub(crate) fn own_list(&mut self, id: OwnerId) -> Option<OwnList<'_>> {
         let owner = self.arena.get_mut(id.0)?;
-        Some(OwnTimers { owner: id.0.index(), timers: &mut owner.timers, chunks: &mut self.chunks })
+        Some(OwnList { owner: id.0.index(), timers: &mut owner.timers, chunks: &mut self.chunks })
     }
 
     /// Adds the timer in slot `timer` to an owner's foreign messages, and returns its location in their list.

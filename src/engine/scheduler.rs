@@ -151,17 +151,17 @@ impl<P: Copy, O> Engine<P, O> {
         if self.counters.pending >= self.config.capacity as u64 + more {
             return Err(self.reject(RejectReason::Capacity));
         }
-        let mut own_timers = None;
+        let mut own_list = None;
         if let Some(owner) = owner {
-            own_timers = self.owners.own_timers(owner);
-            if own_timers.is_none() {
+            own_list = self.owners.own_list(owner);
+            if own_list.is_none() {
                 return Err(self.reject(RejectReason::OwnerEnded));
             }
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
             let mut timer = Timer::new(payload);
-            if let Some(own_timers) = own_timers {
-                let (owner, spot) = own_timers.add(slot);
+            if let Some(own_list) = own_list {
+                let (owner, spot) = own_list.add(slot);
                 timer.belong(owner, spot);
             }
             timer

@@ -1,6 +1,7 @@
 //! The thread registry: the service of the thread's arbiter, and the owner of each context.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -11,14 +12,17 @@ use crate::service::state::Service;
 #[derive(Default)]
 pub(crate) struct ThreadRegistry {
     /// The service of this arbiter.
-    current: Option<Arc<Service>>,
+    current: Option<LocalService>,
     /// Owners of this service by the address of their context, once it does not move any more. Only a shortcut.
     by_context: FxHashMap<usize, OwnerId>,
 }
 
+/// The service of this arbiter, counted on this thread alone: a call holds it without an atomic operation.
+pub(crate) type LocalService = Rc<Arc<Service>>;
+
 impl ThreadRegistry {
-    fn current(&self) -> Option<Arc<Service>> {
-        self.current.as_ref().filter(|current| !current.is_stopped()).map(Arc::clone)
+    fn current(&self) -> Option<LocalService> {
+        self.current.as_ref().filter(|current| !current.is_stopped()).map(Rc::clone)
     }
 
     /// Whether this is the service of this arbiter. Owners of two services may have the same `OwnerId`.
@@ -33,20 +37,21 @@ thread_local! {
 }
 
 /// Returns the service of this arbiter, if it runs.
-pub(crate) fn current() -> Option<Arc<Service>> {
+pub(crate) fn current() -> Option<LocalService> {
     REGISTRY.try_with(|registry| registry.try_borrow().ok()?.current()).ok()?
 }
 
 /// Makes `service` the one of this arbiter. Owners of an earlier service are forgotten.
 pub(crate) fn set_current(service: &Arc<Service>) {
-    let earlier = REGISTRY.replace(ThreadRegistry { current: Some(Arc::clone(service)), ..ThreadRegistry::default() });
+    let current = Some(Rc::new(Arc::clone(service)));
+    let earlier = REGISTRY.replace(ThreadRegistry { current, ..ThreadRegistry::default() });
     // Not under the borrow: the drop of messages left in an earlier service may run any code.
     drop(earlier);
 }
 
 /// Returns the service of this arbiter, and the owner of the context at `address`.
 #[inline]
-pub(crate) fn owner_at(address: usize) -> Option<(Arc<Service>, OwnerId)> {
+pub(crate) fn owner_at(address: usize) -> Option<(LocalService, OwnerId)> {
     REGISTRY.with_borrow(|registry| {
         let owner = *registry.by_context.get(&address)?;
         Some((registry.current()?, owner))
