@@ -1,6 +1,6 @@
 //! The whole path of an actor's own timers, and of timers that are sent to it as a recipient: context or request, the
-//! counters, the engine, and for delivery the inbox and the handler. Messages carry 32 bytes. The same again with the
-//! Prometheus recorder installed.
+//! counters, the engine, and for delivery the inbox and the handler. Messages, and the captures of closures, have 32
+//! bytes. The same again with the Prometheus recorder installed.
 
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ pub(crate) fn operations() -> Vec<Operation> {
         operation("context stop", "counted_cancel", stop),
         operation("context churn", "counted_replace", churn),
         operation("context fire", "counted_delivery", fire),
+        operation("closure start", "counted_run_after", start_closures),
+        operation("closure stop", "counted_cancel", stop_closures),
+        operation("closure fire", "counted_delivery", fire_closures),
         operation("recipient fire", "counted_delivery", send),
         operation("recorded start", "counted_schedule", || recorded(start)),
         operation("recorded stop", "counted_cancel", || recorded(stop)),
@@ -52,6 +55,14 @@ impl Owner {
         for number in 0..TIMERS as u64 {
             let delay = self.random.delay();
             self.ids.push(ctx.schedule_after(delay, Note([number; 4])).unwrap());
+        }
+    }
+
+    #[inline(never)]
+    fn counted_run_after(&mut self, ctx: &mut Context<Self>) {
+        for number in 0..TIMERS as u64 {
+            let (delay, note) = (self.random.delay(), Note([number; 4]));
+            self.ids.push(ctx.run_after(delay, move |owner, ctx| owner.handle(note, ctx)).unwrap());
         }
     }
 
@@ -156,6 +167,21 @@ fn stop() {
     });
 }
 
+fn start_closures() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| owner.counted_run_after(ctx));
+    world.act(|owner, _| assert_eq!(owner.ids.len(), TIMERS));
+}
+
+fn stop_closures() {
+    let world = World::new(TimerActor::builder());
+    world.act(|owner, ctx| {
+        owner.counted_run_after(ctx);
+        owner.random.shuffle(&mut owner.ids);
+        owner.counted_cancel(ctx);
+    });
+}
+
 /// Schedules one and cancels a random one, with all others pending.
 fn churn() {
     let world = World::new(TimerActor::builder());
@@ -171,6 +197,14 @@ fn fire() {
     let clock = ManualClock::new();
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
     world.act(|owner, ctx| owner.counted_schedule(ctx));
+    let sum = counted_delivery(&mut world, &clock);
+    assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
+}
+
+fn fire_closures() {
+    let clock = ManualClock::new();
+    let mut world = World::new(TimerActor::builder().clock(clock.clone()));
+    world.act(|owner, ctx| owner.counted_run_after(ctx));
     let sum = counted_delivery(&mut world, &clock);
     assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());
 }
