@@ -68,9 +68,11 @@ impl<P: Copy, O> Engine<P, O> {
     pub(crate) fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
         let timer = self.wheel.key_at(self.owners.any(owner)?)?;
         let record = self.wheel.get_mut(timer)?;
-        self.owners.leave(record);
-        let (owner, spot) = self.owners.own_list(owner)?.add(timer.index());
-        record.belong(owner, spot);
+        let is_released = self.owners.leave(record);
+        self.owners.own_list(owner)?.add(timer.index(), record);
+        if is_released {
+            self.owners.hold(owner);
+        }
         Some(timer)
     }
 

@@ -1,7 +1,7 @@
 //! Owners: an owner's timers end with it, and wait in its inbox once they are due.
 
 use crate::engine::own_timers::OwnTimers;
-use crate::engine::timer::{Stage, Timer};
+use crate::engine::timer::{Mark, Stage, Timer};
 use crate::timing::{Arena, Chunks, Key, List, Spot};
 
 /// The id of an owner, never used again after the owner has ended.
@@ -37,14 +37,16 @@ pub(crate) struct Owners<O> {
 pub(crate) struct OwnList<'o> {
     owner: u32,
     timers: &'o mut OwnTimers,
+    keeping: &'o mut u32,
     chunks: &'o mut Chunks,
 }
 
 impl OwnList<'_> {
-    /// Adds the timer in slot `timer`. Returns the slot of the owner, and the location of the timer in the list.
+    /// Adds the timer in `slot`, which notes its owner and its location in the list.
     #[inline]
-    pub(crate) fn add(self, timer: u32) -> (u32, Spot) {
-        (self.owner, self.timers.push_back(self.chunks, timer))
+    pub(crate) fn add<P>(self, slot: u32, timer: &mut Timer<P>) {
+        timer.belong(self.owner, self.timers.push_back(self.chunks, slot));
+        *self.keeping += u32::from(timer.marks.has(Mark::KeepsAlive));
     }
 }
 
@@ -109,7 +111,8 @@ impl<O> Owners<O> {
     #[inline]
     pub(crate) fn own_list(&mut self, id: OwnerId) -> Option<OwnList<'_>> {
         let owner = self.arena.get_mut(id.0)?;
-        Some(OwnList { owner: id.0.index(), timers: &mut owner.timers, chunks: &mut self.chunks })
+        let Owner { timers, keeping, .. } = owner;
+        Some(OwnList { owner: id.0.index(), timers, keeping, chunks: &mut self.chunks })
     }
 
     /// Adds the timer in slot `timer` to an owner's foreign messages, and returns its location in their list.
@@ -118,21 +121,6 @@ impl<O> Owners<O> {
             Some(queue_owner) => queue_owner.foreign.push_back(&mut self.chunks, timer),
             None => Spot::NOWHERE,
         }
-    }
-
-    /// Counts a timer that keeps the owner's actor alive.
-    pub(crate) fn keep(&mut self, owner: OwnerId) {
-        if let Some(owner) = self.arena.get_mut(owner.0) {
-            owner.keeping += 1;
-        }
-    }
-
-    /// Uncounts a timer that kept the actor of the owner in `slot` alive. Returns the owner if it was the last, and that
-    /// is to be reported.
-    pub(crate) fn release(&mut self, slot: u32) -> Option<OwnerId> {
-        let (key, owner) = self.arena.at_mut(slot)?;
-        owner.keeping = owner.keeping.saturating_sub(1);
-        (owner.keeping == 0 && std::mem::take(&mut owner.is_held)).then_some(OwnerId(key))
     }
 
     /// Returns whether timers keep the owner's actor alive; if so, the end of the last one will be reported.
@@ -148,15 +136,21 @@ impl<O> Owners<O> {
         self.chunks.fetch(timer.owner_spot());
     }
 
-    /// Removes a timer from its owner's own, or from the foreign messages of the owner that it waits with.
+    /// Removes a timer from its owner's own, or from the foreign messages of the owner that it waits with. Returns
+    /// whether it was the last timer that kept its owner's actor alive, and that is to be reported.
     #[inline]
-    pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) {
-        let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return };
+    pub(crate) fn leave<P>(&mut self, timer: &Timer<P>) -> bool {
+        let Some((_, owner)) = self.arena.at_mut(timer.owner) else { return false };
         let (chunks, spot) = (&mut self.chunks, timer.owner_spot());
         if timer.stage == Stage::Foreign {
             owner.foreign.remove(chunks, spot);
         } else {
             owner.timers.remove(chunks, spot);
         }
+        if !timer.marks.has(Mark::KeepsAlive) {
+            return false;
+        }
+        owner.keeping = owner.keeping.saturating_sub(1);
+        owner.keeping == 0 && std::mem::take(&mut owner.is_held)
     }
 }

@@ -99,7 +99,7 @@ pub(crate) struct Engine<P, O> {
     pub(super) queues: usize,
     /// Ended timers whose end is to be reported.
     ended: Vec<Key>,
-    /// Owners whose last timer that [kept them alive](Self::keep_alive) has ended.
+    /// Owners whose last timer that [kept them alive](Self::keeps_alive) has ended.
     released: Vec<OwnerId>,
     pub(super) now: Tick,
     pub(super) closed: bool,
@@ -129,7 +129,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Accepts a timer: for `owner`, or for a recipient that the payload identifies. Its key is its slot and `tag`, which
     /// no other timer may have. If the caller can and will [cancel](Self::cancel) the timer that it replaces, the place
-    /// of that one in the capacity counts as free already.
+    /// of that one in the capacity counts as free already. The only mark that it may have is [`Mark::KeepsAlive`].
     ///
     /// # Errors
     /// The capacity is used up, the engine is closed, or the owner has ended.
@@ -141,6 +141,7 @@ impl<P: Copy, O> Engine<P, O> {
         deadline: Tick,
         owner: Option<OwnerId>,
         payload: P,
+        marks: Marks,
         replaces: Option<Key>,
     ) -> Result<Key, RejectReason> {
         let more = u64::from(replaces.is_some_and(|old| self.stoppable(old).is_ok()));
@@ -159,10 +160,9 @@ impl<P: Copy, O> Engine<P, O> {
             }
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
-            let mut timer = Timer::new(payload);
+            let mut timer = Timer::new(payload, marks);
             if let Some(own_list) = own_list {
-                let (owner, spot) = own_list.add(slot);
-                timer.belong(owner, spot);
+                own_list.add(slot, &mut timer);
             }
             timer
         });
@@ -200,16 +200,6 @@ impl<P: Copy, O> Engine<P, O> {
             self.names.set(name, key);
         }
         true
-    }
-
-    /// Makes a pending own timer keep its owner's actor alive.
-    pub(crate) fn keep_alive(&mut self, key: Key) {
-        let Some(timer) = self.wheel.get_mut(key) else { return };
-        let Some(owner) = self.owners.id_at(timer.owner) else { return };
-        if !timer.marks.has(Mark::KeepsAlive) {
-            timer.marks.set(Mark::KeepsAlive);
-            self.owners.keep(owner);
-        }
     }
 
     /// Returns whether timers keep an owner's actor alive. If so, the owner is [reported](Self::released) when the last
@@ -545,20 +535,25 @@ impl<P: Copy, O> Engine<P, O> {
     /// Removes a freed timer from its owner's list and from the side tables.
     #[inline]
     fn clear_away(&mut self, key: Key, timer: Timer<P>) -> P {
-        self.owners.leave(&timer);
-        if timer.marks != Marks::NONE {
-            self.clear_aside(key, &timer);
+        if self.owners.leave(&timer) {
+            self.report_release(timer.owner);
+        }
+        if timer.marks.are_aside() {
+            self.clear_aside(key, timer.marks);
         }
         timer.payload
     }
 
+    /// Notes that the last timer has ended that kept the actor of the owner in `slot` alive.
+    #[cold]
+    fn report_release(&mut self, slot: u32) {
+        self.released.extend(self.owners.id_at(slot));
+    }
+
     /// Removes the traces of the rare properties of an ended timer.
     #[cold]
-    fn clear_aside(&mut self, key: Key, timer: &Timer<P>) {
-        let (slot, marks) = (key.index(), timer.marks);
-        if marks.has(Mark::KeepsAlive) {
-            self.released.extend(self.owners.release(timer.owner));
-        }
+    fn clear_aside(&mut self, key: Key, marks: Marks) {
+        let slot = key.index();
         if marks.has(Mark::ReportEnd) {
             self.ended.push(key);
         }
@@ -579,11 +574,12 @@ impl<P: Copy, O> Engine<P, O> {
 
     pub(super) fn leave_owner(&mut self, key: Key) {
         let Some(timer) = self.wheel.get_mut(key) else { return };
-        if timer.marks.clear(Mark::KeepsAlive) {
-            self.released.extend(self.owners.release(timer.owner));
+        let is_released = self.owners.leave(timer);
+        timer.marks.clear(Mark::KeepsAlive);
+        let owner = std::mem::replace(&mut timer.owner, NO_OWNER);
+        if is_released {
+            self.report_release(owner);
         }
-        self.owners.leave(timer);
-        timer.owner = NO_OWNER;
     }
 
     /// Returns a timer to the wheel if it follows the wall clock and its wall-clock time has not come yet.

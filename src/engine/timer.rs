@@ -105,7 +105,18 @@ pub(crate) enum Mark {
 pub(crate) struct Marks(u8);
 
 impl Marks {
-    pub(crate) const NONE: Self = Self(0);
+    #[cfg(test)]
+    pub(crate) const NONE: Self = Self::keeping(false);
+
+    /// Returns the marks of a timer that keeps its owner's actor alive, or does not.
+    pub(crate) const fn keeping(keeps_alive: bool) -> Self {
+        Self(if keeps_alive { Mark::KeepsAlive as u8 } else { 0 })
+    }
+
+    /// Returns whether there may be data in side tables.
+    pub(crate) const fn are_aside(self) -> bool {
+        self.0 & !(Mark::KeepsAlive as u8) != 0
+    }
 
     pub(crate) const fn has(self, mark: Mark) -> bool {
         self.0 & mark as u8 != 0
@@ -125,10 +136,10 @@ impl Marks {
 
 impl<P> Timer<P> {
     /// Returns a timer without an owner.
-    pub(crate) const fn new(payload: P) -> Self {
+    pub(crate) const fn new(payload: P, marks: Marks) -> Self {
         let Spot { chunk: owner_chunk, position: owner_position } = Spot::NOWHERE;
         let stage = Stage::Waiting;
-        Self { payload, owner: NO_OWNER, owner_chunk, owner_position, stage, marks: Marks::NONE }
+        Self { payload, owner: NO_OWNER, owner_chunk, owner_position, stage, marks }
     }
 
     /// Binds it to the owner in `slot`, whose list names it at `spot`.

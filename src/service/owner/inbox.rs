@@ -15,7 +15,7 @@
 //!
 //! # The way through the mailbox
 //!
-//! An item in a context keeps its actor alive, and only some timers do (`Engine::keep_alive`). So once no address of
+//! An item in a context keeps its actor alive, and only some timers do (`Engine::keeps_alive`). So once no address of
 //! the actor and no such timer is left, the inbox leaves. If that was the last reason to live, the actor stops. If other futures of its own keep it going, its
 //! messages are *sent through the mailbox*, one at a time, each after the handler of the previous one has run. The
 //! inbox returns when the actor schedules again.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use actix::Actor;
 
-use crate::engine::{KeyScope, OwnerId, Recurrence, RejectReason};
+use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason};
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
@@ -411,6 +411,7 @@ impl State {
             due_time.deadline,
             key_scope.and_then(KeyScope::owner),
             payload,
+            Marks::keeping(*keeps_alive),
             old,
         ) {
             Ok(key) => key,
@@ -426,9 +427,6 @@ impl State {
         }
         if let Some(wall) = due_time.wall {
             self.engine.set_wall_time(key, wall);
-        }
-        if *keeps_alive {
-            self.engine.keep_alive(key);
         }
         if let Some(name) = name {
             self.engine.set_name(key, name);
