@@ -76,4 +76,4 @@ pub use recurrence::{MissedTickBehavior, next_on_grid};
 pub(crate) use repeating::{Repeated, Resumed};
 pub(crate) use scheduler::{Due, DueTimer, Engine, EngineConfig, MAX_CAPACITY, RejectReason};
 pub use timer::TimerState;
-pub(crate) use timer::{Marks, NotPending, Stage, TimerView};
+pub(crate) use timer::{Marks, NotPending, Stage, Timer, TimerView};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{
     ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, Marks, MissedTickBehavior, NextRun,
-    NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, TimerGroup, TimerKey,
+    NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, Timer, TimerGroup, TimerKey,
     TimerState, next_on_grid,
 };
 use crate::timing::{Key, MAX_TICK, Tick, WheelSize};
@@ -179,7 +179,7 @@ impl Run {
         let deadline = self.now + self.delay();
         self.book.sequence += 1;
         let sequence = self.book.sequence;
-        match self.engine.schedule(tag(), self.now, deadline, owner, sequence, Marks::NONE, None) {
+        match self.engine.schedule(tag(), self.now, deadline, owner, Timer::new(sequence, Marks::NONE), None) {
             Ok(key) => {
                 assert!(self.book.timers.len() < CAPACITY);
                 assert!(!self.issued.contains(&key), "a key is never issued twice");
@@ -222,8 +222,10 @@ impl Run {
         let old = key.and_then(|(scope, key)| self.engine.keyed(scope, &text(key)));
         assert_eq!(old, key.and_then(|key| self.book.holder(key)).map(|timer| timer.key));
         let scheduled = match old {
-            Some(old) => self.engine.schedule(tag(), self.now, deadline, owner, sequence, Marks::NONE, Some(old)),
-            None => self.engine.schedule(tag(), self.now, deadline, owner, sequence, Marks::NONE, None),
+            Some(old) => {
+                self.engine.schedule(tag(), self.now, deadline, owner, Timer::new(sequence, Marks::NONE), Some(old))
+            }
+            None => self.engine.schedule(tag(), self.now, deadline, owner, Timer::new(sequence, Marks::NONE), None),
         };
         let replaceable = old.filter(|old| self.expectation(*old).is_ok());
         let Ok(timer) = scheduled else {
@@ -745,7 +747,7 @@ impl Run {
         assert_eq!(self.engine.remove_owner(owner), Some("owner"));
         assert_eq!(self.engine.remove_owner(owner), None);
         let is_full = self.book.timers.len() == CAPACITY;
-        let late = self.engine.schedule(tag(), self.now, self.now, Some(owner), 0, Marks::NONE, None);
+        let late = self.engine.schedule(tag(), self.now, self.now, Some(owner), Timer::new(0, Marks::NONE), None);
         let reason = if is_full { RejectReason::Capacity } else { RejectReason::OwnerEnded };
         assert_eq!(late, Err(reason), "an owner that has ended gets no more timers");
         self.book.rejected_full += u64::from(is_full);
@@ -843,10 +845,10 @@ fn a_foreign_message_leaves_past_the_messages_of_its_host() {
     let mut engine: Engine<u64, ()> = Engine::new(EngineConfig::default());
     let host = engine.add_owner(()).unwrap();
     for own in 0..100 {
-        engine.schedule(tag(), 0, 1, Some(host), own, Marks::NONE, None).unwrap();
+        engine.schedule(tag(), 0, 1, Some(host), Timer::new(own, Marks::NONE), None).unwrap();
     }
     for foreign in [100, 101] {
-        let key = engine.schedule(tag(), 0, 2, None, foreign, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 0, 2, None, Timer::new(foreign, Marks::NONE), None).unwrap();
         while engine.expire(2, None, &mut 1000) != Due::Done {}
         engine.queue_behind(key, host);
     }
@@ -864,7 +866,7 @@ fn a_queue_is_no_owner_and_is_removed_only_when_empty() {
     let queue = engine.add_queue("queue").unwrap();
     assert_eq!(engine.owners(), 0);
     for n in 0..3 {
-        let key = engine.schedule(tag(), 0, 1, None, n, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 0, 1, None, Timer::new(n, Marks::NONE), None).unwrap();
         while engine.expire(1, None, &mut 1000) != Due::Done {}
         engine.queue_behind(key, queue);
     }
@@ -885,7 +887,7 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
         run.step();
     }
     run.engine.close();
-    let rejected = run.engine.schedule(tag(), run.now, run.now, None, 1, Marks::NONE, None).unwrap_err();
+    let rejected = run.engine.schedule(tag(), run.now, run.now, None, Timer::new(1, Marks::NONE), None).unwrap_err();
     assert_eq!(rejected, RejectReason::Closed);
     let mut last = 0;
     for (deadline, key) in run.engine.unfinished() {
@@ -911,20 +913,20 @@ fn everything_unfinished_is_given_back_in_order_of_deadline() {
 #[test]
 fn a_delivered_timer_is_remembered_until_the_next_one_of_its_slot_is_delivered() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = engine.schedule(tag(), 0, 0, None, 1, Marks::NONE, None).unwrap();
+    let key = engine.schedule(tag(), 0, 0, None, Timer::new(1, Marks::NONE), None).unwrap();
     assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
     assert_eq!(engine.cancel(key), Err(NotPending::InFlight));
     assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::InFlight));
     engine.finish(key, Outcome::Delivered);
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
     assert_eq!(engine.reschedule(0, key, 5), Err(NotPending::Delivered));
-    let next = engine.schedule(tag(), 0, 0, None, 2, Marks::NONE, None).unwrap();
+    let next = engine.schedule(tag(), 0, 0, None, Timer::new(2, Marks::NONE), None).unwrap();
     assert_eq!(next.index(), key.index());
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered), "the old key does not reach the new timer");
     assert_eq!(engine.cancel(next), Ok(2));
     assert_eq!(engine.cancel(key), Err(NotPending::Delivered));
     assert_eq!(engine.cancel(next), Err(NotPending::Unknown));
-    let last = engine.schedule(tag(), 0, 0, None, 3, Marks::NONE, None).unwrap();
+    let last = engine.schedule(tag(), 0, 0, None, Timer::new(3, Marks::NONE), None).unwrap();
     assert_eq!(last.index(), key.index());
     assert!(matches!(engine.expire(0, None, &mut 9), Due::Recipient(_)));
     engine.finish(last, Outcome::Delivered);
@@ -935,14 +937,14 @@ fn a_delivered_timer_is_remembered_until_the_next_one_of_its_slot_is_delivered()
 #[test]
 fn a_name_finds_its_timer_and_outlives_it_until_the_slot_is_used_again() {
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = engine.schedule(tag(), 0, 10, None, 1, Marks::NONE, None).unwrap();
+    let key = engine.schedule(tag(), 0, 10, None, Timer::new(1, Marks::NONE), None).unwrap();
     assert!(engine.set_name(key, 77));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), Some(77)));
-    let other = engine.schedule(tag(), 0, 10, None, 2, Marks::NONE, None).unwrap();
+    let other = engine.schedule(tag(), 0, 10, None, Timer::new(2, Marks::NONE), None).unwrap();
     assert!(!engine.set_name(other, 77), "a name in use is not reassigned");
     assert_eq!(engine.cancel(key), Ok(1));
     assert_eq!((engine.named(77), engine.name_of(key)), (Some(key), None));
-    let reused = engine.schedule(tag(), 0, 10, None, 3, Marks::NONE, None).unwrap();
+    let reused = engine.schedule(tag(), 0, 10, None, Timer::new(3, Marks::NONE), None).unwrap();
     assert_eq!(reused.index(), key.index());
     assert_eq!(engine.named(77), None);
     assert!(engine.set_name(other, 77), "now it is free");
@@ -955,14 +957,15 @@ fn an_owners_timers_are_gone_through_one_at_a_time() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
     let owner = engine.add_owner(()).unwrap();
     assert_eq!(engine.turn_over(owner), None);
-    let timers: Vec<Key> =
-        (0..200).map(|number| engine.schedule(tag(), 0, 10, Some(owner), number, Marks::NONE, None).unwrap()).collect();
+    let timers: Vec<Key> = (0..200)
+        .map(|number| engine.schedule(tag(), 0, 10, Some(owner), Timer::new(number, Marks::NONE), None).unwrap())
+        .collect();
     assert_eq!(engine.owned_itself(owner), 200);
     let first: Vec<Key> = (0..100).filter_map(|_| engine.turn_over(owner)).collect();
     assert_eq!(first, timers[..100]);
     assert_eq!(engine.cancel(timers[100]), Ok(100));
     assert_eq!(engine.cancel(timers[0]), Ok(0));
-    let late = engine.schedule(tag(), 0, 10, Some(owner), 999, Marks::NONE, None).unwrap();
+    let late = engine.schedule(tag(), 0, 10, Some(owner), Timer::new(999, Marks::NONE), None).unwrap();
     let rest: Vec<Key> = (0..199).filter_map(|_| engine.turn_over(owner)).collect();
     let expected: Vec<Key> = timers[101..].iter().chain(&timers[1..100]).chain([&late]).copied().collect();
     assert_eq!(rest, expected);
@@ -973,7 +976,7 @@ fn an_owners_timers_are_gone_through_one_at_a_time() {
 fn a_timer_on_the_wall_clock_waits_for_its_time_of_day() {
     let second = Duration::from_secs(1);
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-    let key = engine.schedule(tag(), 0, 1000, None, 1, Marks::NONE, None).unwrap();
+    let key = engine.schedule(tag(), 0, 1000, None, Timer::new(1, Marks::NONE), None).unwrap();
     engine.set_wall_time(key, 11 * second);
     assert_eq!(engine.wall_timers(), 1);
     // By the monotonic clock it is due, but the wall clock was set back by half a second.
@@ -990,10 +993,10 @@ fn timers_on_the_wall_clock_follow_its_steps_in_their_order() {
     let second = Duration::from_secs(1);
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     for (payload, at) in [(1, 30), (2, 20), (3, 20)] {
-        let key = engine.schedule(tag(), 0, at * 1000, None, payload, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 0, at * 1000, None, Timer::new(payload, Marks::NONE), None).unwrap();
         engine.set_wall_time(key, second * at as u32);
     }
-    let steady = engine.schedule(tag(), 0, 5000, None, 4, Marks::NONE, None).unwrap();
+    let steady = engine.schedule(tag(), 0, 5000, None, Timer::new(4, Marks::NONE), None).unwrap();
     // The wall clock jumps to 25 s while one second has passed.
     engine.follow_wall_clock(1000, 25 * second);
     let mut order = Vec::new();
@@ -1010,7 +1013,7 @@ fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
     let second = Duration::from_secs(1);
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     for (payload, deadline) in [(1, 30_000), (2, 20_000), (3, 30_000)] {
-        let key = engine.schedule(tag(), 1000, deadline, None, payload, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 1000, deadline, None, Timer::new(payload, Marks::NONE), None).unwrap();
         engine.set_wall_time(key, 30 * second);
     }
     engine.follow_wall_clock(1000, 11 * second);
@@ -1026,7 +1029,7 @@ fn a_timer_that_stays_in_its_tick_comes_after_one_that_is_moved_into_it() {
 fn a_timer_on_the_wall_clock_is_due_at_the_end_of_time() {
     for end in [MAX_TICK, Tick::MAX] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 1000, None, 1, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 0, 1000, None, Timer::new(1, Marks::NONE), None).unwrap();
         engine.set_wall_time(key, Duration::from_secs(11));
         let due = engine.expire(end, Some(Duration::from_secs(10)), &mut 99);
         assert!(matches!(due, Due::Recipient(due) if due.payload == 1), "{due:?}");
@@ -1042,7 +1045,7 @@ fn a_repetition_without_a_time_of_day_does_not_follow_the_wall_clock() {
     let fixed_rate = RepeatMode::FixedRate { period, missed: MissedTickBehavior::Skip };
     for (mode, until_handled) in [(fixed_rate, false), (RepeatMode::FixedDelay { period }, true)] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 1000, None, 1, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 0, 1000, None, Timer::new(1, Marks::NONE), None).unwrap();
         engine.set_wall_time(key, 11 * second);
         assert!(engine.set_recurrence(key, Recurrence::new(mode, second).at(11 * second)));
         assert!(matches!(engine.expire(1000, Some(11 * second), &mut 99), Due::Recipient(_)));
@@ -1077,7 +1080,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
     let mut engine: Engine<u32, ()> = Engine::new(EngineConfig::default());
     let owner = engine.add_owner(()).unwrap();
     for payload in 0..100 {
-        engine.schedule(tag(), 0, 1, Some(owner), payload, Marks::NONE, None).unwrap();
+        engine.schedule(tag(), 0, 1, Some(owner), Timer::new(payload, Marks::NONE), None).unwrap();
     }
     while engine.expire(1, None, &mut 1000) != Due::Done {}
     let (mut chunk, mut fetched, mut taken) = (None, Vec::new(), Vec::new());
@@ -1100,7 +1103,7 @@ fn upcoming_messages_of_each_chunk_are_all_messages() {
 fn a_repetition_that_was_turned_back_and_cancelled_meanwhile_is_the_last() {
     for (is_closed, is_cancelled) in [(false, true), (true, false)] {
         let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
-        let key = engine.schedule(tag(), 0, 10, None, 1, Marks::NONE, None).unwrap();
+        let key = engine.schedule(tag(), 0, 10, None, Timer::new(1, Marks::NONE), None).unwrap();
         let mode = RepeatMode::FixedDelay { period: Duration::from_millis(10) };
         assert!(engine.set_recurrence(key, Recurrence::new(mode, Duration::from_millis(10))));
         assert!(matches!(engine.expire(10, None, &mut 9), Due::Recipient(_)));
@@ -1136,7 +1139,7 @@ fn the_end_of_the_last_timer_that_keeps_its_actor_alive_is_reported_if_it_was_as
     let mut engine: Engine<u8, ()> = Engine::new(EngineConfig::default());
     let owner = engine.add_owner(()).unwrap();
     let schedule = |engine: &mut Engine<u8, ()>, keeps| {
-        engine.schedule(tag(), 0, 10, Some(owner), 0, Marks::keeping(keeps), None).unwrap()
+        engine.schedule(tag(), 0, 10, Some(owner), Timer::new(0, Marks::keeping(keeps)), None).unwrap()
     };
     let other = schedule(&mut engine, false);
     assert!(!engine.keeps_alive(owner));

@@ -129,7 +129,7 @@ impl<P: Copy, O> Engine<P, O> {
 
     /// Accepts a timer: for `owner`, or for a recipient that the payload identifies. Its key is its slot and `tag`, which
     /// no other timer may have. If the caller can and will [cancel](Self::cancel) the timer that it replaces, the place
-    /// of that one in the capacity counts as free already. The only mark that it may have is [`Mark::KeepsAlive`].
+    /// of that one in the capacity counts as free already. Of all marks it may have only [`Mark::KeepsAlive`] at first.
     ///
     /// # Errors
     /// The capacity is used up, the engine is closed, or the owner has ended.
@@ -140,8 +140,7 @@ impl<P: Copy, O> Engine<P, O> {
         now: Tick,
         deadline: Tick,
         owner: Option<OwnerId>,
-        payload: P,
-        marks: Marks,
+        timer: Timer<P>,
         replaces: Option<Key>,
     ) -> Result<Key, RejectReason> {
         let more = u64::from(replaces.is_some_and(|old| self.stoppable(old).is_ok()));
@@ -160,7 +159,7 @@ impl<P: Copy, O> Engine<P, O> {
             }
         }
         let key = self.wheel.insert_with(self.now, deadline, tag, |slot| {
-            let mut timer = Timer::new(payload, marks);
+            let mut timer = timer;
             if let Some(own_list) = own_list {
                 own_list.add(slot, &mut timer);
             }

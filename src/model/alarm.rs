@@ -10,7 +10,9 @@
 use std::cell::RefCell;
 #[cfg(target_os = "linux")]
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
@@ -20,6 +22,7 @@ use crate::model::clock::Alarm;
 #[derive(Debug)]
 pub(crate) struct Alarms {
     /// The kernel timer is unwanted or unavailable.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "tokio's timer is the only one"))]
     tokio_alone: AtomicBool,
 }
 

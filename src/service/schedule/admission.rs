@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use actix::Actor;
 
-use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason};
+use crate::engine::{KeyScope, Marks, OwnerId, Recurrence, RejectReason, Timer};
 use crate::model::carried::{Boxed, Carried, is_large};
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
@@ -410,8 +410,7 @@ impl State {
             due_time.now,
             due_time.deadline,
             key_scope.and_then(KeyScope::owner),
-            payload,
-            Marks::keeping(*keeps_alive),
+            Timer::new(payload, Marks::keeping(*keeps_alive)),
             old,
         ) {
             Ok(key) => key,
