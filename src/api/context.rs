@@ -8,7 +8,7 @@ use actix::{Actor, AsyncContext, Handler, Message};
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, Schedules, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
-use crate::engine::{KeyScope, TimerKey};
+use crate::engine::{KeyScope, TimerGroup, TimerKey};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::due_timers::DueTimers;
@@ -436,6 +436,37 @@ where
     fn timer_by_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
         let (service, owner) = registry::known_owner_of_context(self)?;
         service.timer_by_key(KeyScope::Owner(owner), &key.into())
+    }
+
+    /// Cancels this actor's own timers of a [group](TimerOptions::group), also due ones, and returns their number. The
+    /// group may have timers of other actors, which continue; [`Timers::cancel_group`](crate::Timers::cancel_group)
+    /// cancels all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// struct Checker;
+    ///
+    /// impl Actor for Checker {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         for _ in 0..3 {
+    ///             let check = TimerOptions::new().group("checks");
+    ///             let _ = ctx.timer(check).run_every(Duration::from_secs(60), |_, _| println!("check"));
+    ///         }
+    ///         assert_eq!(ctx.cancel_group("checks"), 3);
+    ///     }
+    /// }
+    /// # System::new().block_on(async { Checker.start(); });
+    /// ```
+    fn cancel_group(&mut self, group: impl Into<TimerGroup>) -> usize {
+        match registry::known_owner_of_context(self) {
+            Some((service, owner)) => service.cancel_all(&service.timers_of_owner_in(owner, &group.into())),
+            None => 0,
+        }
     }
 
     /// Cancels all own timers of this actor, also due ones, and returns their number. Only a message on its way through

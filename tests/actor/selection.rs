@@ -102,6 +102,35 @@ fn timers_scheduled_meanwhile_are_not_cancelled() {
     });
 }
 
+/// Both have more timers besides; once the group is the shorter list, once the actor's timers are.
+#[test]
+fn an_actor_cancels_its_own_timers_of_a_group_and_no_others() {
+    for others in [0, 20] {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (one, log) = world.probe::<u64>();
+            let (two, log_of_two) = world.probe::<u64>();
+            for addr in [&one, &two] {
+                run(addr, move |_, ctx| {
+                    for name in 0..3 {
+                        ctx.timer(of("g")).after(ms(10), Note(name)).unwrap();
+                        ctx.timer(of("other")).after(ms(10), Note(10 + name)).unwrap();
+                    }
+                    (0..others).for_each(|name| _ = ctx.schedule_after(ms(20), Note(100 + name)).unwrap());
+                })
+                .await;
+                world.timers.timer(addr, of("g")).after(ms(10), Note(5)).unwrap();
+            }
+            assert_eq!(run(&one, |_, ctx| (ctx.cancel_group("g"), ctx.cancel_group("g"))).await, (3, 0));
+            assert_eq!(run(&one, |_, ctx| ctx.cancel_group("nobody's")).await, 0);
+            world.run_to(10).await;
+            assert_eq!(log.names(), [10, 11, 12, 5]);
+            assert_eq!(log_of_two.names(), [0, 10, 1, 11, 2, 12, 5]);
+            world.run_to(20).await;
+            assert_eq!((log.len() as u64, log_of_two.len() as u64), (others, others));
+        });
+    }
+}
+
 /// Cancels the actor's own timers and the ones that others scheduled for it, by any address; timers of other actors go
 /// on.
 #[test]

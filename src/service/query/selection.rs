@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix::ResponseFuture;
 
-use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey};
+use crate::engine::{KeyScope, OwnerId, Stage, TimerGroup, TimerKey};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
@@ -184,8 +184,8 @@ impl Service {
     /// Returns an owner's own timers. To be called on its actor's thread: two calls at a time would disturb each other.
     pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
         let mut state = self.state();
-        let mut timers = Vec::with_capacity(state.engine.owned_itself(owner));
-        let count = timers.capacity();
+        let count = state.engine.owned_itself(owner);
+        let mut timers = Vec::with_capacity(count);
         for number in 1..=count {
             timers.extend(state.engine.turn_over(owner));
             if number % PAGE == 0 {
@@ -215,6 +215,25 @@ impl Service {
             drop(state);
             state = self.state();
         }
+    }
+
+    /// Returns an owner's own timers of a group. To be called on its actor's thread.
+    pub(crate) fn timers_of_owner_in(&self, owner: OwnerId, group: &TimerGroup) -> Vec<Key> {
+        let state = self.state();
+        let is_group_shorter = state.engine.group_len(group) < state.engine.owned_itself(owner);
+        drop(state);
+        let timers = if is_group_shorter { self.timers_of_group(group) } else { self.timers_of_owner(owner) };
+        let mut found = Vec::new();
+        for page in timers.chunks(PAGE) {
+            let state = self.state();
+            let is_own = |timer: Key| {
+                let view = state.engine.view(timer);
+                view.is_some_and(|view| view.owner == Some(owner) && view.stage != Stage::Foreign)
+            };
+            let is_in_group = |timer: Key| state.engine.group_of(timer) == Some(group);
+            found.extend(page.iter().copied().filter(|timer| is_in_group(*timer) && is_own(*timer)));
+        }
+        found
     }
 
     /// Returns the timers of an actor: its own, and the ones addressed to it.
