@@ -1,59 +1,24 @@
 //! Groups: timers that are listed and cancelled together.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The name of a group of timers. Cheap to clone.
+use crate::engine::text::Text;
+
+/// The name of a group of timers. Cheap to clone; up to 22 bytes are kept without an allocation.
 ///
 /// ```
 /// use actix_timers::TimerGroup;
 ///
 /// assert_eq!(TimerGroup::from("campaign-7"), TimerGroup::from(format!("campaign-{}", 7)));
 /// ```
-#[derive(Clone)]
-pub struct TimerGroup(Form);
-
-#[derive(Clone)]
-enum Form {
-    Static(&'static str),
-    Shared(Arc<str>),
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimerGroup(Text);
 
 impl TimerGroup {
     /// Returns the name as a text.
     pub fn as_str(&self) -> &str {
-        match &self.0 {
-            Form::Static(text) => text,
-            Form::Shared(text) => text,
-        }
-    }
-}
-
-impl PartialEq for TimerGroup {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-    }
-}
-
-impl Eq for TimerGroup {}
-
-impl PartialOrd for TimerGroup {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for TimerGroup {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.as_str().cmp(other.as_str())
-    }
-}
-
-impl Hash for TimerGroup {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.as_str().hash(hasher);
+        self.0.as_str()
     }
 }
 
@@ -69,21 +34,27 @@ impl fmt::Debug for TimerGroup {
     }
 }
 
-impl From<&'static str> for TimerGroup {
-    fn from(text: &'static str) -> Self {
-        Self(Form::Static(text))
+impl From<&str> for TimerGroup {
+    fn from(text: &str) -> Self {
+        Self(Text::new(text))
+    }
+}
+
+impl From<&String> for TimerGroup {
+    fn from(text: &String) -> Self {
+        Self(Text::new(text))
     }
 }
 
 impl From<String> for TimerGroup {
     fn from(text: String) -> Self {
-        Self(Form::Shared(text.into()))
+        Self(Text::of_string(text))
     }
 }
 
 impl From<Arc<str>> for TimerGroup {
     fn from(text: Arc<str>) -> Self {
-        Self(Form::Shared(text))
+        Self(Text::shared(text))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Keys: names that callers give their timers, unique for each owner.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The name that a caller gives a timer: a text or a number. Cheap to clone.
+use crate::engine::text::Text;
+
+/// The name that a caller gives a timer: a text or a number. Cheap to clone; up to 22 bytes of text are kept without an
+/// allocation.
 ///
 /// Equal texts are the same key however they were made, equal numbers whatever their integer type; a text never equals
 /// a number.
@@ -18,74 +19,31 @@ use std::sync::Arc;
 /// assert_ne!(TimerKey::from(7), TimerKey::from("7"));
 /// assert_eq!(TimerKey::from(7).to_string(), "7");
 /// ```
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimerKey(Form);
 
-#[derive(Clone)]
+/// Numbers come before texts. The negative ones are first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Form {
-    Static(&'static str),
-    Shared(Arc<str>),
-    Natural(u64),
     Negative(i64),
+    Natural(u64),
+    Text(Text),
 }
 
 impl TimerKey {
     /// Returns the text, if the key is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.0 {
-            Form::Static(text) => Some(text),
-            Form::Shared(text) => Some(text),
+            Form::Text(text) => Some(text.as_str()),
             Form::Natural(_) | Form::Negative(_) => None,
         }
-    }
-
-    /// Returns the number, if the key is one.
-    pub(crate) fn as_number(&self) -> Option<i128> {
-        match self.0 {
-            Form::Natural(number) => Some(number.into()),
-            Form::Negative(number) => Some(number.into()),
-            Form::Static(_) | Form::Shared(_) => None,
-        }
-    }
-
-    /// Returns the value that comparisons use: numbers before texts.
-    fn value(&self) -> (Option<&str>, Option<i128>) {
-        (self.as_str(), self.as_number())
-    }
-}
-
-impl PartialEq for TimerKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.value() == other.value()
-    }
-}
-
-impl Eq for TimerKey {}
-
-impl PartialOrd for TimerKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Numbers first, then texts.
-impl Ord for TimerKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.value().cmp(&other.value())
-    }
-}
-
-impl Hash for TimerKey {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.value().hash(hasher);
     }
 }
 
 impl fmt::Display for TimerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Form::Static(text) => f.write_str(text),
-            Form::Shared(text) => f.write_str(text),
+            Form::Text(text) => f.write_str(text.as_str()),
             Form::Natural(number) => number.fmt(f),
             Form::Negative(number) => number.fmt(f),
         }
@@ -101,21 +59,27 @@ impl fmt::Debug for TimerKey {
     }
 }
 
-impl From<&'static str> for TimerKey {
-    fn from(text: &'static str) -> Self {
-        Self(Form::Static(text))
+impl From<&str> for TimerKey {
+    fn from(text: &str) -> Self {
+        Self(Form::Text(Text::new(text)))
+    }
+}
+
+impl From<&String> for TimerKey {
+    fn from(text: &String) -> Self {
+        Self(Form::Text(Text::new(text)))
     }
 }
 
 impl From<String> for TimerKey {
     fn from(text: String) -> Self {
-        Self(Form::Shared(text.into()))
+        Self(Form::Text(Text::of_string(text)))
     }
 }
 
 impl From<Arc<str>> for TimerKey {
     fn from(text: Arc<str>) -> Self {
-        Self(Form::Shared(text))
+        Self(Form::Text(Text::shared(text)))
     }
 }
 
@@ -183,8 +147,7 @@ mod serialized {
     impl Serialize for TimerKey {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let lent = match &self.0 {
-                Form::Static(text) => Lent::Text(text),
-                Form::Shared(text) => Lent::Text(text),
+                Form::Text(text) => Lent::Text(text.as_str()),
                 Form::Natural(number) => Lent::Natural(*number),
                 Form::Negative(number) => Lent::Negative(*number),
             };

@@ -8,8 +8,8 @@
 //! 4. `wall`: timers with a wall-clock time, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.
 //! 6. `recurrence`: the next due time of a repeating timer; `repeating`: its step from one repetition to the next.
-//! 7. `key` and `group`: labels that callers give timers; `labels`: their tables; `shards` and `side_table`: the parts
-//!    of such tables.
+//! 7. `key` and `group`: labels that callers give timers, with their `text`; `labels`: their tables; `shards` and
+//!    `side_table`: the parts of such tables.
 //! 8. `scheduler`: the [`Engine`], which ties them together around one [`Wheel`](crate::timing::Wheel). Its other
 //!    operations: `queries` read only, `labelled` acts on timers by key, group or owner, `queues` serves deliveries
 //!    that take time, and `sending` sends that may be rejected.
@@ -62,6 +62,7 @@ mod scheduler;
 mod sending;
 mod shards;
 mod side_table;
+mod text;
 mod timer;
 mod wall;
 
