@@ -248,8 +248,9 @@ where
     ///
     /// A closure is delivered like a message: it is in order with the actor's other timers, can be cancelled until it
     /// begins, and counts in the metrics. Neither it nor its captures need to be `Send`; if the timer is cancelled on
-    /// another thread, they are dropped on this one, soon. Being bound to the actor's thread, a closure cannot be sent
-    /// through the mailbox of an actor that does not poll its own timers; [`DueTimers`](crate::DueTimers) states when
+    /// another thread, they are dropped on this one, soon. (After the end of the timer actor they are leaked.)
+    ///
+    /// Being bound to the actor's thread, a closure cannot be sent through the mailbox of an actor that does not poll its own timers; [`DueTimers`](crate::DueTimers) states when
     /// that matters.
     ///
     /// ```

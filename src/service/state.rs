@@ -34,6 +34,9 @@ use crate::sync::Mutex;
 use crate::timing::{Key, TickLength};
 use crate::trace::{DeadLetterLimiter, Panics, TimerSpans};
 
+/// Closures from other threads that are dropped in one poll of the driver.
+const RETURNED_AT_ONCE: usize = 64;
+
 /// The settings of a service.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -231,6 +234,11 @@ impl Service {
     pub(crate) fn contain<R>(&self, user_code: impl FnOnce() -> R) -> Option<R> {
         // The panic hook has reported it already; no state of ours was in use.
         catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| self.note_panic(panic)).ok()
+    }
+
+    /// Drops some closures that came home from other threads, and catches panics. Returns true if there may be more.
+    pub(crate) fn drop_returned(&self) -> bool {
+        (0..RETURNED_AT_ONCE).all(|_| self.contain(|| self.home.drop_one()).unwrap_or(true))
     }
 
     /// Drops a value of the user, and catches a panic.

@@ -400,6 +400,64 @@ fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
     }
 }
 
+/// The first one waits for a future, and nothing else is due later.
+#[test]
+fn a_request_to_run_due_timers_is_not_lost_while_the_actor_waits() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, move |_, ctx| {
+            ctx.accept_due_timers();
+            let weak = || TimerOptions::new().keep_alive(false);
+            let wait = |probe: &mut Probe<u64>, ctx: &mut Ctx| {
+                probe.log.push(1, probe.watch.now());
+                ctx.wait(actix::fut::wrap_future(async {
+                    for _ in 0..3 {
+                        tokio::task::yield_now().await;
+                    }
+                }));
+            };
+            ctx.timer(weak()).run_after(ms(10), wait).unwrap();
+            ctx.timer(weak()).run_after(ms(10), note(2)).unwrap();
+            ctx.schedule_after(ms(10), Note(3)).unwrap();
+        })
+        .await;
+        let recluse = Recluse::make(addr).await;
+        world.run_to(50).await;
+        assert_eq!(log.take(), [(1, 10), (2, 10), (3, 10)]);
+        drop(recluse);
+    });
+}
+
+/// A poll of the inbox lets others in after 64 handlers. So does a request through the mailbox.
+#[test]
+fn other_actors_have_their_turn_between_many_due_closures() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (other, log_of_other) = world.probe::<u64>();
+        let (addr, log) = world.probe();
+        run(&addr, move |_, ctx| {
+            ctx.accept_due_timers();
+            let weak = || TimerOptions::new().keep_alive(false);
+            let tell = move |_: &mut Probe<u64>, _: &mut Ctx| other.do_send(Note(0));
+            ctx.timer(weak()).run_after(ms(10), tell).unwrap();
+            for name in 1..500 {
+                let (log_of_other, note) = (log_of_other.clone(), name);
+                let count = move |probe: &mut Probe<u64>, _: &mut Ctx| {
+                    probe.log.push(note, log_of_other.len() as u64);
+                };
+                ctx.timer(weak()).run_after(ms(10), count).unwrap();
+            }
+        })
+        .await;
+        let recluse = Recluse::make(addr).await;
+        world.run_to(50).await;
+        let seen = log.take();
+        assert_eq!(seen.len(), 499);
+        let before = seen.iter().filter(|(_, heard)| *heard == 0).count();
+        assert!((1..=2 * 64).contains(&before), "{before} closures ran before the other actor had its turn");
+        drop(recluse);
+    });
+}
+
 /// The same with a timer that keeps it alive: its inbox stays.
 #[test]
 fn closures_of_an_actor_without_an_address_run_by_default() {

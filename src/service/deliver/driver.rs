@@ -97,7 +97,9 @@ where
         this.service.turns.register_driver(cx.waker());
         this.service.sleep.end();
         this.service.home.register(cx.waker());
-        while this.service.contain(|| this.service.home.drop_one()).unwrap_or(true) {}
+        if this.service.drop_returned() {
+            cx.waker().wake_by_ref();
+        }
         if !std::mem::replace(&mut this.started, true) {
             let _ = this.service.thread.set(std::thread::current().id());
             this.service.join_watchdog();

@@ -123,7 +123,9 @@ impl Service {
                 continue;
             }
             state.driver.watched_inboxes.push_back((now, owner));
-            if !std::mem::take(&mut owner_state.moved) && !state.owners.mailbox_deliveries.contains_key(&owner) {
+            let has_moved = std::mem::take(&mut owner_state.moved);
+            let is_under_way = state.owners.mailbox_deliveries.contains_key(&owner);
+            if !has_moved && !is_under_way && !state.waits_for_its_actor(owner) {
                 guard = self.deliver_late_in_a_row(guard, owner, now);
                 helped = true;
             }
@@ -151,8 +153,8 @@ impl Service {
                 .engine
                 .owner(owner)
                 .is_some_and(|owner_state| !owner_state.ended && !owner_state.without_inbox && !owner_state.moved);
-            let is_asked = guard.engine.next_due(owner).is_some_and(|next| guard.stores.is_thread_bound(next));
-            if !is_open || is_asked || !is_late(oldest, now) || guard.owners.mailbox_deliveries.contains_key(&owner) {
+            let is_under_way = guard.owners.mailbox_deliveries.contains_key(&owner);
+            if !is_open || is_under_way || guard.waits_for_its_actor(owner) || !is_late(oldest, now) {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::model::due_timers::DueTimers;
 
-/// Requests an actor to run its due timers; returns false if it has stopped.
+/// Requests an actor to run its due timers; returns false if it has stopped, or if its mailbox is full.
 pub(crate) type AskFn<A> = fn(&WeakAddr<A>, DueTimers) -> bool;
 
 /// The types of actors that accept [`DueTimers`], each with its [`AskFn`].

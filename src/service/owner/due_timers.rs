@@ -6,14 +6,25 @@
 use std::sync::PoisonError;
 
 use actix::dev::ToEnvelope;
+use actix::fut::wrap_future;
 use actix::{Actor, AsyncContext, Handler};
 
 use crate::engine::OwnerId;
 use crate::model::due_timers::DueTimers;
 use crate::service::deliver::message_stores::StateGuard;
-use crate::service::owner::inbox::MESSAGES_PER_POLL;
+use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::owner::owners::Again;
-use crate::service::state::Service;
+use crate::service::state::{Service, State};
+
+impl State {
+    /// Whether the next message of an inbox is bound to its actor's thread, and nothing can be done for it now.
+    pub(crate) fn waits_for_its_actor(&self, owner: OwnerId) -> bool {
+        let is_thread_bound = self.engine.next_due(owner).is_some_and(|next| self.stores.is_thread_bound(next));
+        let link = self.engine.owner(owner).and_then(|owner_state| owner_state.link.as_ref());
+        let accepts = || link.is_some_and(|link| link.actor.ask_to_run_due(&self.owners.accepting).is_some());
+        is_thread_bound && (self.owners.asked.contains_key(&owner) || !accepts())
+    }
+}
 
 impl Service {
     pub(crate) fn accept_due_timers<A>(&self)
@@ -60,9 +71,17 @@ impl Service {
         }
         state.owners.asked.remove(&owner);
         drop(state);
-        for _ in 0..MESSAGES_PER_POLL {
+        let mut left = MESSAGES_PER_POLL;
+        // While the context waits for a future it leaves its mailbox alone, too: the next request comes after that.
+        while !ctx.waiting() {
+            if left == 0 {
+                // As in a poll of the inbox, others have their turn.
+                ctx.wait(wrap_future(give_way()));
+                break;
+            }
+            left -= 1;
             let mut state = self.state();
-            if ctx.waiting() || state.owners.mailbox_deliveries.contains_key(&owner) {
+            if state.owners.mailbox_deliveries.contains_key(&owner) {
                 return;
             }
             match state.owners.send_precedes(owner) {
@@ -78,7 +97,10 @@ impl Service {
             };
             self.deliver_own(state, due, actor, ctx);
         }
-        drop(self.ask_to_run_due(self.state(), owner));
+        let state = self.state();
+        if state.engine.inbox_len(owner) > 0 {
+            drop(self.ask_to_run_due(state, owner));
+        }
     }
 
     /// Has the next message of an inbox, if there is one, sent to its owner. It is a foreign one.

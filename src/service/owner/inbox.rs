@@ -212,7 +212,7 @@ impl Inbox {
     }
 
     /// Whether there is nothing to do until the service wakes the inbox; registers the waker for that.
-    fn rest(&mut self, cx: &Context<'_>) -> bool {
+    fn rest(&mut self, is_connected: bool, cx: &Context<'_>) -> bool {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         if !self.link.wake_flag.is_set() && is_known {
             return true;
@@ -227,8 +227,10 @@ impl Inbox {
             self.link.wake_flag.clear();
             std::mem::swap(&mut owner_state.waker, &mut waker);
         }
-        let rests =
-            state.engine.inbox_len(self.owner) == 0 && !state.owners.mailbox_deliveries.contains_key(&self.owner);
+        // The last timer that kept the actor alive may have ended since the beginning of this poll.
+        let rests = state.engine.inbox_len(self.owner) == 0
+            && !state.owners.mailbox_deliveries.contains_key(&self.owner)
+            && (is_connected || state.engine.keeps_alive(self.owner));
         drop(state);
         drop(waker);
         rests
@@ -259,7 +261,7 @@ where
             return Poll::Ready(());
         }
         Spare::spawn_unless_present(&this.service, this.owner, &this.link, ctx);
-        if this.rest(cx) {
+        if this.rest(ctx.parts().connected(), cx) {
             return Poll::Pending;
         }
         let mut fetched = None;
@@ -350,7 +352,7 @@ impl Service {
 }
 
 /// Yields to all others on the arbiter once.
-async fn give_way() {
+pub(crate) async fn give_way() {
     let mut gave_way = false;
     poll_fn(|cx| {
         if std::mem::replace(&mut gave_way, true) {

@@ -124,7 +124,7 @@ impl OwnerState {
 /// Sends a message through the mailbox; returns `None` if the owner has stopped.
 pub(crate) type BoxedSend = Box<dyn FnOnce(&Service, StateGuard<'_>, DueTimer<MessageRef>) -> Option<ReplyFuture>>;
 
-/// Requests an actor to run its due timers; returns false if it has stopped.
+/// Requests an actor to run its due timers; returns false if it has stopped, or if its mailbox is full.
 pub(crate) type BoxedAsk = Box<dyn FnOnce(DueTimers) -> bool>;
 
 /// An owner's actor without its type, which the driver does not know.

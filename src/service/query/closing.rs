@@ -87,6 +87,9 @@ impl Service {
             self.drop_contained(rest);
         }
         withdrawn.into_iter().for_each(|lost| self.emit_dead_letter(lost));
+        if self.thread.get() == Some(&std::thread::current().id()) {
+            while self.drop_returned() {}
+        }
         self.warn_for_the_last_time();
     }
 
