@@ -34,8 +34,12 @@ const REPOSITORY: &str = r#"", env!("CARGO_PKG_REPOSITORY"), ""#;
 /// The version in an address, in the sources.
 const VERSION: &str = r#"", env!("CARGO_PKG_VERSION"), ""#;
 
+/// A page of the guide that is in the repository alone: it would be a tenth of the package.
+const NO_CHAPTER: &str = "docs/guide/benchmarks.md";
+
 fn core_pages() -> Vec<String> {
-    let chapters = markdown_files().into_iter().filter(|file| file.starts_with("docs/guide/"));
+    let is_chapter = |file: &String| file.starts_with("docs/guide/") && file != NO_CHAPTER;
+    let chapters = markdown_files().into_iter().filter(is_chapter);
     chapters.chain(["README.md".to_owned()]).collect()
 }
 
@@ -312,7 +316,8 @@ fn rustdoc_definitions(file: &str) -> BTreeMap<String, String> {
 fn addresses(file: &str, anchor: &str) -> Vec<String> {
     let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
     let docs_rs = |name: &str| format!("https://docs.rs/{name}/VERSION/");
-    if let Some(chapter) = file.strip_prefix("docs/guide/").and_then(|file| file.strip_suffix(".md")) {
+    let chapter = file.strip_prefix("docs/guide/").filter(|_| file != NO_CHAPTER);
+    if let Some(chapter) = chapter.and_then(|file| file.strip_suffix(".md")) {
         let page = format!("{}actix_timers/guide/{chapter}/index.html{anchor}", docs_rs("actix-timers"));
         return vec![format!("crate::guide::{chapter}{anchor}"), page];
     }
