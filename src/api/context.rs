@@ -250,8 +250,8 @@ where
     /// begins, and counts in the metrics. Neither it nor its captures need to be `Send`; if the timer is cancelled on
     /// another thread, they are dropped on this one, soon. (After the end of the timer actor they are leaked.)
     ///
-    /// Being bound to the actor's thread, a closure cannot be sent through the mailbox of an actor that does not poll its own timers; [`DueTimers`](crate::DueTimers) states when
-    /// that matters.
+    /// Being bound to the actor's thread, a closure cannot be sent through the mailbox of an actor that does not poll
+    /// its own timers; [`DueTimers`](crate::DueTimers) states when that matters.
     ///
     /// ```
     /// use std::rc::Rc;
@@ -372,8 +372,10 @@ where
         ContextScheduler::<A>::new(self).notify(Schedule::After(delay), None, message)
     }
 
-    /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called once, for
-    /// example in `started`; it counts for all actors of this type on this arbiter.
+    /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in
+    /// `started`; it counts for all actors of this type, as long as the timer actor of this arbiter lives. That one is
+    /// started if necessary; without an actix system, or if it had to be
+    /// [installed](crate::TimerActorBuilder::install) first, the call does nothing, as scheduling would fail.
     fn accept_due_timers(&mut self)
     where
         A: Handler<DueTimers>,

@@ -1,5 +1,6 @@
 //! The builder of timers: the second half of `ctx.timer` and `Timers::timer`.
 
+use std::convert::identity;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -257,21 +258,28 @@ where
     A: Actor,
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
-    /// Schedules a closure, or a message that is not `Send`.
-    fn run<R: Run<A>>(
+    /// Schedules a closure, or a message that is not `Send`: `pack` makes it the messages of the plan.
+    fn run<P, R>(
         self,
-        schedule: Schedule,
+        plan: P,
         options: Option<&TimerOptions>,
         run: R,
-    ) -> Result<TimerId, ScheduleError<R>> {
+        pack: fn(Closure<R>) -> P::Messages,
+        unpack: fn(P::Messages) -> Option<Closure<R>>,
+    ) -> Result<TimerId, ScheduleError<R>>
+    where
+        P: Plan<Closure<R>>,
+        R: Run<A>,
+    {
         let (service, owner) = match registry::owner_of_context(self.ctx) {
             Ok(known) => known,
             Err(no_timers) => return Err(no_timers.reject(run)),
         };
-        let closure = Closure::new(run, Arc::clone(&service.home));
-        let request = TimerRequest::now(schedule, options);
+        let closure = pack(Closure::new(run, Arc::clone(&service.home)));
+        let request = TimerRequest::now(plan, options);
         let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
-        scheduled.map_err(|rejected| rejected.map(|closure| of_this_thread(closure.into_inner())))
+        let unpacked = |rejected| unpack(rejected).and_then(Closure::into_inner);
+        scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(unpacked(messages))))
     }
 
     pub(crate) fn run_once<F>(
@@ -283,7 +291,8 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.run(schedule, options, Single(run)).map_err(|rejected| rejected.map(|Single(run)| run))
+        let scheduled = self.run(schedule, options, Single(run), identity, Some);
+        scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
     }
 
     pub(crate) fn notify<M>(
@@ -296,7 +305,8 @@ where
         A: Handler<M>,
         M: Message + 'static,
     {
-        self.run(schedule, options, Handled(message)).map_err(|rejected| rejected.map(|Handled(message)| message))
+        let scheduled = self.run(schedule, options, Handled(message), identity, Some);
+        scheduled.map_err(|rejected| rejected.map(|Handled(message)| message))
     }
 
     /// Schedules a closure that runs repeatedly.
@@ -309,16 +319,9 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        let (service, owner) = match registry::owner_of_context(self.ctx) {
-            Ok(known) => known,
-            Err(no_timers) => return Err(no_timers.reject(run)),
-        };
-        let source = MessageSource::from(Closure::new(Repeated::new(run), Arc::clone(&service.home)));
-        let request = TimerRequest::now(schedule, options);
-        let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), source);
-        let unpacked =
-            |source: MessageSource<Closure<Repeated<F>>>| source.into_original()?.into_inner()?.into_closure();
-        scheduled.map_err(|rejected| rejected.map(|source| of_this_thread(unpacked(source))))
+        let repeated = Repeated::new(run);
+        let scheduled = self.run(schedule, options, repeated, MessageSource::from, MessageSource::into_original);
+        scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }
 

@@ -63,10 +63,15 @@ impl<P: Copy, O> Engine<P, O> {
         self.labels.joined()
     }
 
-    /// Returns one of an owner's own timers and moves it to the end of their list: as many calls as there are timers
-    /// return each of them once.
+    /// Returns the first of an owner's own timers.
+    pub(crate) fn first_own(&self, owner: OwnerId) -> Option<Key> {
+        self.wheel.key_at(self.owners.any(owner)?)
+    }
+
+    /// Returns the first of an owner's own timers and moves it to the end of their list: as many calls as there are
+    /// timers return each of them once, if none ends meanwhile.
     pub(crate) fn turn_over(&mut self, owner: OwnerId) -> Option<Key> {
-        let timer = self.wheel.key_at(self.owners.any(owner)?)?;
+        let timer = self.first_own(owner)?;
         let record = self.wheel.get_mut(timer)?;
         let is_released = self.owners.leave(record);
         self.owners.own_list(owner)?.add(timer.index(), record);

@@ -12,7 +12,8 @@
 //! | [scaling] | cost model: one arbiter, one machine, a fleet |
 //! | [comparison] | features beside other timers and job schedulers, and the better choice for each case |
 //!
-//! The chapters are the files in `docs/guide`, without the benchmarks, which would be a tenth of the package. This module exists in the documentation only.
+//! The chapters are the files in `docs/guide`, without the benchmarks, which would be a tenth of the package. This
+//! module exists in the documentation only.
 // A file links to others by references, such as `[semantics]`, which it defines at its end for readers of the
 // repository. `chapters.md` and `others.in` define the same labels for rustdoc; they precede the file, and the first
 // definition of a label counts. `tests/layout/links.rs` compares the definitions.

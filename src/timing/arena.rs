@@ -1,7 +1,8 @@
 //! The arena: storage of all entries, addressed by keys that cannot go stale.
 //!
-//! A key is a slot number and a tag, a number that no other entry of the slot ever has. The slot keeps the tag of its
-//! last entry, so the key of a removed entry finds nothing, even if the slot is in use again.
+//! A key is a slot number and a tag, a number that no other entry of the slot has: the caller's, counted, or random and
+//! long enough. The slot keeps the tag of its last entry, so the key of a removed entry finds nothing, even if the slot
+//! is in use again.
 //!
 //! Slots live in pages that never move. So a growing arena copies nothing, and an insert costs the same at ten million
 //! entries as at ten. The numbers of the free slots are a stack apart from the slots: a free slot is found without

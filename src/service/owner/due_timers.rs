@@ -13,16 +13,22 @@ use crate::engine::OwnerId;
 use crate::model::due_timers::DueTimers;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
+use crate::service::owner::owner_state::BoxedAsk;
 use crate::service::owner::owners::Again;
 use crate::service::state::{Service, State};
 
 impl State {
+    /// Returns the function that requests an owner to run its due timers, unless that is requested already or it does
+    /// not accept it.
+    fn ask_of(&self, owner: OwnerId) -> Option<BoxedAsk> {
+        let link = self.engine.owner(owner).filter(|_| !self.owners.asked.contains_key(&owner))?.link.as_ref()?;
+        link.actor.ask_to_run_due(&self.owners.accepting)
+    }
+
     /// Whether the next message of an inbox is bound to its actor's thread, and nothing can be done for it now.
     pub(crate) fn waits_for_its_actor(&self, owner: OwnerId) -> bool {
-        let is_thread_bound = self.engine.next_due(owner).is_some_and(|next| self.stores.is_thread_bound(next));
-        let link = self.engine.owner(owner).and_then(|owner_state| owner_state.link.as_ref());
-        let accepts = || link.is_some_and(|link| link.actor.ask_to_run_due(&self.owners.accepting).is_some());
-        is_thread_bound && (self.owners.asked.contains_key(&owner) || !accepts())
+        let next = self.engine.next_due(owner);
+        next.is_some_and(|next| self.stores.is_thread_bound(next)) && self.ask_of(owner).is_none()
     }
 }
 
@@ -38,19 +44,13 @@ impl Service {
     /// Requests an owner through its mailbox to run its due timers, unless that is requested already or it does not
     /// accept it.
     pub(crate) fn ask_to_run_due<'a>(&'a self, mut guard: StateGuard<'a>, owner: OwnerId) -> StateGuard<'a> {
-        if guard.owners.asked.contains_key(&owner) {
-            return guard;
-        }
-        let link = guard.engine.owner(owner).and_then(|owner_state| owner_state.link.clone());
-        let ask = link.as_ref().and_then(|link| link.actor.ask_to_run_due(&guard.owners.accepting));
-        let Some(ask) = ask else { return guard };
+        let Some(ask) = guard.ask_of(owner) else { return guard };
         guard.owners.requests += 1;
         let request = guard.owners.requests;
         guard.owners.asked.insert(owner, request);
         drop(guard);
         // An address is created for this, and may be the last.
         let is_asked = self.contain(|| ask(DueTimers { request })).unwrap_or(true);
-        drop(link);
         let mut guard = self.state();
         if !is_asked {
             guard.owners.asked.remove(&owner);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::ResponseFuture;
+use rustc_hash::FxHashSet;
 
 use crate::engine::{KeyScope, OwnerId, Stage, TimerGroup, TimerKey};
 use crate::model::actor_id::ActorId;
@@ -144,6 +145,20 @@ impl State {
     }
 }
 
+impl State {
+    /// Adds the next page of an owner's own timers, which move to the end of their list. Returns false if these were
+    /// the last: one that was `seen` is the first again.
+    pub(crate) fn next_of_owner(&mut self, owner: OwnerId, timers: &mut Vec<Key>, seen: &mut FxHashSet<Key>) -> bool {
+        for _ in 0..PAGE {
+            if self.engine.first_own(owner).is_none_or(|first| !seen.insert(first)) {
+                return false;
+            }
+            timers.extend(self.engine.turn_over(owner));
+        }
+        true
+    }
+}
+
 impl Service {
     /// Cancels the timer with a key; without a scope there is none.
     pub(crate) fn cancel_key(&self, scope: Option<KeyScope>, key: &TimerKey) -> CancelOutcome {
@@ -183,16 +198,9 @@ impl Service {
 
     /// Returns an owner's own timers. To be called on its actor's thread: two calls at a time would disturb each other.
     pub(crate) fn timers_of_owner(&self, owner: OwnerId) -> Vec<Key> {
-        let mut state = self.state();
-        let count = state.engine.owned_itself(owner);
-        let mut timers = Vec::with_capacity(count);
-        for number in 1..=count {
-            timers.extend(state.engine.turn_over(owner));
-            if number % PAGE == 0 {
-                drop(state);
-                state = self.state();
-            }
-        }
+        let mut timers = Vec::new();
+        let mut seen = FxHashSet::default();
+        while self.state().next_of_owner(owner, &mut timers, &mut seen) {}
         timers
     }
 
