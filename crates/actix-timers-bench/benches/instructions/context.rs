@@ -15,7 +15,7 @@ use bench::random::Random;
 const TIMERS: usize = 20_000;
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, tolerance: 0.08, work };
+    let operation = |name, counted, work| Operation { name, counted, entries: TIMERS as u64, work };
     vec![
         operation("context start", "counted_schedule", start),
         operation("context stop", "counted_cancel", stop),

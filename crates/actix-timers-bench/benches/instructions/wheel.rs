@@ -17,7 +17,7 @@ const FAR: Tick = 1 << 23;
 type Payload = [u64; 2];
 
 pub(crate) fn operations() -> Vec<Operation> {
-    let operation = |name, counted, work| Operation { name, counted, entries: ENTRIES as u64, tolerance: 0.05, work };
+    let operation = |name, counted, work| Operation { name, counted, entries: ENTRIES as u64, work };
     vec![
         operation("wheel start", "counted_start", start),
         operation("wheel stop", "counted_stop", stop),
