@@ -62,7 +62,7 @@ async fn run(life: Duration, new: impl Iterator<Item = Remind>, left: &Path) -> 
     let timers = TimerActor::builder().name("reminders").start()?;
     let reminders = Reminders::default().start();
     for remind in load(left)?.into_iter().chain(new) {
-        timers.schedule_at(&reminders, remind.due, remind)?;
+        timers.schedule_at(&reminders, remind.due, remind);
     }
 
     // A real service awaits `tokio::signal::ctrl_c()` here.

@@ -54,9 +54,7 @@ impl Actor for Node {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         // The repetition ends with the node, without any code here.
-        if ctx.schedule_at_fixed_rate(PERIOD, Beat).is_err() {
-            ctx.stop();
-        }
+        ctx.schedule_at_fixed_rate(PERIOD, Beat);
     }
 }
 
@@ -96,7 +94,7 @@ struct Event {
 struct Monitor {
     began: Instant,
     /// The deadline of each node; `None` for a missing one.
-    deadlines: BTreeMap<Name, Option<TimerId>>,
+    deadlines: BTreeMap<Name, TimerId>,
     events: Vec<Event>,
 }
 
@@ -117,13 +115,13 @@ impl Handler<Heartbeat> for Monitor {
 
     fn handle(&mut self, Heartbeat(node): Heartbeat, ctx: &mut Self::Context) {
         let known = self.deadlines.get(node).copied();
-        if let Some(Some(deadline)) = known
+        if let Some(deadline) = known
             && ctx.reschedule_timer(deadline, PATIENCE).is_rescheduled()
         {
             return;
         }
         self.note(node, if known.is_some() { What::Back } else { What::Joined });
-        self.deadlines.insert(node, ctx.schedule_after(PATIENCE, Missing(node)).ok());
+        self.deadlines.insert(node, ctx.schedule_after(PATIENCE, Missing(node)));
     }
 }
 
@@ -131,7 +129,6 @@ impl Handler<Missing> for Monitor {
     type Result = ();
 
     fn handle(&mut self, Missing(node): Missing, _: &mut Self::Context) {
-        self.deadlines.insert(node, None);
         self.note(node, What::Missing);
     }
 }

@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, Timers, impl_tracked};
+use actix_timers::{CancelOutcome, Target, TimerActor, TimerId, TimerOptions, Timers, impl_tracked};
 
 const ORDERS: u32 = 2000;
 /// Orders placed together.
@@ -131,7 +131,8 @@ fn main() -> ExitCode {
         for number in 0..ORDERS {
             let placed = Instant::now();
             let timer = timers
-                .schedule_after(&target, TIME_TO_PAY, Release(number))
+                .timer(&target, TimerOptions::new())
+                .try_after(TIME_TO_PAY, Release(number))
                 .map_err(|error| format!("order {number} was not taken: {error}"))?;
             place.send(Order { number, placed, timer }).map_err(|_| "the cashier has gone")?;
             if number % GROUP == GROUP - 1 {

@@ -118,7 +118,7 @@ impl Incident {
         match self {
             Self::StoppedRecipient => {
                 let clerk = Clerk::default().start();
-                let _ = scene.timers.schedule_after(&clerk, STEP, Ship);
+                scene.timers.schedule_after(&clerk, STEP, Ship);
             }
             Self::BlockedThread => scene.shop.do_send(Block(STEP / 2)),
             Self::Overload => remind(4_000, LASTS, scene),
@@ -133,6 +133,6 @@ impl Incident {
 fn remind(number: u32, ahead: Duration, scene: &Scene) {
     let customer: Target<Remind> = (&scene.shop).into();
     for _ in 0..number {
-        let _ = scene.timers.schedule_after(customer.clone(), ahead, Remind);
+        scene.timers.schedule_after(customer.clone(), ahead, Remind);
     }
 }

@@ -32,7 +32,7 @@ const DEBTORS: usize = 20_000;
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Answer {
-    timeout: Option<TimerId>,
+    timeout: TimerId,
 }
 
 #[derive(Message)]
@@ -95,11 +95,11 @@ impl Shop {
     /// Requests an answer, with a timeout. The metrics show rejections.
     fn ask(&mut self, attempt: u32, ctx: &mut Context<Self>) {
         let me = ctx.address();
-        let timeout = self.timers.schedule_after(&me, TIMEOUT, NotAnswered { attempt }).ok();
+        let timeout = self.timers.schedule_after(&me, TIMEOUT, NotAnswered { attempt });
         self.orders += 1;
         if !self.orders.is_multiple_of(UNANSWERED) {
             let soon = TimerOptions::new().jitter(Duration::from_millis(300));
-            let _ = self.timers.timer(&me, soon).after(Duration::from_millis(5), Answer { timeout });
+            self.timers.timer(&me, soon).after(Duration::from_millis(5), Answer { timeout });
         }
         if self.orders.is_multiple_of(REMINDED) {
             self.remind(me);
@@ -110,8 +110,8 @@ impl Shop {
         let kind = (self.orders / REMINDED) as usize % REMINDERS.len();
         let ahead = REMINDERS[kind];
         let reminder = self.timers.timer(customer, TimerOptions::new().jitter(ahead)).after(ahead, Remind);
-        if let (Ok(id), true) = (reminder, kind >= REMINDERS.len() / 2) {
-            self.debtors.push_back(id);
+        if kind >= REMINDERS.len() / 2 {
+            self.debtors.push_back(reminder);
         }
     }
 
@@ -129,10 +129,10 @@ impl Shop {
         let later = || TimerOptions::new().jitter(Duration::from_millis(200));
         self.answers += 1;
         if self.answers.is_multiple_of(SHIPPED) {
-            let _ = self.timers.timer(self.shipments.clone(), later()).after(Duration::from_millis(50), Ship);
+            self.timers.timer(self.shipments.clone(), later()).after(Duration::from_millis(50), Ship);
         }
         if self.answers.is_multiple_of(SHOWN) {
-            let _ = self.timers.timer(self.prices.clone(), later()).after(Duration::from_millis(50), Show);
+            self.timers.timer(self.prices.clone(), later()).after(Duration::from_millis(50), Show);
         }
     }
 }
@@ -152,10 +152,8 @@ impl Handler<Answer> for Shop {
     type Result = ();
 
     fn handle(&mut self, answer: Answer, _: &mut Context<Self>) {
-        if let Some(timeout) = answer.timeout {
-            // Too late if the timeout was due already.
-            let _ = self.timers.cancel(timeout);
-        }
+        // Too late if the timeout was due already.
+        let _ = self.timers.cancel(answer.timeout);
         self.answered();
     }
 }
@@ -167,7 +165,7 @@ impl Handler<NotAnswered> for Shop {
         let pause = Duration::from_millis(500 << attempt.min(6));
         let options = TimerOptions::new().jitter(pause / 2);
         let again = TryAgain { attempt: attempt.saturating_add(1) };
-        let _ = self.timers.timer(ctx.address(), options).after(pause, again);
+        self.timers.timer(ctx.address(), options).after(pause, again);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::engine::{KeyScope, TimerGroup, TimerKey};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::due_timers::DueTimers;
-use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
@@ -29,6 +29,16 @@ use crate::service::schedule::plan::RepeatSchedule;
 /// restarted, and it can be cancelled until its handler runs, even when it is already due. The timers are held by the
 /// timer actor of the arbiter, which starts automatically; see
 /// [`TimerActorBuilder::install`](crate::TimerActorBuilder::install) for other settings.
+///
+/// # Rejected timers
+///
+/// The methods return an id in any case. A timer is rejected if the
+/// [capacity](crate::TimerActorBuilder::capacity) is used up, the timer actor was drained or has stopped, or there can
+/// be none: no actix system runs on this thread, or a timer actor with its own clock was started here and none
+/// installed. A repeating timer is also rejected for a period of zero, and if nothing would ever be due. The message is
+/// then a [dead letter](crate::DeadLetter) with the reason [`Rejected`](crate::DeadLetterReason::Rejected) (a closure
+/// is dropped), and the id is that of no timer. To have the message back, use the methods of [`timer`](Self::timer)
+/// with the prefix `try_`.
 ///
 /// If you poll a context manually, do not move it between polls: its timers are keyed by its address.
 ///
@@ -49,7 +59,7 @@ use crate::service::schedule::plan::RepeatSchedule;
 ///     type Context = Context<Self>;
 ///
 ///     fn started(&mut self, ctx: &mut Self::Context) {
-///         self.expiry = ctx.schedule_after(Duration::from_secs(1800), Expire).ok();
+///         self.expiry = Some(ctx.schedule_after(Duration::from_secs(1800), Expire));
 ///     }
 /// }
 ///
@@ -69,10 +79,9 @@ where
     /// Delivers `message` to this actor after `delay`, counted from now, and returns the timer's id at once. A delay
     /// too long for the clock never ends.
     ///
-    /// # Errors
-    /// [`ScheduleError`] returns the message: the capacity is used up, the timer actor was drained, no actix system
-    /// runs on this thread, or a timer actor with its own clock was started here and none installed.
-    fn schedule_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    /// Should the timer be rejected, the message becomes a dead letter, and the id is that of no timer: see
+    /// [below](TimerContext#rejected-timers).
+    fn schedule_after<M>(&mut self, delay: Duration, message: M) -> TimerId
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
@@ -82,10 +91,7 @@ where
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after).
-    fn schedule_at<M>(&mut self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    fn schedule_at<M>(&mut self, at: impl Into<SystemTime>, message: M) -> TimerId
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
@@ -113,7 +119,7 @@ where
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         // Between a minute and a minute and a half, so that many caches do not refresh at once.
     ///         let spread = TimerOptions::new().jitter(Duration::from_secs(30));
-    ///         let _ = ctx.timer(spread).after(Duration::from_secs(60), Refresh);
+    ///         ctx.timer(spread).after(Duration::from_secs(60), Refresh);
     ///     }
     /// }
     /// # impl Handler<Refresh> for Cache { type Result = (); fn handle(&mut self, _: Refresh, _: &mut Context<Self>) {} }
@@ -146,7 +152,7 @@ where
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         let _ = ctx.schedule_at_fixed_rate(Repeat::every(Duration::from_millis(2)).times(3), Sample);
+    ///         ctx.schedule_at_fixed_rate(Repeat::every(Duration::from_millis(2)).times(3), Sample);
     ///     }
     /// }
     ///
@@ -165,15 +171,7 @@ where
     /// # let _sensor = system.block_on(async { Sensor { samples: 0 }.start() });
     /// # system.run().unwrap();
     /// ```
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also for a period of zero, and for a schedule without
-    /// deliveries.
-    fn schedule_at_fixed_rate<M>(
-        &mut self,
-        repeat: impl Into<Repeat>,
-        message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    fn schedule_at_fixed_rate<M>(&mut self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
@@ -184,14 +182,11 @@ where
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
     /// (From the delivery, if a message had to be sent through the mailbox and its reply is still outstanding.)
-    ///
-    /// # Errors
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     fn schedule_with_fixed_delay<M>(
         &mut self,
         repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    ) -> TimerId
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
@@ -218,7 +213,7 @@ where
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         let midnight = Cron::new("0 0 * * *").and_then(|cron| cron.in_time_zone("Europe/Berlin"));
-    ///         let _ = midnight.map(|midnight| ctx.schedule_cron(midnight, CloseTheBooks));
+    ///         ctx.schedule_cron(midnight.unwrap(), CloseTheBooks);
     ///     }
     /// }
     /// # impl Handler<CloseTheBooks> for Ledger {
@@ -227,15 +222,8 @@ where
     /// # }
     /// # System::new().block_on(async { Ledger.start(); });
     /// ```
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also for an expression without a future time.
     #[cfg(feature = "cron")]
-    fn schedule_cron<M>(
-        &mut self,
-        cron: Cron,
-        message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    fn schedule_cron<M>(&mut self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId
     where
         A: Handler<M>,
         Self: ToEnvelope<A, M>,
@@ -268,7 +256,7 @@ where
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         let name = Rc::clone(&self.name);
-    ///         let _ = ctx.run_after(Duration::from_millis(2), move |session, ctx| {
+    ///         ctx.run_after(Duration::from_millis(2), move |session, ctx| {
     ///             assert_eq!(session.name, name);
     ///             ctx.stop();
     ///             # System::current().stop();
@@ -279,10 +267,7 @@ where
     /// # let _session = system.block_on(async { Session { name: "Ada".into() }.start() });
     /// # system.run().unwrap();
     /// ```
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); the error returns the closure.
-    fn run_after<F>(&mut self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
+    fn run_after<F>(&mut self, delay: Duration, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
     {
@@ -291,10 +276,7 @@ where
 
     /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
     /// [`run_after`](Self::run_after).
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); the error returns the closure.
-    fn run_at<F>(&mut self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
+    fn run_at<F>(&mut self, at: impl Into<SystemTime>, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut Self) + 'static,
     {
@@ -317,7 +299,7 @@ where
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         let _ = ctx.run_every(Duration::from_secs(5), |session, ctx| {
+    ///         ctx.run_every(Duration::from_secs(5), |session, ctx| {
     ///             if session.last_heard.elapsed() > Duration::from_secs(10) {
     ///                 ctx.stop();
     ///             }
@@ -326,10 +308,7 @@ where
     /// }
     /// # System::new().block_on(async { Session { last_heard: Instant::now() }.start(); });
     /// ```
-    ///
-    /// # Errors
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate); the error returns the closure.
-    fn run_every<F>(&mut self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    fn run_every<F>(&mut self, repeat: impl Into<Repeat>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut Self) + 'static,
     {
@@ -355,16 +334,13 @@ where
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         let _ = ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
+    ///         ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
     ///     }
     /// }
     /// # impl Handler<Retry> for Client { type Result = (); fn handle(&mut self, _: Retry, _: &mut Context<Self>) {} }
     /// # System::new().block_on(async { Client.start(); });
     /// ```
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after).
-    fn notify_after<M>(&mut self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    fn notify_after<M>(&mut self, delay: Duration, message: M) -> TimerId
     where
         A: Handler<M>,
         M: Message + 'static,
@@ -413,7 +389,7 @@ where
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         let _ = ctx.timer(TimerOptions::new().key("answer")).after(Duration::from_secs(30), GiveUp);
+    ///         ctx.timer(TimerOptions::new().key("answer")).after(Duration::from_secs(30), GiveUp);
     ///         assert!(ctx.is_active("answer"));
     ///         assert_eq!(ctx.timers()[0].key, Some("answer".into()));
     ///         assert!(ctx.cancel_key("answer").is_cancelled());
@@ -458,7 +434,7 @@ where
     ///     fn started(&mut self, ctx: &mut Self::Context) {
     ///         for _ in 0..3 {
     ///             let check = TimerOptions::new().group("checks");
-    ///             let _ = ctx.timer(check).run_every(Duration::from_secs(60), |_, _| println!("check"));
+    ///             ctx.timer(check).run_every(Duration::from_secs(60), |_, _| println!("check"));
     ///         }
     ///         assert_eq!(ctx.cancel_group("checks"), 3);
     ///     }

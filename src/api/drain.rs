@@ -34,8 +34,8 @@ use crate::service::state::Service;
 /// # System::new().block_on(async {
 /// let timers = TimerActor::builder().start()?;
 /// let customer = Customer.start();
-/// timers.schedule_after(&customer, Duration::from_millis(5), Remind(1)).unwrap();
-/// timers.schedule_after(&customer, Duration::from_secs(3600), Remind(2)).unwrap();
+/// timers.schedule_after(&customer, Duration::from_millis(5), Remind(1));
+/// timers.schedule_after(&customer, Duration::from_secs(3600), Remind(2));
 ///
 /// let returned = timers.addr().send(Drain::within(Duration::from_secs(10))).await.unwrap();
 /// assert_eq!(returned.len(), 1, "the first was delivered");

@@ -23,7 +23,7 @@ use crate::model::id::TimerId;
 /// let timers = TimerActor::builder().start()?;
 /// let order = Order.start();
 /// {
-///     let _timeout = timers.schedule_after(&order, Duration::from_secs(30), TimedOut).unwrap().into_guard();
+///     let _timeout = timers.schedule_after(&order, Duration::from_secs(30), TimedOut).into_guard();
 ///     assert_eq!(timers.snapshot().pending(), 1);
 ///     // Whatever happens here, an early return or a panic included, the order does not time out afterwards.
 /// }

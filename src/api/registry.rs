@@ -12,9 +12,11 @@ use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
 use crate::engine::OwnerId;
 use crate::model::error::{BuildError, ScheduleError};
+use crate::model::id::TimerId;
 use crate::model::mailbox_id::MailboxId;
 use crate::service::owner::thread_registry::{self, LocalService};
 use crate::service::state::Service;
+use crate::trace;
 
 thread_local! {
     /// Keeps the timer actor of this arbiter alive.
@@ -117,6 +119,14 @@ pub(crate) fn service_of_context(started: bool) -> Result<LocalService, NoTimers
             .map(Rc::new)
             .ok_or(NoTimers::NoSystem),
     }
+}
+
+/// Reports a message that is lost because this thread has no timer actor, and returns an id that no timer has.
+#[cold]
+#[inline(never)]
+pub(crate) fn lost_without_timers(no_timers: NoTimers, message_type: &'static str) -> TimerId {
+    trace::lost_without_timers(message_type, &no_timers.reject(()));
+    TimerId::new()
 }
 
 /// Returns the owner for the actor behind `ctx`, if there is one. Changes nothing.

@@ -50,7 +50,7 @@ impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
         let Self { id, target, plan, requested, options, messages } = self;
         let waited = service.clock.since_request(requested);
         let request = TimerRequest { plan, waited, id: id.get(), options: options.as_deref() };
-        service.schedule(request, target, messages).map_err(Box::new)
+        service.try_schedule(request, target, messages).map_err(Box::new)
     }
 }
 

@@ -34,8 +34,8 @@ impl Timers {
     /// let timers = TimerActor::builder().start()?;
     /// let customer = Customer.start();
     /// let order_7 = TimerOptions::new().key("order 7");
-    /// let first = timers.timer(&customer, order_7.clone()).after(Duration::from_secs(60), Remind(1)).unwrap();
-    /// let second = timers.timer(&customer, order_7).after(Duration::from_secs(90), Remind(2)).unwrap();
+    /// let first = timers.timer(&customer, order_7.clone()).after(Duration::from_secs(60), Remind(1));
+    /// let second = timers.timer(&customer, order_7).after(Duration::from_secs(90), Remind(2));
     /// assert_eq!(timers.get(first), None, "the second has replaced the first");
     /// assert_eq!(timers.timer_by_key(&customer, "order 7"), Some(second));
     /// assert_eq!(timers.cancel_key(&customer, "order 7"), CancelOutcome::Cancelled);
@@ -77,7 +77,7 @@ impl Timers {
     /// # let timers = TimerActor::builder().start()?;
     /// # let customer = Customer.start();
     /// for minutes in 1..=3 {
-    ///     timers.schedule_after(&customer, Duration::from_secs(60 * minutes), Remind).unwrap();
+    ///     timers.schedule_after(&customer, Duration::from_secs(60 * minutes), Remind);
     /// }
     /// assert_eq!(timers.cancel_for(&customer), 3);
     /// # Ok::<(), actix_timers::BuildError>(())
@@ -104,7 +104,7 @@ impl Timers {
     /// # let timers = TimerActor::builder().start()?;
     /// let campaign = TimerOptions::new().group("campaign-7");
     /// for customer in [Customer.start(), Customer.start()] {
-    ///     timers.timer(&customer, campaign.clone()).after(Duration::from_secs(60), Offer).unwrap();
+    ///     timers.timer(&customer, campaign.clone()).after(Duration::from_secs(60), Offer);
     /// }
     /// assert_eq!(timers.group_len("campaign-7"), 2);
     /// assert_eq!(timers.cancel_group("campaign-7"), 2);
@@ -140,7 +140,7 @@ impl Timers {
     /// # let timers = TimerActor::builder().start()?;
     /// # let customer = Customer.start();
     /// for seconds in [30, 10, 20] {
-    ///     timers.schedule_after(&customer, Duration::from_secs(seconds), Remind).unwrap();
+    ///     timers.schedule_after(&customer, Duration::from_secs(seconds), Remind);
     /// }
     /// let next = timers.list(&TimerFilter::new().actor(&customer).limit(2));
     /// let seconds: Vec<u64> = next.iter().map(|info| info.remaining.as_secs_f64().round() as u64).collect();

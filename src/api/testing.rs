@@ -29,7 +29,7 @@ use crate::service::state::Service;
 /// impl Actor for Session {
 ///     type Context = Context<Self>;
 ///     fn started(&mut self, ctx: &mut Self::Context) {
-///         ctx.schedule_after(Duration::from_secs(30 * 60), Expire).unwrap();
+///         ctx.schedule_after(Duration::from_secs(30 * 60), Expire);
 ///     }
 /// }
 /// impl Handler<Expire> for Session {

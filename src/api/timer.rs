@@ -1,5 +1,6 @@
 //! The builder of timers: the second half of `ctx.timer` and `Timers::timer`.
 
+use std::any::type_name;
 use std::convert::identity;
 use std::fmt;
 use std::sync::Arc;
@@ -42,10 +43,7 @@ impl<S> TimerBuilder<S> {
 #[expect(private_bounds, reason = "implemented for the two kinds of schedulers alone")]
 impl<S> TimerBuilder<S> {
     /// Delivers `message` after `delay`, counted from now.
-    ///
-    /// # Errors
-    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
-    pub fn after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    pub fn after<M>(self, delay: Duration, message: M) -> TimerId
     where
         S: Schedules<M>,
         M: TimerMessage,
@@ -53,11 +51,54 @@ impl<S> TimerBuilder<S> {
         self.scheduler.schedule(Schedule::After(delay), Some(&self.options), message)
     }
 
-    /// Delivers `message` when the wall clock shows `at`; at once if that is past.
+    /// As [`after`](Self::after), but hands a rejected message back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerActor, TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Retry(u32);
+    ///
+    /// struct Client;
+    ///
+    /// impl Actor for Client {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         let second = Duration::from_secs(1);
+    ///         ctx.timer(TimerOptions::new()).try_after(second, Retry(1)).unwrap();
+    ///         let rejected = ctx.timer(TimerOptions::new()).try_after(second, Retry(2)).unwrap_err();
+    ///         assert_eq!(rejected.into_message().0, 2);
+    ///         # System::current().stop();
+    ///     }
+    /// }
+    /// # impl Handler<Retry> for Client { type Result = (); fn handle(&mut self, _: Retry, _: &mut Context<Self>) {} }
+    ///
+    /// # let system = System::new();
+    /// # let _client = system.block_on(async {
+    /// TimerActor::builder().capacity(1).install()?;
+    /// # let client = Client.start();
+    /// # Ok::<_, actix_timers::BuildError>(client)
+    /// # }).unwrap();
+    /// # system.run().unwrap();
+    /// ```
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
-    pub fn at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    /// [`ScheduleError`] returns the message: the capacity is used up, the timer actor was drained or has stopped, no
+    /// actix system runs on this thread, or a timer actor with its own clock was started here and none installed.
+    pub fn try_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.try_schedule(Schedule::After(delay), Some(&self.options), message)
+    }
+
+    /// Delivers `message` when the wall clock shows `at`; at once if that is past.
+    pub fn at<M>(self, at: impl Into<SystemTime>, message: M) -> TimerId
     where
         S: Schedules<M>,
         M: TimerMessage,
@@ -65,15 +106,20 @@ impl<S> TimerBuilder<S> {
         self.scheduler.schedule(Schedule::At(at.into()), Some(&self.options), message)
     }
 
-    /// Delivers messages at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
+    /// As [`at`](Self::at), but hands a rejected message back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
-    pub fn at_fixed_rate<M>(
-        self,
-        repeat: impl Into<Repeat>,
-        message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    /// As [`try_after`](Self::try_after).
+    pub fn try_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.try_schedule(Schedule::At(at.into()), Some(&self.options), message)
+    }
+
+    /// Delivers messages at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
+    pub fn at_fixed_rate<M>(self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
     where
         S: Schedules<M>,
         M: TimerMessage,
@@ -81,11 +127,11 @@ impl<S> TimerBuilder<S> {
         self.scheduler.schedule(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
     }
 
-    /// Delivers messages with a fixed delay. Jitter applies to the first, slack to each of them.
+    /// As [`at_fixed_rate`](Self::at_fixed_rate), but hands a rejected message back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_with_fixed_delay`](crate::TimerContext::schedule_with_fixed_delay).
-    pub fn with_fixed_delay<M>(
+    /// As [`try_after`](Self::try_after); also for a period of zero, and for a schedule without deliveries.
+    pub fn try_at_fixed_rate<M>(
         self,
         repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
@@ -94,15 +140,50 @@ impl<S> TimerBuilder<S> {
         S: Schedules<M>,
         M: TimerMessage,
     {
+        self.scheduler.try_schedule(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
+    }
+
+    /// Delivers messages with a fixed delay. Jitter applies to the first, slack to each of them.
+    pub fn with_fixed_delay<M>(self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
         self.scheduler.schedule(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
     }
 
-    /// Delivers messages at the times of a cron expression. Jitter moves all of them by the same time.
+    /// As [`with_fixed_delay`](Self::with_fixed_delay), but hands a rejected message back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_cron`](crate::TimerContext::schedule_cron).
+    /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
+    pub fn try_with_fixed_delay<M>(
+        self,
+        repeat: impl Into<Repeat>,
+        message: impl Into<MessageSource<M>>,
+    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.try_schedule(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
+    }
+
+    /// Delivers messages at the times of a cron expression. Jitter moves all of them by the same time.
     #[cfg(feature = "cron")]
-    pub fn cron<M>(
+    pub fn cron<M>(self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId
+    where
+        S: Schedules<M>,
+        M: TimerMessage,
+    {
+        self.scheduler.schedule(RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
+    }
+
+    /// As [`cron`](Self::cron), but hands a rejected message back.
+    ///
+    /// # Errors
+    /// As [`try_after`](Self::try_after); also for an expression without a future time.
+    #[cfg(feature = "cron")]
+    pub fn try_cron<M>(
         self,
         cron: Cron,
         message: impl Into<MessageSource<M>>,
@@ -111,7 +192,7 @@ impl<S> TimerBuilder<S> {
         S: Schedules<M>,
         M: TimerMessage,
     {
-        self.scheduler.schedule(RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
+        self.scheduler.try_schedule(RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
     }
 }
 
@@ -122,33 +203,46 @@ where
 {
     /// Runs a closure in the actor after `delay`, counted from now; see
     /// [`TimerContext::run_after`](crate::TimerContext::run_after).
-    ///
-    /// # Errors
-    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
-    pub fn run_after<F>(self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
+    pub fn run_after<F>(self, delay: Duration, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
         self.scheduler.run_once(Schedule::After(delay), Some(&self.options), run)
     }
 
-    /// Runs a closure in the actor when the wall clock shows `at`; at once if that is past.
+    /// As [`run_after`](Self::run_after), but hands a rejected closure back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
-    pub fn run_at<F>(self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
+    /// As [`try_after`](Self::try_after).
+    pub fn try_run_after<F>(self, delay: Duration, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.try_run_once(Schedule::After(delay), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor when the wall clock shows `at`; at once if that is past.
+    pub fn run_at<F>(self, at: impl Into<SystemTime>, run: F) -> TimerId
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
         self.scheduler.run_once(Schedule::At(at.into()), Some(&self.options), run)
     }
 
-    /// Delivers a message that need not be `Send` after `delay`, counted from now; see
-    /// [`TimerContext::notify_after`](crate::TimerContext::notify_after).
+    /// As [`run_at`](Self::run_at), but hands a rejected closure back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
-    pub fn notify_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    /// As [`try_after`](Self::try_after).
+    pub fn try_run_at<F>(self, at: impl Into<SystemTime>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnOnce(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.try_run_once(Schedule::At(at.into()), Some(&self.options), run)
+    }
+
+    /// Delivers a message that need not be `Send` after `delay`, counted from now; see
+    /// [`TimerContext::notify_after`](crate::TimerContext::notify_after).
+    pub fn notify_after<M>(self, delay: Duration, message: M) -> TimerId
     where
         A: Handler<M>,
         M: Message + 'static,
@@ -156,11 +250,20 @@ where
         self.scheduler.notify(Schedule::After(delay), Some(&self.options), message)
     }
 
-    /// Delivers a message that need not be `Send` when the wall clock shows `at`; at once if that is past.
+    /// As [`notify_after`](Self::notify_after), but hands a rejected message back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_after`](crate::TimerContext::schedule_after).
-    pub fn notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    /// As [`try_after`](Self::try_after).
+    pub fn try_notify_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        self.scheduler.try_notify(Schedule::After(delay), Some(&self.options), message)
+    }
+
+    /// Delivers a message that need not be `Send` when the wall clock shows `at`; at once if that is past.
+    pub fn notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> TimerId
     where
         A: Handler<M>,
         M: Message + 'static,
@@ -168,38 +271,75 @@ where
         self.scheduler.notify(Schedule::At(at.into()), Some(&self.options), message)
     }
 
-    /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
+    /// As [`notify_at`](Self::notify_at), but hands a rejected message back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
-    pub fn run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    /// As [`try_after`](Self::try_after).
+    pub fn try_notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        self.scheduler.try_notify(Schedule::At(at.into()), Some(&self.options), message)
+    }
+
+    /// Runs a closure in the actor at a fixed rate. Jitter moves all runs by the same time, slack applies to each.
+    pub fn run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
         self.scheduler.run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), run)
     }
 
-    /// Runs a closure in the actor with a fixed delay between the end of one run and the next.
+    /// As [`run_every`](Self::run_every), but hands a rejected closure back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_at_fixed_rate`](crate::TimerContext::schedule_at_fixed_rate).
-    pub fn run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
+    pub fn try_run_every<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.try_run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor with a fixed delay between the end of one run and the next.
+    pub fn run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
         self.scheduler.run_repeatedly(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), run)
     }
 
-    /// Runs a closure in the actor at the times of a cron expression.
+    /// As [`run_with_fixed_delay`](Self::run_with_fixed_delay), but hands a rejected closure back.
     ///
     /// # Errors
-    /// As [`TimerContext::schedule_cron`](crate::TimerContext::schedule_cron).
+    /// As [`try_at_fixed_rate`](Self::try_at_fixed_rate).
+    pub fn try_run_with_fixed_delay<F>(self, repeat: impl Into<Repeat>, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.try_run_repeatedly(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), run)
+    }
+
+    /// Runs a closure in the actor at the times of a cron expression.
     #[cfg(feature = "cron")]
-    pub fn run_cron<F>(self, cron: Cron, run: F) -> Result<TimerId, ScheduleError<F>>
+    pub fn run_cron<F>(self, cron: Cron, run: F) -> TimerId
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
         self.scheduler.run_repeatedly(RepeatSchedule::Calendar(cron.into()), Some(&self.options), run)
+    }
+
+    /// As [`run_cron`](Self::run_cron), but hands a rejected closure back.
+    ///
+    /// # Errors
+    /// As [`try_cron`](Self::try_cron).
+    #[cfg(feature = "cron")]
+    pub fn try_run_cron<F>(self, cron: Cron, run: F) -> Result<TimerId, ScheduleError<F>>
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.scheduler.try_run_repeatedly(RepeatSchedule::Calendar(cron.into()), Some(&self.options), run)
     }
 }
 
@@ -212,12 +352,15 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
 
 /// Schedules messages of type `M`, for a recipient that it knows.
 pub(crate) trait Schedules<M: TimerMessage> {
-    fn schedule<P: Plan<M>>(
+    fn try_schedule<P: Plan<M>>(
         self,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>>;
+
+    /// As [`try_schedule`](Self::try_schedule), and makes a rejected message a dead letter.
+    fn schedule<P: Plan<M>>(self, plan: P, options: Option<&TimerOptions>, messages: P::Messages) -> TimerId;
 }
 
 /// Schedules an actor's messages to itself.
@@ -238,7 +381,7 @@ where
     M: TimerMessage,
 {
     #[inline(always)]
-    fn schedule<P: Plan<M>>(
+    fn try_schedule<P: Plan<M>>(
         self,
         plan: P,
         options: Option<&TimerOptions>,
@@ -246,9 +389,19 @@ where
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
         match registry::owner_of_context(self.ctx) {
             Ok((service, owner)) => {
-                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
+                service.try_schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
             }
             Err(no_timers) => Err(no_timers.reject(messages)),
+        }
+    }
+
+    #[inline(always)]
+    fn schedule<P: Plan<M>>(self, plan: P, options: Option<&TimerOptions>, messages: P::Messages) -> TimerId {
+        match registry::owner_of_context(self.ctx) {
+            Ok((service, owner)) => {
+                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
+            }
+            Err(no_timers) => registry::lost_without_timers(no_timers, type_name::<M>()),
         }
     }
 }
@@ -259,7 +412,22 @@ where
     A::Context: AsyncContext<A> + AsyncContextParts<A>,
 {
     /// Schedules a closure, or a message that is not `Send`: `pack` makes it the messages of the plan.
-    fn run<P, R>(
+    fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R, pack: fn(Closure<R>) -> P::Messages) -> TimerId
+    where
+        P: Plan<Closure<R>>,
+        R: Run<A>,
+    {
+        match registry::owner_of_context(self.ctx) {
+            Ok((service, owner)) => {
+                let closure = pack(Closure::new(run, Arc::clone(&service.home)));
+                service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByClosure>::new(owner), closure)
+            }
+            Err(no_timers) => registry::lost_without_timers(no_timers, R::type_name()),
+        }
+    }
+
+    /// As [`run`](Self::run), but hands it back if it is rejected.
+    fn try_run<P, R>(
         self,
         plan: P,
         options: Option<&TimerOptions>,
@@ -277,12 +445,34 @@ where
         };
         let closure = pack(Closure::new(run, Arc::clone(&service.home)));
         let request = TimerRequest::now(plan, options);
-        let scheduled = service.schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
+        let scheduled = service.try_schedule(request, OwnerOf::<A, ByClosure>::new(owner), closure);
         let unpacked = |rejected| unpack(rejected).and_then(Closure::into_inner);
         scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(unpacked(messages))))
     }
 
-    pub(crate) fn run_once<F>(
+    pub(crate) fn run_once<F>(self, schedule: Schedule, options: Option<&TimerOptions>, run: F) -> TimerId
+    where
+        F: FnOnce(&mut A, &mut A::Context) + 'static,
+    {
+        self.run(schedule, options, Single(run), identity)
+    }
+
+    pub(crate) fn notify<M>(self, schedule: Schedule, options: Option<&TimerOptions>, message: M) -> TimerId
+    where
+        A: Handler<M>,
+        M: Message + 'static,
+    {
+        self.run(schedule, options, Handled(message), identity)
+    }
+
+    pub(crate) fn run_repeatedly<F>(self, schedule: RepeatSchedule, options: Option<&TimerOptions>, run: F) -> TimerId
+    where
+        F: FnMut(&mut A, &mut A::Context) + 'static,
+    {
+        self.run(schedule, options, Repeated::new(run), MessageSource::from)
+    }
+
+    pub(crate) fn try_run_once<F>(
         self,
         schedule: Schedule,
         options: Option<&TimerOptions>,
@@ -291,11 +481,11 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        let scheduled = self.run(schedule, options, Single(run), identity, Some);
+        let scheduled = self.try_run(schedule, options, Single(run), identity, Some);
         scheduled.map_err(|rejected| rejected.map(|Single(run)| run))
     }
 
-    pub(crate) fn notify<M>(
+    pub(crate) fn try_notify<M>(
         self,
         schedule: Schedule,
         options: Option<&TimerOptions>,
@@ -305,12 +495,11 @@ where
         A: Handler<M>,
         M: Message + 'static,
     {
-        let scheduled = self.run(schedule, options, Handled(message), identity, Some);
+        let scheduled = self.try_run(schedule, options, Handled(message), identity, Some);
         scheduled.map_err(|rejected| rejected.map(|Handled(message)| message))
     }
 
-    /// Schedules a closure that runs repeatedly.
-    pub(crate) fn run_repeatedly<F>(
+    pub(crate) fn try_run_repeatedly<F>(
         self,
         schedule: RepeatSchedule,
         options: Option<&TimerOptions>,
@@ -320,7 +509,7 @@ where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
         let repeated = Repeated::new(run);
-        let scheduled = self.run(schedule, options, repeated, MessageSource::from, MessageSource::into_original);
+        let scheduled = self.try_run(schedule, options, repeated, MessageSource::from, MessageSource::into_original);
         scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }
@@ -350,12 +539,16 @@ impl<'t, M: TimerMessage> TargetScheduler<'t, M> {
 }
 
 impl<M: TimerMessage> Schedules<M> for TargetScheduler<'_, M> {
-    fn schedule<P: Plan<M>>(
+    fn try_schedule<P: Plan<M>>(
         self,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
+        self.service.try_schedule(TimerRequest::now(plan, options), self.target, messages)
+    }
+
+    fn schedule<P: Plan<M>>(self, plan: P, options: Option<&TimerOptions>, messages: P::Messages) -> TimerId {
         self.service.schedule(TimerRequest::now(plan, options), self.target, messages)
     }
 }

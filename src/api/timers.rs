@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use actix::Addr;
 
-use crate::api::timer::{TargetScheduler, TimerBuilder};
+use crate::api::timer::{Schedules, TargetScheduler, TimerBuilder};
 use crate::api::timer_actor::TimerActor;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
-use crate::model::error::{CancelOutcome, RescheduleOutcome, ScheduleError};
+use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
@@ -21,7 +21,6 @@ use crate::model::timer_message::TimerMessage;
 use crate::model::view::{Snapshot, TimerInfo};
 use crate::service::owner::thread_registry;
 use crate::service::query::directory;
-use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::RepeatSchedule;
 use crate::service::state::Service;
@@ -45,7 +44,7 @@ use crate::service::state::Service;
 /// # System::new().block_on(async {
 /// let timers = TimerActor::builder().start()?;
 /// let customer = Customer.start();
-/// let id = timers.schedule_after(&customer, Duration::from_secs(60), Remind).unwrap();
+/// let id = timers.schedule_after(&customer, Duration::from_secs(60), Remind);
 /// assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
 /// # Ok::<(), actix_timers::BuildError>(())
 /// # }).unwrap();
@@ -77,34 +76,23 @@ impl Timers {
 
     /// Delivers `message` to `target` after `delay`, counted from this call. A delay too long for the clock never ends.
     ///
-    /// # Errors
-    /// [`ScheduleError`] returns the message: the capacity is used up, or the timer actor has stopped.
-    pub fn schedule_after<M>(
-        &self,
-        target: impl Into<Target<M>>,
-        delay: Duration,
-        message: M,
-    ) -> Result<TimerId, ScheduleError<M>>
+    /// A timer is rejected if the [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was
+    /// drained or has stopped. The message is then a [dead letter](crate::DeadLetter) with the reason
+    /// [`Rejected`](crate::DeadLetterReason::Rejected), and the id is that of no timer. To have the message back, use
+    /// [`timer`](Self::timer) and [`try_after`](TimerBuilder::try_after).
+    pub fn schedule_after<M>(&self, target: impl Into<Target<M>>, delay: Duration, message: M) -> TimerId
     where
         M: TimerMessage,
     {
-        self.service.schedule(TimerRequest::now(Schedule::After(delay), None), target.into(), message)
+        TargetScheduler::new(&self.service, target.into()).schedule(Schedule::After(delay), None, message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after).
-    pub fn schedule_at<M>(
-        &self,
-        target: impl Into<Target<M>>,
-        at: impl Into<SystemTime>,
-        message: M,
-    ) -> Result<TimerId, ScheduleError<M>>
+    pub fn schedule_at<M>(&self, target: impl Into<Target<M>>, at: impl Into<SystemTime>, message: M) -> TimerId
     where
         M: TimerMessage,
     {
-        self.service.schedule(TimerRequest::now(Schedule::At(at.into()), None), target.into(), message)
+        TargetScheduler::new(&self.service, target.into()).schedule(Schedule::At(at.into()), None, message)
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
@@ -125,7 +113,7 @@ impl Timers {
     /// let timers = TimerActor::builder().start()?;
     /// let customer = Customer.start();
     /// let spread = TimerOptions::new().jitter(Duration::from_secs(600));
-    /// let id = timers.timer(&customer, spread).after(Duration::from_secs(3600), Remind).unwrap();
+    /// let id = timers.timer(&customer, spread).after(Duration::from_secs(3600), Remind);
     /// assert!(timers.get(id).unwrap().remaining <= Duration::from_secs(4201));
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
@@ -155,63 +143,62 @@ impl Timers {
     /// let timers = TimerActor::builder().start()?;
     /// let customer = Customer.start();
     /// let repeat = Repeat::every(Duration::from_secs(60)).missed_ticks(MissedTickBehavior::Delay);
-    /// let id = timers.schedule_at_fixed_rate(&customer, repeat, Remind).unwrap();
+    /// let id = timers.schedule_at_fixed_rate(&customer, repeat, Remind);
     /// assert_eq!(timers.get(id).unwrap().period, Some(Duration::from_secs(60)));
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also for a period of zero, and for a schedule without
-    /// deliveries.
     pub fn schedule_at_fixed_rate<M>(
         &self,
         target: impl Into<Target<M>>,
         repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    ) -> TimerId
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::FixedRate(repeat.into()), None);
-        self.service.schedule(request, target.into(), message.into())
+        TargetScheduler::new(&self.service, target.into()).schedule(
+            RepeatSchedule::FixedRate(repeat.into()),
+            None,
+            message.into(),
+        )
     }
 
     /// Delivers messages to `target` with a fixed delay, counted from the previous delivery or, if the target is
     /// [tracked](Target::tracked), from the end of its handler.
-    ///
-    /// # Errors
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     pub fn schedule_with_fixed_delay<M>(
         &self,
         target: impl Into<Target<M>>,
         repeat: impl Into<Repeat>,
         message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    ) -> TimerId
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::FixedDelay(repeat.into()), None);
-        self.service.schedule(request, target.into(), message.into())
+        TargetScheduler::new(&self.service, target.into()).schedule(
+            RepeatSchedule::FixedDelay(repeat.into()),
+            None,
+            message.into(),
+        )
     }
 
     /// Delivers messages to `target` at the times of a cron expression, on the wall clock: if the clock is stepped the
     /// timer follows, and skipped times are delivered once. No time is delivered twice.
-    ///
-    /// # Errors
-    /// As [`schedule_after`](Self::schedule_after); also for an expression without a future time.
     #[cfg(feature = "cron")]
     pub fn schedule_cron<M>(
         &self,
         target: impl Into<Target<M>>,
         cron: Cron,
         message: impl Into<MessageSource<M>>,
-    ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
+    ) -> TimerId
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatSchedule::Calendar(cron.into()), None);
-        self.service.schedule(request, target.into(), message.into())
+        TargetScheduler::new(&self.service, target.into()).schedule(
+            RepeatSchedule::Calendar(cron.into()),
+            None,
+            message.into(),
+        )
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.

@@ -12,11 +12,14 @@ pub enum DeadLetterReason {
     ServiceStopped,
     /// The message source of a repeating timer panicked.
     SourcePanicked,
+    /// The timer was rejected, and the call could not hand the message back.
+    Rejected,
 }
 
 impl DeadLetterReason {
     /// All reasons.
-    pub const ALL: [Self; 4] = [Self::RecipientStopped, Self::MailboxFull, Self::ServiceStopped, Self::SourcePanicked];
+    pub const ALL: [Self; 5] =
+        [Self::RecipientStopped, Self::MailboxFull, Self::ServiceStopped, Self::SourcePanicked, Self::Rejected];
 
     /// Returns the reason as a metric label.
     pub const fn as_str(self) -> &'static str {
@@ -25,6 +28,7 @@ impl DeadLetterReason {
             Self::MailboxFull => "mailbox_full",
             Self::ServiceStopped => "service_stopped",
             Self::SourcePanicked => "source_panicked",
+            Self::Rejected => "rejected",
         }
     }
 }
@@ -45,6 +49,8 @@ pub(crate) enum Outcome {
 /// Counters since the start. At every moment
 /// `accepted = delivered + cancelled + dead_lettered() + returned + pending`.
 ///
+/// A message that became a dead letter because its timer was rejected counts as accepted, too.
+///
 /// A repeating timer counts once for each repetition: as accepted when the one before is delivered, and by its outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -63,6 +69,8 @@ pub struct Counters {
     pub service_stopped: u64,
     /// Messages never made because their source panicked.
     pub source_panicked: u64,
+    /// Messages of rejected timers that the call could not hand back.
+    pub rejected: u64,
     /// Timers returned by a drain.
     pub returned: u64,
     /// Pending timers.
@@ -80,7 +88,7 @@ pub struct Counters {
 impl Counters {
     /// Returns the number of all messages that could not be delivered.
     pub const fn dead_lettered(&self) -> u64 {
-        self.recipient_stopped + self.mailbox_full + self.service_stopped + self.source_panicked
+        self.recipient_stopped + self.mailbox_full + self.service_stopped + self.source_panicked + self.rejected
     }
 
     /// Returns the number of dead letters with one reason.
@@ -90,6 +98,7 @@ impl Counters {
             DeadLetterReason::MailboxFull => self.mailbox_full,
             DeadLetterReason::ServiceStopped => self.service_stopped,
             DeadLetterReason::SourcePanicked => self.source_panicked,
+            DeadLetterReason::Rejected => self.rejected,
         }
     }
 
@@ -106,6 +115,12 @@ impl Counters {
     pub(crate) fn end(&mut self, outcome: Outcome) {
         self.pending -= 1;
         self.count(outcome);
+    }
+
+    /// Counts the message of a rejected timer as a dead letter.
+    pub(crate) fn lose_rejected(&mut self) {
+        self.accepted += 1;
+        self.count(Outcome::DeadLettered(DeadLetterReason::Rejected));
     }
 
     /// Counts a delivered repetition, and the next one as accepted.
@@ -151,6 +166,7 @@ impl Counters {
             Outcome::DeadLettered(DeadLetterReason::MailboxFull) => self.mailbox_full += 1,
             Outcome::DeadLettered(DeadLetterReason::ServiceStopped) => self.service_stopped += 1,
             Outcome::DeadLettered(DeadLetterReason::SourcePanicked) => self.source_panicked += 1,
+            Outcome::DeadLettered(DeadLetterReason::Rejected) => self.rejected += 1,
             Outcome::Returned => self.returned += 1,
         }
     }

@@ -181,6 +181,11 @@ impl<P: Copy, O> Engine<P, O> {
         reason
     }
 
+    /// Counts the message of a rejected timer, which could not be handed back, as a dead letter.
+    pub(crate) fn lose_rejected(&mut self) {
+        self.counters.lose_rejected();
+    }
+
     /// Binds a pending timer to a wall-clock time, a duration since the Unix epoch.
     pub(crate) fn set_wall_time(&mut self, key: Key, at: Duration) {
         if let Some(timer) = self.wheel.get_mut(key) {

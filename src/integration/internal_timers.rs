@@ -30,7 +30,7 @@ use crate::service::state::Service;
 ///
 /// # System::new().block_on(async {
 /// let timers = InternalTimers::start(TimerActor::builder().name("leases"))?;
-/// let id = timers.schedule_after(&Keeper.start(), Duration::from_secs(60), Renew).unwrap();
+/// let id = timers.schedule_after(&Keeper.start(), Duration::from_secs(60), Renew);
 /// assert_eq!(cancel(id), CancelOutcome::NotFound);
 /// assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
 /// # Ok::<(), actix_timers::BuildError>(())

@@ -49,7 +49,7 @@ use crate::model::id::TimerId;
 /// timers.subscribe_dead_letters(undertaker.clone());
 ///
 /// let customer = Customer.start();
-/// timers.schedule_after(&customer, Duration::from_millis(1), Remind(7)).unwrap();
+/// timers.schedule_after(&customer, Duration::from_millis(1), Remind(7));
 /// drop(customer);
 /// assert_eq!(seen.recv().await, Some((DeadLetterReason::RecipientStopped, Some(Remind(7)))));
 /// # Ok::<(), actix_timers::BuildError>(())

@@ -24,7 +24,7 @@ use actix::Message;
 ///
 ///     fn started(&mut self, ctx: &mut Self::Context) {
 ///         ctx.accept_due_timers();
-///         let _ = ctx.run_after(Duration::from_secs(1800), |_, ctx| ctx.stop());
+///         ctx.run_after(Duration::from_secs(1800), |_, ctx| ctx.stop());
 ///     }
 /// }
 /// # System::new().block_on(async { Session.start(); });

@@ -93,7 +93,7 @@ impl TimerInfo {
     /// # System::new().block_on(async {
     /// # let timers = TimerActor::builder().start()?;
     /// # let customer = Customer.start();
-    /// let id = timers.schedule_after(&customer, Duration::from_secs(90_000), Remind).unwrap();
+    /// let id = timers.schedule_after(&customer, Duration::from_secs(90_000), Remind);
     /// let why = timers.get(id).unwrap().explain();
     /// assert!(why.starts_with("Not due yet: 1d "), "{why}");
     /// # Ok::<(), actix_timers::BuildError>(())

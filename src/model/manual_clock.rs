@@ -39,14 +39,14 @@ use crate::model::request_time::RequestTime;
 /// impl Actor for Counter {
 ///     type Context = Context<Self>;
 ///     fn started(&mut self, ctx: &mut Self::Context) {
-///         ctx.schedule_after(Duration::from_secs(60), Tick).unwrap();
+///         ctx.schedule_after(Duration::from_secs(60), Tick);
 ///     }
 /// }
 /// impl Handler<Tick> for Counter {
 ///     type Result = ();
 ///     fn handle(&mut self, _: Tick, ctx: &mut Self::Context) {
 ///         self.0 += 1;
-///         ctx.schedule_after(Duration::from_secs(60), Tick).unwrap();
+///         ctx.schedule_after(Duration::from_secs(60), Tick);
 ///     }
 /// }
 /// impl Handler<Ticks> for Counter {

@@ -71,7 +71,7 @@ impl TimerOptions {
     ///     type Context = Context<Self>;
     ///
     ///     fn started(&mut self, ctx: &mut Self::Context) {
-    ///         let _ = ctx.timer(TimerOptions::new().keep_alive(true)).after(Duration::from_millis(2), Report);
+    ///         ctx.timer(TimerOptions::new().keep_alive(true)).after(Duration::from_millis(2), Report);
     ///     }
     /// }
     ///
@@ -118,7 +118,7 @@ impl TimerOptions {
     /// impl Editor {
     ///     /// Saves two seconds after the last keystroke.
     ///     fn typed(&mut self, ctx: &mut Context<Self>) {
-    ///         let _ = ctx.timer(TimerOptions::new().key("save")).after(Duration::from_secs(2), Save);
+    ///         ctx.timer(TimerOptions::new().key("save")).after(Duration::from_secs(2), Save);
     ///     }
     /// }
     /// # impl Actor for Editor { type Context = Context<Self>; fn started(&mut self, ctx: &mut Self::Context) { self.typed(ctx); } }

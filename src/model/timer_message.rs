@@ -8,9 +8,9 @@ use actix::Message;
 ///
 /// ```
 /// use std::time::Duration;
-/// use actix_timers::{ScheduleError, Target, TimerId, TimerMessage, Timers};
+/// use actix_timers::{Target, TimerId, TimerMessage, Timers};
 ///
-/// fn in_a_minute<M: TimerMessage>(timers: &Timers, target: Target<M>, message: M) -> Result<TimerId, ScheduleError<M>> {
+/// fn in_a_minute<M: TimerMessage>(timers: &Timers, target: Target<M>, message: M) -> TimerId {
 ///     timers.schedule_after(target, Duration::from_secs(60), message)
 /// }
 /// ```

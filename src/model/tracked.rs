@@ -46,7 +46,7 @@ use crate::timing::Key;
 /// let customer = Customer.start();
 /// let timers = TimerActor::builder().start()?;
 /// let target = Target::tracked(&customer).window(4);
-/// let id = timers.schedule_after(&target, Duration::from_secs(60), Remind).unwrap();
+/// let id = timers.schedule_after(&target, Duration::from_secs(60), Remind);
 /// assert_eq!(timers.cancel(id), CancelOutcome::Cancelled);
 /// # Ok::<(), actix_timers::BuildError>(())
 /// # }).unwrap();

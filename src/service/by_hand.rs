@@ -88,7 +88,7 @@ impl Handler<After> for Listener {
     type Result = ();
 
     fn handle(&mut self, After(delay, number): After, ctx: &mut Context<Self>) {
-        LAST_OWN.set(ctx.schedule_after(Duration::from_millis(delay), number).ok());
+        LAST_OWN.set(Some(ctx.schedule_after(Duration::from_millis(delay), number)));
     }
 }
 
@@ -101,7 +101,7 @@ impl Handler<StartRepeating> for Listener {
     type Result = ();
 
     fn handle(&mut self, StartRepeating(message, hook): StartRepeating, ctx: &mut Context<Self>) {
-        let _ = ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), made(message, hook));
+        ctx.schedule_at_fixed_rate(Repeat::every(ms(10)).times(1), made(message, hook));
     }
 }
 
@@ -397,7 +397,7 @@ fn ms(milliseconds: u64) -> Duration {
 fn a_driver_that_found_the_turn_taken_is_called_after_it() {
     let mut world = World::new();
     let target = world.addr.clone();
-    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(1));
     world.poll_driver();
     world.driver_called.take();
 
@@ -421,8 +421,8 @@ fn the_watchdog_calls_the_driver_after_its_turn() {
     let mut world = World::new();
     let target = world.addr.clone();
     let driver = Hook::default();
-    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&driver))).unwrap();
-    world.timers.schedule_after(&target, ms(50), number(1)).unwrap();
+    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&driver)));
+    world.timers.schedule_after(&target, ms(50), number(1));
     world.poll_driver();
     world.clock.jump(ms(30));
     world.driver_called.take();
@@ -448,8 +448,8 @@ fn an_inbox_has_the_turn_while_it_sends_foreign_messages() {
     let mut world = World::new();
     let target = world.addr.clone();
     world.own(10, number(1));
-    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
-    world.timers.schedule_after(&target, ms(20), number(3)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2));
+    world.timers.schedule_after(&target, ms(20), number(3));
     world.poll_driver();
     world.clock.jump(ms(10));
     world.poll_driver();
@@ -476,8 +476,8 @@ fn the_watchdog_sends_each_message_before_it_looks_at_the_next() {
     let mut world = World::new();
     let target = world.addr.clone();
     let slow = Hook::default();
-    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&slow))).unwrap();
-    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(dead_target(), ms(10), Number(0, Arc::clone(&slow)));
+    world.timers.schedule_after(&target, ms(10), number(1));
     world.own(10, number(2));
     world.poll_driver();
     world.clock.jump(ms(30));
@@ -504,7 +504,7 @@ fn an_inbox_lets_the_mailbox_go_first_after_the_watchdog_has_sent() {
     let watchdog = Hook::default();
     target.do_send(Between(Arc::clone(&watchdog)));
     world.poll_listener();
-    world.timers.schedule_after(&target, ms(5), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(5), number(1));
     world.own(10, number(2));
     world.poll_driver();
     world.clock.jump(ms(40));
@@ -534,7 +534,7 @@ fn a_first_inbox_lets_the_mailbox_go_first_that_the_watchdog_is_sending_to() {
         is_resumed.recv().unwrap();
         number(1)
     });
-    world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(5)).times(1), source).unwrap();
+    world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(5)).times(1), source);
     world.poll_driver();
     world.clock.jump(ms(40));
 
@@ -567,7 +567,7 @@ fn an_inbox_that_gives_way_calls_its_waker_outside_of_the_lock() {
         world.poll_listener();
         world.own(10, number(1));
         // A message that is due before an own one goes to the mailbox, a later one to the inbox.
-        world.timers.schedule_after(&target, ms(if watch_sends { 5 } else { 15 }), number(2)).unwrap();
+        world.timers.schedule_after(&target, ms(if watch_sends { 5 } else { 15 }), number(2));
         world.poll_driver();
         world.clock.jump(ms(30));
         let service = Arc::clone(&world.service);
@@ -599,7 +599,7 @@ fn the_watchdog_sends_nothing_of_an_owner_that_ends_while_it_sends() {
     let target = world.addr.clone();
     world.own(10, number(1));
     let first = LAST_OWN.take().unwrap();
-    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2));
     world.own(10, number(3));
     world.poll_driver();
     world.clock.jump(ms(30));
@@ -628,8 +628,8 @@ crate::impl_tracked!(Listener: Number, Endless, Run);
 fn a_drain_frees_the_place_of_a_token_for_a_message_of_the_driver() {
     let mut world = World::new();
     let target = Target::tracked(&world.addr).window(1);
-    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
-    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(1));
+    world.timers.schedule_after(&target, ms(10), number(2));
     world.poll_driver();
     world.clock.jump(ms(10));
     let (service, drained) = (Arc::clone(&world.service), Arc::new(AtomicUsize::new(0)));
@@ -651,7 +651,7 @@ fn an_inbox_that_finds_the_turn_taken_sleeps_until_the_driver_calls_it() {
     let mut world = World::new();
     let target = world.addr.clone();
     world.own(10, number(1));
-    world.timers.schedule_after(&target, ms(10), number(2)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(2));
     world.poll_driver();
     world.clock.jump(ms(10));
     world.poll_driver();
@@ -729,7 +729,7 @@ fn an_inbox_sleeps_while_the_watchdog_makes_a_message_for_its_actor() {
     let (mut world, hook) = (World::new(), Hook::default());
     let target = world.addr.clone();
     let repeat = Repeat::every(ms(10)).times(1);
-    world.timers.schedule_at_fixed_rate(&target, repeat, made(2, Arc::clone(&hook))).unwrap();
+    world.timers.schedule_at_fixed_rate(&target, repeat, made(2, Arc::clone(&hook)));
     world.own(5, number(1));
     world.own(20, number(3));
     world.poll_driver();

@@ -251,20 +251,20 @@ impl World {
         ];
         for target in &targets {
             for _ in 0..3 {
-                ids.extend(timers.schedule_after(target, ms(5), Tender).ok());
+                ids.push(timers.schedule_after(target, ms(5), Tender));
             }
             let keyed = || timers.timer(target, TimerOptions::new().key("k").group("g"));
-            ids.extend(keyed().after(ms(5), Tender).ok());
-            ids.extend(keyed().after(ms(6), Tender).ok());
+            ids.push(keyed().after(ms(5), Tender));
+            ids.push(keyed().after(ms(6), Tender));
             let made = MessageSource::from_fn(|| {
                 look("a source");
                 Tender
             });
-            ids.extend(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).times(3), made).ok());
-            ids.extend(timers.schedule_with_fixed_delay(target, ms(4), Tender).ok());
+            ids.push(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).times(3), made));
+            ids.push(timers.schedule_with_fixed_delay(target, ms(4), Tender));
             let until = self.clock.wall() + ms(9);
-            ids.extend(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).until(until), Tender).ok());
-            ids.extend(timers.schedule_at(target, self.clock.wall() + ms(5), Tender).ok());
+            ids.push(timers.schedule_at_fixed_rate(target, Repeat::every(ms(4)).until(until), Tender));
+            ids.push(timers.schedule_at(target, self.clock.wall() + ms(5), Tender));
             timers.addr().do_send(ScheduleAfter::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleAtFixedRate::new(target, ms(5), Tender));
             timers.addr().do_send(ScheduleWithFixedDelay::new(target, ms(5), Tender));
@@ -274,12 +274,12 @@ impl World {
         }
         addr.do_send(Run(Box::new(|ctx| {
             for _ in 0..70 {
-                let _ = ctx.schedule_after(ms(5), Tender);
+                ctx.schedule_after(ms(5), Tender);
             }
-            let _ = ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
-            let _ = ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
-            let _ = ctx.schedule_at_fixed_rate(ms(4), Tender);
-            let _ = ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), Tender);
+            ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
+            ctx.timer(TimerOptions::new().key("k")).after(ms(5), Tender);
+            ctx.schedule_at_fixed_rate(ms(4), Tender);
+            ctx.schedule_with_fixed_delay(Repeat::every(ms(4)).times(2), Tender);
         })));
         give_way().await;
         ids
@@ -409,13 +409,11 @@ fn the_kept_sender_of_a_stopped_recipient_is_not_dropped_under_the_lock() {
             let target = Target::from(&addr).window(5);
             let repeat = Repeat::every(ms(1)).times(1);
             let schedule = |delay| match repeats {
-                false => world.timers.schedule_after(&target, ms(delay), Tender).map(drop).ok(),
-                true => {
-                    world.timers.schedule_at_fixed_rate(&target, repeat.first_after(ms(delay)), Tender).map(drop).ok()
-                }
+                false => world.timers.schedule_after(&target, ms(delay), Tender),
+                true => world.timers.schedule_at_fixed_rate(&target, repeat.first_after(ms(delay)), Tender),
             };
-            schedule(1).unwrap();
-            schedule(10).unwrap();
+            schedule(1);
+            schedule(10);
             world.pass(2).await;
             addr.do_send(Run(Box::new(|ctx| {
                 // Not at once: then its mailbox is polled once more, and keeps the waker.

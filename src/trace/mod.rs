@@ -26,10 +26,10 @@ mod warnings;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{
     DeadLetterLimiter, Delivering, IS_ON, Panics, PendingWarnings, TimerSpans, Warnings, abandoned, dead_letter,
-    reads_dead_letters,
+    lost_without_timers, reads_dead_letters,
 };
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Delivering, IS_ON, TimerSpans, abandoned, dead_letter, reads_dead_letters};
+pub(crate) use on::{Delivering, IS_ON, TimerSpans, abandoned, dead_letter, lost_without_timers, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub use warnings::Limit;
 #[cfg(feature = "tracing")]

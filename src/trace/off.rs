@@ -4,6 +4,7 @@ use std::any::Any;
 use std::time::Duration;
 
 use crate::engine::{Counters, DeadLetterReason};
+use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::timing::Key;
 use crate::trace::StuckRecipient;
@@ -120,6 +121,9 @@ pub(crate) const fn reads_dead_letters() -> bool {
 
 #[inline(always)]
 pub(crate) fn abandoned(_: &str, _: &'static str, _: usize) {}
+
+#[inline(always)]
+pub(crate) fn lost_without_timers(_: &'static str, _: &ScheduleError<()>) {}
 
 #[inline(always)]
 pub(crate) fn dead_letter(_: &str, _: TimerId, _: DeadLetterReason, _: &'static str) {}

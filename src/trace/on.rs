@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tracing::span::EnteredSpan;
-use tracing::{Level, Span, debug, debug_span, enabled, field};
+use tracing::{Level, Span, debug, debug_span, enabled, field, warn};
 
 use crate::engine::DeadLetterReason;
+use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::timing::Key;
 
@@ -121,6 +122,11 @@ pub(crate) fn reads_dead_letters() -> bool {
 /// Reports timers that ended with their actor after its last address was dropped.
 pub(crate) fn abandoned(timer: &str, actor_type: &'static str, timers: usize) {
     debug!(target: "actix_timers", timer, actor_type, timers, "an actor without an address has stopped, and its timers with it");
+}
+
+/// Reports a message that was lost because this thread has no timer actor.
+pub(crate) fn lost_without_timers(message_type: &'static str, rejected: &ScheduleError<()>) {
+    warn!(target: "actix_timers", message_type, error = field::display(rejected), "a message was lost without a timer actor");
 }
 
 pub(crate) fn dead_letter(timer: &str, id: TimerId, reason: DeadLetterReason, message_type: &'static str) {

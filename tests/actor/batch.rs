@@ -168,7 +168,7 @@ fn due_messages_do_not_wait_for_the_end_of_a_large_batch_or_of_many_requests() {
             let (addr, log) = world.probe_with(|probe| {
                 probe.hook = Box::new(move |name, ctx| match *name {
                     // This one is due while the rest is taken in.
-                    0 => _ = timers.schedule_after(ctx.address(), ms(0), Note(2000)).unwrap(),
+                    0 => _ = timers.schedule_after(ctx.address(), ms(0), Note(2000)),
                     2000 => *before.lock().unwrap() = Some(timers.snapshot().counters.accepted),
                     _ => (),
                 });
@@ -327,7 +327,7 @@ fn drained_messages_that_panic_when_dropped_end_nothing() {
     paused(async {
         let timers = TimerActor::builder().start().unwrap();
         let sapper = Sapper.start();
-        (0..3).for_each(|_| _ = timers.schedule_after(&sapper, ms(100), Bomb).unwrap());
+        (0..3).for_each(|_| _ = timers.schedule_after(&sapper, ms(100), Bomb));
         timers.addr().do_send(Drain::now());
         tokio::time::sleep(ms(5)).await;
         assert_eq!(timers.snapshot().counters.returned, 3);

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use actix::prelude::*;
-use actix_timers::{Cancel, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, Timers};
+use actix_timers::{
+    Cancel, ScheduleAfter, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerOptions, Timers,
+};
 use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
 
 const HOUR: u64 = 3_600_000;
@@ -142,8 +144,7 @@ impl Handler<Begin> for Counter {
             match way {
                 Way::Context => ctx.schedule_after(ms(64), Note(name)),
                 _ => timers.schedule_after(&target, ms(64), Note(name)),
-            }
-            .unwrap();
+            };
         }
     }
 }
@@ -242,7 +243,7 @@ fn cascades_of_masses_do_not_freeze_the_arbiter() {
         let (addr, log) = world.probe::<u64>();
         let target = Target::from(&addr);
         for name in 0..MANY {
-            world.timers.schedule_after(&target, ms(3_000_000 + name % 7), Note(name)).unwrap();
+            world.timers.schedule_after(&target, ms(3_000_000 + name % 7), Note(name));
         }
         idle().await;
         let moved = |timers: &Timers| {
@@ -299,7 +300,7 @@ fn the_capacity_holds_against_several_threads() {
                     begin.wait();
                     for name in 0..500 {
                         let name = thread * 500 + name;
-                        match timers.schedule_after(&addr, ms(HOUR), Note(name)) {
+                        match timers.timer(&addr, TimerOptions::new()).try_after(ms(HOUR), Note(name)) {
                             Ok(_) => assert!(timers.snapshot().pending() <= CAPACITY),
                             Err(ScheduleError::CapacityReached { message, .. }) => {
                                 assert_eq!(message, Note(name));
@@ -412,7 +413,7 @@ fn ordinary_messages_do_not_wake_the_driver() {
     paused(async {
         let world = World::manual(TimerActor::builder());
         let (addr, _log) = world.probe::<u64>();
-        run(&addr, |_, ctx| (0..10_000).for_each(|name| _ = ctx.schedule_after(ms(HOUR), Note(name)).unwrap())).await;
+        run(&addr, |_, ctx| (0..10_000).for_each(|name| _ = ctx.schedule_after(ms(HOUR), Note(name)))).await;
         world.run_to(1000).await;
         let clock = world.clock().clone();
         let before = (clock.reads(), clock.alarms());

@@ -20,7 +20,7 @@ fn note(name: u64) -> impl FnMut(&mut Probe<u64>, &mut Ctx) + Clone {
 }
 
 async fn run_after(addr: &Addr<Probe<u64>>, delay: u64, name: u64) -> TimerId {
-    run(addr, move |_, ctx| ctx.run_after(ms(delay), note(name)).unwrap()).await
+    run(addr, move |_, ctx| ctx.run_after(ms(delay), note(name))).await
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_closure_runs_at_a_wall_clock_time() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         let at = world.wall(25);
-        run(&addr, move |_, ctx| ctx.run_at(at, note(1)).unwrap()).await;
+        run(&addr, move |_, ctx| ctx.run_at(at, note(1))).await;
         world.run_to(100).await;
         assert_eq!(log.take(), [(1, 25)]);
     });
@@ -61,8 +61,8 @@ impl Actor for Keeper {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.notify_after(ms(10), Local(Rc::new(7))).unwrap();
-        ctx.timer(TimerOptions::new().key("second")).notify_after(ms(20), Local(Rc::new(8))).unwrap();
+        ctx.notify_after(ms(10), Local(Rc::new(7)));
+        ctx.timer(TimerOptions::new().key("second")).notify_after(ms(20), Local(Rc::new(8)));
     }
 }
 
@@ -96,10 +96,10 @@ fn closures_and_messages_run_in_the_order_of_their_deadlines() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
-            ctx.run_after(ms(10), note(3)).unwrap();
-            ctx.schedule_after(ms(5), Note(1)).unwrap();
-            ctx.run_after(ms(5), note(2)).unwrap();
-            ctx.schedule_after(ms(10), Note(4)).unwrap();
+            ctx.run_after(ms(10), note(3));
+            ctx.schedule_after(ms(5), Note(1));
+            ctx.run_after(ms(5), note(2));
+            ctx.schedule_after(ms(10), Note(4));
         })
         .await;
         world.run_to(100).await;
@@ -117,7 +117,7 @@ fn a_closure_repeats_on_its_grid_until_it_is_cancelled() {
                 runs += 1;
                 probe.log.push(runs, probe.watch.now());
             };
-            ctx.run_every(ms(10), count).unwrap()
+            ctx.run_every(ms(10), count)
         })
         .await;
         world.run_to(35).await;
@@ -134,7 +134,7 @@ fn a_closure_repeats_with_a_fixed_delay() {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
             let repeat = Repeat::every(ms(10)).times(2);
-            ctx.timer(TimerOptions::new()).run_with_fixed_delay(repeat, note(7)).unwrap()
+            ctx.timer(TimerOptions::new()).run_with_fixed_delay(repeat, note(7))
         })
         .await;
         world.run_to(100).await;
@@ -157,8 +157,8 @@ fn a_due_closure_is_cancelled_exactly() {
                 probe.log.push(1, probe.watch.now());
                 *seen.lock().unwrap() = victim.take().map(|id| ctx.cancel_timer(id));
             };
-            ctx.run_after(ms(10), first).unwrap();
-            second.set(ctx.run_after(ms(10), note(2)).ok());
+            ctx.run_after(ms(10), first);
+            second.set(Some(ctx.run_after(ms(10), note(2))));
         })
         .await;
         world.run_to(100).await;
@@ -173,8 +173,8 @@ fn a_key_names_closures_and_messages_alike() {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
             let keyed = || TimerOptions::new().key("expiry").group("g");
-            ctx.timer(keyed()).after(ms(10), Note(1)).unwrap();
-            ctx.timer(keyed()).run_after(ms(20), note(2)).unwrap();
+            ctx.timer(keyed()).after(ms(10), Note(1));
+            ctx.timer(keyed()).run_after(ms(20), note(2));
             assert!(ctx.is_active("expiry"));
         })
         .await;
@@ -205,10 +205,10 @@ fn the_captures_of_a_closure_cancelled_on_another_thread_are_dropped_on_their_ow
             let mut closures = (0..3)
                 .map(|_| Witness(Rc::clone(&shared), Arc::clone(&ids)))
                 .map(|witness| move |_: &mut Probe<u64>, _: &mut Ctx| assert!(Rc::strong_count(&witness.0) > 0));
-            let one = ctx.run_after(ms(10), closures.next().unwrap()).unwrap();
+            let one = ctx.run_after(ms(10), closures.next().unwrap());
             let grouped = || TimerOptions::new().group("g");
-            ctx.timer(grouped()).run_after(ms(10), closures.next().unwrap()).unwrap();
-            ctx.timer(grouped()).run_every(ms(10), closures.next().unwrap()).unwrap();
+            ctx.timer(grouped()).run_after(ms(10), closures.next().unwrap());
+            ctx.timer(grouped()).run_every(ms(10), closures.next().unwrap());
             (one, shared.as_ref() as *const () as usize)
         })
         .await;
@@ -230,15 +230,16 @@ fn a_rejected_closure_is_returned() {
         |world| async move {
             let (addr, _) = world.probe();
             run(&addr, |probe, ctx| {
-                ctx.run_after(ms(10), note(1)).unwrap();
-                let once =
-                    ctx.run_after(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
+                ctx.run_after(ms(10), note(1));
+                let once = ctx
+                    .timer(TimerOptions::new())
+                    .try_run_after(ms(10), |probe: &mut Probe<u64>, _: &mut Ctx| probe.log.push(2, probe.watch.now()));
                 let Err(rejected @ ScheduleError::CapacityReached { .. }) = once else { panic!("{once:?}") };
                 rejected.into_message()(probe, ctx);
-                let many = ctx.run_every(ms(10), note(3));
+                let many = ctx.timer(TimerOptions::new()).try_run_every(ms(10), note(3));
                 let Err(rejected @ ScheduleError::CapacityReached { .. }) = many else { panic!("{many:?}") };
                 rejected.into_message()(probe, ctx);
-                let never = ctx.run_every(ms(0), note(4));
+                let never = ctx.timer(TimerOptions::new()).try_run_every(ms(0), note(4));
                 assert!(matches!(never, Err(ScheduleError::ZeroPeriod { .. })));
             })
             .await;
@@ -253,7 +254,7 @@ fn closures_end_with_their_actor_and_its_restart() {
         let captured = Arc::new(());
         let held = Arc::clone(&captured);
         run(&addr, move |_, ctx| {
-            ctx.run_every(ms(10), move |_: &mut Probe<u64>, _: &mut Ctx| drop(Arc::clone(&held))).unwrap();
+            ctx.run_every(ms(10), move |_: &mut Probe<u64>, _: &mut Ctx| drop(Arc::clone(&held)));
         })
         .await;
         run(&addr, |_, ctx| ctx.stop()).await;
@@ -305,9 +306,9 @@ fn a_pending_closure_keeps_its_actor_alive_and_a_message_does_not() {
                 let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
                     *stop.lock().unwrap() = Some(Arc::clone(&probe.stopped));
                     probe.on_start = Box::new(move |ctx| {
-                        ctx.timer(options.clone()).run_after(ms(10), note(1)).unwrap();
-                        ctx.timer(options.clone()).run_every(Repeat::every(ms(20)).times(1), note(2)).unwrap();
-                        ctx.schedule_after(ms(40), Note(3)).unwrap();
+                        ctx.timer(options.clone()).run_after(ms(10), note(1));
+                        ctx.timer(options.clone()).run_every(Repeat::every(ms(20)).times(1), note(2));
+                        ctx.schedule_after(ms(40), Note(3));
                     });
                 });
                 drop(addr);
@@ -326,9 +327,9 @@ fn a_message_keeps_its_actor_alive_if_asked_to() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| {
             probe.on_start = Box::new(|ctx| {
-                ctx.timer(TimerOptions::new().keep_alive(true)).after(ms(10), Note(1)).unwrap();
-                ctx.schedule_after(ms(5), Note(0)).unwrap();
-                ctx.schedule_after(ms(15), Note(2)).unwrap();
+                ctx.timer(TimerOptions::new().keep_alive(true)).after(ms(10), Note(1));
+                ctx.schedule_after(ms(5), Note(0));
+                ctx.schedule_after(ms(15), Note(2));
             });
         });
         drop(addr);
@@ -346,8 +347,8 @@ fn an_actor_stops_when_the_timer_that_kept_it_alive_is_cancelled_elsewhere() {
         let known = Arc::clone(&ids);
         let (addr, log) = world.probe_with(move |probe: &mut Probe<u64>| {
             probe.on_start = Box::new(move |ctx| {
-                known.lock().unwrap().extend(ctx.run_after(ms(10), note(1)));
-                known.lock().unwrap().extend(ctx.run_after(ms(20), note(2)));
+                known.lock().unwrap().extend(ctx.timer(TimerOptions::new()).try_run_after(ms(10), note(1)));
+                known.lock().unwrap().extend(ctx.timer(TimerOptions::new()).try_run_after(ms(20), note(2)));
             });
         });
         drop(addr);
@@ -376,11 +377,11 @@ fn closures_of_an_actor_without_an_address_run_if_it_accepts_due_timers() {
                     ctx.accept_due_timers();
                 }
                 let weak = || TimerOptions::new().keep_alive(false);
-                ctx.timer(weak()).run_after(ms(10), note(1)).unwrap();
-                ctx.timer(weak()).run_after(ms(10), note(2)).unwrap();
-                ctx.schedule_after(ms(10), Note(3)).unwrap();
+                ctx.timer(weak()).run_after(ms(10), note(1));
+                ctx.timer(weak()).run_after(ms(10), note(2));
+                ctx.schedule_after(ms(10), Note(3));
                 for name in 4..100 {
-                    ctx.timer(weak()).run_after(ms(30), note(name)).unwrap();
+                    ctx.timer(weak()).run_after(ms(30), note(name));
                 }
             })
             .await;
@@ -416,9 +417,9 @@ fn a_request_to_run_due_timers_is_not_lost_while_the_actor_waits() {
                     }
                 }));
             };
-            ctx.timer(weak()).run_after(ms(10), wait).unwrap();
-            ctx.timer(weak()).run_after(ms(10), note(2)).unwrap();
-            ctx.schedule_after(ms(10), Note(3)).unwrap();
+            ctx.timer(weak()).run_after(ms(10), wait);
+            ctx.timer(weak()).run_after(ms(10), note(2));
+            ctx.schedule_after(ms(10), Note(3));
         })
         .await;
         let recluse = Recluse::make(addr).await;
@@ -438,13 +439,13 @@ fn other_actors_have_their_turn_between_many_due_closures() {
             ctx.accept_due_timers();
             let weak = || TimerOptions::new().keep_alive(false);
             let tell = move |_: &mut Probe<u64>, _: &mut Ctx| other.do_send(Note(0));
-            ctx.timer(weak()).run_after(ms(10), tell).unwrap();
+            ctx.timer(weak()).run_after(ms(10), tell);
             for name in 1..500 {
                 let (log_of_other, note) = (log_of_other.clone(), name);
                 let count = move |probe: &mut Probe<u64>, _: &mut Ctx| {
                     probe.log.push(note, log_of_other.len() as u64);
                 };
-                ctx.timer(weak()).run_after(ms(10), count).unwrap();
+                ctx.timer(weak()).run_after(ms(10), count);
             }
         })
         .await;
@@ -464,12 +465,12 @@ fn closures_of_an_actor_without_an_address_run_by_default() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, move |_, ctx| {
-            ctx.run_after(ms(10), note(1)).unwrap();
-            ctx.schedule_after(ms(20), Note(2)).unwrap();
+            ctx.run_after(ms(10), note(1));
+            ctx.schedule_after(ms(20), Note(2));
         })
         .await;
         let recluse = Recluse::make(addr).await;
-        recluse.run(|_, ctx| ctx.run_after(ms(20), note(3)).unwrap()).await;
+        recluse.run(|_, ctx| ctx.run_after(ms(20), note(3))).await;
         world.run_to(100).await;
         assert_eq!(log.take(), [(1, 10), (2, 20), (3, 20)]);
     });
@@ -485,12 +486,12 @@ fn a_closure_may_schedule_and_cancel() {
             let id = Rc::clone(&own);
             let until_third = move |probe: &mut Probe<u64>, ctx: &mut Ctx| {
                 probe.log.push(0, probe.watch.now());
-                ctx.run_after(ms(1), note(1)).unwrap();
+                ctx.run_after(ms(1), note(1));
                 if probe.watch.now() == 30 {
                     let _ = id.take().map(|id| ctx.cancel_timer(id));
                 }
             };
-            *own.borrow_mut() = ctx.run_every(ms(10), until_third).ok();
+            *own.borrow_mut() = Some(ctx.run_every(ms(10), until_third));
         })
         .await;
         world.run_to(100).await;

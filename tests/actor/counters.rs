@@ -8,7 +8,9 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_timers::Counters;
 use actix_timers::metrics::{CATALOGUE, Kind, Metric};
-use actix_timers::{CancelOutcome, GetSnapshot, ScheduleError, Target, TimerActor, TimerContext, TimerId, Timers};
+use actix_timers::{
+    CancelOutcome, GetSnapshot, ScheduleError, Target, TimerActor, TimerContext, TimerId, TimerOptions, Timers,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use support::{Note, OnDrop, Probe, Random, Recluse, Way, World, in_virtual_time, ms, paused, run};
 
@@ -83,7 +85,8 @@ fn the_counters_add_up_at_every_moment() {
                             let look = look.clone();
                             if world
                                 .timers
-                                .schedule_after(&addr, ms(random.below(50)), OnDrop::new(move || _ = look()))
+                                .timer(&addr, TimerOptions::new())
+                                .try_after(ms(random.below(50)), OnDrop::new(move || _ = look()))
                                 .is_ok()
                             {
                                 counted.lock().unwrap().accepted += 1;
@@ -195,6 +198,7 @@ impl Scrape {
             mailbox_full: self.sum("dead_letters_total", "mailbox_full") as u64,
             source_panicked: self.sum("dead_letters_total", "source_panicked") as u64,
             service_stopped: self.sum("dead_letters_total", "service_stopped") as u64,
+            rejected: self.sum("dead_letters_total", "rejected") as u64,
             returned: self.total("returned_total"),
             pending: self.total("pending"),
             rescheduled: self.total("rescheduled_total"),
@@ -265,7 +269,7 @@ fn the_counters_users_see_balance_at_every_scrape() {
             world.after(&addr, delay, 0);
         }
         assert_eq!(world.timers.drain().len(), 2);
-        assert!(world.timers.schedule_after(&addr, ms(1), Note(0)).is_err());
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(0)).is_err());
         world.run_to(world.now() + 1000).await;
         metrics.scrape().assert_shows(&world.timers.snapshot().counters);
     });
@@ -311,7 +315,7 @@ fn nothing_that_happened_stays_unpublished() {
         quiet("delivered without an address").await;
         world.timers.drain();
         quiet("drained").await;
-        assert!(world.timers.schedule_after(&addr, ms(1), Note(1)).is_err());
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(1)).is_err());
         quiet("rejected, closed").await;
     });
     recorded(|metrics| {
@@ -320,7 +324,7 @@ fn nothing_that_happened_stays_unpublished() {
             let (addr, _log) = world.probe();
             world.after(&addr, HOUR, 1);
             world.run_to(1000).await;
-            assert!(world.timers.schedule_after(&addr, ms(1), Note(1)).is_err());
+            assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(1)).is_err());
             world.run_to(2000).await;
             metrics.scrape().assert_shows(&world.timers.snapshot().counters);
         });
@@ -335,7 +339,7 @@ fn the_counters_show_timers_lost_at_shutdown() {
             let world = World::paused(TimerActor::builder().name("T"));
             let (addr, _log) = world.probe();
             (0..7).for_each(|_| _ = world.after(&addr, HOUR, 1));
-            run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(HOUR), Note(1)).unwrap())).await;
+            run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(HOUR), Note(1)))).await;
             world.timers.clone()
         });
         let counters = timers.snapshot().counters;
@@ -353,7 +357,7 @@ fn the_lateness_of_every_delivery_is_recorded() {
             let world = World::manual(TimerActor::builder().name("T").tick(ms(10)));
             let (addr, log) = world.probe();
             let (lonely, heard) = world.probe();
-            run(&lonely, |_, ctx| _ = ctx.schedule_after(ms(100), Note(0)).unwrap()).await;
+            run(&lonely, |_, ctx| _ = ctx.schedule_after(ms(100), Note(0))).await;
             let _recluse = Recluse::make(lonely).await;
             for (way, delay) in [(Way::Direct, 10), (Way::Message, 15), (Way::Context, 90), (Way::Context, 1000)] {
                 world.schedule(way, &addr, ms(delay), delay).await.unwrap();
@@ -446,7 +450,7 @@ fn each_timer_actor_has_its_own_series() {
             let world = World::manual(TimerActor::builder().name("T"));
             let (addr, _log) = world.probe();
             let other: Timers = TimerActor::builder().name("other").start().unwrap();
-            other.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
+            other.schedule_after(&addr, ms(HOUR), Note(1));
             world.after(&addr, HOUR, 1);
             world.after(&addr, HOUR, 1);
             world.run_to(1000).await;

@@ -169,9 +169,9 @@ async fn schedule(
 ) -> Result<TimerId, Rejected<u64>> {
     let messages = messages.into();
     match way {
-        Way::Direct => world.timers.schedule_cron(addr, cron, messages),
+        Way::Direct => world.timers.timer(addr, TimerOptions::new()).try_cron(cron, messages),
         Way::Message => world.timers.addr().send(ScheduleCron::new(addr, cron, messages)).await.unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.schedule_cron(cron, messages)).await,
+        Way::Context => run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_cron(cron, messages)).await,
     }
 }
 
@@ -237,14 +237,14 @@ fn steps_of_the_wall_clock_are_followed_and_skipped_times_are_delivered_once() {
             // Forward over 02:00, 03:00 and 04:00.
             world.run_to(40 * MINUTE).await;
             world.clock().hands.set_wall(time("2024-06-01T04:50:00Z"));
-            world.timers.schedule_after(&addr, ms(0), Note(0)).unwrap();
+            world.timers.schedule_after(&addr, ms(0), Note(0));
             world.run_to(49 * MINUTE).await;
             assert_eq!(log.take(), [(0, 40 * MINUTE), (1, 40 * MINUTE)], "once for three");
             world.run_to(50 * MINUTE).await;
             assert_eq!(times(&log), [50 * MINUTE], "at 05:00");
             // Back by two hours: no delivery is repeated, and 06:00 is three hours away.
             world.clock().hands.set_wall(time("2024-06-01T03:00:00Z"));
-            world.timers.schedule_after(&addr, ms(0), Note(0)).unwrap();
+            world.timers.schedule_after(&addr, ms(0), Note(0));
             world.run_to(50 * MINUTE + 3 * HOUR - 1).await;
             assert_eq!(log.names(), [0]);
             world.run_to(50 * MINUTE + 3 * HOUR).await;
@@ -290,9 +290,9 @@ fn jitter_moves_all_times_of_day_by_the_same_time() {
         let (addr, log) = world.probe::<u64>();
         let spread = || TimerOptions::new().jitter(ms(30_000));
         let minutely = Cron::new("* * * * *").unwrap();
-        world.timers.timer(&addr, spread()).cron(minutely.clone(), Note(1)).unwrap();
+        world.timers.timer(&addr, spread()).cron(minutely.clone(), Note(1));
         let own = minutely.clone();
-        run(&addr, move |_, ctx| ctx.timer(spread()).cron(own, Note(2)).unwrap()).await;
+        run(&addr, move |_, ctx| ctx.timer(spread()).cron(own, Note(2))).await;
         let request = ScheduleCron::new(&addr, minutely, Note(3)).options(spread());
         let id = request.id();
         assert_eq!(world.timers.addr().send(request).await.unwrap().unwrap(), id);

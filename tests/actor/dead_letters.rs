@@ -146,7 +146,7 @@ fn no_letters_are_written_about_letters() {
         let (nobody, _) = undertaker();
         let target = Target::<DeadLetter>::from(&nobody);
         drop(nobody);
-        world.timers.schedule_after(target, ms(10), letter).unwrap();
+        world.timers.schedule_after(target, ms(10), letter);
         world.run_to(20).await;
         assert!(letters.try_recv().is_err());
         assert_eq!(world.timers.snapshot().counters.recipient_stopped, 2);
@@ -166,7 +166,7 @@ fn a_subscriber_may_use_the_timers_and_subscribe_again_from_its_handler() {
             fn handle(&mut self, letter: DeadLetter, ctx: &mut Self::Context) {
                 self.0.subscribe_dead_letters(ctx.address());
                 let note = letter.take::<Note<u32>>().unwrap();
-                self.0.schedule_after(&self.1, ms(5), note).unwrap();
+                self.0.schedule_after(&self.1, ms(5), note);
             }
         }
         let mender = Mender(world.timers.clone(), heir).start();
@@ -187,11 +187,10 @@ fn timers_lost_with_an_arbiter_reach_a_subscriber_elsewhere() {
         // An actor of that arbiter with a timer of its own, which ends with its actor or with the service, whichever is
         // first.
         let probe = Probe::<u32>::start_in_arbiter(&arbiter.handle(), |ctx: &mut Context<Probe<u32>>| {
-            ctx.schedule_after(ms(3_600_000), Note(0)).unwrap();
+            ctx.schedule_after(ms(3_600_000), Note(0));
             Probe::new(StopWatch::Manual(support::WatchedClock::new()))
         });
-        let ids: Vec<TimerId> =
-            (1..=3u32).map(|n| timers.schedule_after(&probe, ms(3_600_000), Note(n)).unwrap()).collect();
+        let ids: Vec<TimerId> = (1..=3u32).map(|n| timers.schedule_after(&probe, ms(3_600_000), Note(n))).collect();
         arbiter.stop();
         arbiter.join().unwrap();
         let mut all = Vec::new();
@@ -215,7 +214,7 @@ fn without_subscribers_messages_are_dropped_and_counted() {
         let world = World::paused(TimerActor::builder());
         let census = support::Census::default();
         let gone = dead(&world).await;
-        world.timers.schedule_after(&gone, ms(10), census.payload()).unwrap();
+        world.timers.schedule_after(&gone, ms(10), census.payload());
         world.run_to(10).await;
         assert_eq!((census.live(), world.timers.snapshot().counters.recipient_stopped), (0, 1));
     });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerContext, Timers};
+use actix_timers::{CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
 use support::{Note, World, in_virtual_time, ms, paused, run};
 use tokio::task::JoinHandle;
 
@@ -20,10 +20,10 @@ fn names(returned: &[Returned]) -> Vec<i32> {
 fn timers_due_in_time_are_delivered_and_the_rest_is_returned_with_its_deadline() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(40), Note(2)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(40), Note(2))).await;
         world.after(&addr, 30, 1);
         world.after(&addr, 250, 4);
-        world.timers.schedule_at(&addr, world.wall(60_000), Note(5)).unwrap();
+        world.timers.schedule_at(&addr, world.wall(60_000), Note(5));
         world.after(&addr, 101, 3);
         let draining = drain(&world.timers, 100);
         world.run_to(30).await;
@@ -49,7 +49,7 @@ fn a_drain_accepts_no_timers_but_pending_ones_can_be_cancelled() {
         let id = world.after(&addr, 50, 1);
         let draining = drain(&world.timers, 100);
         world.settle().await;
-        let rejected = world.timers.schedule_after(&addr, ms(1), Note(2));
+        let rejected = world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2));
         assert!(matches!(rejected, Err(ScheduleError::Stopped { message: Note(2) })));
         assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
         world.settle().await;
@@ -65,7 +65,7 @@ fn when_the_time_is_over_nothing_is_waited_for() {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
             ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
-            ctx.schedule_after(ms(10), Note(1)).unwrap()
+            ctx.schedule_after(ms(10), Note(1))
         })
         .await;
         let draining = drain(&world.timers, 100);
@@ -103,7 +103,7 @@ fn an_abandoned_drain_leaves_the_timer_actor_closed_and_delivering() {
         draining.abort();
         world.run_to(20).await;
         assert_eq!(log.take(), [(1, 10)]);
-        assert!(world.timers.schedule_after(&addr, ms(1), Note(2)).is_err());
+        assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)).is_err());
     });
 }
 
@@ -129,7 +129,7 @@ fn a_drain_ends_when_the_timer_actor_stops() {
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         let world = World::paused(TimerActor::builder());
         let (addr, _log) = world.probe();
-        timers.schedule_after(&addr, Duration::from_secs(3600), Note(1)).unwrap();
+        timers.schedule_after(&addr, Duration::from_secs(3600), Note(1));
         let draining = drain(&timers, 2 * 3_600_000);
         world.settle().await;
         arbiter.stop();
@@ -145,7 +145,7 @@ fn a_timer_that_is_never_due_is_not_waited_for() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         world.after(&addr, 10, 1);
-        world.timers.schedule_after(&addr, Duration::MAX, Note(2)).unwrap();
+        world.timers.schedule_after(&addr, Duration::MAX, Note(2));
         let timers = world.timers.clone();
         let draining = actix::spawn(async move { timers.drain_within(Duration::MAX).await });
         world.run_to(20).await;

@@ -89,7 +89,7 @@ async fn settle() {
 }
 
 fn note_in(ctx: &mut Context<Probe>, delay: Duration, number: u32) {
-    ctx.schedule_after(delay, Note(number)).unwrap();
+    ctx.schedule_after(delay, Note(number));
 }
 
 /// After a restart actix counts spawn handles from one again: an old handle may name the future that is now the inbox.
@@ -152,7 +152,7 @@ fn timers_of_a_stopped_actor_are_freed_under_load() {
         let hundred: Code = Box::new(|_, ctx| (0..100).for_each(|number| note_in(ctx, ms(60_000), number)));
         ends.send(Run(hundred)).await.unwrap();
         for _ in 0..50_000 {
-            timers.schedule_after(&busy, ms(0), Note(0)).unwrap();
+            timers.schedule_after(&busy, ms(0), Note(0));
         }
         tokio::time::advance(ms(5)).await;
         ends.do_send(Stop);
@@ -239,7 +239,7 @@ fn a_clock_may_call_the_timers() {
             let timers = TimerActor::builder().clock(nosy).start().unwrap();
             let log = Log::default();
             let addr = Probe::new("it", &log).start();
-            timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1)).unwrap();
+            timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1));
             settle().await;
             calls.store(true, Ordering::SeqCst);
             clock.jump(ms(20));
@@ -273,7 +273,7 @@ fn the_waker_of_an_actor_may_call_the_timers() {
             let waker = std::task::Waker::from(Arc::new(Caller));
             assert!(actor.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
             // The drain drops its last address, and that wakes it.
-            timers.schedule_after(Target::strong(addr.recipient()), ms(1000), Note(1)).unwrap();
+            timers.schedule_after(Target::strong(addr.recipient()), ms(1000), Note(1));
             assert_eq!(timers.drain().len(), 1);
         });
     });
@@ -286,7 +286,7 @@ fn a_manual_clock_at_the_end_of_time_delivers_the_remaining_timers_and_stays_idl
         let timers = TimerActor::builder().clock(clock.clone()).start().unwrap();
         let log = Log::default();
         let addr = Probe::new("it", &log).start();
-        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1)).unwrap();
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + ms(10), Note(1));
         settle().await;
         clock.jump(Duration::MAX);
         settle().await;

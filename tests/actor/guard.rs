@@ -9,7 +9,7 @@ fn an_id_that_is_dropped_cancels_nothing_and_a_guard_cancels_its_timer() {
         let (addr, log) = world.probe();
         let _ = world.after(&addr, 10, "id");
         let guard = world.after(&addr, 10, "guarded").into_guard();
-        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note("own")).unwrap().into_guard()).await;
+        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note("own")).into_guard()).await;
         let kept = world.after(&addr, 10, "kept").into_guard();
         let id = kept.id();
         assert_eq!(kept.keep(), id);
@@ -30,7 +30,7 @@ fn a_guard_can_be_dropped_anywhere_and_after_its_timer_has_ended() {
         let delivered = world.after(&addr, 10, 1).into_guard();
         world.run_to(10).await;
         drop(delivered);
-        let elsewhere = world.timers.schedule_after(&addr, ms(10), census.payload()).unwrap().into_guard();
+        let elsewhere = world.timers.schedule_after(&addr, ms(10), census.payload()).into_guard();
         std::thread::spawn(move || drop(elsewhere)).join().unwrap();
         assert_eq!((census.live(), world.pending()), (0, 0));
         let counters = world.timers.snapshot().counters;

@@ -8,7 +8,8 @@ use actix::prelude::*;
 use actix_timers::timing::TimingError;
 use actix_timers::{
     BuildError, Cancel, CancelOutcome, Drain, GetSnapshot, GetTimer, ParseTimerIdError, Reschedule, RescheduleOutcome,
-    ScheduleAfter, ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId, Timers,
+    ScheduleAfter, ScheduleAt, ScheduleError, Target, TimerActor, TimerActorBuilder, TimerContext, TimerId,
+    TimerOptions, Timers,
 };
 use support::{Note, Probe, StopWatch, Way, World, idle, in_virtual_time, ms, paused, run};
 
@@ -74,7 +75,7 @@ fn no_delay_panics() {
                 idle().await;
                 assert!(world.timers.snapshot().counters.balance());
                 for delay in [Duration::ZERO, ms(1), Duration::MAX] {
-                    world.timers.schedule_after(&addr, delay, Note(1)).unwrap();
+                    world.timers.schedule_after(&addr, delay, Note(1));
                 }
             }
             for id in ids {
@@ -98,9 +99,9 @@ fn no_time_of_day_panics() {
             let mut ids = Vec::new();
             for at in &times {
                 let at = *at;
-                ids.push(world.timers.schedule_at(&addr, at, Note(1)).unwrap());
+                ids.push(world.timers.schedule_at(&addr, at, Note(1)));
                 ids.push(world.timers.addr().send(ScheduleAt::new(&addr, at, Note(1))).await.unwrap().unwrap());
-                ids.push(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(1)).unwrap()).await);
+                ids.push(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(1))).await);
             }
             for (id, at) in ids.iter().zip(times.iter().rev().cycle()) {
                 let _ = world.timers.reschedule_at(*id, *at);
@@ -109,7 +110,7 @@ fn no_time_of_day_panics() {
                 world.clock().hands.set_wall(*now);
                 world.clock().hands.jump(Duration::from_secs(11));
                 idle().await;
-                world.timers.schedule_at(&addr, *now, Note(2)).unwrap();
+                world.timers.schedule_at(&addr, *now, Note(2));
                 assert!(world.timers.snapshot().counters.balance());
             }
             world.timers.drain();
@@ -171,7 +172,7 @@ fn check(expected: Option<BuildError>, builder: impl Fn() -> TimerActorBuilder) 
                 assert_eq!(log.names(), ["after"]);
             }
             // The watchdog of the wall clock runs as long as this timer is pending.
-            let id = world.timers.schedule_at(&addr, world.wall(world.now() + HOUR), Note("at")).unwrap();
+            let id = world.timers.schedule_at(&addr, world.wall(world.now() + HOUR), Note("at"));
             world.settle().await;
             assert!(world.timers.cancel(id).is_cancelled());
             assert_eq!(world.pending(), 0);
@@ -204,8 +205,8 @@ fn a_dead_recipient_gets_a_dead_letter() {
             assert!(!Target::<Note<u8>>::from(&stopped).is_alive());
             assert!(!gone.is_alive());
             world.schedule(way, &stopped, ms(10), 1).await.unwrap();
-            world.timers.schedule_after(Target::strong(stopped.clone()), ms(10), Note(1)).unwrap();
-            world.timers.schedule_after(&gone, ms(10), Note(1)).unwrap();
+            world.timers.schedule_after(Target::strong(stopped.clone()), ms(10), Note(1));
+            world.timers.schedule_after(&gone, ms(10), Note(1));
             assert_eq!(world.pending(), 3);
             world.run_to(10).await;
             let counters = world.timers.snapshot().counters;
@@ -291,8 +292,15 @@ fn a_closed_service_hands_messages_back() {
         let at = world.wall(5);
         let rejected = world.timers.addr().send(ScheduleAt::new(&addr, at, Note(8))).await.unwrap().unwrap_err();
         assert_eq!(rejected.into_message(), Note(8));
-        assert_eq!(world.timers.schedule_at(&addr, at, Note(9)).unwrap_err().into_message(), Note(9));
-        assert_eq!(run(&addr, move |_, ctx| ctx.schedule_at(at, Note(10)).unwrap_err().into_message()).await, Note(10));
+        assert_eq!(
+            world.timers.timer(&addr, TimerOptions::new()).try_at(at, Note(9)).unwrap_err().into_message(),
+            Note(9)
+        );
+        assert_eq!(
+            run(&addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_at(at, Note(10)).unwrap_err().into_message())
+                .await,
+            Note(10)
+        );
         assert_unknown(&world, own).await;
         let service = world.timers.addr();
         let inspection = service.send(GetSnapshot).await.unwrap();
@@ -310,14 +318,14 @@ fn a_stopped_timer_actor_hands_messages_back() {
         let arbiter = Arbiter::new();
         let timers = TimerActor::builder().start_on(&arbiter.handle()).unwrap();
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        let id = timers.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
+        let id = timers.schedule_after(&addr, ms(HOUR), Note(1));
         timers.addr().send(GetSnapshot).await.unwrap();
         arbiter.stop();
         arbiter.join().unwrap();
 
-        let rejected = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::Stopped { message: Note(2) }));
-        let rejected = timers.schedule_at(&addr, SystemTime::now(), Note(3)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_at(SystemTime::now(), Note(3)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::Stopped { message: Note(3) }));
         assert_eq!(timers.cancel(id), CancelOutcome::NotFound);
         assert_eq!(timers.reschedule_after(id, ms(1)), RescheduleOutcome::NotFound);
@@ -347,7 +355,7 @@ fn a_timer_actor_for_a_stopped_arbiter_is_a_stopped_one() {
         arbiter.join().unwrap();
         let timers = TimerActor::builder().start_on(&handle).unwrap();
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        let rejected = timers.schedule_after(&addr, ms(1), Note(2)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::Stopped { message: Note(2) }));
         assert!(matches!(timers.addr().send(GetSnapshot).await, Err(MailboxError::Closed)));
     });
@@ -386,8 +394,8 @@ fn a_system_that_does_not_run_yet_delivers_later() {
         probe.log = probe_log;
         probe
     });
-    timers.schedule_after(&addr, Duration::ZERO, Note("one")).unwrap();
-    current.schedule_after(&addr, Duration::ZERO, Note("other")).unwrap();
+    timers.schedule_after(&addr, Duration::ZERO, Note("one"));
+    current.schedule_after(&addr, Duration::ZERO, Note("other"));
     timers.addr().do_send(ScheduleAfter::new(&addr, Duration::ZERO, Note("third")));
     assert_eq!((timers.snapshot().pending(), current.snapshot().pending(), log.len()), (1, 1, 0));
     system.block_on(idle());
@@ -403,11 +411,14 @@ fn a_system_that_never_runs_loses_nothing_silently() {
     let timers = TimerActor::builder().start().unwrap();
     let addr =
         Probe::start_in_arbiter(&Arbiter::current(), |_| Probe::new(StopWatch::Source(std::sync::Arc::default())));
-    timers.schedule_after(&addr, Duration::ZERO, Note("lost")).unwrap();
+    timers.schedule_after(&addr, Duration::ZERO, Note("lost"));
     drop(system);
     let counters = timers.snapshot().counters;
     assert_eq!((counters.accepted, counters.service_stopped, counters.pending), (1, 1, 0));
-    assert!(matches!(timers.schedule_after(&addr, ms(1), Note("rejected")), Err(ScheduleError::Stopped { .. })));
+    assert!(matches!(
+        timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note("rejected")),
+        Err(ScheduleError::Stopped { .. })
+    ));
 }
 
 /// An arbiter has one timer actor; installing a second one returns an error.
@@ -422,7 +433,7 @@ fn installing_a_second_timer_actor_is_rejected() {
     });
     paused(async {
         let addr = Probe::new(StopWatch::Source(std::sync::Arc::default())).start();
-        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(HOUR), Note(1)).unwrap()).await;
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(HOUR), Note(1))).await;
         assert_eq!(TimerActor::builder().install().err(), Some(BuildError::AlreadyRunning));
     });
 }

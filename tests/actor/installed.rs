@@ -14,14 +14,21 @@ fn timers_of_contexts_are_rejected_where_a_clock_of_its_own_was_started_and_none
         let timers = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let addr = probe();
         run(&addr, |_, ctx| {
-            let rejected = ctx.schedule_after(ms(1), Note(1)).unwrap_err();
+            let rejected = ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err();
             assert!(matches!(rejected, ScheduleError::NotInstalled { message: Note(1) }), "{rejected:?}");
             assert!(rejected.to_string().contains("`TimerActorBuilder::install`"), "{rejected}");
             let at = std::time::SystemTime::now();
-            assert!(matches!(ctx.schedule_at(at, Note(2)), Err(ScheduleError::NotInstalled { message: Note(2) })));
+            assert!(matches!(
+                ctx.timer(TimerOptions::new()).try_at(at, Note(2)),
+                Err(ScheduleError::NotInstalled { message: Note(2) })
+            ));
             let options = TimerOptions::new().key("k");
-            assert!(matches!(ctx.timer(options).after(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
-            let mut repeated = ctx.schedule_at_fixed_rate(Repeat::every(ms(1)), Note(4)).unwrap_err().into_message();
+            assert!(matches!(ctx.timer(options).try_after(ms(1), Note(3)), Err(ScheduleError::NotInstalled { .. })));
+            let mut repeated = ctx
+                .timer(TimerOptions::new())
+                .try_at_fixed_rate(Repeat::every(ms(1)), Note(4))
+                .unwrap_err()
+                .into_message();
             assert_eq!(repeated.next_message(), Note(4));
         })
         .await;
@@ -37,14 +44,14 @@ fn timers_of_contexts_are_rejected_also_where_the_timer_actor_was_started_in_ano
         let timers = TimerActor::builder().clock(ManualClock::new()).start_on(&arbiter).unwrap();
         timers.addr().send(GetSnapshot).await.unwrap();
         let addr = probe();
-        let rejected = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
+        let rejected = run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
     System::new().block_on(async {
         let actor = TimerActor::builder().clock(ManualClock::new()).build().unwrap().start();
         actor.send(GetSnapshot).await.unwrap();
         let addr = probe();
-        let rejected = run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(1)).unwrap_err()).await;
+        let rejected = run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err()).await;
         assert!(matches!(rejected, ScheduleError::NotInstalled { .. }));
     });
 }
@@ -56,7 +63,7 @@ fn the_installed_timer_actor_is_used_although_others_were_started() {
         let clock = ManualClock::new();
         let installed = TimerActor::builder().clock(clock.clone()).install().unwrap();
         let addr = probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         clock.advance(ms(5)).await;
         assert_eq!(installed.snapshot().counters.delivered, 1);
         assert_eq!(other.snapshot().counters.accepted, 0);
@@ -69,7 +76,7 @@ fn contexts_use_one_that_starts_by_itself_beside_others_on_the_system_clock() {
     System::new().block_on(async {
         let other = TimerActor::builder().start().unwrap();
         let addr = probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         assert_eq!(other.snapshot().counters.accepted, 0);
     });
 }
@@ -81,7 +88,7 @@ fn the_registry_starts_one_on_the_system_clock_when_asked() {
         let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
         let _default = TimerActor::from_registry();
         let addr = probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
     });
 }
@@ -94,7 +101,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         let name = timers.name().to_owned();
         drop(timers);
         let addr = probe();
-        let scheduled = || run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).is_ok());
+        let scheduled = || run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(5), Note(1)).is_ok());
         let mut is_scheduled = false;
         for _ in 0..1000 {
             tokio::task::yield_now().await;
@@ -108,7 +115,7 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
     });
     System::new().block_on(async {
         let addr = probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1)).map(drop).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         eventually(|| Timers::current().is_some()).await;
     });
 }

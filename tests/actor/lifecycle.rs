@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, ScheduleError, TimerActor, TimerContext, TimerId, Timers};
+use actix_timers::{CancelOutcome, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions, Timers};
 use support::{
     Census, Log, Note, OnDrop, Probe, Recluse, Run, StopWatch, Way, World, count_panics, idle, in_virtual_time, ms,
     panic_on_purpose, paused, run,
@@ -30,9 +30,9 @@ fn own_timers_end_with_the_actor() {
             let (addr, log) = world.probe();
             let counted = census.clone();
             let id = run(&addr, move |_, ctx| {
-                ctx.schedule_after(ms(50), counted.payload()).unwrap();
-                ctx.schedule_after(ms(10), Note(1)).unwrap();
-                ctx.schedule_after(ms(20), Note(2)).unwrap()
+                ctx.schedule_after(ms(50), counted.payload());
+                ctx.schedule_after(ms(10), Note(1));
+                ctx.schedule_after(ms(20), Note(2))
             })
             .await;
             world.run_to(10).await;
@@ -62,21 +62,21 @@ fn an_actor_that_rejects_to_stop_keeps_its_timers() {
         type Context = Context<Self>;
 
         fn started(&mut self, ctx: &mut Self::Context) {
-            ctx.schedule_after(ms(10), Note(1)).unwrap();
+            ctx.schedule_after(ms(10), Note(1));
         }
 
         fn stopping(&mut self, ctx: &mut Self::Context) -> Running {
             if self.refusals.fetch_add(1, Ordering::SeqCst) == 0 {
-                ctx.schedule_after(ms(20), Note(2)).unwrap();
+                ctx.schedule_after(ms(20), Note(2));
                 return Running::Continue;
             }
             // These end with the actor.
-            ctx.schedule_after(Duration::ZERO, Note(3)).unwrap();
+            ctx.schedule_after(Duration::ZERO, Note(3));
             Running::Stop
         }
 
         fn stopped(&mut self, ctx: &mut Self::Context) {
-            ctx.schedule_after(Duration::ZERO, Note(4)).unwrap();
+            ctx.schedule_after(Duration::ZERO, Note(4));
         }
     }
     impl Handler<Note<u32>> for Stubborn {
@@ -113,7 +113,7 @@ fn own_timers_end_with_their_arbiter() {
         arbiter.spawn_fn(move || {
             let mut probe = Probe::<u8>::new(StopWatch::Source(Arc::default()));
             probe.on_start = Box::new(move |ctx| {
-                (0..3).for_each(|_| _ = ctx.schedule_after(ms(3_600_000), probe_census.payload()).unwrap());
+                (0..3).for_each(|_| _ = ctx.schedule_after(ms(3_600_000), probe_census.payload()));
             });
             let addr = probe.start();
             actix_rt::spawn(async move {
@@ -121,7 +121,7 @@ fn own_timers_end_with_their_arbiter() {
                 let timers = Timers::current().unwrap();
                 let other = addr.clone();
                 assert_eq!(timers.snapshot().pending(), 3);
-                timers.schedule_after(&other, ms(3_600_000), Note(1)).unwrap();
+                timers.schedule_after(&other, ms(3_600_000), Note(1));
                 assert!(tell.send((timers, addr)).is_ok());
             });
         });
@@ -143,7 +143,7 @@ fn supervised(world: &World, change: impl FnOnce(&mut Probe<u64>)) -> (Addr<Prob
     let mut probe = Probe::new(world.watch.clone());
     probe.on_start = Box::new(move |ctx| {
         incarnation += 1;
-        ctx.schedule_after(ms(1000), Note(incarnation)).unwrap();
+        ctx.schedule_after(ms(1000), Note(incarnation));
     });
     change(&mut probe);
     let log = probe.log.clone();
@@ -207,7 +207,7 @@ async fn three_due_at_10(world: &World, act: impl FnOnce(&mut LetterContext) + '
     });
     let log = probe.log.clone();
     let addr = Supervisor::start(|_| probe);
-    run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+    run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
     world.run_to(100).await;
     addr.do_send(Note("alive"));
     world.settle().await;
@@ -240,7 +240,7 @@ fn messages_due_with_one_whose_handler_waits_are_delivered_after_the_wait() {
             probe.on_start = Box::new(|ctx| {
                 // Keeps itself alive, and receives "go" after 50 ms.
                 ctx.spawn(actix::fut::wrap_future(std::future::pending()));
-                ctx.schedule_after(ms(50), Note("go")).unwrap();
+                ctx.schedule_after(ms(50), Note("go"));
             });
         });
         let log =
@@ -256,7 +256,7 @@ fn an_id_of_the_old_incarnation_cancels_nothing_of_the_new_one() {
         let ids: Arc<Mutex<Vec<TimerId>>> = Arc::default();
         let made = Arc::clone(&ids);
         let mut probe = Probe::<u8>::new(world.watch.clone());
-        probe.on_start = Box::new(move |ctx| made.lock().unwrap().push(ctx.schedule_after(ms(1000), Note(1)).unwrap()));
+        probe.on_start = Box::new(move |ctx| made.lock().unwrap().push(ctx.schedule_after(ms(1000), Note(1))));
         let log = probe.log.clone();
         let addr = Supervisor::start(|_| probe);
         for _ in 0..3 {
@@ -279,10 +279,10 @@ fn an_id_of_the_old_incarnation_cancels_nothing_of_the_new_one() {
 fn timers_can_be_scheduled_before_the_actor_has_started() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let mut probe = Probe::new(world.watch.clone());
-        probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")).unwrap());
+        probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")));
         let log = probe.log.clone();
         let addr = Probe::create(|ctx| {
-            ctx.schedule_after(ms(10), Note("created")).unwrap();
+            ctx.schedule_after(ms(10), Note("created"));
             probe
         });
         world.settle().await;
@@ -300,7 +300,7 @@ fn an_actor_without_addresses_gets_its_messages_in_order() {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
             for (name, delay) in [("E", 30), ("A", 10), ("B", 10), ("D", 20), ("C", 10)] {
-                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+                ctx.schedule_after(ms(delay), Note(name));
             }
         })
         .await;
@@ -308,7 +308,7 @@ fn an_actor_without_addresses_gets_its_messages_in_order() {
         world.run_to(15).await;
         assert_eq!(log.take(), [("A", 10), ("B", 10), ("C", 10)]);
         // Scheduled without an address.
-        recluse.run(|_, ctx| _ = ctx.schedule_after(ms(5), Note("F")).unwrap()).await;
+        recluse.run(|_, ctx| _ = ctx.schedule_after(ms(5), Note("F"))).await;
         world.run_to(30).await;
         assert_eq!(log.take(), [("D", 20), ("F", 20), ("E", 30)]);
         let counters = world.timers.snapshot().counters;
@@ -336,10 +336,9 @@ fn an_actor_without_addresses_can_cancel_and_move_due_messages() {
                 }
             });
         });
-        *ids.lock().unwrap() = run(&addr, |_, ctx| {
-            (0..300).map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap()).collect::<Vec<TimerId>>()
-        })
-        .await;
+        *ids.lock().unwrap() =
+            run(&addr, |_, ctx| (0..300).map(|name| ctx.schedule_after(ms(10), Note(name))).collect::<Vec<TimerId>>())
+                .await;
         let recluse = Recluse::make(addr).await;
         world.run_to(12).await;
         assert_eq!(log.take(), (0..300).filter(|n| *n == 0 || n % 3 == 2).map(|n| (n, 10)).collect::<Vec<_>>());
@@ -358,8 +357,7 @@ fn of_an_actor_without_addresses_only_the_first_due_message_is_in_progress() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
-        let ids =
-            run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        let ids = run(&addr, |_, ctx| ["A", "B", "C"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
         let recluse = Recluse::make(addr).await;
         world.settle().await;
         recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(async move { blocked.await.unwrap() }))).await;
@@ -381,14 +379,13 @@ fn of_an_actor_without_addresses_only_the_first_due_message_is_in_progress() {
 fn an_actor_that_gets_an_address_again_gets_each_message_once_and_in_order() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
-        run(&addr, |_, ctx| (0..40).for_each(|name| _ = ctx.schedule_after(ms(10 + name / 4), Note(name)).unwrap()))
-            .await;
+        run(&addr, |_, ctx| (0..40).for_each(|name| _ = ctx.schedule_after(ms(10 + name / 4), Note(name)))).await;
         let weak = addr.downgrade();
         let recluse = Recluse::make(addr).await;
         world.run_to(12).await;
         let addr = weak.upgrade().unwrap();
         world.run_to(14).await;
-        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(6), Note(100)).unwrap()).await;
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(6), Note(100))).await;
         world.run_to(16).await;
         drop(addr);
         world.run_to(30).await;
@@ -410,9 +407,9 @@ fn timers_of_an_actor_without_addresses_end_with_it() {
         let counted = census.clone();
         run(&addr, move |_, ctx| {
             for (name, delay) in [("A", 10), ("B", 50), ("C", 3_600_000)] {
-                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+                ctx.schedule_after(ms(delay), Note(name));
             }
-            ctx.schedule_after(ms(7_200_000), counted.payload()).unwrap();
+            ctx.schedule_after(ms(7_200_000), counted.payload());
         })
         .await;
         let recluse = Recluse::make(addr).await;
@@ -434,7 +431,7 @@ fn a_message_in_the_mailbox_of_an_actor_that_stops_is_not_counted_as_delivered()
     in_virtual_time(TimerActor::builder, |world| async move {
         let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
         let (addr, log) = world.probe();
-        run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
         let recluse = Recluse::make(addr).await;
         world.settle().await;
         recluse
@@ -460,7 +457,7 @@ fn a_message_in_the_mailbox_at_the_end_of_the_system_is_not_counted_as_delivered
     paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, log) = world.probe();
-        run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap())).await;
+        run(&addr, |_, ctx| ["A", "B"].map(|name| ctx.schedule_after(ms(10), Note(name)))).await;
         let recluse = Recluse::make(addr).await;
         world.settle().await;
         recluse.run(|_, ctx| ctx.wait(actix::fut::wrap_future(std::future::pending()))).await;
@@ -481,10 +478,10 @@ fn a_context_without_a_system_hands_the_message_back_until_its_actor_has_started
     let local = tokio::task::LocalSet::new();
     let log = local.block_on(&runtime, async {
         let mut probe = Probe::new(StopWatch::Paused(tokio::time::Instant::now()));
-        probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")).unwrap());
+        probe.on_start = Box::new(|ctx| _ = ctx.schedule_after(ms(10), Note("started")));
         let log = probe.log.clone();
         let addr = Probe::create(|ctx| {
-            let rejected = ctx.schedule_after(ms(10), Note("created")).unwrap_err();
+            let rejected = ctx.timer(TimerOptions::new()).try_after(ms(10), Note("created")).unwrap_err();
             assert!(matches!(rejected, ScheduleError::NoSystem { message: Note("created") }));
             probe
         });
@@ -510,8 +507,7 @@ fn an_actor_uses_the_timer_actor_of_its_own_arbiter() {
         };
         let addr = Probe::<u8>::start_in_arbiter(&arbiter.handle(), |_| Probe::new(StopWatch::Source(Arc::default())));
         let (id, there) =
-            run(&addr, move |_, ctx| (ctx.schedule_after(ms(3_600_000), message).unwrap(), Timers::current().unwrap()))
-                .await;
+            run(&addr, move |_, ctx| (ctx.schedule_after(ms(3_600_000), message), Timers::current().unwrap())).await;
         assert_ne!(here.name(), there.name());
         assert_eq!((here.snapshot().pending(), there.snapshot().pending()), (0, 1));
         assert_eq!(here.cancel(id), CancelOutcome::Cancelled);
@@ -529,10 +525,13 @@ fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
     let second = paused(async {
         let (probe, second) = (Probe::new(StopWatch::Paused(tokio::time::Instant::now())), Timers::current().unwrap());
         let (log, addr) = (probe.log.clone(), probe.start());
-        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(10), Note(1)).unwrap()).await;
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(10), Note(1))).await;
         tokio::time::sleep(ms(20)).await;
         assert_eq!(log.take(), [(1, 10)]);
-        assert!(matches!(first.schedule_after(&addr, ms(1), Note(2)), Err(ScheduleError::Stopped { .. })));
+        assert!(matches!(
+            first.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(2)),
+            Err(ScheduleError::Stopped { .. })
+        ));
         second
     });
     assert_ne!(first.name(), second.name());

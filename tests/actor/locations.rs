@@ -45,11 +45,11 @@ fn one_that_is_not_due_tells_its_bucket_and_the_time_left() {
         world.run_to(600).await;
         let expected = TimerLocation::Wheel { level: 0, bucket: 710, width: ms(1), expires_in: ms(110) };
         assert_eq!(at(&world, far).location, expected, "it has gone down");
-        let noon = world.timers.schedule_at(&addr, world.wall(3_600_000), Note(3)).unwrap();
+        let noon = world.timers.schedule_at(&addr, world.wall(3_600_000), Note(3));
         let info = at(&world, noon);
         assert_eq!(info.wall_time, Some(world.wall(3_600_000)));
         assert!(info.explain().ends_with(" It follows the wall clock."), "{}", info.explain());
-        let repeats = world.timers.schedule_at_fixed_rate(&addr, ms(5000), Note(4)).unwrap();
+        let repeats = world.timers.schedule_at_fixed_rate(&addr, ms(5000), Note(4));
         assert!(at(&world, repeats).repeats);
     });
 }
@@ -73,7 +73,7 @@ fn own_messages_of_a_busy_actor_wait_in_its_inbox() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let own = run(&addr, |_, ctx| -> Vec<TimerId> {
-            (0..40).map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap()).collect()
+            (0..40).map(|name| ctx.schedule_after(ms(10), Note(name))).collect()
         });
         let own = own.await;
         let go = block(&addr).await;
@@ -163,10 +163,10 @@ fn tracked_timers_wait_behind_their_tokens_and_fixed_delays_for_the_handler() {
                 tell.send(states.into_iter().map(|info| info.location).collect::<Vec<_>>()).unwrap();
             });
         });
-        run(&other, |_, ctx| ctx.schedule_with_fixed_delay(ms(10), Note(1)).unwrap()).await;
+        run(&other, |_, ctx| ctx.schedule_with_fixed_delay(ms(10), Note(1))).await;
         world.run_to(30).await;
         assert_eq!(told.try_recv().unwrap(), [TimerLocation::Handler]);
-        world.timers.schedule_after(Target::tracked(&other), ms(1), Note(2)).unwrap();
+        world.timers.schedule_after(Target::tracked(&other), ms(1), Note(2));
         world.run_to(31).await;
         assert!(told.try_recv().unwrap().contains(&TimerLocation::Flight), "while its handler runs");
     });
@@ -179,11 +179,11 @@ fn timers_are_found_by_their_visible_properties() {
         let (other, _others) = world.probe::<u64>();
         let keyed = |key: actix_timers::TimerKey, delay| {
             let options = TimerOptions::new().key(key);
-            world.timers.timer(&addr, options).after(ms(delay), Note(1_u32)).unwrap()
+            world.timers.timer(&addr, options).after(ms(delay), Note(1_u32))
         };
         let (number, text, negative) = (keyed(7.into(), 10), keyed("7".into(), 20), keyed((-7).into(), 300));
-        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(400), Note(2)).unwrap()).await;
-        let wide = world.timers.schedule_after(&other, ms(100_000), Note(3_u64)).unwrap();
+        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(400), Note(2))).await;
+        let wide = world.timers.schedule_after(&other, ms(100_000), Note(3_u64));
         let found = |filter: TimerFilter| -> Vec<TimerId> {
             world.timers.list(&filter).into_iter().map(|info| info.id).collect()
         };

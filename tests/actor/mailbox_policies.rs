@@ -128,8 +128,8 @@ fn across_arbiters() {
             // Until then its mailbox has actix's own capacity.
             has_started.recv_timeout(PATIENCE).expect("the arbiter runs");
             for n in 10..20u32 {
-                timers.schedule_after(&full, ms(n.into()), Note(n)).unwrap();
-                timers.schedule_after(Target::from(&free).mailbox_policy(WIDE), ms(n.into()), Note(n)).unwrap();
+                timers.schedule_after(&full, ms(n.into()), Note(n));
+                timers.schedule_after(Target::from(&free).mailbox_policy(WIDE), ms(n.into()), Note(n));
             }
             eventually(|| free_log.len() == 10).await;
             assert_eq!(free_log.names(), (10..20).collect::<Vec<_>>());
@@ -409,7 +409,7 @@ fn a_handler_that_answers_with_a_future_is_done_when_that_ends() {
         let log = Log::default();
         let addr = Slow { log: log.clone(), gates }.start();
         for n in 0..3 {
-            world.timers.schedule_after(&addr, ms(10), Note(n)).unwrap();
+            world.timers.schedule_after(&addr, ms(10), Note(n));
         }
         world.run_to(20).await;
         for (n, go) in (0..3).zip(go) {
@@ -425,9 +425,9 @@ fn a_handler_that_answers_with_a_future_is_done_when_that_ends() {
 fn waiting_messages_keep_their_order_with_the_recipients_own_timers() {
     in_virtual_time(with(MailboxPolicy::Wait { window: 8 }), |world| async move {
         let (addr, log) = world.probe::<u32>();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(0)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(0))).await;
         world.after(&addr, 10, 1);
-        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(2)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(2))).await;
         world.after(&addr, 11, 3);
         world.jump_to(20).await;
         assert_eq!(log.names(), [0, 1, 2, 3]);
@@ -467,10 +467,10 @@ fn lines_move_on_while_the_timer_actors_thread_is_blocked() {
             probe
         });
         // The watchdog knows a timer actor once it has run.
-        timers.schedule_after(&addr, ms(1), Note(9)).unwrap();
+        timers.schedule_after(&addr, ms(1), Note(9));
         eventually(|| !log.names().is_empty()).await;
         for n in 0..5 {
-            timers.schedule_after(Target::from(&addr).window(1), ms(1), Note(n)).unwrap();
+            timers.schedule_after(Target::from(&addr).window(1), ms(1), Note(n));
         }
         let began = Instant::now();
         while log.len() < 5 && began.elapsed() < PATIENCE {
@@ -507,7 +507,7 @@ fn threads_that_answer_at_any_time_lose_nothing() {
         for message in 0..MESSAGES {
             for (n, (addr, _)) in recipients.iter().enumerate() {
                 let target = Target::from(addr).window(n + 1);
-                timers.schedule_after(target, ms(u64::from(message / 20)), Note(message)).unwrap();
+                timers.schedule_after(target, ms(u64::from(message / 20)), Note(message));
             }
         }
         eventually(|| recipients.iter().all(|(_, log)| log.len() == MESSAGES as usize)).await;

@@ -21,6 +21,7 @@ mod mailbox_policies;
 mod order_and_cancel;
 mod order_of_both_kinds;
 mod published;
+mod rejected;
 mod repeating;
 mod repeating_ends;
 mod repeating_in_queues;

@@ -108,7 +108,7 @@ fn no_message_is_early_by_a_nanosecond() {
                 let mut deadlines = HashMap::new();
                 for name in 0..500 {
                     let delay = Duration::from_nanos(random.below(20 * tick));
-                    world.timers.schedule_after(&addr, delay, Note(name)).unwrap();
+                    world.timers.schedule_after(&addr, delay, Note(name));
                     let deadline = clock.hands.now() + delay;
                     deadlines.insert(name, u64::try_from(deadline.as_nanos()).unwrap());
                     clock.hands.jump(Duration::from_nanos(random.below(tick)));
@@ -189,14 +189,14 @@ fn messages_of_different_types_keep_their_order() {
                 let number = round % 5 * 1000 + round;
                 match way {
                     Way::Context => {
-                        ctx.schedule_after(delay, Red(number)).unwrap();
-                        ctx.schedule_after(delay, Green(number)).unwrap();
-                        ctx.schedule_after(delay, Blue(number)).unwrap();
+                        ctx.schedule_after(delay, Red(number));
+                        ctx.schedule_after(delay, Green(number));
+                        ctx.schedule_after(delay, Blue(number));
                     }
                     _ => {
-                        timers.schedule_after(&addr, delay, Red(number)).unwrap();
-                        timers.schedule_after(&addr, delay, Green(number)).unwrap();
-                        timers.schedule_after(&addr, delay, Blue(number)).unwrap();
+                        timers.schedule_after(&addr, delay, Red(number));
+                        timers.schedule_after(&addr, delay, Green(number));
+                        timers.schedule_after(&addr, delay, Blue(number));
                     }
                 }
             }
@@ -244,7 +244,7 @@ async fn blocked(world: &World, names: &'static [&'static str]) -> Blocked {
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
     let ids = run(&addr, move |_, ctx| {
         ctx.wait(actix::fut::wrap_future(async move { wait.await.unwrap() }));
-        names.iter().map(|name| ctx.schedule_after(ms(10), Note(*name)).unwrap()).collect::<Vec<TimerId>>()
+        names.iter().map(|name| ctx.schedule_after(ms(10), Note(*name))).collect::<Vec<TimerId>>()
     })
     .await;
     world.run_to(20).await;
@@ -303,7 +303,7 @@ fn the_memory_of_a_due_message_is_freed_at_the_cancel() {
         let (addr, _log) = world.probe::<u8>();
         let ids = run(&addr, move |_, ctx| {
             ctx.wait(actix::fut::wrap_future(std::future::pending()));
-            [10, 3_600_000].map(|delay| ctx.schedule_after(ms(delay), counted.payload()).unwrap())
+            [10, 3_600_000].map(|delay| ctx.schedule_after(ms(delay), counted.payload()))
         })
         .await;
         world.run_to(20).await;
@@ -368,7 +368,7 @@ fn a_dead_letter_that_cancels_itself_is_not_found() {
             let state = actix_timers::get(id).map(|info| info.state);
             *outcomes.lock().unwrap() = Some((actix_timers::cancel(id), state));
         });
-        let id = world.timers.schedule_after(&addr, ms(10), message).unwrap();
+        let id = world.timers.schedule_after(&addr, ms(10), message);
         *own_id.lock().unwrap() = Some(id);
         drop(addr);
         world.run_to(10).await;
@@ -438,7 +438,7 @@ fn a_cancel_finds_the_owner_among_several_timer_actors() {
         for service in &services {
             for direct in [true, false] {
                 ids.push(match direct {
-                    true => service.schedule_after(&addr, ms(HOUR), Note("N")).unwrap(),
+                    true => service.schedule_after(&addr, ms(HOUR), Note("N")),
                     false => {
                         let request = actix_timers::ScheduleAfter::new(&addr, ms(HOUR), Note("N"));
                         service.addr().send(request).await.unwrap().unwrap()
@@ -542,7 +542,7 @@ fn two_schedulers_of_one_recipient_share_one_order() {
             } else {
                 let timers = world.timers.clone();
                 let target = addr.clone();
-                std::thread::spawn(move || timers.schedule_after(&target, ms(64), Note(name)).unwrap()).join().unwrap();
+                std::thread::spawn(move || timers.schedule_after(&target, ms(64), Note(name))).join().unwrap();
             }
         }
         world.run_to(64).await;

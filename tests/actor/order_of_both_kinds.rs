@@ -59,9 +59,9 @@ async fn schedule(addr: &Addr<Probe>, timers: Vec<(u64, u32)>) {
     let code = move |_: &mut Probe, ctx: &mut Context<Probe>| {
         for (delay, number) in timers {
             if number % 2 == 0 {
-                ctx.schedule_after(ms(delay), Note(number)).unwrap();
+                ctx.schedule_after(ms(delay), Note(number));
             } else {
-                Timers::current().unwrap().schedule_after(ctx.address(), ms(delay), Note(number)).unwrap();
+                Timers::current().unwrap().schedule_after(ctx.address(), ms(delay), Note(number));
             }
         }
     };
@@ -99,9 +99,9 @@ fn a_foreign_message_behind_an_own_one_can_be_cancelled_by_the_actor() {
         let (log, outcome) = (Log::default(), Rc::default());
         let addr = Probe { log: Rc::clone(&log), outcome: Rc::clone(&outcome), rival: None }.start();
         let code = |probe: &mut Probe, ctx: &mut Context<Probe>| {
-            ctx.schedule_after(ms(10), Note(2)).unwrap();
+            ctx.schedule_after(ms(10), Note(2));
             let timers = Timers::current().unwrap();
-            probe.rival = timers.schedule_after(ctx.address(), ms(10), Note(1)).ok();
+            probe.rival = Some(timers.schedule_after(ctx.address(), ms(10), Note(1)));
         };
         addr.send(Run(Box::new(code))).await.unwrap();
         tokio::time::sleep(ms(50)).await;
@@ -117,11 +117,11 @@ fn foreign_messages_survive_a_restart_even_behind_a_message_of_the_old_incarnati
         let probe = Probe { log: Rc::clone(&log), ..Probe::default() };
         let addr = Supervisor::start(|_| probe);
         let code = |_: &mut Probe, ctx: &mut Context<Probe>| {
-            ctx.schedule_after(ms(10), Note(2)).unwrap();
+            ctx.schedule_after(ms(10), Note(2));
             // Stops the actor: messages behind it in the inbox go to the next incarnation, or end.
-            ctx.schedule_after(ms(10), Note(99)).unwrap();
-            Timers::current().unwrap().schedule_after(ctx.address(), ms(10), Note(1)).unwrap();
-            ctx.schedule_after(ms(10), Note(4)).unwrap();
+            ctx.schedule_after(ms(10), Note(99));
+            Timers::current().unwrap().schedule_after(ctx.address(), ms(10), Note(1));
+            ctx.schedule_after(ms(10), Note(4));
         };
         addr.send(Run(Box::new(code))).await.unwrap();
         tokio::time::sleep(ms(50)).await;
@@ -151,14 +151,14 @@ fn foreign_messages_are_not_overtaken_when_the_actor_restarts() {
                 let mut restarted = false;
                 probe.on_start = Box::new(move |ctx| {
                     if std::mem::replace(&mut restarted, true) && sets_a_timer_when_restarted {
-                        ctx.schedule_after(ms(0), support::Note(7)).unwrap();
+                        ctx.schedule_after(ms(0), support::Note(7));
                     }
                 });
                 let log = probe.log.clone();
                 let addr = Supervisor::start(|_| probe);
                 support::run(&addr, |_, ctx| {
-                    ctx.schedule_after(ms(10), support::Note(2)).unwrap();
-                    ctx.schedule_after(ms(10), support::Note(99)).unwrap();
+                    ctx.schedule_after(ms(10), support::Note(2));
+                    ctx.schedule_after(ms(10), support::Note(99));
                 })
                 .await;
                 for foreign in [10, 11, 12] {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{TimerActor, TimerActorBuilder, TimerContext, Timers};
+use actix_timers::{TimerActor, TimerActorBuilder, TimerContext, TimerOptions, Timers};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -43,7 +43,7 @@ impl Handler<Set> for Bell {
     type Result = bool;
 
     fn handle(&mut self, Set(delay): Set, ctx: &mut Context<Self>) -> bool {
-        ctx.schedule_after(delay, Ring).is_ok()
+        ctx.timer(TimerOptions::new()).try_after(delay, Ring).is_ok()
     }
 }
 
@@ -115,9 +115,9 @@ fn a_timer_of_the_own_context() {
 fn an_earlier_timer_than_all_others() {
     with_metrics(TimerActor::builder(), |timers, scrapes| async move {
         let bell = Bell.start();
-        let later = timers.schedule_after(&bell, HOUR * 2, Ring).unwrap();
+        let later = timers.schedule_after(&bell, HOUR * 2, Ring);
         soon().await;
-        timers.schedule_after(&bell, HOUR, Ring).unwrap();
+        timers.schedule_after(&bell, HOUR, Ring);
         soon().await;
         assert_eq!(scrapes.counters(), [2, 0, 0, 2], "scheduled");
         assert!(timers.reschedule_after(later, HOUR / 2).is_rescheduled());
@@ -130,8 +130,8 @@ fn an_earlier_timer_than_all_others() {
 fn a_timer_for_a_recipient_and_one_for_a_recipient_that_has_stopped() {
     with_metrics(TimerActor::builder(), |timers, scrapes| async move {
         let bell = Bell.start();
-        timers.schedule_after(&bell, HOUR, Ring).unwrap();
-        timers.schedule_after(&bell, HOUR * 2, Ring).unwrap();
+        timers.schedule_after(&bell, HOUR, Ring);
+        timers.schedule_after(&bell, HOUR * 2, Ring);
         tokio::time::sleep(HOUR).await;
         soon().await;
         assert_eq!(scrapes.counters(), [2, 1, 0, 1], "delivered");
@@ -161,7 +161,7 @@ fn messages_of_others_that_wait_behind_one_of_the_actors_own() {
     with_metrics(TimerActor::builder(), |timers, scrapes| async move {
         let bell = Bell.start();
         assert_eq!(bell.send(Set(HOUR)).await, Ok(true));
-        (0..3).for_each(|_| _ = timers.schedule_after(&bell, HOUR, Ring).unwrap());
+        (0..3).for_each(|_| _ = timers.schedule_after(&bell, HOUR, Ring));
         tokio::time::sleep(HOUR - Duration::from_secs(1)).await;
         bell.do_send(Wait(Duration::from_secs(2)));
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -202,7 +202,7 @@ fn a_rejection() {
 fn a_drain() {
     with_metrics(TimerActor::builder(), |timers, scrapes| async move {
         let bell = Bell.start();
-        timers.schedule_after(&bell, HOUR, Ring).unwrap();
+        timers.schedule_after(&bell, HOUR, Ring);
         soon().await;
         assert_eq!(timers.drain().len(), 1);
         soon().await;

@@ -103,7 +103,7 @@ fn a_timer_moved_to_a_time_of_day_comes_then_and_goes_on_with_its_period() {
             world.run_to(450).await;
             world.clock().hands.set_wall(world.wall(10_000));
             // The wall clock is read every ten seconds, and at other events.
-            world.timers.schedule_after(&addr, ms(0), Note(())).unwrap();
+            world.timers.schedule_after(&addr, ms(0), Note(()));
             world.run_to(600).await;
             assert_eq!(times(&log), [450, 450, 550]);
         }
@@ -243,9 +243,9 @@ fn a_message_whose_clone_and_destructor_panic_ends_its_own_timer_and_nothing_els
     in_virtual_time(TimerActor::builder, async |world| {
         count_panics();
         let (addr, log) = world.probe();
-        world.timers.schedule_at_fixed_rate(&addr, ms(10), Brittle(0)).unwrap();
-        run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(ms(10), Brittle(0)).unwrap()).await;
-        world.timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(10)).times(2), Brittle(1)).unwrap();
+        world.timers.schedule_at_fixed_rate(&addr, ms(10), Brittle(0));
+        run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(ms(10), Brittle(0))).await;
+        world.timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(10)).times(2), Brittle(1));
         world.run_to(100).await;
         assert_eq!(times(&log), [10, 20]);
         assert_eq!((world.timers.snapshot().counters.source_panicked, world.pending()), (2, 0));
@@ -272,7 +272,7 @@ fn the_target_of_a_periodic_timer_dies() {
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.recipient_stopped, counters.pending), (3, 0), "one of them for the periodic");
             assert_eq!(world.timers.cancel(periodic), CancelOutcome::NotFound);
-            let late = world.timers.schedule_at_fixed_rate(weak, ms(10), Note(5)).unwrap();
+            let late = world.timers.schedule_at_fixed_rate(weak, ms(10), Note(5));
             world.run_to(1100).await;
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.recipient_stopped, counters.delivered, counters.pending), (4, 2, 0));
@@ -326,7 +326,7 @@ fn a_strong_target_is_kept_alive_until_the_last_repetition() {
         let mut stopped = Arc::default();
         let (addr, log) = world.probe_with(|probe: &mut Probe<u64>| stopped = Arc::clone(&probe.stopped));
         let every = Repeat::every(ms(10)).times(3);
-        world.timers.schedule_at_fixed_rate(Target::strong(addr), every, Note(1)).unwrap();
+        world.timers.schedule_at_fixed_rate(Target::strong(addr), every, Note(1));
         world.run_to(29).await;
         assert!(!stopped.load(Ordering::SeqCst));
         world.run_to(30).await;
@@ -346,8 +346,8 @@ fn supervised(world: &World, kind: Kind) -> (Addr<Probe<u64>>, Log<u64>) {
         probe.on_start = Box::new(move |ctx| {
             let name = incarnation.fetch_add(1, Ordering::SeqCst) + 1;
             match kind {
-                Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(name)).unwrap(),
-                Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(name)).unwrap(),
+                Kind::Rate => ctx.schedule_at_fixed_rate(ms(1000), Note(name)),
+                Kind::Delay => ctx.schedule_with_fixed_delay(ms(1000), Note(name)),
             };
         });
         probe
@@ -395,7 +395,7 @@ fn a_periodic_timer_is_replaced_while_its_message_waits() {
     in_virtual_time(TimerActor::builder, async |world| {
         let (addr, log) = world.probe::<u64>();
         let start = |ctx: &mut Context<Probe<u64>>, name| {
-            ctx.timer(TimerOptions::new().key("T")).at_fixed_rate(ms(10), Note(name)).unwrap()
+            ctx.timer(TimerOptions::new().key("T")).at_fixed_rate(ms(10), Note(name))
         };
         run(&addr, move |_, ctx| start(ctx, 1)).await;
         world.run_to(11).await;
@@ -566,8 +566,8 @@ fn a_drain_while_a_message_is_made_or_handled_arms_nothing_afterwards() {
                     })
                 };
                 match kind {
-                    Kind::Rate => timers.schedule_at_fixed_rate(&addr, every, source).unwrap(),
-                    Kind::Delay => timers.schedule_with_fixed_delay(&addr, every, source).unwrap(),
+                    Kind::Rate => timers.schedule_at_fixed_rate(&addr, every, source),
+                    Kind::Delay => timers.schedule_with_fixed_delay(&addr, every, source),
                 };
                 // The clock of that timer actor is tokio's.
                 tokio::time::sleep(ms(100)).await;
@@ -616,12 +616,12 @@ fn messages_and_sources_are_freed_with_their_timer() {
             })
         };
         let twice = Repeat::every(ms(10)).times(2);
-        world.timers.schedule_at_fixed_rate(&addr, twice, source()).unwrap();
+        world.timers.schedule_at_fixed_rate(&addr, twice, source());
         let own = source();
-        run(&addr, move |_, ctx| ctx.schedule_with_fixed_delay(twice, own).unwrap()).await;
-        let cancelled = world.timers.schedule_at_fixed_rate(&addr, ms(10), source()).unwrap();
+        run(&addr, move |_, ctx| ctx.schedule_with_fixed_delay(twice, own)).await;
+        let cancelled = world.timers.schedule_at_fixed_rate(&addr, ms(10), source());
         let own = source();
-        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(ms(10), own).unwrap()).await;
+        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(ms(10), own)).await;
         world.run_to(15).await;
         assert_eq!(census.live(), 4, "the sources alone");
         assert!(world.timers.cancel(cancelled).is_cancelled());
@@ -634,13 +634,13 @@ fn messages_and_sources_are_freed_with_their_timer() {
         // A message replaced under its key is freed at once.
         let (target, key) = (world.probe::<u64>().0, TimerOptions::new().key("K"));
         for _ in 0..3 {
-            world.timers.timer(&target, key.clone()).at_fixed_rate(ms(10), source()).unwrap();
+            world.timers.timer(&target, key.clone()).at_fixed_rate(ms(10), source());
             assert_eq!((census.live(), world.pending()), (1, 1));
         }
         assert_eq!(world.timers.cancel_key(&target, "K"), CancelOutcome::Cancelled);
         assert_eq!((census.live(), world.pending()), (0, 0));
         // The slots are reused.
-        world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source()).unwrap();
+        world.timers.schedule_at_fixed_rate(&world.probe::<u64>().0, ms(10), source());
         assert_eq!(census.live(), 1);
         assert_eq!(world.timers.drain().len(), 1);
         assert_eq!(census.live(), 0);
@@ -656,9 +656,8 @@ fn wall_clock_steps_are_followed_by_the_end_of_a_series() {
         }
         let (addr, log) = world.probe::<u64>();
         let until = world.wall(1000);
-        world.timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(100)).until(until), Note(1)).unwrap();
-        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(Repeat::every(ms(100)).until(until), Note(1)).unwrap())
-            .await;
+        world.timers.schedule_at_fixed_rate(&addr, Repeat::every(ms(100)).until(until), Note(1));
+        run(&addr, move |_, ctx| ctx.schedule_at_fixed_rate(Repeat::every(ms(100)).until(until), Note(1))).await;
         world.run_to(250).await;
         world.clock().hands.set_wall(world.wall(5000));
         world.run_to(600).await;

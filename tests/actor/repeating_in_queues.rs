@@ -82,7 +82,7 @@ fn letters(receiver: &mpsc::Receiver<DeadLetter>) -> Vec<(Option<u32>, DeadLette
 fn a_tracked_fixed_delay_counts_from_the_end_of_the_future_that_the_handler_answered_with() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log, gates) = slow(&world);
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
         world.run_to(35).await;
         assert_eq!(log.take(), [(0, 10)]);
         assert_eq!(world.timers.get(timer).unwrap().state, TimerState::InFlight);
@@ -112,7 +112,7 @@ fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_ticks_during_the_hand
             async move {
                 let (addr, log, gates) = slow(&world);
                 let every = Repeat::every(ms(10)).missed_ticks(missed);
-                world.timers.schedule_at_fixed_rate(Target::tracked(&addr), every, numbered()).unwrap();
+                world.timers.schedule_at_fixed_rate(Target::tracked(&addr), every, numbered());
                 world.run_to(45).await;
                 assert_eq!((log.names().len(), gates.borrow().len()), (1, 1));
                 // From here on each is handled at once.
@@ -139,7 +139,7 @@ fn a_tracked_fixed_rate_never_has_two_under_way_and_misses_ticks_during_the_hand
 fn a_repetition_behind_its_token_is_cancelled_exactly_and_none_follows() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
-        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
         let go = block(&addr).await;
         world.run_to(35).await;
         assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
@@ -158,7 +158,7 @@ fn a_repetition_behind_its_token_is_cancelled_exactly_and_none_follows() {
 fn a_repetition_behind_its_token_is_moved_and_goes_on_from_there() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
-        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr).window(1), ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(Target::tracked(&addr).window(1), ms(10), numbered());
         let go = block(&addr).await;
         world.run_to(12).await;
         assert_eq!(world.timers.reschedule_after(timer, ms(11)), RescheduleOutcome::Rescheduled);
@@ -181,7 +181,7 @@ fn a_cancel_in_the_handler_says_that_it_is_under_way_and_nothing_follows() {
                 }
             });
         });
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
         *id.borrow_mut() = Some(timer);
         world.run_to(100).await;
         assert_eq!((log.names(), seen.take()), (vec![0, 1], vec![CancelOutcome::InProgress]));
@@ -195,7 +195,7 @@ fn a_cancel_in_the_handler_says_that_it_is_under_way_and_nothing_follows() {
 fn a_move_in_the_handler_sets_the_next_repetition() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log, gates) = slow(&world);
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
         world.run_to(12).await;
         assert_eq!(world.timers.reschedule_after(timer, ms(20)), RescheduleOutcome::InProgress);
         open(&gates);
@@ -213,7 +213,7 @@ fn a_repetition_waits_for_the_window_of_its_target_in_its_turn() {
         let target: Target<Note<u32>> = Target::from(&addr).window(1);
         let go = block(&addr).await;
         world.after(&target, 5, 100);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
         world.after(&target, 15, 101);
         world.run_to(34).await;
         assert_eq!(world.timers.get(timer).unwrap().state, TimerState::Due);
@@ -237,7 +237,7 @@ fn a_repetition_waiting_in_the_queue_is_cancelled_before_its_message_is_made() {
         world.after(Target::from(&addr).window(1), 5, 100);
         let (made, target) = (census.clone(), Target::from(&addr).window(1));
         let source = MessageSource::from_fn(move || made.payload());
-        let timer = world.timers.schedule_with_fixed_delay(target, ms(10), source).unwrap();
+        let timer = world.timers.schedule_with_fixed_delay(target, ms(10), source);
         world.run_to(34).await;
         assert_eq!(world.timers.cancel(timer), CancelOutcome::Cancelled);
         go.send(()).unwrap();
@@ -257,7 +257,7 @@ fn a_message_for_which_there_is_no_room_is_kept_and_can_be_cancelled_or_given_ba
             let made = census.clone();
             let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
             let source = MessageSource::from_fn(move || made.payload());
-            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap();
+            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source);
             world.run_to(100).await;
             let delivered = world.timers.snapshot().counters.delivered;
             assert!(delivered < 9, "the mailbox is full");
@@ -286,7 +286,7 @@ fn a_message_for_which_there_was_no_room_is_delivered_once_when_there_is_and_the
         let go = block(&addr).await;
         let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
         let every = Repeat::every(ms(10)).times(7);
-        let timer = world.timers.schedule_at_fixed_rate(&target, every, numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&target, every, numbered());
         world.run_to(65).await;
         let in_mailbox = world.timers.snapshot().counters.delivered;
         go.send(()).unwrap();
@@ -314,7 +314,7 @@ fn a_message_that_waits_for_room_is_in_the_letter_if_its_recipient_stops() {
         });
         let go = block(&addr).await;
         let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Wait { window: 100 });
-        world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
         world.run_to(65).await;
         let waiting = u32::try_from(world.timers.snapshot().counters.delivered).unwrap();
         go.send(()).unwrap();
@@ -338,7 +338,7 @@ fn a_full_mailbox_makes_a_repetition_a_dead_letter_and_its_timer_goes_on() {
             for n in 0..if is_tracked { 2 } else { 0 } {
                 world.after(&target, 5, 100 + n);
             }
-            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
             world.run_to(65).await;
             let dead = letters(&receiver);
             assert!(!dead.is_empty() && dead.iter().all(|(_, reason)| *reason == DeadLetterReason::MailboxFull));
@@ -363,7 +363,7 @@ fn a_last_repetition_without_room_is_a_dead_letter_and_the_end() {
         let (addr, _) = narrow(&world, 1);
         let _go = block(&addr).await;
         let target = Target::from(&addr).mailbox_policy(MailboxPolicy::Drop);
-        let timer = world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(10)).times(5), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&target, Repeat::every(ms(10)).times(5), numbered());
         world.run_to(100).await;
         assert_eq!(letters(&receiver).last(), Some(&(Some(4), DeadLetterReason::MailboxFull)));
         assert_eq!((world.timers.cancel(timer), world.pending()), (CancelOutcome::NotFound, 0));
@@ -377,7 +377,7 @@ fn a_recipient_that_stops_with_the_token_in_its_mailbox_ends_the_timer() {
         let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, ctx| ctx.stop()));
         let target = Target::tracked(&addr);
         for _ in 0..2 {
-            world.timers.schedule_with_fixed_delay(&target, ms(10), numbered()).unwrap();
+            world.timers.schedule_with_fixed_delay(&target, ms(10), numbered());
         }
         world.run_to(15).await;
         assert_eq!(letters(&receiver), [(None, DeadLetterReason::RecipientStopped)], "the second, behind its token");
@@ -393,7 +393,7 @@ fn a_recipient_that_stops_with_the_token_in_its_mailbox_ends_the_timer() {
 fn a_recipient_that_ends_while_its_future_runs_acknowledges_with_that() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log, gates) = slow(&world);
-        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_with_fixed_delay(Target::tracked(&addr), ms(10), numbered());
         world.run_to(15).await;
         assert_eq!(world.timers.get(timer).unwrap().state, TimerState::InFlight);
         drop(addr);
@@ -418,7 +418,7 @@ fn a_stopped_recipient_with_a_policy_or_tracked_ends_the_timer_with_one_dead_let
         drop(addr);
         world.settle().await;
         for target in targets {
-            world.timers.schedule_at_fixed_rate(target, ms(10), numbered()).unwrap();
+            world.timers.schedule_at_fixed_rate(target, ms(10), numbered());
         }
         world.run_to(50).await;
         let counters = world.timers.snapshot().counters;
@@ -431,9 +431,9 @@ fn a_drain_returns_timers_behind_a_token_and_the_handled_repetition_is_the_last(
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe::<u32>();
         let go = block(&addr).await;
-        let behind = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered()).unwrap();
+        let behind = world.timers.schedule_at_fixed_rate(Target::tracked(&addr), ms(10), numbered());
         let (busy, busy_log, gates) = slow(&world);
-        world.timers.schedule_at_fixed_rate(Target::tracked(&busy), ms(10), numbered()).unwrap();
+        world.timers.schedule_at_fixed_rate(Target::tracked(&busy), ms(10), numbered());
         world.run_to(25).await;
         let returned = world.timers.addr().send(Drain::now()).await.unwrap();
         assert_eq!(returned.iter().map(|one| one.id).collect::<Vec<_>>(), [behind]);
@@ -454,7 +454,7 @@ fn a_source_that_panics_behind_its_token_ends_its_timer_and_frees_its_place_in_t
         let (addr, log) = world.probe::<u32>();
         for target in [Target::tracked(&addr).window(1), Target::from(&addr).window(1)] {
             let source = MessageSource::from_fn(|| -> Note<u32> { panic!("on purpose") });
-            world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap();
+            world.timers.schedule_at_fixed_rate(&target, ms(10), source);
             world.after(&target, 10, 7);
         }
         world.run_to(50).await;
@@ -479,7 +479,7 @@ fn a_timer_cancelled_while_its_message_is_made_delivers_nothing_and_the_line_mov
                 *told.lock().unwrap() = Some(timers.cancel(id));
                 Note(0)
             });
-            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap();
+            let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), source);
             *id.lock().unwrap() = Some(timer);
             world.after(&target, 10, 7);
             world.run_to(30).await;
@@ -497,8 +497,8 @@ fn the_policy_of_the_timer_actor_holds_for_timers_that_repeat() {
         |world| async move {
             let (addr, log) = world.probe::<u32>();
             let go = block(&addr).await;
-            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered()).unwrap();
-            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered()).unwrap();
+            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
+            world.timers.schedule_with_fixed_delay(&addr, ms(10), numbered());
             world.run_to(33).await;
             assert_eq!(world.timers.snapshot().counters.delivered, 1, "the window is one message wide");
             go.send(()).unwrap();
@@ -520,7 +520,7 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
         let (addr, _) = world.probe::<u32>();
         let _go = block(&addr).await;
         let (plain, tracked) = (Target::from(&addr).window(1), Target::tracked(&addr).window(1));
-        let timer = world.timers.schedule_at_fixed_rate(&tracked, ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&tracked, ms(10), numbered());
         world.after(&plain, 12, 100);
         world.run_to(15).await;
         assert_eq!(delivered(&world), 0, "the window is taken by a token");
@@ -532,7 +532,7 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _) = world.probe::<u32>();
         let target = Target::tracked(&addr).window(1);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
         world.run_to(11).await;
         let _go = block(&addr).await;
         world.after(&target, 1, 100);
@@ -548,7 +548,7 @@ fn the_place_of_a_cancelled_repetition_in_the_window_is_free_at_once_and_only_it
         let (addr, _) = world.probe::<u32>();
         let _go = block(&addr).await;
         let target = Target::from(&addr).window(2);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
         world.after(Target::tracked(&addr).window(2), 12, 100);
         world.after(&target, 14, 101);
         world.run_to(15).await;
@@ -565,7 +565,7 @@ fn messages_that_found_no_room_do_not_take_the_window() {
         let (addr, log) = narrow(&world, 2);
         let go = block(&addr).await;
         let target = Target::from(&addr).window(4);
-        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered()).unwrap();
+        let timer = world.timers.schedule_at_fixed_rate(&target, ms(10), numbered());
         world.run_to(200).await;
         let before = delivered(&world);
         assert_eq!(before, 2, "there is room for two, and for no more of four");
@@ -610,13 +610,13 @@ fn a_line_stays_while_the_message_is_made_that_is_next_in_it() {
             }
             Note(number)
         });
-        let timer = timers.schedule_with_fixed_delay(&target, Repeat::every(ms(1)).times(2), source).unwrap();
+        let timer = timers.schedule_with_fixed_delay(&target, Repeat::every(ms(1)).times(2), source);
         eventually(|| timers.get(timer).is_none()).await;
         for n in 200..202 {
-            timers.schedule_after(&target, ms(1), Note(n)).unwrap();
+            timers.schedule_after(&target, ms(1), Note(n));
         }
         eventually(|| timers.snapshot().counters.delivered >= 3).await;
-        let waits = timers.schedule_after(Target::<Note<u32>>::from(&target), ms(1), Note(300)).unwrap();
+        let waits = timers.schedule_after(Target::<Note<u32>>::from(&target), ms(1), Note(300));
         eventually(|| timers.get(waits).is_none_or(|timer| timer.state == TimerState::Due)).await;
         assert_eq!(timers.snapshot().counters.delivered, 3, "two are in the mailbox, and the window is two wide");
         drop(leave);
@@ -654,7 +654,6 @@ fn cancels_from_another_thread_are_true_and_the_counters_add_up() {
                     0 => timers.schedule_with_fixed_delay(target, every, Note(n)),
                     _ => timers.schedule_at_fixed_rate(target, every, Note(n)),
                 }
-                .unwrap()
             })
             .collect();
         eventually(|| timers.snapshot().counters.delivered > 500).await;
@@ -702,7 +701,7 @@ fn delivered_messages_were_handled_once_despite_full_mailboxes() {
                     _ => target.mailbox_policy(MailboxPolicy::Drop),
                 };
                 let every = Repeat::every(ms(1 + random.below(3))).missed_ticks(MissedTickBehavior::Burst);
-                timers.schedule_at_fixed_rate(target, every, numbered()).unwrap()
+                timers.schedule_at_fixed_rate(target, every, numbered())
             })
             .collect();
         eventually(|| timers.snapshot().counters.delivered > 2000).await;

@@ -358,7 +358,7 @@ fn a_queued_reschedule_of_a_timer_elsewhere_counts_on_the_clock_of_that_timer() 
             let clocks = [ManualClock::new(), ManualClock::new()];
             let asked = TimerActor::builder().clock(clocks[0].clone()).install().unwrap();
             let owner = TimerActor::builder().clock(clocks[1].clone()).start().unwrap();
-            let id = owner.schedule_after(&addr, ms(10_000), Note(7)).unwrap();
+            let id = owner.schedule_after(&addr, ms(10_000), Note(7));
             clocks.iter().for_each(|clock| clock.jump(ms(1000)));
             let request = Reschedule::after(id, ms(100));
             clocks[0].jump(ms(here));

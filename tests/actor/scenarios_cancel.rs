@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers::{
-    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleError, TimerActor, TimerContext, TimerId, Timers,
+    Cancel, CancelOutcome, Drain, ScheduleAfter, ScheduleError, TimerActor, TimerContext, TimerId, TimerOptions, Timers,
 };
 use support::{Log, Note, PATIENCE, Probe, Run, StopWatch, Way, eventually, in_virtual_time, ms, run};
 
@@ -49,7 +49,7 @@ fn unknown_ids_and_an_id_whose_storage_was_used_again() {
             let (addr, log) = world.probe_with(|probe| {
                 probe.hook = Box::new(|name, ctx| {
                     if *name == "periodic" {
-                        ctx.schedule_after(ms(6000), Note("periodic")).unwrap();
+                        ctx.schedule_after(ms(6000), Note("periodic"));
                     }
                 });
             });
@@ -70,7 +70,7 @@ fn unknown_ids_and_an_id_whose_storage_was_used_again() {
                 world.schedule(way, &addr, ms(6000), "periodic").await.unwrap();
             }
             for _ in 0..262_144 {
-                let id = world.timers.schedule_after(&addr, ms(7000), Note("one-shot")).unwrap();
+                let id = world.timers.schedule_after(&addr, ms(7000), Note("one-shot"));
                 assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
             }
             for _ in 0..30 {
@@ -136,9 +136,9 @@ fn cancelled_inside_the_very_tick_that_fires_it() {
         let (blocked_arbiter, blocked, starts) = reporter(Some(block));
         let (arbiter, addr, reports) = reporter(None);
 
-        timers.schedule_after(&blocked, ms(200), Numbered(0)).unwrap();
+        timers.schedule_after(&blocked, ms(200), Numbered(0));
         let ids: Vec<TimerId> =
-            (1..=10).map(|number| timers.schedule_after(&addr, ms(200), Numbered(number)).unwrap()).collect();
+            (1..=10).map(|number| timers.schedule_after(&addr, ms(200), Numbered(number))).collect();
         starts.recv_timeout(PATIENCE).unwrap();
         let stopped: Vec<bool> = ids.iter().map(|id| timers.cancel(*id).is_cancelled()).collect();
 
@@ -158,9 +158,9 @@ fn cancelled_inside_the_very_tick_that_fires_it() {
 
         release.send(()).unwrap();
         for _ in 0..11 {
-            timers.schedule_after(&addr, ms(3_600_000), Numbered(11)).unwrap();
+            timers.schedule_after(&addr, ms(3_600_000), Numbered(11));
         }
-        let rejected = timers.schedule_after(&addr, ms(3_600_000), Numbered(12)).unwrap_err();
+        let rejected = timers.timer(&addr, TimerOptions::new()).try_after(ms(3_600_000), Numbered(12)).unwrap_err();
         assert!(matches!(rejected, ScheduleError::CapacityReached { capacity: 11, message: Numbered(12) }));
         for arbiter in [service, blocked_arbiter, arbiter] {
             arbiter.stop();
@@ -189,7 +189,7 @@ fn a_burst_of_cancels_just_before_a_common_deadline() {
                     (0..301)
                         .map(|i| {
                             let delay = deadline.saturating_duration_since(Instant::now());
-                            timers.schedule_after(&addr, delay, Numbered(core * 301 + i)).unwrap()
+                            timers.schedule_after(&addr, delay, Numbered(core * 301 + i))
                         })
                         .collect::<Vec<TimerId>>()
                 })
@@ -281,7 +281,7 @@ fn the_first_of_a_hundred_cancels_the_other_99() {
                 });
             });
             *ids.lock().unwrap() = run(&addr, |_, ctx| {
-                (0..100).map(|name| ctx.schedule_after(ms(10), Note(name)).unwrap()).collect::<Vec<TimerId>>()
+                (0..100).map(|name| ctx.schedule_after(ms(10), Note(name))).collect::<Vec<TimerId>>()
             })
             .await;
             world.run_to(11).await;
@@ -307,8 +307,8 @@ fn re_arming_at_zero_delay_must_not_starve_the_rest() {
                     if *name == "L" && left > 0 {
                         left -= 1;
                         match way {
-                            Way::Context => ctx.schedule_after(Duration::ZERO, Note("L")).unwrap(),
-                            _ => timers.schedule_after(ctx.address(), Duration::ZERO, Note("L")).unwrap(),
+                            Way::Context => ctx.schedule_after(Duration::ZERO, Note("L")),
+                            _ => timers.schedule_after(ctx.address(), Duration::ZERO, Note("L")),
                         };
                     }
                 });
@@ -337,7 +337,7 @@ fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
         probe.hook = Box::new(move |name: &&str, ctx: &mut Context<Probe<&str>>| match *name {
             "L" => {
                 round.fetch_add(1, Ordering::SeqCst);
-                ctx.schedule_after(Duration::ZERO, Note("L")).unwrap();
+                ctx.schedule_after(Duration::ZERO, Note("L"));
             }
             name => other.push(name, 0),
         });
@@ -345,7 +345,7 @@ fn re_arming_without_end_on_the_real_clock_lets_a_stop_through() {
         let addr = probe.start();
         run(&addr, |_, ctx| {
             for (name, delay) in [("L", 10), ("B", 10), ("C", 11)] {
-                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+                ctx.schedule_after(ms(delay), Note(name));
             }
         })
         .await;
@@ -377,7 +377,7 @@ fn re_arming_without_end_on_the_real_clock_lets_a_drain_through() {
         fn handle(&mut self, _: Numbered, ctx: &mut Self::Context) {
             self.rounds += 1;
             if let Err(ScheduleError::Stopped { message: Numbered(round) }) =
-                self.timers.schedule_after(ctx.address(), Duration::ZERO, Numbered(self.rounds))
+                self.timers.timer(ctx.address(), TimerOptions::new()).try_after(Duration::ZERO, Numbered(self.rounds))
             {
                 self.rejected.take().unwrap().send(round).unwrap();
             }

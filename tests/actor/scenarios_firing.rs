@@ -124,7 +124,7 @@ fn mixed_delays_of_an_actors_own_one_jump() {
             for (name, delay) in
                 [("last", 5000), ("a0", 0), ("a2", 200), ("a1", 100), ("a5", 500), ("a3", 300), ("a4", 400)]
             {
-                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+                ctx.schedule_after(ms(delay), Note(name));
             }
             clock.hands.jump(ms(5000));
         })
@@ -236,9 +236,9 @@ fn a_message_already_due_does_not_wait_for_a_tick() {
 
 async fn schedule_at(world: &World, way: Way, addr: &Addr<Probe<u64>>, at: SystemTime, name: u64) -> TimerId {
     match way {
-        Way::Direct => world.timers.schedule_at(addr, at, Note(name)).unwrap(),
+        Way::Direct => world.timers.schedule_at(addr, at, Note(name)),
         Way::Message => world.timers.addr().send(ScheduleAt::new(addr, at, Note(name))).await.unwrap().unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name)).unwrap()).await,
+        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name))).await,
     }
 }
 
@@ -251,7 +251,7 @@ fn zero_delay_is_not_re_entrant() {
         world.run_to(7).await;
         run(&addr, |probe, ctx| {
             probe.log.push("in", 7);
-            ctx.schedule_after(Duration::ZERO, Note("Z")).unwrap();
+            ctx.schedule_after(Duration::ZERO, Note("Z"));
             probe.log.push("out", 7);
         })
         .await;
@@ -270,8 +270,8 @@ fn zero_delay_can_be_cancelled_before_the_handler_returns() {
         let (addr, log) = world.probe::<&str>();
         let timers = world.timers.clone();
         let outcomes = run(&addr, move |_, ctx| {
-            let own = ctx.schedule_after(Duration::ZERO, Note("own")).unwrap();
-            let other = timers.schedule_after(ctx.address(), Duration::ZERO, Note("other")).unwrap();
+            let own = ctx.schedule_after(Duration::ZERO, Note("own"));
+            let other = timers.schedule_after(ctx.address(), Duration::ZERO, Note("other"));
             [ctx.cancel_timer(own), ctx.cancel_timer(other)]
         })
         .await;
@@ -534,7 +534,7 @@ fn the_clock_goes_back() {
         for name in 0..1000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let delay = 20 + (random >> 33) % 863_999_980;
-            timers.schedule_after(&addr, ms(delay), Note(name)).unwrap();
+            timers.schedule_after(&addr, ms(delay), Note(name));
             expected.push((name, START + delay));
         }
         expected.sort_by_key(|(name, at)| (*at, *name));
@@ -543,7 +543,7 @@ fn the_clock_goes_back() {
             set(START - back).await;
             assert_eq!(log.take(), []);
         }
-        timers.schedule_after(&addr, ms(10), Note(1000)).unwrap();
+        timers.schedule_after(&addr, ms(10), Note(1000));
         for millis in [1, 2, 11, START - 1, START, START + 5, START + 9] {
             set(millis).await;
             assert_eq!(log.take(), [], "at {millis}");
@@ -586,7 +586,7 @@ async fn periodic(world: &World, first: u64, period: u64) -> (Addr<Probe<u64>>, 
     let armed = Arc::clone(&current);
     let (addr, log) = world.probe_with(|probe| {
         probe.hook = Box::new(move |name, ctx| {
-            *armed.lock().unwrap() = ctx.schedule_after(ms(period), Note(name + 1)).unwrap();
+            *armed.lock().unwrap() = ctx.schedule_after(ms(period), Note(name + 1));
         });
     });
     *current.lock().unwrap() = world.schedule(Way::Context, &addr, ms(first), 1).await.unwrap();

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerActorBuilder, Timers};
+use actix_timers::{
+    CancelOutcome, Drain, Returned, ScheduleError, TimerActor, TimerActorBuilder, TimerOptions, Timers,
+};
 use support::{Note, Way, eventually, in_virtual_time, ms};
 
 fn limit_of_two() -> TimerActorBuilder {
@@ -226,7 +228,7 @@ fn schedule_until_rejected(timers: &Timers, addr: &Addr<Counter>, delay: u64) ->
             // On a busy machine, gives the stop a chance to come before the millionth request.
             std::thread::sleep(Duration::from_micros(100));
         }
-        match timers.schedule_after(addr, ms(delay), Note(request)) {
+        match timers.timer(addr, TimerOptions::new()).try_after(ms(delay), Note(request)) {
             Ok(_) => {
                 assert_eq!(rejected, 0, "accepted after a rejection");
                 accepted += 1;

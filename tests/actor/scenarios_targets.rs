@@ -82,9 +82,9 @@ fn a_blocked_target_does_not_hold_up_the_others() {
         let fast = Reporter::start_in_arbiter(&fast.handle(), move |_| Reporter { report, block: None });
 
         let begin = Instant::now();
-        timers.schedule_after(&slow, ms(5), Note(5)).unwrap();
+        timers.schedule_after(&slow, ms(5), Note(5));
         for delay in (10..=200).step_by(10) {
-            timers.schedule_after(&fast, ms(delay), Note(delay)).unwrap();
+            timers.schedule_after(&fast, ms(delay), Note(delay));
         }
         slow_reports.recv_timeout(PATIENCE).expect("the slow one is blocked now");
         for delay in (10..=200).step_by(10) {
@@ -114,7 +114,7 @@ fn the_target_dies_before_its_timers_are_due() {
             let (x, log_x) = world.probe_with(|probe: &mut Probe<&str>| {
                 probe.hook = Box::new(move |name, ctx| {
                     if *name == "periodic" {
-                        timers.schedule_after(ctx.address(), ms(50), Note("periodic")).unwrap();
+                        timers.schedule_after(ctx.address(), ms(50), Note("periodic"));
                     }
                 });
             });
@@ -133,7 +133,7 @@ fn the_target_dies_before_its_timers_are_due() {
             assert_eq!(world.pending(), 0);
             assert_eq!(world.timers.snapshot().counters.recipient_stopped, 3);
 
-            world.timers.schedule_after(weak, ms(10), Note("late")).unwrap();
+            world.timers.schedule_after(weak, ms(10), Note("late"));
             world.run_to(1100).await;
             let counters = world.timers.snapshot().counters;
             assert_eq!((counters.recipient_stopped, counters.delivered, counters.pending), (4, 2, 0));
@@ -151,7 +151,7 @@ fn an_actor_dies_before_its_own_timers_are_due() {
         let (x, log_x) = world.probe_with(|probe: &mut Probe<&str>| {
             probe.hook = Box::new(|name, ctx| {
                 if *name == "periodic" {
-                    ctx.schedule_after(ms(50), Note("periodic")).unwrap();
+                    ctx.schedule_after(ms(50), Note("periodic"));
                 }
             });
         });
@@ -262,7 +262,7 @@ fn the_client_lets_go_of_the_service() {
         let (log, addr) = (probe.log.clone(), probe.start());
         let timers = TimerActor::builder().start().unwrap();
         let service = timers.addr().downgrade();
-        let id = timers.schedule_after(&addr, ms(500), Note("T")).unwrap();
+        let id = timers.schedule_after(&addr, ms(500), Note("T"));
         drop(timers);
         tokio::time::sleep_until(start + ms(499)).await;
         assert!(service.upgrade().is_some());
@@ -283,7 +283,7 @@ fn a_service_let_go_stops_when_its_last_timer_is_cancelled() {
         let (log, addr) = (probe.log.clone(), probe.start());
         let timers = TimerActor::builder().start().unwrap();
         let service = timers.addr().downgrade();
-        let id = timers.schedule_after(&addr, ms(3_600_000), Note("T")).unwrap();
+        let id = timers.schedule_after(&addr, ms(3_600_000), Note("T"));
         drop(timers);
         support::idle().await;
         assert!(actix_timers::cancel(id).is_cancelled());

@@ -87,13 +87,13 @@ fn the_info_of_a_timer_is_serialized_and_read_back() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe();
         let options = TimerOptions::new().key(7).group("g");
-        let id = world.timers.timer(&addr, options).after(ms(1250), Note(1)).unwrap();
+        let id = world.timers.timer(&addr, options).after(ms(1250), Note(1));
         let info: TimerInfo = world.timers.get(id).unwrap();
         let json = through_json(&info);
         assert_eq!(json["id"], json!(id));
         assert_eq!((&json["remaining"], &json["key"], &json["group"]), (&json!("1s250ms"), &json!(7), &json!("g")));
         assert_eq!(json["period"], json!(null));
-        let repeats = world.timers.schedule_at_fixed_rate(&addr, ms(90_000), Note(2)).unwrap();
+        let repeats = world.timers.schedule_at_fixed_rate(&addr, ms(90_000), Note(2));
         assert_eq!(through_json(&world.timers.get(repeats).unwrap())["period"], json!("1m30s"));
         assert_eq!(json["message_type"], json!(std::any::type_name::<Note<i32>>()));
     });
@@ -148,7 +148,7 @@ fn every_setting_of_a_configuration_takes_effect() {
             let (addr, log) = world.probe();
             assert_eq!((world.timers.name(), world.timers.snapshot().tick), ("configured", ms(20)));
             world.after(&addr, 5, 1);
-            assert!(world.timers.schedule_after(&addr, ms(5), Note(2)).is_err());
+            assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(5), Note(2)).is_err());
             world.run_to(100).await;
             assert_eq!(log.take(), [(1, 20)]);
         },

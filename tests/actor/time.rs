@@ -20,9 +20,9 @@ fn wall(millis: u64) -> SystemTime {
 
 async fn at<N: support::Name>(world: &World, way: Way, addr: &Addr<Probe<N>>, at: SystemTime, name: N) -> TimerId {
     match way {
-        Way::Direct => world.timers.schedule_at(addr, at, Note(name)).unwrap(),
+        Way::Direct => world.timers.schedule_at(addr, at, Note(name)),
         Way::Message => world.timers.addr().send(ScheduleAt::new(addr, at, Note(name))).await.unwrap().unwrap(),
-        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name)).unwrap()).await,
+        Way::Context => run(addr, move |_, ctx| ctx.schedule_at(at, Note(name))).await,
     }
 }
 
@@ -311,7 +311,7 @@ async fn story(world: World, seed: u64) -> Story {
                 probe.log = shared;
                 probe.hook = Box::new(|name, ctx| {
                     if name % 5 == 0 {
-                        ctx.schedule_after(ms(name % 50), Note(name + 1)).unwrap();
+                        ctx.schedule_after(ms(name % 50), Note(name + 1));
                     }
                 });
             });
@@ -405,7 +405,7 @@ fn a_thread_outside_that_schedules_first_sees_the_paused_clock() {
             let outside = std::thread::spawn(move || {
                 // Real time, which must have no effect.
                 std::thread::sleep(ms(30));
-                timers.schedule_after(target, ms(10), Note("T")).unwrap();
+                timers.schedule_after(target, ms(10), Note("T"));
                 timers
             });
             let timers = outside.join().unwrap();
@@ -425,7 +425,7 @@ fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
         let log = probe.log.clone();
         let probe = probe.start();
         let before = tokio::time::Instant::now();
-        timers.schedule_after(&probe, Duration::from_secs(10), Note(1)).unwrap();
+        timers.schedule_after(&probe, Duration::from_secs(10), Note(1));
         let after = tokio::time::Instant::now();
         for _ in 0..256 {
             tokio::task::yield_now().await;
@@ -435,7 +435,7 @@ fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
         assert_eq!(log.names(), [] as [u64; 0]);
         tokio::time::sleep_until(after + ms(10_010)).await;
         assert_eq!(log.names(), [1]);
-        timers.schedule_after(&probe, Duration::from_secs(3600), Note(2)).unwrap();
+        timers.schedule_after(&probe, Duration::from_secs(3600), Note(2));
         tokio::time::sleep(Duration::from_secs(3601)).await;
         assert_eq!(log.names(), [2]);
     });
@@ -451,7 +451,7 @@ fn a_runtime_without_io_has_its_alarms_too() {
         let log = probe.log.clone();
         let probe = probe.start();
         for name in 0..3 {
-            timers.schedule_after(&probe, ms(name), Note(name)).unwrap();
+            timers.schedule_after(&probe, ms(name), Note(name));
         }
         eventually(|| log.len() == 3).await;
         assert_eq!(log.names(), [0, 1, 2]);

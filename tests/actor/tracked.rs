@@ -27,8 +27,8 @@ fn a_message_behind_its_token_is_cancelled_exactly_and_freed_at_once() {
         let (addr, _) = world.probe::<u32>();
         let census = Census::default();
         let target = Target::tracked(&addr);
-        let waiting = world.timers.schedule_after(&target, ms(20), census.payload()).unwrap();
-        let due = world.timers.schedule_after(&target, ms(10), census.payload()).unwrap();
+        let waiting = world.timers.schedule_after(&target, ms(20), census.payload());
+        let due = world.timers.schedule_after(&target, ms(10), census.payload());
         let go = block(&addr).await;
         world.run_to(15).await;
         assert_eq!(world.timers.get(due).unwrap().state, TimerState::Due);
@@ -98,8 +98,7 @@ fn the_end_of_a_future_is_the_acknowledgement_and_opens_the_window() {
         let log = Log::default();
         let addr = Slow { log: log.clone(), gates }.start();
         let target = Target::tracked(&addr).window(2);
-        let ids: Vec<TimerId> =
-            (0..4).map(|n| world.timers.schedule_after(&target, ms(10), Note(n)).unwrap()).collect();
+        let ids: Vec<TimerId> = (0..4).map(|n| world.timers.schedule_after(&target, ms(10), Note(n))).collect();
         world.run_to(20).await;
         assert_eq!(log.names(), [0, 1]);
         assert_eq!(world.timers.cancel(ids[0]), CancelOutcome::InProgress);
@@ -167,8 +166,7 @@ fn a_message_that_was_moved_gives_its_place_in_the_window_back_once() {
         let (go, gate) = oneshot::channel();
         addr.send(Block(gate)).await.unwrap();
         let target = Target::tracked(&addr).window(1);
-        let ids: Vec<TimerId> =
-            (0..4).map(|n| world.timers.schedule_after(&target, ms(10), Note(n)).unwrap()).collect();
+        let ids: Vec<TimerId> = (0..4).map(|n| world.timers.schedule_after(&target, ms(10), Note(n))).collect();
         world.run_to(10).await;
         assert!(world.timers.reschedule_after(ids[0], ms(1000)).is_rescheduled());
         world.settle().await;
@@ -400,7 +398,7 @@ fn the_client_lets_go_of_the_service() {
             };
             let go = block(&addr).await;
             (0..3).for_each(|n| {
-                let _ = timers.schedule_after(&target, ms(500), Note(n)).unwrap();
+                timers.schedule_after(&target, ms(500), Note(n));
             });
             drop(timers);
             world.run_to(500).await;
@@ -429,7 +427,7 @@ fn order_is_kept_with_cheap_messages_and_with_the_recipients_own_timers() {
                 }
                 _ => {
                     run(&addr, move |_, ctx| {
-                        let _ = ctx.schedule_after(ms(delay), Note(n)).unwrap();
+                        ctx.schedule_after(ms(delay), Note(n));
                     })
                     .await
                 }
@@ -484,7 +482,7 @@ fn a_token_that_is_not_run_makes_a_dead_letter() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (_listener, receiver) = listen(&world.timers);
         let addr = Deaf.start();
-        world.timers.schedule_after(Target::tracked(&addr), ms(10), Note(1)).unwrap();
+        world.timers.schedule_after(Target::tracked(&addr), ms(10), Note(1));
         world.run_to(10).await;
         assert_eq!(letters(&receiver), [(1, DeadLetterReason::RecipientStopped)]);
         assert_eq!(world.pending(), 0);
@@ -503,7 +501,7 @@ fn a_timer_actor_that_ends_takes_back_messages_behind_tokens() {
         let addr = addr.start();
         let go = block(&addr).await;
         (0..3).for_each(|n| {
-            let _ = timers.schedule_after(Target::tracked(&addr).window(2), ms(0), Note(n)).unwrap();
+            timers.schedule_after(Target::tracked(&addr).window(2), ms(0), Note(n));
         });
         eventually(|| timers.snapshot().wheel.levels.iter().all(|level| level.stats.entries == 0)).await;
         arbiter.stop();
@@ -560,7 +558,7 @@ async fn random_operations(world: World, seed: u64) {
                     _ => target.window(1 + which),
                 };
                 timers.push((world.after(target, random.below(12), made), made));
-                drop(world.timers.schedule_after(Target::tracked(addr).window(1), ms(3), census.payload()));
+                world.timers.schedule_after(Target::tracked(addr).window(1), ms(3), census.payload());
                 made += 1;
             }
             4 | 5 if !timers.is_empty() => {
@@ -633,7 +631,7 @@ fn a_cancel_on_another_thread_and_a_handler_never_both_have_the_message() {
                 0 => Target::tracked(&addr),
                 _ => Target::tracked(&addr).window(1 + n % 4),
             };
-            due.push_back((timers.schedule_after(target, ms(0), Note(n)).unwrap(), n));
+            due.push_back((timers.schedule_after(target, ms(0), Note(n)), n));
             if random.below(3) == 0 {
                 tokio::task::yield_now().await;
             }

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use actix_timers::{Cancel, CancelOutcome, Drain, ScheduleAfter, TimerActor, TimerContext, TimerId};
+use actix_timers::{Cancel, CancelOutcome, Drain, ScheduleAfter, TimerActor, TimerContext, TimerId, TimerOptions};
 use support::{
     Census, Log, Note, OnDrop, Way, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, run,
 };
@@ -33,8 +33,8 @@ fn a_message_whose_drop_panics_on_cancel_does_not_take_the_service_down() {
         let before = count_panics();
         in_virtual_time(TimerActor::builder, |world| async move {
             let (addr, _log) = world.probe::<u8>();
-            let direct = world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
-            let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), grenade()).unwrap()).await;
+            let direct = world.timers.schedule_after(&addr, ms(10), grenade());
+            let own = run(&addr, |_, ctx| ctx.schedule_after(ms(10), grenade())).await;
             for id in [direct, own] {
                 assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled);
             }
@@ -51,7 +51,7 @@ fn a_message_whose_drop_panics_as_a_dead_letter_does_not_take_the_service_down()
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
         for _ in 0..3 {
-            world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
+            world.timers.schedule_after(&addr, ms(10), grenade());
         }
         drop(addr);
         world.run_to(10).await;
@@ -66,7 +66,7 @@ fn messages_whose_drop_panics_when_their_actor_stops_do_not_take_the_service_dow
     let before = count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
-        run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(10), grenade()).unwrap())).await;
+        run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(10), grenade()))).await;
         drop(addr);
         world.settle().await;
         let counters = world.timers.snapshot().counters;
@@ -85,8 +85,8 @@ fn messages_whose_drop_panics_at_shutdown_do_not_keep_others_from_being_dropped(
         let world = World::paused(TimerActor::builder());
         let (addr, _log) = world.probe::<u8>();
         for _ in 0..3 {
-            world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
-            world.timers.schedule_after(&addr, ms(10), census.payload()).unwrap();
+            world.timers.schedule_after(&addr, ms(10), grenade());
+            world.timers.schedule_after(&addr, ms(10), census.payload());
         }
         assert_eq!(census.live(), 3);
     });
@@ -121,7 +121,7 @@ fn messages_whose_drop_panics_when_a_drain_is_not_waited_for_do_not_take_the_ser
     let before = count_panics();
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u8>();
-        world.timers.schedule_after(&addr, ms(10), grenade()).unwrap();
+        world.timers.schedule_after(&addr, ms(10), grenade());
         world.timers.addr().do_send(Drain::now());
         world.settle().await;
         assert_eq!(world.timers.snapshot().counters.returned, 1);
@@ -141,9 +141,9 @@ fn a_handler_that_panics_ends_its_own_timers_and_nothing_else() {
         let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, _| panic_on_purpose()));
         run(&addr, move |_, ctx| {
             for (delay, name) in [(10, "first"), (10, "second"), (500, "third")] {
-                ctx.schedule_after(ms(delay), Note(name)).unwrap();
+                ctx.schedule_after(ms(delay), Note(name));
             }
-            ctx.schedule_after(ms(10), counted.payload()).unwrap();
+            ctx.schedule_after(ms(10), counted.payload());
         })
         .await;
         let (other, heard) = world.probe();
@@ -171,8 +171,8 @@ async fn meet(fate: Fate, way: Way, world: &World, message: OnDrop) {
     let (addr, _log) = world.probe::<u8>();
     let own = way == Way::Context || fate == Fate::OwnerEnds;
     let id = match own {
-        true => run(&addr, move |_, ctx| ctx.schedule_after(ms(10), message).unwrap()).await,
-        false => world.timers.schedule_after(&addr, ms(10), message).unwrap(),
+        true => run(&addr, move |_, ctx| ctx.schedule_after(ms(10), message)).await,
+        false => world.timers.schedule_after(&addr, ms(10), message),
     };
     match fate {
         Fate::Cancelled => assert_eq!(world.cancel(way, &addr, id).await, CancelOutcome::Cancelled),
@@ -236,11 +236,11 @@ fn a_message_whose_drop_calls_the_timers_at_shutdown_does_not_lock_up() {
             let (timers, target, answers) = (world.timers.clone(), addr.clone(), log.clone());
             let message = OnDrop::new(move || {
                 assert_eq!(timers.cancel(other), CancelOutcome::NotFound);
-                assert!(timers.schedule_after(target, Duration::ZERO, Note("rejected")).is_err());
+                assert!(timers.timer(target, TimerOptions::new()).try_after(Duration::ZERO, Note("rejected")).is_err());
                 assert_eq!(timers.snapshot().pending(), 0);
                 answers.push("dropped", 0);
             });
-            world.timers.schedule_after(&addr, ms(10), message).unwrap();
+            world.timers.schedule_after(&addr, ms(10), message);
         });
         assert_eq!(log.names(), ["dropped"]);
     }

@@ -56,10 +56,10 @@ in_both! {
     own_messages_and_their_follow_ups_are_handled_at_their_own_times: |world, advance| {
         let (addr, log) = world.probe_with(|probe| {
             probe.hook = Box::new(|name: &u32, ctx| {
-                ctx.schedule_after(ms(5000), Note(name + 1)).unwrap();
+                ctx.schedule_after(ms(5000), Note(name + 1));
             });
         });
-        run(&addr, |_, ctx| ctx.schedule_after(ms(0), Note(0)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(0), Note(0))).await;
         advance(ms(12_000)).await;
         assert_eq!(log.take(), [(0, 0), (1, 5000), (2, 10_000)]);
         advance(ms(3000)).await;
@@ -69,10 +69,10 @@ in_both! {
     months_pass_with_everything_that_happens_in_them: |world, advance| {
         let (addr, log) = world.probe_with(|probe| {
             probe.hook = Box::new(|name: &u32, ctx| {
-                ctx.schedule_after(Duration::from_secs(3600), Note(name + 1)).unwrap();
+                ctx.schedule_after(Duration::from_secs(3600), Note(name + 1));
             });
         });
-        run(&addr, |_, ctx| ctx.schedule_after(Duration::from_secs(3600), Note(1)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(Duration::from_secs(3600), Note(1))).await;
         advance(DAY * 61).await;
         let notes = log.take();
         assert_eq!(notes.len(), 61 * 24);
@@ -107,7 +107,7 @@ in_both! {
         let (addr, log) = world.probe();
         let id = run(&addr, |_, ctx| {
             ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
-            ctx.schedule_after(ms(10), Note(1)).unwrap()
+            ctx.schedule_after(ms(10), Note(1))
         })
         .await;
         advance(ms(1000)).await;
@@ -130,7 +130,7 @@ fn times_of_day_come_as_durations_do() {
     paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, log) = world.probe();
-        world.timers.schedule_at(&addr, world.wall_start + DAY * 4000, Note(1)).unwrap();
+        world.timers.schedule_at(&addr, world.wall_start + DAY * 4000, Note(1));
         testing::advance(DAY * 4000 - ms(1)).await;
         assert_eq!(log.len(), 0);
         testing::advance(ms(1)).await;
@@ -138,7 +138,7 @@ fn times_of_day_come_as_durations_do() {
     });
     System::new().block_on(async {
         let (clock, timers, addr, log) = manual();
-        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 4000, Note(1)).unwrap();
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 4000, Note(1));
         clock.advance(DAY * 4000 - ms(1)).await;
         assert_eq!(log.len(), 0);
         clock.advance(ms(1)).await;
@@ -156,7 +156,7 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
         let log = probe.log.clone();
         let here = probe.start();
         for name in 1..=100_u32 {
-            there.schedule_after(&here, ms(u64::from(name)), Note(name)).unwrap();
+            there.schedule_after(&here, ms(u64::from(name)), Note(name));
         }
         clock.hands.advance(ms(100)).await;
         let expected: Vec<(u32, u64)> = (1..=100).map(|name| (name, u64::from(name))).collect();
@@ -176,10 +176,10 @@ fn advance_does_not_wait_for_unknown_handling_within_a_window() {
         let log = probe.log.clone();
         let here = probe.start();
         for name in 0..3 {
-            there.schedule_after(Target::from(&here).window(3), ms(1), Note(name)).unwrap();
+            there.schedule_after(Target::from(&here).window(3), ms(1), Note(name));
         }
         for name in 3..60 {
-            there.schedule_after(&here, ms(10 + u64::from(name)), Note(name)).unwrap();
+            there.schedule_after(&here, ms(10 + u64::from(name)), Note(name));
         }
         // Each step would take a second if it did.
         tokio::time::timeout(PATIENCE, clock.hands.advance(ms(100))).await.expect("time passes");
@@ -192,12 +192,12 @@ fn advance_does_not_wait_for_unknown_handling_within_a_window() {
 fn a_step_of_the_wall_clock_is_followed_at_once() {
     System::new().block_on(async {
         let (clock, timers, addr, log) = manual();
-        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY, Note(1)).unwrap();
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY, Note(1));
         clock.advance(ms(1)).await;
         clock.set_wall(SystemTime::UNIX_EPOCH + DAY);
         clock.settle().await;
         assert_eq!(log.take(), [(1, 1)]);
-        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 2, Note(2)).unwrap();
+        timers.schedule_at(&addr, SystemTime::UNIX_EPOCH + DAY * 2, Note(2));
         clock.settle().await;
         clock.set_wall(SystemTime::UNIX_EPOCH);
         clock.advance(DAY * 2 - ms(1)).await;
@@ -211,7 +211,7 @@ fn a_step_of_the_wall_clock_is_followed_at_once() {
 fn a_jump_makes_timers_due_meanwhile_late() {
     System::new().block_on(async {
         let (clock, timers, addr, log) = manual();
-        timers.schedule_after(&addr, ms(10), Note(1)).unwrap();
+        timers.schedule_after(&addr, ms(10), Note(1));
         clock.settle().await;
         clock.jump(ms(1000));
         clock.settle().await;
@@ -223,10 +223,10 @@ fn a_jump_makes_timers_due_meanwhile_late() {
 fn time_stands_still_unless_it_is_moved_and_has_an_end() {
     System::new().block_on(async {
         let (clock, timers, addr, log) = manual();
-        timers.schedule_after(&addr, ms(1), Note(1)).unwrap();
+        timers.schedule_after(&addr, ms(1), Note(1));
         clock.settle().await;
         assert_eq!((actix_timers::Clock::now(&clock), log.len()), (Duration::ZERO, 0));
-        timers.schedule_after(&addr, Duration::MAX, Note(2)).unwrap();
+        timers.schedule_after(&addr, Duration::MAX, Note(2));
         clock.advance(Duration::MAX).await;
         clock.advance(Duration::MAX).await;
         assert_eq!(log.names()[0], 1);

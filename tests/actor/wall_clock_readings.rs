@@ -83,16 +83,16 @@ fn timers_of_one_tick_keep_their_order_when_the_wall_clock_is_stepped() {
         let rung = Rc::default();
         let bell = Bell(Rc::clone(&rung)).start();
         // The third takes the slot of the first, which is before that of the second.
-        let first = timers.schedule_at(&bell, at(HOUR), Ring("first")).unwrap();
-        timers.schedule_at(&bell, at(HOUR), Ring("second")).unwrap();
+        let first = timers.schedule_at(&bell, at(HOUR), Ring("first"));
+        timers.schedule_at(&bell, at(HOUR), Ring("second"));
         assert!(timers.cancel(first).is_cancelled());
-        timers.schedule_at(&bell, at(HOUR), Ring("third")).unwrap();
+        timers.schedule_at(&bell, at(HOUR), Ring("third"));
         // Within the same tick of a millisecond, and scheduled last.
-        timers.schedule_at(&bell, at(HOUR - Duration::from_micros(5)), Ring("fourth")).unwrap();
+        timers.schedule_at(&bell, at(HOUR - Duration::from_micros(5)), Ring("fourth"));
         settle().await;
 
         clock.set_wall(at(HOUR / 2));
-        timers.schedule_after(&bell, HOUR / 4, Ring("wakes the driver")).unwrap();
+        timers.schedule_after(&bell, HOUR / 4, Ring("wakes the driver"));
         settle().await;
         for _ in 0..4 {
             clock.jump(HOUR / 8);
@@ -108,12 +108,12 @@ fn time_that_passes_between_two_readings_is_no_step_of_the_wall_clock() {
     let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
     run(interrupted, |timers| async move {
         let bell = Bell::default().start();
-        let id = timers.schedule_at(&bell, at(HOUR * 24), Ring("tomorrow")).unwrap();
+        let id = timers.schedule_at(&bell, at(HOUR * 24), Ring("tomorrow"));
         settle().await;
         for passes in [0, 25, 500, 50_000] {
             millis.store(passes, Ordering::Relaxed);
             // Makes the driver read the clocks.
-            timers.schedule_after(&bell, Duration::from_millis(1), Ring("wakes the driver")).unwrap();
+            timers.schedule_after(&bell, Duration::from_millis(1), Ring("wakes the driver"));
             settle().await;
             let remaining = timers.get(id).unwrap().remaining;
             assert_eq!(remaining, HOUR * 24 - clock.now(), "{passes} ms between two readings");
@@ -127,12 +127,12 @@ fn a_step_that_happens_is_seen_all_the_same() {
     let interrupted = Interrupted { clock: clock.clone(), millis: Arc::clone(&millis) };
     run(interrupted, |timers| async move {
         let bell = Bell::default().start();
-        let id = timers.schedule_at(&bell, at(HOUR), Ring("at the hour")).unwrap();
+        let id = timers.schedule_at(&bell, at(HOUR), Ring("at the hour"));
         settle().await;
         for (look, stepped) in [Duration::from_millis(21), HOUR / 2, HOUR / 4, Duration::ZERO].into_iter().enumerate() {
             clock.set_wall(at(stepped));
             // Each is due before all others, so the driver has to reset its alarm.
-            timers.schedule_after(&bell, Duration::from_millis(10 - look as u64), Ring("wakes the driver")).unwrap();
+            timers.schedule_after(&bell, Duration::from_millis(10 - look as u64), Ring("wakes the driver"));
             settle().await;
             assert_eq!(timers.get(id).unwrap().remaining, HOUR - stepped);
         }

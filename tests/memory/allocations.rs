@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::future::Future;
 
 use actix::prelude::*;
-use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, TimerActor, TimerContext};
+use actix_timers::{Cancel, CancelOutcome, ScheduleAfter, TimerActor, TimerContext, TimerOptions};
 use support::{Census, Counted, Note, Probe, Run, Way, World, in_virtual_time, ms, paused, run};
 
 thread_local! {
@@ -75,10 +75,10 @@ fn a_million_schedule_and_cancel_without_a_tick() {
             let target = actix_timers::Target::from(&addr);
             let start = bytes();
             for _ in 0..kept {
-                world.timers.schedule_after(&target, ms(HOUR), census.payload()).unwrap();
+                world.timers.schedule_after(&target, ms(HOUR), census.payload());
             }
             for _ in 0..ROUNDS {
-                let id = world.timers.schedule_after(&target, ms(HOUR), census.payload()).unwrap();
+                let id = world.timers.schedule_after(&target, ms(HOUR), census.payload());
                 assert_eq!(world.timers.cancel(id), CancelOutcome::Cancelled);
             }
             for _ in 0..2 {
@@ -112,7 +112,7 @@ fn the_same_by_messages_and_through_a_context() {
         let counted = census.clone();
         run(&addr, move |_, ctx| {
             for _ in 0..ROUNDS {
-                let id = ctx.schedule_after(ms(HOUR), counted.payload()).unwrap();
+                let id = ctx.schedule_after(ms(HOUR), counted.payload());
                 assert_eq!(ctx.cancel_timer(id), CancelOutcome::Cancelled);
             }
         })
@@ -135,19 +135,26 @@ fn every_payload_is_dropped_exactly_once() {
             let census = Census::default();
             let (addr, _log) = world.probe::<u8>();
             let (dead, _log) = world.probe::<u8>();
-            let after = |delay| world.timers.schedule_after(&addr, ms(delay), census.payload()).unwrap();
+            let after = |delay| world.timers.schedule_after(&addr, ms(delay), census.payload());
             (1..=20).for_each(|delay| _ = after(delay));
             let cancelled: Vec<_> = (1..=20).map(after).collect();
             let reset: Vec<_> = (1..=20).map(after).collect();
             let replaced: Vec<_> = (1..=10).map(after).collect();
             (0..10).for_each(|_| _ = after(HOUR));
             for _ in 0..10 {
-                world.timers.schedule_after(&dead, ms(15), census.payload()).unwrap();
+                world.timers.schedule_after(&dead, ms(15), census.payload());
             }
             drop(dead);
 
             let rejected: Vec<Counted> = (0..10)
-                .map(|_| world.timers.schedule_after(&addr, ms(1), census.payload()).unwrap_err().into_message())
+                .map(|_| {
+                    world
+                        .timers
+                        .timer(&addr, TimerOptions::new())
+                        .try_after(ms(1), census.payload())
+                        .unwrap_err()
+                        .into_message()
+                })
                 .collect();
             assert_eq!((census.live(), world.pending()), (100, 90));
 
@@ -190,17 +197,21 @@ fn every_payload_of_an_actors_own_is_dropped_exactly_once() {
             let (dead, _log) = world.probe::<u8>();
             let counted = census.clone();
             run(&dead, move |_, ctx| {
-                (0..10).for_each(|_| _ = ctx.schedule_after(ms(15), counted.payload()).unwrap());
+                (0..10).for_each(|_| _ = ctx.schedule_after(ms(15), counted.payload()));
             })
             .await;
             let counted = census.clone();
             let rejected: Vec<Counted> = run(&addr, move |_, ctx| {
                 let mut after = |delay| ctx.schedule_after(ms(delay), counted.payload());
-                (1..=20).for_each(|delay| _ = after(delay).unwrap());
-                let cancelled: Vec<_> = (1..=20).map(|delay| after(delay).unwrap()).collect();
-                let reset: Vec<_> = (1..=20).map(|delay| after(delay).unwrap()).collect();
-                (0..20).for_each(|_| _ = after(HOUR).unwrap());
-                let rejected = (0..10).map(|_| after(1).unwrap_err().into_message()).collect();
+                (1..=20).for_each(|delay| _ = after(delay));
+                let cancelled: Vec<_> = (1..=20).map(&mut after).collect();
+                let reset: Vec<_> = (1..=20).map(&mut after).collect();
+                (0..20).for_each(|_| _ = after(HOUR));
+                let rejected = (0..10)
+                    .map(|_| {
+                        ctx.timer(TimerOptions::new()).try_after(ms(1), counted.payload()).unwrap_err().into_message()
+                    })
+                    .collect();
                 for id in cancelled {
                     assert!(ctx.cancel_timer(id).is_cancelled());
                 }
@@ -232,11 +243,11 @@ fn payloads_pending_at_the_end_of_the_system_are_dropped() {
         let world = World::paused(TimerActor::builder());
         let (addr, _log) = world.probe::<u8>();
         for _ in 0..10 {
-            world.timers.schedule_after(&addr, ms(HOUR), census.payload()).unwrap();
+            world.timers.schedule_after(&addr, ms(HOUR), census.payload());
         }
         let counted = census.clone();
         run(&addr, move |_, ctx| {
-            (0..10).for_each(|_| _ = ctx.schedule_after(ms(HOUR), counted.payload()).unwrap());
+            (0..10).for_each(|_| _ = ctx.schedule_after(ms(HOUR), counted.payload()));
         })
         .await;
         assert_eq!(census.live(), 20);
@@ -252,7 +263,7 @@ async fn calm(world: &World) {
 }
 
 async fn pend(addr: &Addr<Probe<u32>>, timers: u32) {
-    run(addr, move |_, ctx| (0..timers).for_each(|name| _ = ctx.schedule_after(ms(HOUR), Note(name)).unwrap())).await;
+    run(addr, move |_, ctx| (0..timers).for_each(|name| _ = ctx.schedule_after(ms(HOUR), Note(name)))).await;
 }
 
 /// An actor's ordinary messages cost no allocation, no reading of the clock and no turn of the driver, however many
@@ -300,7 +311,7 @@ fn schedule_and_cancel_allocate_nothing_however_many_timers_are_pending() {
                             Way::Context => ctx.schedule_after(ms(HOUR), Note(name)),
                             _ => timers.schedule_after(&target, ms(HOUR), Note(name)),
                         };
-                        assert!(ctx.cancel_timer(id.unwrap()).is_cancelled());
+                        assert!(ctx.cancel_timer(id).is_cancelled());
                     }
                     ALLOCATIONS.get() - before
                 };

@@ -67,7 +67,7 @@ impl Flooded {
     pub(crate) fn run_after(&mut self, ctx: &mut Context<Self>, delay: u64) {
         let due = Due { delay, index: self.scheduled };
         self.scheduled += 1;
-        self.ids.push(ctx.run_after(ms(delay), move |actor: &mut Self, ctx| actor.handle(due, ctx)).unwrap());
+        self.ids.push(ctx.run_after(ms(delay), move |actor: &mut Self, ctx| actor.handle(due, ctx)));
     }
 
     pub(crate) fn delivered(&self) -> Log {
@@ -77,7 +77,7 @@ impl Flooded {
     pub(crate) fn after(&mut self, ctx: &mut Context<Self>, delay: u64) {
         let due = Due { delay, index: self.scheduled };
         self.scheduled += 1;
-        self.ids.push(ctx.schedule_after(ms(delay), due).unwrap());
+        self.ids.push(ctx.schedule_after(ms(delay), due));
     }
 
     /// Starts and floods the actor, waits for the end of the flood and of its timers, and returns the deliveries.

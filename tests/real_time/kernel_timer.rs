@@ -31,11 +31,11 @@ fn panics_and_timers(clock: SystemClock, with_io: bool) -> (usize, usize) {
         let log = probe.log.clone();
         let probe = probe.start();
         for name in 0..3 {
-            timers.schedule_after(&probe, ms(5), Note(name)).unwrap();
+            timers.schedule_after(&probe, ms(5), Note(name));
             eventually(|| log.len() == 1).await;
             assert_eq!(log.names(), [name]);
         }
-        timers.schedule_after(&probe, Duration::from_secs(3600), Note(3)).unwrap();
+        timers.schedule_after(&probe, Duration::from_secs(3600), Note(3));
         for _ in 0..256 {
             tokio::task::yield_now().await;
         }

@@ -118,7 +118,7 @@ fn a_blocked_arbiter_does_not_delay_recipients_elsewhere() {
         let timers = TimerActor::builder().start().unwrap();
         settled(&timers).await;
         for (delay, index) in [(20, 1), (10, 0), (30, 2)] {
-            timers.schedule_after(&recipient, ms(delay), Due { delay, index }).unwrap();
+            timers.schedule_after(&recipient, ms(delay), Due { delay, index });
         }
         let began = Instant::now();
         for delay in [10, 20, 30] {
@@ -185,7 +185,7 @@ fn a_flooded_actor_gets_its_repetitions_and_can_end_them() {
     System::new().block_on(async {
         let mut actor = Flooded::new(|actor, ctx| {
             let due = Due { delay: 10, index: 0 };
-            actor.ids.push(ctx.schedule_at_fixed_rate(ms(10), due).unwrap());
+            actor.ids.push(ctx.schedule_at_fixed_rate(ms(10), due));
         });
         let delivered = actor.delivered();
         let seen = Arc::clone(&delivered);
@@ -253,7 +253,7 @@ impl Actor for Responding {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         for _ in 0..3 {
-            ctx.schedule_after(ms(5), Slow).unwrap();
+            ctx.schedule_after(ms(5), Slow);
         }
         ctx.run_later(ms(1), |_, _| std::thread::sleep(ms(100)));
     }
@@ -306,7 +306,7 @@ fn under_a_paused_clock_nothing_happens() {
                 let log = actor.delivered();
                 let addr = actor.start();
                 tokio::time::sleep(ms(1)).await;
-                timers.schedule_after(&recipient, ms(10), Due { delay: 10, index: 0 }).unwrap();
+                timers.schedule_after(&recipient, ms(10), Due { delay: 10, index: 0 });
                 // Virtual time stands still, then is past the deadlines, but no thread may act before this one does.
                 assert!(receiver.recv_timeout(ms(100)).is_err());
                 let mut advance = std::pin::pin!(tokio::time::advance(ms(500)));
@@ -342,7 +342,7 @@ fn it_is_counted_when_the_watchdog_helps_and_only_then() {
             let timers = TimerActor::builder().start().unwrap();
             settled(&timers).await;
             assert_eq!(count.wakeups_of_the_watchdog(), 0.0);
-            timers.schedule_after(&recipient, ms(10), Due { delay: 10, index: 0 }).unwrap();
+            timers.schedule_after(&recipient, ms(10), Due { delay: 10, index: 0 });
             assert!(receiver.recv_timeout(LIMIT).is_ok());
             tokio::time::sleep(ms(5)).await;
             assert!(count.wakeups_of_the_watchdog() >= 1.0);
@@ -374,7 +374,7 @@ fn come_and_go() {
             let recipient = Recipient::start_in_arbiter(&elsewhere.handle(), |_| Recipient(sender));
             let timers = Timers::current().unwrap();
             for delay in 0..50 {
-                timers.schedule_after(&recipient, ms(delay), Due { delay, index: 0 }).unwrap();
+                timers.schedule_after(&recipient, ms(delay), Due { delay, index: 0 });
             }
             let actor = Flooded::new(|actor, ctx| (0..50).for_each(|delay| actor.after(ctx, delay)));
             let began = Instant::now();

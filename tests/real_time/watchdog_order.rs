@@ -80,9 +80,9 @@ fn the_watchdog_does_not_overtake_messages_of_the_driver() {
             eventually(|| !nobody.is_alive()).await;
             let plan = move |ctx: &mut Context<Listener>| {
                 let timers = Timers::current().unwrap();
-                timers.schedule_after(nobody, ms(0), Number { number: 0, is_slow: true }).unwrap();
-                timers.schedule_after(ctx.address(), ms(0), number(1)).unwrap();
-                ctx.schedule_after(ms(0), number(2)).unwrap();
+                timers.schedule_after(nobody, ms(0), Number { number: 0, is_slow: true });
+                timers.schedule_after(ctx.address(), ms(0), number(1));
+                ctx.schedule_after(ms(0), number(2));
             };
             listener.send(Plan(Box::new(plan))).await.unwrap();
             eventually(|| log.lock().unwrap().len() == 2).await;
@@ -147,9 +147,9 @@ fn the_watchdog_does_not_overtake_messages_of_an_inbox() {
         let log = Log::default();
         let listener = Listener(Arc::clone(&log)).start();
         let plan = move |ctx: &mut Context<Listener>| {
-            ctx.schedule_after(ms(0), number(1)).unwrap();
-            timers.schedule_after(ctx.address(), ms(0), number(2)).unwrap();
-            timers.schedule_after(ctx.address(), ms(20), number(3)).unwrap();
+            ctx.schedule_after(ms(0), number(1));
+            timers.schedule_after(ctx.address(), ms(0), number(2));
+            timers.schedule_after(ctx.address(), ms(20), number(3));
         };
         listener.send(Plan(Box::new(plan))).await.unwrap();
         eventually(|| log.lock().unwrap().len() == 3).await;

@@ -67,10 +67,10 @@ fn levels_when_they_are_made() {
         };
         assert_eq!(levels(&lines), [6, 0, 0]);
         let bell = Bell.start();
-        timers.schedule_after(&bell, Duration::from_millis(10), Ring).unwrap();
+        timers.schedule_after(&bell, Duration::from_millis(10), Ring);
         assert_eq!(levels(&scraped()), [6, 0, 0]);
         // A turn of level 0 is 256 ms long.
-        timers.schedule_after(&bell, Duration::from_secs(10), Ring).unwrap();
+        timers.schedule_after(&bell, Duration::from_secs(10), Ring);
         let lines = scraped();
         assert_eq!(levels(&lines), [6, 6, 0]);
         assert_eq!(value(&lines, "actix_timers_cascades_total{timer=\"new\",from_level=\"1\"}"), 0.0);
@@ -95,7 +95,7 @@ fn gauges_of_one_and_the_sum() {
         let bell = Bell.start();
         let two = [100, 200].map(|room| TimerActor::builder().name("two").capacity(room).start().unwrap());
         for timers in &two {
-            timers.schedule_after(&bell, Duration::from_secs(10), Ring).unwrap();
+            timers.schedule_after(&bell, Duration::from_secs(10), Ring);
         }
         let lines = about(&scrape(|| recorder.render()), "two");
         assert_eq!(value(&lines, "actix_timers_pending{"), 2.0);

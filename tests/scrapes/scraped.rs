@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_timers::{
     MailboxPolicy, ManualClock, MessageSource, Repeat, ScheduleError, Target, TimerActor, TimerActorBuilder,
-    TimerContext, TimerId, Timers, scrape,
+    TimerContext, TimerId, TimerOptions, Timers, scrape,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -74,7 +74,7 @@ fn the_counters_add_up_while_a_million_timers_are_scheduled_cancelled_and_delive
             for _ in 0..2 {
                 threads.spawn(|| {
                     let schedule = |bell: &Addr<Bell>, delay| {
-                        let id = timers.schedule_after(bell, delay, Ring).ok();
+                        let id = Some(timers.schedule_after(bell, delay, Ring));
                         accepted.fetch_add(id.is_some().into(), Ordering::Relaxed);
                         id
                     };
@@ -140,7 +140,7 @@ fn the_counters_add_up_while_timer_actors_start_and_stop() {
                 let arbiter = Arbiter::new();
                 let settings = TimerActor::builder().name("again");
                 let timers = metrics::with_local_recorder(&recorder, || settings.start_on(&arbiter.handle())).unwrap();
-                timers.schedule_after(&bell, HOUR, Ring).unwrap();
+                timers.schedule_after(&bell, HOUR, Ring);
                 while scraped.load(Ordering::Relaxed) < before + 2 {
                     std::thread::yield_now();
                 }
@@ -166,7 +166,7 @@ fn the_counters_add_up_during_a_drain() {
         let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
         let bell = Bell.start();
         for minutes in 1..=10 {
-            timers.schedule_after(&bell, Duration::from_secs(60) * minutes, Ring).unwrap();
+            timers.schedule_after(&bell, Duration::from_secs(60) * minutes, Ring);
         }
         let draining = actix::spawn({
             let timers = timers.clone();
@@ -194,7 +194,7 @@ fn timer_actors_are_told_apart_by_name_and_add_up_if_they_have_the_same() {
         let one = install(&recorder, TimerActor::builder().name("one"));
         let two = [(); 2].map(|()| install(&recorder, TimerActor::builder().name("two")));
         for timers in [&one, &two[0], &two[1]] {
-            timers.schedule_after(&bell, HOUR, Ring).unwrap();
+            timers.schedule_after(&bell, HOUR, Ring);
         }
         let page = scrape(|| handle.render());
         balanced(&page);
@@ -217,7 +217,7 @@ impl Handler<Wait> for Bell {
     type Result = ();
 
     fn handle(&mut self, Wait(waiting): Wait, ctx: &mut Context<Self>) {
-        ctx.schedule_after(Duration::from_secs(1), Ring).unwrap();
+        ctx.schedule_after(Duration::from_secs(1), Ring);
         ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
     }
 }
@@ -261,7 +261,7 @@ fn every_retry_is_counted() {
         // More than the mailbox has room for, which is 16 and one for the sender.
         for _ in 0..20 {
             let target = Target::from(&bell).mailbox_policy(MailboxPolicy::Wait { window: 100 });
-            timers.schedule_after(target, Duration::ZERO, Ring).unwrap();
+            timers.schedule_after(target, Duration::ZERO, Ring);
         }
         clock.settle().await;
         let retries = || sum(&scrape(|| handle.render()), "retries_total", "");
@@ -287,7 +287,7 @@ fn gauges_are_of_now() {
         let clock = ManualClock::new();
         let timers = install(&recorder, TimerActor::builder().clock(clock.clone()));
         let bell = Bell.start();
-        timers.schedule_after(&bell, Duration::from_secs(60), Ring).unwrap();
+        timers.schedule_after(&bell, Duration::from_secs(60), Ring);
         // In milliseconds.
         let seen = || gauges_in_ms(&scrape(|| handle.render()), ["next_expiration_seconds", "oldest_overdue_seconds"]);
         let first = seen();
@@ -307,12 +307,13 @@ fn every_rejection_has_its_reason() {
         let timers = install(&recorder, TimerActor::builder().capacity(1));
         let bell = Bell.start();
         let never = Repeat::every(Duration::ZERO);
-        let invalid = timers.schedule_at_fixed_rate(&bell, never, MessageSource::from_fn(|| Ring));
+        let invalid =
+            timers.timer(&bell, TimerOptions::new()).try_at_fixed_rate(never, MessageSource::from_fn(|| Ring));
         assert!(matches!(invalid, Err(ScheduleError::ZeroPeriod { .. })));
-        timers.schedule_after(&bell, HOUR, Ring).unwrap();
-        assert!(timers.schedule_after(&bell, HOUR, Ring).is_err(), "no room");
+        timers.schedule_after(&bell, HOUR, Ring);
+        assert!(timers.timer(&bell, TimerOptions::new()).try_after(HOUR, Ring).is_err(), "no room");
         timers.drain();
-        assert!(timers.schedule_after(&bell, HOUR, Ring).is_err(), "drained");
+        assert!(timers.timer(&bell, TimerOptions::new()).try_after(HOUR, Ring).is_err(), "drained");
         let page = scrape(|| handle.render());
         for reason in ["invalid", "capacity", "stopped"] {
             assert_eq!(sum(&page, "rejected_total", reason), 1.0, "{reason}");

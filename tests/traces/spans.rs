@@ -138,8 +138,7 @@ fn all() -> LevelFilter {
 fn the_delivery_is_linked_to_the_call_that_scheduled() {
     witnessed(all(), |world, witness| async move {
         let (addr, log) = world.probe_with(|probe| probe.hook = Box::new(|_, _| info!("handled")));
-        let id =
-            run(&addr, |_, ctx| info_span!("call").in_scope(|| ctx.schedule_after(ms(250), Note(1)).unwrap())).await;
+        let id = run(&addr, |_, ctx| info_span!("call").in_scope(|| ctx.schedule_after(ms(250), Note(1)))).await;
         {
             let story = witness.story();
             let (call, seen) = story.the("call");
@@ -182,7 +181,7 @@ fn messages_for_recipients_have_such_spans_too() {
 fn a_repeating_timer_is_one_span_with_many_deliveries() {
     witnessed(all(), |world, witness| async move {
         let (addr, log) = world.probe();
-        let id = run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(ms(10), Note(1)).unwrap()).await;
+        let id = run(&addr, |_, ctx| ctx.schedule_at_fixed_rate(ms(10), Note(1))).await;
         world.run_to(50).await;
         assert_eq!(log.len(), 5);
         assert_eq!(witness.story().named("deliver").len(), 5);
@@ -252,17 +251,17 @@ fn spans_end_with_their_timers_in_every_way() {
     });
     spans_end(|world, addr| {
         for name in 0..10 {
-            world.timers.timer(addr, TimerOptions::new().key("key")).after(ms(50), Note(name)).unwrap();
+            world.timers.timer(addr, TimerOptions::new().key("key")).after(ms(50), Note(name));
         }
     });
     spans_end(|world, addr| {
-        world.timers.timer(addr, TimerOptions::new().group("group")).after(ms(50), Note(1)).unwrap();
+        world.timers.timer(addr, TimerOptions::new().group("group")).after(ms(50), Note(1));
         world.timers.cancel_group("group");
     });
     // With their actor.
     spans_end(|_, addr| {
         addr.do_send(Run(Box::new(|_, ctx| {
-            ctx.schedule_after(Duration::from_secs(3600), Note(1)).unwrap();
+            ctx.schedule_after(Duration::from_secs(3600), Note(1));
         })));
         addr.do_send(Run(Box::new(|_, ctx| ctx.stop())));
     });
@@ -293,7 +292,7 @@ fn spans_end_however_messages_are_delivered_or_lost() {
         });
     }
     spans_end(|world, addr| {
-        world.timers.schedule_at_fixed_rate(addr, Repeat::every(ms(5)).times(3), Note(1)).unwrap();
+        world.timers.schedule_at_fixed_rate(addr, Repeat::every(ms(5)).times(3), Note(1));
     });
     spans_end(|world, addr| {
         count_panics();
@@ -301,7 +300,7 @@ fn spans_end_however_messages_are_delivered_or_lost() {
             panic_on_purpose();
             Note(1)
         });
-        world.timers.schedule_at_fixed_rate(addr, Repeat::every(ms(5)), source).unwrap();
+        world.timers.schedule_at_fixed_rate(addr, Repeat::every(ms(5)), source);
     });
 }
 
@@ -381,7 +380,7 @@ fn a_subscriber_may_use_timers() {
         });
         let _guard = tracing::subscriber::set_default(Registry::default().with(Meddler(world.timers.clone())));
         world.after(&addr, 10, 2);
-        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(3)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(10), Note(3))).await;
         world.run_to(20).await;
         assert_eq!(log.names(), [2, 3]);
         world.timers.drain();
@@ -424,8 +423,8 @@ fn an_actor_that_stops_with_timers_since_its_last_address_is_gone_leaves_an_even
             let (addr, _) = world.probe::<u32>();
             run(&addr, move |_, ctx| {
                 let options = || TimerOptions::new().keep_alive(keeps_alive);
-                ctx.timer(options()).after(ms(10), Note(1)).unwrap();
-                ctx.timer(options()).after(ms(20), Note(2)).unwrap();
+                ctx.timer(options()).after(ms(10), Note(1));
+                ctx.timer(options()).after(ms(20), Note(2));
             })
             .await;
             drop(addr);

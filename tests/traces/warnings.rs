@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo, Timers,
+    MailboxPolicy, ScheduleAfter, Target, TimerActor, TimerActorBuilder, TimerContext, TimerFilter, TimerInfo,
+    TimerOptions, Timers,
 };
 use support::{Note, OnDrop, Probe, World, count_panics, ms, panic_on_purpose, paused, run};
 use tokio::sync::oneshot;
@@ -139,7 +140,7 @@ fn of_timers_that_were_rejected() {
     witnessed(of_ten, |world, witness| async move {
         let (addr, _log) = world.probe();
         (0..10).for_each(|name| _ = world.after(&addr, HOUR, name));
-        let reject = || assert!(world.timers.schedule_after(&addr, ms(1), Note(11)).is_err());
+        let reject = || assert!(world.timers.timer(&addr, TimerOptions::new()).try_after(ms(1), Note(11)).is_err());
         reject();
         reject();
         world.settle().await;
@@ -219,8 +220,8 @@ fn of_a_recipient_that_does_not_take_its_messages() {
 fn of_an_actor_that_does_not_take_its_own_messages() {
     witnessed(TimerActor::builder, |world, witness| async move {
         let (addr, log) = world.probe();
-        let id = run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1)).unwrap()).await;
-        run(&addr, |_, ctx| ctx.schedule_after(ms(200), Note(2)).unwrap()).await;
+        let id = run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1))).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(200), Note(2))).await;
         world.after(&addr, 300, 3);
         let answer = keep_waiting(&addr).await;
         world.run_to(100 + 10 * SECOND - 1).await;
@@ -235,7 +236,7 @@ fn of_an_actor_that_does_not_take_its_own_messages() {
         world.run_to(MINUTE).await;
         assert_eq!(log.names(), [2, 3]);
         // The same situation again is a new warning.
-        run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(4)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(1), Note(4))).await;
         let _answer = keep_waiting(&addr).await;
         world.run_to(MINUTE + 11 * SECOND).await;
         witness.the(STUCK, &["behind=0"]);
@@ -251,7 +252,7 @@ fn of_the_recipient_that_lets_wait_longest() {
         for number in (0..ACTORS).rev() {
             let (addr, _log) = world.probe();
             let delay = ms(100 * u64::from(number) + 100);
-            let id = run(&addr, move |_, ctx| ctx.schedule_after(delay, Note(number)).unwrap()).await;
+            let id = run(&addr, move |_, ctx| ctx.schedule_after(delay, Note(number))).await;
             stuck.push((keep_waiting(&addr).await, id, addr));
         }
         for number in 0..u64::from(ACTORS) {
@@ -281,11 +282,11 @@ fn of_the_one_that_is_stuck_and_not_of_one_that_goes_on() {
             });
         });
         for (delay, name) in [(100, 1), (5_000, 2)] {
-            run(&slow, move |_, ctx| _ = ctx.schedule_after(ms(delay), Note(name)).unwrap()).await;
+            run(&slow, move |_, ctx| _ = ctx.schedule_after(ms(delay), Note(name))).await;
         }
         let first = keep_waiting(&slow).await;
         let (stuck, _log) = world.probe();
-        let id = run(&stuck, |_, ctx| ctx.schedule_after(ms(200), Note(3)).unwrap()).await;
+        let id = run(&stuck, |_, ctx| ctx.schedule_after(ms(200), Note(3))).await;
         let _answer = keep_waiting(&stuck).await;
         world.run_to(6 * SECOND).await;
         drop(first);
@@ -302,7 +303,7 @@ fn of_recipients_that_are_stuck_after_another_time() {
     let hour = || TimerActor::builder().stuck_after(Duration::from_millis(HOUR));
     witnessed(hour, |world, witness| async move {
         let (addr, _log) = world.probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1))).await;
         let _answer = keep_waiting(&addr).await;
         world.run_to(100 + HOUR - 1).await;
         witness.nothing_else();
@@ -312,7 +313,7 @@ fn of_recipients_that_are_stuck_after_another_time() {
     let never = || TimerActor::builder().stuck_after(Duration::MAX);
     witnessed(never, |world, _| async move {
         let (addr, _log) = world.probe();
-        run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1)).unwrap()).await;
+        run(&addr, |_, ctx| ctx.schedule_after(ms(100), Note(1))).await;
         let _answer = keep_waiting(&addr).await;
         world.run_to(100 * HOUR).await;
     });
@@ -345,7 +346,7 @@ fn of_a_wall_clock_that_was_stepped() {
             return;
         }
         let (addr, _log) = world.probe();
-        world.timers.schedule_at(&addr, world.wall(HOUR), Note(1)).unwrap();
+        world.timers.schedule_at(&addr, world.wall(HOUR), Note(1));
         world.settle().await;
         let hands = &world.clock().hands;
         hands.set_wall(hands.wall() + ms(900));
@@ -372,7 +373,7 @@ fn of_panics_of_user_code_that_were_caught() {
     witnessed(TimerActor::builder, |world, witness| async move {
         let (addr, _log) = world.probe::<u32>();
         let panics = || {
-            let id = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose)).unwrap();
+            let id = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose));
             assert!(world.timers.cancel(id).is_cancelled());
         };
         panics();
@@ -424,7 +425,7 @@ fn of_panics_while_answers_are_dropped() {
         world.timers.cancel_for(&addr);
         world.run_to(20 * SECOND).await;
         let slow = Slow.start();
-        world.timers.schedule_after(Target::from(&slow).window(1), ms(10), Ask).unwrap();
+        world.timers.schedule_after(Target::from(&slow).window(1), ms(10), Ask);
         world.run_to(21 * SECOND).await;
         witness.the(PANICKED, &["panics=1", "panic=\"on purpose\""]);
     });
@@ -532,7 +533,7 @@ fn of_panics_while_the_timer_actor_ends() {
     paused(async {
         let world = World::paused(TimerActor::builder());
         let (addr, _log) = world.probe::<u32>();
-        (0..2).for_each(|_| _ = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose)).unwrap());
+        (0..2).for_each(|_| _ = world.timers.schedule_after(&addr, ms(HOUR), OnDrop::new(panic_on_purpose)));
         world.settle().await;
     });
     witness.the(DEAD, &["reason=\"service_stopped\"", "suppressed=0"]);
@@ -576,7 +577,7 @@ fn of_each_timer_actor_for_itself() {
         let other = TimerActor::builder().name("other").capacity(1).start().unwrap();
         let (addr, _log) = world.probe();
         (0..8).for_each(|name| _ = world.after(&addr, HOUR, name));
-        other.schedule_after(&addr, ms(HOUR), Note(1)).unwrap();
+        other.schedule_after(&addr, ms(HOUR), Note(1));
         world.settle().await;
         let told = witness.take(NEARLY_FULL);
         assert_eq!(told.len(), 2);

@@ -91,7 +91,7 @@ fn of_a_driver_that_is_missing(seen: &Receiver<String>) {
     let (timers, probe) = on_one_arbiter(&blocked, TimerActor::builder().name("missing"));
     let (_, recipient) = on_one_arbiter(&other, TimerActor::builder());
     let often = Repeat::every(ms(50));
-    let id = timers.schedule_at_fixed_rate(&recipient, often, MessageSource::from_fn(|| Note(1))).unwrap();
+    let id = timers.schedule_at_fixed_rate(&recipient, often, MessageSource::from_fn(|| Note(1)));
     let release = block(&probe);
     let warning = wait_for_warning(seen, "missing", "the driver is blocked, the watchdog runs instead");
     assert!(warning.contains("late_seconds="), "{warning}");
@@ -107,7 +107,7 @@ fn of_an_actor_that_is_stuck(seen: &Receiver<String>) {
     let (_timers, probe) = on_one_arbiter(&blocked, settings);
     let (sender, scheduled) = channel();
     probe.do_send(Run(Box::new(move |_, ctx| {
-        let _ = sender.send(ctx.schedule_after(ms(50), Note(1)).unwrap());
+        let _ = sender.send(ctx.schedule_after(ms(50), Note(1)));
     })));
     let id = scheduled.recv().unwrap();
     let release = block(&probe);

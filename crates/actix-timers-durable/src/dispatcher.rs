@@ -137,7 +137,7 @@ struct Delivery {
 /// State of a stop in progress.
 struct Stopping {
     done: Vec<oneshot::Sender<Closed>>,
-    grace: Option<TimerId>,
+    grace: TimerId,
     closes: bool,
 }
 
@@ -370,13 +370,12 @@ impl DurableTimerActor {
     }
 
     /// Sends this actor a message after a delay.
-    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> Option<TimerId>
+    fn alarm<M>(&self, ctx: &Context<Self>, delay: Duration, message: M) -> TimerId
     where
         M: Message<Result = ()> + Send + 'static,
         Self: Handler<M>,
     {
-        // Fails only after the end of its system.
-        self.timers.schedule_after(ctx.address(), delay, message).ok()
+        self.timers.schedule_after(ctx.address(), delay, message)
     }
 
     fn set_timeout_alarm(&mut self, ctx: &Context<Self>) {
@@ -401,9 +400,8 @@ impl DurableTimerActor {
         let is_idle = self.in_flight.is_empty() && self.claims == 0;
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
         stopping.closes = true;
-        if let Some(grace) = stopping.grace.take() {
-            let _ = self.timers.cancel(grace);
-        }
+        // It may have fired.
+        let _ = self.timers.cancel(stopping.grace);
         let dispatcher = ctx.address();
         let working = self.timers.begin_work();
         let answer = Answer::to(move |closed| {

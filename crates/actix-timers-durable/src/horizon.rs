@@ -37,23 +37,23 @@ impl WheelHorizon {
 }
 
 impl Horizon for WheelHorizon {
-    type Handle = Option<TimerId>;
+    type Handle = TimerId;
 
     fn arm(&mut self, record: &Arc<Record>) -> Self::Handle {
-        self.timers.schedule_at(&self.due, record.progress.due, Due(Arc::clone(record))).ok()
+        self.timers.schedule_at(&self.due, record.progress.due, Due(Arc::clone(record)))
     }
 
     fn disarm(&mut self, handle: Self::Handle) {
-        self.cancel(handle);
+        self.cancel(Some(handle));
     }
 
     fn recheck_at(&mut self, due: DueTime) {
         self.cancel(self.at);
-        self.at = self.timers.schedule_at(&self.recheck, due, Recheck).ok();
+        self.at = Some(self.timers.schedule_at(&self.recheck, due, Recheck));
     }
 
     fn recheck_after(&mut self, delay: Duration) {
         self.cancel(self.after);
-        self.after = self.timers.schedule_after(&self.recheck, delay, Recheck).ok();
+        self.after = Some(self.timers.schedule_after(&self.recheck, delay, Recheck));
     }
 }

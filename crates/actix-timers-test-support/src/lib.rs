@@ -34,7 +34,7 @@ use std::time::{Duration, SystemTime};
 use actix::prelude::*;
 use actix_timers::{
     Alarm, CancelOutcome, Clock, ManualClock, RequestTime, ScheduleAfter, ScheduleError, SystemClock, Target,
-    TimerActorBuilder, TimerContext, TimerId, Timers,
+    TimerActorBuilder, TimerContext, TimerId, TimerOptions, Timers,
 };
 
 pub use listener::{Listener, letters, listen};
@@ -214,7 +214,7 @@ impl World {
 
     /// Schedules a note through [`Timers`].
     pub fn after<N: Name>(&self, target: impl Into<Target<Note<N>>>, delay: u64, name: N) -> TimerId {
-        self.timers.schedule_after(target, ms(delay), Note(name)).unwrap()
+        self.timers.schedule_after(target, ms(delay), Note(name))
     }
 
     /// Schedules a note in one of the three ways.
@@ -226,9 +226,9 @@ impl World {
         name: N,
     ) -> Result<TimerId, ScheduleError<Note<N>>> {
         match way {
-            Way::Direct => self.timers.schedule_after(addr, delay, Note(name)),
+            Way::Direct => self.timers.timer(addr, TimerOptions::new()).try_after(delay, Note(name)),
             Way::Message => self.timers.addr().send(ScheduleAfter::new(addr, delay, Note(name))).await.unwrap(),
-            Way::Context => run(addr, move |_, ctx| ctx.schedule_after(delay, Note(name))).await,
+            Way::Context => run(addr, move |_, ctx| ctx.timer(TimerOptions::new()).try_after(delay, Note(name))).await,
         }
     }
 

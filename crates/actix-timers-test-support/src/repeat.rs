@@ -3,6 +3,7 @@
 use actix::prelude::*;
 use actix_timers::{
     MessageSource, Repeat, ScheduleAtFixedRate, ScheduleError, ScheduleWithFixedDelay, TimerContext, TimerId,
+    TimerOptions,
 };
 
 use crate::{Log, Name, Note, Probe, Way, World, run};
@@ -30,18 +31,21 @@ impl World {
         messages: impl Into<MessageSource<Note<N>>>,
     ) -> Result<TimerId, Rejected<N>> {
         let (repeat, messages) = (repeat.into(), messages.into());
+        let options = TimerOptions::new();
         match (way, kind) {
-            (Way::Direct, Kind::Rate) => self.timers.schedule_at_fixed_rate(addr, repeat, messages),
-            (Way::Direct, Kind::Delay) => self.timers.schedule_with_fixed_delay(addr, repeat, messages),
+            (Way::Direct, Kind::Rate) => self.timers.timer(addr, options).try_at_fixed_rate(repeat, messages),
+            (Way::Direct, Kind::Delay) => self.timers.timer(addr, options).try_with_fixed_delay(repeat, messages),
             (Way::Message, Kind::Rate) => {
                 self.timers.addr().send(ScheduleAtFixedRate::new(addr, repeat, messages)).await.unwrap()
             }
             (Way::Message, Kind::Delay) => {
                 self.timers.addr().send(ScheduleWithFixedDelay::new(addr, repeat, messages)).await.unwrap()
             }
-            (Way::Context, Kind::Rate) => run(addr, move |_, ctx| ctx.schedule_at_fixed_rate(repeat, messages)).await,
+            (Way::Context, Kind::Rate) => {
+                run(addr, move |_, ctx| ctx.timer(options).try_at_fixed_rate(repeat, messages)).await
+            }
             (Way::Context, Kind::Delay) => {
-                run(addr, move |_, ctx| ctx.schedule_with_fixed_delay(repeat, messages)).await
+                run(addr, move |_, ctx| ctx.timer(options).try_with_fixed_delay(repeat, messages)).await
             }
         }
     }

@@ -61,11 +61,11 @@ impl Airport {
     /// Schedules the boarding call of a flight, and the news of its delay or cancellation.
     fn plan(&mut self, flight: usize, facts: &Flight, ctx: &mut Context<Self>) -> Result<(), Box<dyn Error>> {
         let scheduled = facts.scheduled;
-        self.calls.push(ctx.schedule_at(scheduled - BOARDING, BoardingCall { flight })?);
+        self.calls.push(ctx.schedule_at(scheduled - BOARDING, BoardingCall { flight }));
         if facts.outcome == Outcome::Cancelled {
-            ctx.schedule_at(scheduled - CANCELLATION_KNOWN, Cancellation { flight })?;
+            ctx.schedule_at(scheduled - CANCELLATION_KNOWN, Cancellation { flight });
         } else if let Some(departs) = facts.late_departure() {
-            ctx.schedule_at(scheduled - DELAY_KNOWN, Delay { flight, departs })?;
+            ctx.schedule_at(scheduled - DELAY_KNOWN, Delay { flight, departs });
         }
         Ok(())
     }

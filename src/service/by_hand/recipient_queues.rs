@@ -35,7 +35,7 @@ impl World {
 fn a_message_that_waits_for_room_is_not_lost_when_one_in_the_mailbox_is_cancelled() {
     let mut world = narrow();
     let target = Target::tracked(&world.addr).window(10);
-    let [first, second] = [1, 2].map(|n| world.timers.schedule_after(&target, ms(10), number(n)).unwrap());
+    let [first, second] = [1, 2].map(|n| world.timers.schedule_after(&target, ms(10), number(n)));
     world.driver_at(10);
     assert_eq!((world.place(first), world.place(second)), (Some("mailbox"), Some("queue")));
     assert_eq!(world.timers.cancel(first), CancelOutcome::Cancelled);
@@ -51,7 +51,7 @@ fn a_handler_that_goes_on_has_made_room_when_it_began() {
     let mut world = narrow();
     let target = Target::tracked(&world.addr).window(10);
     for n in [1, 2] {
-        world.timers.schedule_after(&target, ms(10), Endless(n)).unwrap();
+        world.timers.schedule_after(&target, ms(10), Endless(n));
     }
     world.driver_at(10);
     world.go_on();
@@ -63,7 +63,7 @@ fn a_mailbox_that_had_room_is_tried_again_soon_when_it_is_full_again() {
     let mut world = narrow();
     let target = Target::tracked(&world.addr).window(10);
     for n in [1, 2, 3] {
-        world.timers.schedule_after(&target, ms(10), number(n)).unwrap();
+        world.timers.schedule_after(&target, ms(10), number(n));
     }
     world.driver_at(10);
     let mut pauses = Vec::new();
@@ -88,7 +88,7 @@ fn a_mailbox_that_had_room_is_tried_again_soon_when_it_is_full_again() {
 fn nothing_is_tried_again_for_messages_that_were_cancelled() {
     let mut world = narrow();
     let target = Target::tracked(&world.addr).window(10);
-    let ids = [1, 2].map(|n| world.timers.schedule_after(&target, ms(10), number(n)).unwrap());
+    let ids = [1, 2].map(|n| world.timers.schedule_after(&target, ms(10), number(n)));
     world.driver_at(10);
     assert!(world.service.state().queues.next_retry().is_some());
     for id in ids {
@@ -104,7 +104,7 @@ fn the_counter_of_retries_is_published_also_if_there_is_still_no_room() {
     let mut world = metrics::with_local_recorder(&recorder, narrow);
     let target = Target::tracked(&world.addr).window(10);
     for n in [1, 2] {
-        world.timers.schedule_after(&target, ms(10), number(n)).unwrap();
+        world.timers.schedule_after(&target, ms(10), number(n));
     }
     world.driver_at(10);
     // All events so far are published.
@@ -124,7 +124,7 @@ fn the_counter_of_retries_is_published_also_if_there_is_still_no_room() {
 fn a_line_ends_when_all_of_it_has_been_handled() {
     let mut world = World::new();
     let target = Target::tracked(&world.addr);
-    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(1));
     world.driver_at(10);
     assert!(world.service.state().queues.get(target.mailbox().unwrap()).is_some());
     world.poll_listener();
@@ -140,7 +140,7 @@ fn a_line_that_waits_for_no_answer_stays_until_its_recipient_has_stopped() {
     let mut gone = Ear::new();
     let target = Target::from(&gone.addr).window(5);
     for n in [1, 2] {
-        world.timers.schedule_after(&target, ms(10), number(n)).unwrap();
+        world.timers.schedule_after(&target, ms(10), number(n));
     }
     world.driver_at(10);
     gone.poll();
@@ -151,7 +151,7 @@ fn a_line_that_waits_for_no_answer_stays_until_its_recipient_has_stopped() {
 
     let others = [(); 4].map(|()| Ear::new());
     let mut visit = |other: usize| {
-        world.timers.schedule_after(Target::from(&others[other].addr).window(1), ms(1), number(3)).unwrap();
+        world.timers.schedule_after(Target::from(&others[other].addr).window(1), ms(1), number(3));
         world.driver_at(1);
         under_way(&world)
     };
@@ -168,8 +168,8 @@ fn a_line_that_waits_for_no_answer_stays_until_its_recipient_has_stopped() {
 fn the_oldest_of_several_messages_in_a_mailbox_is_known_to_wait() {
     let mut world = World::new();
     let target = Target::tracked(&world.addr);
-    world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
-    let second = world.timers.schedule_after(&target, ms(12), number(2)).unwrap();
+    world.timers.schedule_after(&target, ms(10), number(1));
+    let second = world.timers.schedule_after(&target, ms(12), number(2));
     world.driver_at(12);
     assert_eq!(world.timers.cancel(second), CancelOutcome::Cancelled);
     let now = ms(30);
@@ -182,7 +182,7 @@ fn the_oldest_message_is_found_behind_recipients_that_have_gone_on() {
     let mut world = World::new();
     let mut ears = [(); 3].map(|()| Ear::new());
     for (ear, due) in ears.iter().zip(10..) {
-        world.timers.schedule_after(Target::tracked(&ear.addr), ms(due), number(1)).unwrap();
+        world.timers.schedule_after(Target::tracked(&ear.addr), ms(due), number(1));
     }
     world.driver_at(12);
     ears[0].poll();
@@ -199,8 +199,8 @@ fn one_turn_sends_no_more_from_lines_than_its_budget() {
     let mut seconds = Vec::new();
     for ear in &ears {
         let target = Target::tracked(&ear.addr).window(1);
-        world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
-        seconds.push(world.timers.schedule_after(&target, ms(10), number(2)).unwrap());
+        world.timers.schedule_after(&target, ms(10), number(1));
+        seconds.push(world.timers.schedule_after(&target, ms(10), number(2)));
     }
     world.clock.jump(ms(10));
     world.go_on();
@@ -223,13 +223,13 @@ fn a_message_without_room_is_lost_with_its_reason_if_the_timer_actor_is_drained_
     for repeats in [false, true] {
         let mut world = narrow();
         let target = Target::from(&world.addr).window(10);
-        world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+        world.timers.schedule_after(&target, ms(10), number(1));
         world.driver_at(10);
         let id = match repeats {
-            false => world.timers.schedule_after(&target, ms(10), number(2)).unwrap(),
+            false => world.timers.schedule_after(&target, ms(10), number(2)),
             true => {
                 let source = MessageSource::from_fn(|| number(2));
-                world.timers.schedule_at_fixed_rate(&target, ms(10), source).unwrap()
+                world.timers.schedule_at_fixed_rate(&target, ms(10), source)
             }
         };
         let service = Arc::clone(&world.service);
@@ -252,7 +252,7 @@ fn a_message_without_room_is_lost_with_its_reason_if_the_timer_actor_is_drained_
 fn a_message_whose_recipient_stops_just_before_it_is_sent_is_a_dead_letter() {
     let world = World::new();
     let target = Target::from(&world.addr).window(1);
-    let id = world.timers.schedule_after(&target, ms(10), number(1)).unwrap();
+    let id = world.timers.schedule_after(&target, ms(10), number(1));
     world.when_in_flight(id, || drop(RESTARTS.take()));
     let World { clock, mut driver, driver_called, listener, timers, addr: _addr, log, .. } = world;
     RESTARTS.replace(Some(listener));
@@ -269,7 +269,7 @@ fn a_message_whose_recipient_stops_just_before_it_is_sent_is_a_dead_letter() {
 fn a_message_whose_handler_stops_its_actor_is_delivered() {
     let world = World::new();
     let target = Target::from(&world.addr).window(1);
-    world.timers.schedule_after(&target, ms(10), Run(Box::new(|ctx| ctx.terminate()))).unwrap();
+    world.timers.schedule_after(&target, ms(10), Run(Box::new(|ctx| ctx.terminate())));
     let World { clock, mut driver, driver_called, listener, listener_called, timers, addr: _addr, .. } = world;
     RESTARTS.replace(Some(listener));
     *listener_called.hook.lock().unwrap() = Some(Box::new(|| {
@@ -288,10 +288,10 @@ fn a_message_whose_handler_stops_its_actor_is_delivered() {
 fn a_message_in_an_inbox_is_found_there_although_its_recipient_has_a_line() {
     let mut world = World::new();
     let tracked = Target::tracked(&world.addr).mailbox_policy(MailboxPolicy::Wait { window: 1 });
-    world.timers.schedule_after(&tracked, ms(5), number(1)).unwrap();
+    world.timers.schedule_after(&tracked, ms(5), number(1));
     world.own(10, number(2));
     world.driver_at(5);
-    let plain = world.timers.schedule_after(&world.addr, ms(5), number(3)).unwrap();
+    let plain = world.timers.schedule_after(&world.addr, ms(5), number(3));
     world.driver_at(5);
     assert!(world.service.state().queues.get(tracked.mailbox().unwrap()).is_some());
     let place = world.timers.get(plain).map(|timer| timer.location);
@@ -307,10 +307,10 @@ fn a_timer_in_the_place_of_another_makes_messages_of_its_own() {
     let (other, id) = (target.clone(), Arc::clone(&mine));
     let source = MessageSource::from_fn(move || {
         assert_eq!(timers.cancel(id.lock().unwrap().unwrap()), CancelOutcome::Cancelled);
-        timers.schedule_at_fixed_rate(&other, ms(10), MessageSource::from_fn(|| number(2))).unwrap();
+        timers.schedule_at_fixed_rate(&other, ms(10), MessageSource::from_fn(|| number(2)));
         number(1)
     });
-    *mine.lock().unwrap() = world.timers.schedule_at_fixed_rate(&target, ms(10), source).ok();
+    *mine.lock().unwrap() = Some(world.timers.schedule_at_fixed_rate(&target, ms(10), source));
     for _ in 0..3 {
         world.driver_at(10);
         world.go_on();

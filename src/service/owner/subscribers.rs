@@ -37,7 +37,8 @@ struct Subscriber {
 /// A lost message, and data of its timer.
 pub(crate) struct DeadLetterEvent {
     pub(crate) id: TimerId,
-    pub(crate) deadline: Tick,
+    /// `None` if there was no timer.
+    pub(crate) deadline: Option<Tick>,
     pub(crate) reason: DeadLetterReason,
     pub(crate) message_type: &'static str,
     /// `None` if it was under way already.
@@ -48,7 +49,7 @@ impl DeadLetterEvent {
     /// Describes a lost message whose type is known here.
     pub(crate) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
         let message = message.map(Carried::into_any);
-        Self { id, deadline, reason, message_type: type_name::<M::Message>(), message }
+        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M::Message>(), message }
     }
 }
 
@@ -129,7 +130,7 @@ impl Service {
             let now = self.clock.now();
             self.report_dead_letter(now, &lost);
             let DeadLetterEvent { id, deadline, reason, message_type, message } = lost;
-            let deadline = self.tick.time_of(deadline);
+            let deadline = deadline.map_or(now, |deadline| self.tick.time_of(deadline));
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
             let timer = self.name.clone();
             let letter =

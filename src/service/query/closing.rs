@@ -35,6 +35,7 @@ impl Service {
                     let reason = DeadLetterReason::SourcePanicked;
                     self.state().engine.lose_returned(reason);
                     if self.has_subscribers() {
+                        let deadline = Some(deadline);
                         self.emit_dead_letter(DeadLetterEvent { id, deadline, reason, message_type, message: None });
                     }
                     return None;
@@ -68,7 +69,7 @@ impl Service {
             true => Outcome::Cancelled,
             false => Outcome::DeadLettered(DeadLetterReason::ServiceStopped),
         };
-        let lost = self.empty(outcome, |state, key, deadline| (self.id_for_dead_letter(state, key), deadline));
+        let lost = self.empty(outcome, |state, key, deadline| (self.id_for_dead_letter(state, key), Some(deadline)));
         let withdrawn = self.withdraw_all(outcome);
         self.publish();
         let reason = DeadLetterReason::ServiceStopped;
@@ -113,7 +114,7 @@ impl Service {
 
     fn letter_about(&self, state: &State, key: Key) -> Option<DeadLetterEvent> {
         let id = self.id_for_dead_letter(state, key)?;
-        let deadline = state.engine.view(key)?.deadline;
+        let deadline = Some(state.engine.view(key)?.deadline);
         let message_type = state.stores.store(state.engine.payload(key)?.store)?.message_type;
         Some(DeadLetterEvent { id, deadline, reason: DeadLetterReason::ServiceStopped, message_type, message: None })
     }

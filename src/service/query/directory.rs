@@ -137,7 +137,7 @@ mod tests {
             let users = TimerActor::builder().install().unwrap();
             let internal = TimerActor::builder().internal().start().unwrap();
             let (bell, hour) = (Bell.start(), Duration::from_secs(3600));
-            let id = internal.schedule_after(&bell, hour, Ring).unwrap();
+            let id = internal.schedule_after(&bell, hour, Ring);
             assert_eq!((cancel(id), users.cancel(id)), (CancelOutcome::NotFound, CancelOutcome::NotFound));
             assert_eq!((get(id), users.get(id)), (None, None));
             assert_eq!(users.reschedule_after(id, hour), RescheduleOutcome::NotFound);

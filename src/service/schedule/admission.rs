@@ -4,6 +4,7 @@
 //! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] computes
 //! the deadlines of many single messages itself, from one reading of the clock, and admits them under one lock.
 
+use std::any::type_name;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,6 +98,11 @@ type Admission<T, P> = Result<Admitted, NotAdmitted<T, P>>;
 /// The recipient in a request: the actor that schedules, or a target. It selects the store, and the
 /// [`Destination`](crate::service::deliver::job::Destination) to be stored.
 pub(crate) trait Addressee<M: TimerMessage>: Sized {
+    /// Returns the type of the messages, as shown to users.
+    fn message_type() -> &'static str {
+        type_name::<M>()
+    }
+
     /// Returns the timers among which a key is unique; `None` if the recipient had gone before it was named.
     fn key_scope(&self) -> Option<KeyScope>;
 
@@ -137,6 +143,10 @@ where
     H: OwnHandler<A, M>,
     M: TimerMessage,
 {
+    fn message_type() -> &'static str {
+        H::message_type()
+    }
+
     fn key_scope(&self) -> Option<KeyScope> {
         Some(KeyScope::Owner(self.id))
     }
@@ -211,9 +221,26 @@ where
 }
 
 impl Service {
-    /// Schedules the messages of one timer.
+    /// Schedules the messages of one timer. If it is rejected, its message becomes a dead letter, and the id is that of
+    /// no timer.
     #[inline(always)]
-    pub(crate) fn schedule<P, R, M>(
+    pub(crate) fn schedule<P, R, M>(&self, request: TimerRequest<'_, P>, to: R, messages: P::Messages) -> TimerId
+    where
+        P: Plan<M>,
+        R: Addressee<M>,
+        M: TimerMessage,
+    {
+        if const { is_large::<M>() } {
+            let scheduled = self.schedule_packed::<P, R, Boxed<M>>(request, to, P::pack(messages));
+            return scheduled.unwrap_or_else(|rejected| self.lose_rejected::<P, Boxed<M>>(rejected, R::message_type()));
+        }
+        let scheduled = self.schedule_packed::<P, R, M>(request, to, P::pack(messages));
+        scheduled.unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type()))
+    }
+
+    /// Schedules the messages of one timer. If it is rejected, the error returns them.
+    #[inline(always)]
+    pub(crate) fn try_schedule<P, R, M>(
         &self,
         request: TimerRequest<'_, P>,
         to: R,

@@ -31,6 +31,9 @@ pub(crate) trait Plan<M: TimerMessage>: Sized {
 
     fn unpack<C: Carried<Message = M>>(packed: Self::Packed<C>) -> Self::Messages;
 
+    /// Returns the first message of a rejected timer. Runs user code.
+    fn first_message(messages: Self::Messages) -> M;
+
     /// Returns the time of the first message, and the recurrence if there is one; completes `packed`. Reads clocks: not
     /// to be called under the lock.
     fn first_run<C: Carried<Message = M>>(
@@ -72,6 +75,10 @@ impl<M: TimerMessage> Plan<M> for Schedule {
         message.unpack()
     }
 
+    fn first_message(message: M) -> M {
+        message
+    }
+
     #[inline(always)]
     fn first_run<C: Carried<Message = M>>(
         self,
@@ -107,6 +114,10 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
 
     fn unpack<C: Carried<Message = M>>(producer: Producer<C>) -> MessageSource<M> {
         C::unpack_source(producer.source)
+    }
+
+    fn first_message(mut source: MessageSource<M>) -> M {
+        source.next_message()
     }
 
     /// Jitter postpones all repetitions by the same time; slack applies to each.

@@ -140,7 +140,7 @@ mod tests {
             let id = TimerId::new();
             let schedule = || {
                 let hour = Schedule::After(Duration::from_secs(3600));
-                timers.service().schedule(
+                timers.service().try_schedule(
                     TimerRequest { id: Some(id), ..TimerRequest::now(hour, None) },
                     Target::from(&bell),
                     Ring,

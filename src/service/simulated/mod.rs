@@ -32,7 +32,7 @@ use crate::service::state::{Service, Settings};
 use crate::simulation::arbiter::{Arbiter, Task, VirtualClock};
 use crate::simulation::{self, Simulation, Stillness, random, seeds};
 use crate::timing::{TickLength, WheelSize};
-use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, Timers};
+use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, TimerOptions, Timers};
 
 /// No timer is due later than this.
 const END: u64 = 3_600_000 * MILLISECOND;
@@ -238,7 +238,7 @@ impl Scenario {
         for (place, addr) in self.addrs.iter().enumerate() {
             let note = self.records.schedule(Kind::Plain, service, place, MILLISECOND);
             let (number, after) = (note.number, Duration::from_nanos(MILLISECOND));
-            let id = self.timers[service].schedule_after(addr, after, Plain(note)).ok();
+            let id = self.timers[service].timer(addr, TimerOptions::new()).try_after(after, Plain(note)).ok();
             self.records.scheduled(number, id, MILLISECOND);
         }
         for addr in &self.addrs {
@@ -262,9 +262,9 @@ impl Scenario {
         let note = self.records.schedule(kind, service, place, delay);
         let (number, after) = (note.number, Duration::from_nanos(delay));
         let id = if is_other {
-            timers.schedule_after(target::<Other>(kind, addr), after, Other(note)).ok()
+            timers.timer(target::<Other>(kind, addr), TimerOptions::new()).try_after(after, Other(note)).ok()
         } else {
-            timers.schedule_after(target::<Plain>(kind, addr), after, Plain(note)).ok()
+            timers.timer(target::<Plain>(kind, addr), TimerOptions::new()).try_after(after, Plain(note)).ok()
         };
         self.records.scheduled(number, id, delay);
     }
@@ -364,7 +364,7 @@ fn run_with_a_step(seed: u64) -> Result<(), String> {
     let client = timers.clone();
     simulation::spawn("client", move || {
         let wall = VirtualClock.wall() + Duration::from_nanos(HOUR);
-        let _ = client.schedule_at(target, wall, Ring);
+        client.schedule_at(target, wall, Ring);
         simulation::rest(100 * MILLISECOND);
         clock.0.store(HOUR - 600 * MILLISECOND, Ordering::Relaxed);
     });

@@ -7,7 +7,7 @@ use actix::Message;
 
 use crate::service::simulated::records::{Entry, Kind, Log, MILLISECOND, Note, Records, tell};
 use crate::simulation::{self, random, seeds};
-use crate::{MessageSource, MissedTickBehavior, Repeat, RescheduleOutcome, Target, TimerId, Timers};
+use crate::{MessageSource, MissedTickBehavior, Repeat, RescheduleOutcome, Target, TimerId, TimerOptions, Timers};
 
 /// The most by which a repetition may be set late if its message went through its owner's mailbox: the driver, or the
 /// watchdog, has to notice the end of its handler.
@@ -53,8 +53,8 @@ impl Plan {
         M: Message<Result = ()> + Send + 'static,
     {
         match self.is_delay {
-            false => timers.schedule_at_fixed_rate(target, self.every(), source).ok(),
-            true => timers.schedule_with_fixed_delay(target, self.every(), source).ok(),
+            false => timers.timer(target, TimerOptions::new()).try_at_fixed_rate(self.every(), source).ok(),
+            true => timers.timer(target, TimerOptions::new()).try_with_fixed_delay(self.every(), source).ok(),
         }
     }
 

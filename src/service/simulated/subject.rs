@@ -193,8 +193,8 @@ impl Subject {
         let number = source.first;
         let source = MessageSource::from_fn(move || Own(source.make()));
         let id = match plan.is_delay {
-            false => ctx.schedule_at_fixed_rate(plan.every(), source).ok(),
-            true => ctx.schedule_with_fixed_delay(plan.every(), source).ok(),
+            false => ctx.timer(TimerOptions::new()).try_at_fixed_rate(plan.every(), source).ok(),
+            true => ctx.timer(TimerOptions::new()).try_with_fixed_delay(plan.every(), source).ok(),
         };
         self.records.scheduled(number, id, plan.first_after);
     }
@@ -206,9 +206,9 @@ impl Subject {
         let id = if random(3) == 0 {
             ctx.accept_due_timers();
             let options = TimerOptions::new().keep_alive(random(2) == 0);
-            ctx.timer(options).run_after(after, move |subject, ctx| subject.handled(&note, ctx)).ok()
+            ctx.timer(options).try_run_after(after, move |subject, ctx| subject.handled(&note, ctx)).ok()
         } else {
-            ctx.schedule_after(after, Own(note)).ok()
+            ctx.timer(TimerOptions::new()).try_after(after, Own(note)).ok()
         };
         self.records.scheduled(number, id, delay);
     }

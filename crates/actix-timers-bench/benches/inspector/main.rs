@@ -41,7 +41,7 @@ struct Probe {
 impl Probe {
     fn next(ctx: &mut Context<Self>) {
         let due = Instant::now() + Duration::from_millis(1);
-        ctx.schedule_after(Duration::from_millis(1), Beat(due)).expect("there is room");
+        ctx.schedule_after(Duration::from_millis(1), Beat(due));
     }
 }
 
@@ -89,9 +89,9 @@ fn serve(pending: u64) -> (SocketAddr, Timers, Arc<Mutex<Vec<Duration>>>) {
                 let delay = Duration::from_secs(3600 + number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 10_000_000);
                 if number.is_multiple_of(LABELLED) {
                     let options = TimerOptions::new().key(number).group("bench");
-                    timers.timer(target.clone(), options).after(delay, Far).unwrap();
+                    timers.timer(target.clone(), options).after(delay, Far);
                 } else {
-                    timers.schedule_after(target.clone(), delay, Far).unwrap();
+                    timers.schedule_after(target.clone(), delay, Far);
                 }
             }
             tell.send((timers, probe)).unwrap();

@@ -54,7 +54,7 @@ impl Owner {
     fn counted_schedule(&mut self, ctx: &mut Context<Self>) {
         for number in 0..TIMERS as u64 {
             let delay = self.random.delay();
-            self.ids.push(ctx.schedule_after(delay, Note([number; 4])).unwrap());
+            self.ids.push(ctx.schedule_after(delay, Note([number; 4])));
         }
     }
 
@@ -62,7 +62,7 @@ impl Owner {
     fn counted_run_after(&mut self, ctx: &mut Context<Self>) {
         for number in 0..TIMERS as u64 {
             let (delay, note) = (self.random.delay(), Note([number; 4]));
-            self.ids.push(ctx.run_after(delay, move |owner, ctx| owner.handle(note, ctx)).unwrap());
+            self.ids.push(ctx.run_after(delay, move |owner, ctx| owner.handle(note, ctx)));
         }
     }
 
@@ -77,7 +77,7 @@ impl Owner {
     fn counted_replace(&mut self, ctx: &mut Context<Self>) {
         for number in 0..TIMERS as u64 {
             let delay = self.random.delay();
-            let fresh = ctx.schedule_after(delay, Note([number; 4])).unwrap();
+            let fresh = ctx.schedule_after(delay, Note([number; 4]));
             let place = self.random.index(TIMERS);
             let old = std::mem::replace(&mut self.ids[place], fresh);
             assert!(ctx.cancel_timer(old).is_cancelled());
@@ -215,7 +215,7 @@ fn send() {
     let mut world = World::new(TimerActor::builder().clock(clock.clone()));
     let mut random = Random::new(1);
     for number in 0..TIMERS as u64 {
-        world.timers.schedule_after(&world.owner, random.delay(), Note([number; 4])).unwrap();
+        world.timers.schedule_after(&world.owner, random.delay(), Note([number; 4]));
     }
     let sum = counted_delivery(&mut world, &clock);
     assert_eq!(sum, (0..TIMERS as u64).sum::<u64>());

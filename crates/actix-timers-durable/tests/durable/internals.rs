@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use actix::prelude::*;
 use actix_timers::{
     Alarm, CancelOwner, Clock, DeadLetter, Drain, ListTimers, MailboxPolicy, ManualClock, Repeat, TimerActor,
-    TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, Timers, scrape,
+    TimerActorBuilder, TimerContext, TimerFilter, TimerGroup, TimerOptions, Timers, scrape,
 };
 use actix_timers_durable::store::{Counts, MemoryDisk};
 use actix_timers_durable::{DurableFilter, DurableState, DurableTimers};
@@ -39,14 +39,14 @@ impl Handler<Schedule> for Idler {
     type Result = Result<(), String>;
 
     fn handle(&mut self, _: Schedule, ctx: &mut Context<Self>) -> Self::Result {
-        ctx.schedule_after(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
+        ctx.timer(TimerOptions::new()).try_after(ms(1), Nothing).map(drop).map_err(|rejected| rejected.to_string())
     }
 }
 
 /// Adds one of the user's timers, far away, to a timer actor.
 fn with_one_timer(timers: Timers) -> Timers {
     let idler = Idler.start();
-    timers.schedule_after(actix_timers::Target::strong(idler), ms(1_000_000_000), Nothing).unwrap();
+    timers.schedule_after(actix_timers::Target::strong(idler), ms(1_000_000_000), Nothing);
     timers
 }
 

@@ -74,7 +74,8 @@ const figures = {
   },
 
   showCounters(counters) {
-    const lost = counters.recipient_stopped + counters.mailbox_full + counters.service_stopped + counters.source_panicked;
+    const lost = counters.recipient_stopped + counters.mailbox_full + counters.service_stopped + counters.source_panicked
+        + counters.rejected;
     pairs(byId("counters"), [
       ["accepted", count(counters.accepted)], ["delivered", count(counters.delivered)], ["cancelled", count(counters.cancelled)],
       ["dead letters", count(lost)], ["returned", count(counters.returned)], ["pending", count(counters.pending)],

@@ -147,9 +147,9 @@ fn buckets_of_a_large_wheel_are_put_together() {
         let timers = TimerActor::builder().wheel_size(65_536).start().unwrap();
         let (addr, _log) = support::World::paused(TimerActor::builder()).probe::<u64>();
         for delay in 1..=20_000 {
-            timers.schedule_after(&addr, ms(delay), Note(delay)).unwrap();
+            timers.schedule_after(&addr, ms(delay), Note(delay));
         }
-        timers.schedule_after(&addr, Duration::MAX, Note(0)).unwrap();
+        timers.schedule_after(&addr, Duration::MAX, Note(0));
         let wheel = get(&serve(&Inspector::new(&timers)).await, "wheel").await;
         assert_eq!((sum(&wheel["levels"], "entries"), sum(&wheel["levels"], "buckets")), (20_001, 20_001));
         let level = &wheel["levels"][0];
@@ -168,10 +168,10 @@ fn timers_are_found_by_filters_and_paged() {
         for number in 0..1000_u64 {
             let options =
                 TimerOptions::new().key(format!("k{number}")).group(if number % 2 == 0 { "even" } else { "odd" });
-            let timer = world.timers.timer(&addr, options).after(ms(1000 + number * 10), Note(number)).unwrap();
+            let timer = world.timers.timer(&addr, options).after(ms(1000 + number * 10), Note(number));
             all.insert(timer);
         }
-        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(50), Note(1)).unwrap()).await;
+        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(50), Note(1))).await;
         let app = serve(&Inspector::new(&world.timers)).await;
 
         let one = get(&app, "timers?key=k77").await;
@@ -408,7 +408,7 @@ fn several_timer_actors_are_told_apart_by_their_names() {
         let start = |name| TimerActor::builder().name(name).start().unwrap();
         let (twin, other): (Timers, Timers) = (start("orders"), start("a&b <i>"));
         let (addr, _log) = world.probe::<u64>();
-        let id = twin.schedule_after(&addr, ms(10), Note(1)).unwrap();
+        let id = twin.schedule_after(&addr, ms(10), Note(1));
         let app = serve(&Inspector::new(&world.timers).add_timers(&twin).add_timers(&other)).await;
         let all = get(&app, "timer-actors").await;
         let names: Vec<&str> =
@@ -443,7 +443,7 @@ fn a_timer_actor_that_is_drained_or_has_stopped_says_so() {
         let (tell, told) = oneshot::channel();
         arbiter.spawn(async { tell.send(TimerActor::builder().name("gone").start().unwrap()).unwrap() });
         let gone = told.await.unwrap();
-        gone.schedule_after(&addr, ms(1000), Note(1)).unwrap();
+        gone.schedule_after(&addr, ms(1000), Note(1));
         arbiter.stop();
         arbiter.join().unwrap();
         let app = serve(&Inspector::new(&gone)).await;
@@ -490,7 +490,7 @@ fn hostile_names_stay_texts() {
         let (addr, _log): (Addr<Probe<u64>>, _) = world.probe();
         let hostile = "</script><script>alert(1)</script>\u{2028}\"\\\u{0}";
         let options = TimerOptions::new().key(hostile).group(hostile);
-        world.timers.timer(&addr, options).after(ms(1000), Note(1)).unwrap();
+        world.timers.timer(&addr, options).after(ms(1000), Note(1));
         let app = serve(&Inspector::new(&world.timers)).await;
         let response = app.call(TestRequest::get().uri("/ops/timers/api/timers")).await;
         assert_eq!(response.headers().get("x-content-type-options").unwrap(), "nosniff");
@@ -686,7 +686,7 @@ fn ids_are_short_where_nothing_can_be_cancelled_and_timers_are_found_by_both_for
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, _log) = world.probe::<u64>();
         let plain = world.after(&addr, 10, 1);
-        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(20), Note(1)).unwrap()).await;
+        let own = run(&addr, |_, ctx| ctx.schedule_after(ms(20), Note(1))).await;
         // Created before the timer actor was known.
         let request = ScheduleAfter::new(&addr, ms(30), Note(1));
         let named = request.id();
@@ -787,7 +787,7 @@ fn internal_timers_on_the_clock_of_a_timer_actor_are_not_shown() {
         let given = TimerActor::builder().install().unwrap();
         let internal = InternalTimers::start(builder_on_clock_of(&given)).unwrap();
         for _ in 0..10 {
-            internal.schedule_after(Target::strong(Keeper.start()), ms(1000), Renew).unwrap();
+            internal.schedule_after(Target::strong(Keeper.start()), ms(1000), Renew);
         }
         assert_eq!(internal.snapshot().counters.pending, 10);
         let app = serve(&Inspector::new(&given)).await;

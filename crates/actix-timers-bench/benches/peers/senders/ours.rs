@@ -17,7 +17,7 @@ impl Sender for OwnContext {
     }
 
     fn schedule(&self, ctx: &mut Context<Receiver>, due: Due) -> TimerId {
-        ctx.schedule_after(due.delay(), due).expect("a timer")
+        ctx.schedule_after(due.delay(), due)
     }
 
     fn cancel(&self, ctx: &mut Context<Receiver>, id: TimerId) {
@@ -41,7 +41,7 @@ impl Sender for ToTarget {
 
     fn schedule(&self, _: &mut Context<Receiver>, due: Due) -> TimerId {
         let target = self.targets[due.receiver as usize].clone();
-        self.timers.schedule_after(target, due.delay(), due).expect("a timer")
+        self.timers.schedule_after(target, due.delay(), due)
     }
 
     fn cancel(&self, _: &mut Context<Receiver>, id: TimerId) {

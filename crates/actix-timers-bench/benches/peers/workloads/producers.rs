@@ -114,7 +114,7 @@ fn threads(timer_actors: &[Timers], for_each: usize, size: usize) -> Vec<Span> {
     let spans = thread::scope(|scope| {
         let producer = |(number, timers): (usize, &Timers)| {
             let (timers, target, all_ready) = (timers.clone(), Target::from(&receiver), &all_ready);
-            let schedule = move |delay, due| timers.schedule_after(target.clone(), delay, due).expect("a timer");
+            let schedule = move |delay, due| timers.schedule_after(target.clone(), delay, due);
             scope.spawn(move || produce(all_ready, number as u64 + 1, size / for_each, schedule))
         };
         let repeated = timer_actors.iter().flat_map(|timers| std::iter::repeat_n(timers, for_each));
@@ -137,7 +137,7 @@ fn arbiters(count: usize, size: usize) -> Vec<Span> {
             let planner = Planner::start(None);
             let timers = TimerActor::builder().install().expect("a timer actor");
             let scheduling = planner.run(move |ctx| {
-                let schedule = |delay, due| ctx.schedule_after(delay, due).expect("a timer");
+                let schedule = |delay, due| ctx.schedule_after(delay, due);
                 produce(&all_ready, number as u64 + 1, size, schedule)
             });
             let span = scheduling.await;

@@ -63,10 +63,10 @@ fn serve() -> (SocketAddr, Timers) {
             let customer = Customer.start();
             for number in 0..300_u64 {
                 let options = TimerOptions::new().key(format!("order {number}")).group("orders");
-                timers.timer(&customer, options).after(Duration::from_secs(1000 + number * 60), Remind).unwrap();
+                timers.timer(&customer, options).after(Duration::from_secs(1000 + number * 60), Remind);
             }
             let hostile = TimerOptions::new().key(HOSTILE).group(HOSTILE);
-            timers.timer(&customer, hostile).after(Duration::from_secs(500), Remind).unwrap();
+            timers.timer(&customer, hostile).after(Duration::from_secs(500), Remind);
             let second = TimerActor::builder().name("second").start().unwrap();
             let look = Inspector::new(&timers).add_timers(&second);
             let cancel = Inspector::new(&timers).allow_cancel(true);

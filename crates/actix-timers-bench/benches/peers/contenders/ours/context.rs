@@ -18,7 +18,7 @@ impl Keeper for Ours {
     type Id = TimerId;
 
     fn schedule(ctx: &mut Context<Owner<Self>>, delay: Duration, note: Note) -> TimerId {
-        ctx.schedule_after(delay, note).unwrap()
+        ctx.schedule_after(delay, note)
     }
 
     fn cancel(ctx: &mut Context<Owner<Self>>, id: TimerId) -> bool {

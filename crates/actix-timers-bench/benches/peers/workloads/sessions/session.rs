@@ -107,7 +107,7 @@ pub(crate) struct FixedRate;
 
 impl Timer for FixedRate {
     fn start(&mut self, ctx: &mut Context<Session<Self>>, span: Duration) {
-        ctx.schedule_at_fixed_rate(span, Fire).expect("a timer");
+        ctx.schedule_at_fixed_rate(span, Fire);
     }
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Moved(Option<TimerId>);
 
 impl Timer for Moved {
     fn start(&mut self, ctx: &mut Context<Session<Self>>, span: Duration) {
-        self.0 = Some(ctx.schedule_after(span, Fire).expect("a timer"));
+        self.0 = Some(ctx.schedule_after(span, Fire));
     }
 
     fn reset(&mut self, ctx: &mut Context<Session<Self>>, span: Duration) {
@@ -146,7 +146,7 @@ impl Timer for ByKey {
     }
 
     fn reset(&mut self, ctx: &mut Context<Session<Self>>, span: Duration) {
-        ctx.timer(TimerOptions::new().key("idle")).after(span, Fire).expect("a timer");
+        ctx.timer(TimerOptions::new().key("idle")).after(span, Fire);
     }
 }
 
