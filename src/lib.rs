@@ -36,6 +36,7 @@ mod trace;
 pub use api::schedule_requests::ScheduleCron;
 #[cfg(feature = "actix")]
 pub use api::{
+    actor_timers::ActorTimers,
     batch::ScheduleBatch,
     builder::TimerActorBuilder,
     config::TimerActorConfig,

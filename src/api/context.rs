@@ -5,10 +5,11 @@ use std::time::{Duration, SystemTime};
 use actix::dev::{AsyncContextParts, ToEnvelope};
 use actix::{Actor, AsyncContext, Handler, Message};
 
+use crate::api::actor_timers::{ActorTimers, Own};
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, Schedules, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
-use crate::engine::{KeyScope, TimerGroup, TimerKey};
+use crate::engine::{TimerGroup, TimerKey};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::due_timers::DueTimers;
@@ -400,10 +401,7 @@ where
     /// # System::new().block_on(async { Call.start(); });
     /// ```
     fn cancel_key(&mut self, key: impl Into<TimerKey>) -> CancelOutcome {
-        match registry::known_owner_of_context(self) {
-            Some((service, owner)) => service.cancel_key(Some(KeyScope::Owner(owner)), &key.into()),
-            None => CancelOutcome::NotFound,
-        }
+        Own::of_context(self).cancel_key(&key.into())
     }
 
     /// Returns true if this actor has a pending own timer with this key.
@@ -413,8 +411,7 @@ where
 
     /// Returns the id of this actor's own pending timer with this key.
     fn timer_by_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
-        let (service, owner) = registry::known_owner_of_context(self)?;
-        service.timer_by_key(KeyScope::Owner(owner), &key.into())
+        Own::of_context(self).by_key(&key.into())
     }
 
     /// Cancels this actor's own timers of a [group](TimerOptions::group), also due ones, and returns their number. The
@@ -442,25 +439,24 @@ where
     /// # System::new().block_on(async { Checker.start(); });
     /// ```
     fn cancel_group(&mut self, group: impl Into<TimerGroup>) -> usize {
-        match registry::known_owner_of_context(self) {
-            Some((service, owner)) => service.cancel_all(&service.timers_of_owner_in(owner, &group.into())),
-            None => 0,
-        }
+        Own::of_context(self).cancel_group(&group.into())
     }
 
     /// Cancels all own timers of this actor, also due ones, and returns their number. Only a message on its way through
     /// the mailbox, because the actor was not polled in time, still arrives.
     fn cancel_timers(&mut self) -> usize {
-        match registry::known_owner_of_context(self) {
-            Some((service, owner)) => service.cancel_all(&service.timers_of_owner(owner)),
-            None => 0,
-        }
+        Own::of_context(self).cancel_all()
     }
 
     /// Returns this actor's own pending timers, by deadline. Timers that others scheduled for it are not included; see
     /// [`Timers::list`](crate::Timers::list).
     fn timers(&mut self) -> Vec<TimerInfo> {
-        registry::known_owner_of_context(self).map_or_else(Vec::new, |(service, owner)| service.list_own(owner))
+        Own::of_context(self).list()
+    }
+
+    /// Returns a handle to this actor's own timers, for code that has the actor but not its context.
+    fn actor_timers(&mut self) -> ActorTimers {
+        ActorTimers::of(self)
     }
 
     /// Moves a timer to `delay` from now, also if it is already due and its handler has not run.

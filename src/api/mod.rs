@@ -1,6 +1,7 @@
 //! The calls of the public API: each turns its arguments into one call of a service.
 //!
-//! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter;
+//! 1. Schedule: `context` for an actor's own timers, with `registry`, which finds the timer actor of the arbiter, and
+//!    `actor_timers`, a handle that needs no context;
 //!    `timers` for any target from any thread; `timer`, timers with options, for both; `timer_actor` with its requests
 //!    (`schedule_requests`, `messages`, `batch`) and replies (`answer`, `batch_reply`).
 //! 2. Results: `guard`, `dead_letters`.
@@ -8,6 +9,7 @@
 //! 4. Setup and end: `builder`, `config`, `drain`, `scrape`.
 //! 5. Virtual time: `settling` and `testing`.
 
+pub(crate) mod actor_timers;
 pub(crate) mod answer;
 pub(crate) mod batch;
 pub(crate) mod batch_reply;

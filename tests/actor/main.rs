@@ -1,6 +1,7 @@
 //! The guarantees of the timer actor in virtual time, one module per subject.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod actor_timers;
 mod batch;
 mod bounds;
 mod closures;

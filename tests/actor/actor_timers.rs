@@ -1,0 +1,107 @@
+//! The handle to an actor's own timers.
+
+use actix::prelude::*;
+use actix_timers::{ActorTimers, CancelOutcome, TimerActor, TimerContext, TimerOptions};
+use support::{Note, Probe, in_virtual_time, ms, run};
+
+/// Returns the handle of a probe.
+async fn handle(addr: &Addr<Probe<u32>>) -> ActorTimers {
+    run(addr, |_, ctx| ctx.actor_timers()).await
+}
+
+async fn schedule(addr: &Addr<Probe<u32>>, delay: u64, name: u32, options: TimerOptions) {
+    run(addr, move |_, ctx| _ = ctx.timer(options).after(ms(delay), Note(name))).await;
+}
+
+fn key(key: &str) -> TimerOptions {
+    TimerOptions::new().key(key)
+}
+
+/// Asserts that a handle finds nothing.
+fn assert_empty(timers: &ActorTimers) {
+    assert!(!timers.is_active("k") && timers.timer_by_key("k").is_none() && timers.get("k").is_none());
+    assert!(timers.list().is_empty());
+    assert_eq!(
+        (timers.cancel_key("k"), timers.cancel_group("g"), timers.cancel_all()),
+        (CancelOutcome::NotFound, 0, 0)
+    );
+}
+
+#[test]
+fn a_handle_finds_and_cancels_the_actors_own_timers_and_no_others() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        let (other, other_log) = world.probe();
+        let timers = handle(&addr).await;
+        assert_empty(&timers);
+        schedule(&other, 30, 100, key("k").group("g")).await;
+        world.timers.timer(&addr, key("k").group("g")).after(ms(30), Note(101));
+        assert_empty(&timers);
+        schedule(&addr, 10, 1, key("k")).await;
+        schedule(&addr, 20, 2, TimerOptions::new().group("g")).await;
+        schedule(&addr, 20, 3, TimerOptions::new()).await;
+        schedule(&addr, 40, 4, TimerOptions::new()).await;
+        assert!(timers.is_active("k"));
+        assert_eq!(timers.get("k").map(|info| info.remaining), Some(ms(10)));
+        assert_eq!(timers.timer_by_key("k"), timers.get("k").map(|info| info.id));
+        assert_eq!(timers.list().len(), 4);
+        assert_eq!(timers.cancel_key("k"), CancelOutcome::Cancelled);
+        assert_eq!(timers.cancel_group("g"), 1);
+        let last = timers.list().pop().unwrap();
+        assert_eq!(timers.cancel(last.id), CancelOutcome::Cancelled);
+        world.run_to(100).await;
+        assert_eq!((log.take(), other_log.take()), (vec![(3, 20), (101, 30)], vec![(100, 30)]));
+        schedule(&addr, 10, 5, key("k")).await;
+        assert_eq!(timers.cancel_all(), 1);
+        assert_empty(&timers);
+    });
+}
+
+/// The actor's next incarnation has other timers, and the same mailbox.
+#[test]
+fn a_handle_remains_valid_when_the_actor_is_restarted() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let probe = Probe::new(world.watch.clone());
+        let addr = Supervisor::start(|_| probe);
+        let timers = handle(&addr).await;
+        schedule(&addr, 10, 1, key("k")).await;
+        assert!(timers.is_active("k"));
+        run(&addr, |_, ctx| ctx.stop()).await;
+        world.settle().await;
+        assert_empty(&timers);
+        schedule(&addr, 10, 2, key("k")).await;
+        assert!(timers.is_active("k"));
+    });
+}
+
+#[test]
+fn a_handle_of_no_living_actor_finds_nothing() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        assert_empty(&ActorTimers::default());
+        let (addr, _log) = world.probe();
+        let timers = handle(&addr).await;
+        schedule(&addr, 10, 1, key("k")).await;
+        run(&addr, |_, ctx| ctx.stop()).await;
+        drop(addr);
+        world.settle().await;
+        assert_empty(&timers);
+        // Its mailbox is not that of a later actor.
+        let others: Vec<_> = (0..100).map(|_| world.probe::<u32>().0).collect();
+        for other in &others {
+            schedule(other, 10, 2, key("k").group("g")).await;
+        }
+        assert_empty(&timers);
+    });
+}
+
+#[test]
+fn a_handle_finds_nothing_on_another_thread() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log) = world.probe();
+        let timers = handle(&addr).await;
+        schedule(&addr, 10, 1, key("k")).await;
+        let elsewhere = timers.clone();
+        std::thread::spawn(move || assert_empty(&elsewhere)).join().unwrap();
+        assert!(timers.is_active("k"));
+    });
+}
