@@ -44,6 +44,15 @@ impl DelayQueue {
         self.levels[level].occupied
     }
 
+    /// Returns the slots of the buckets of `level` in the queue.
+    pub(crate) fn slots(&self, level: usize) -> impl Iterator<Item = usize> {
+        let words = self.levels[level].words.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        words.flat_map(|(word, bits)| {
+            let above = |bits: &u64| Some(bits & (bits - 1)).filter(|above| *above != 0);
+            std::iter::successors(Some(*bits), above).map(move |bits| word * BITS + bits.trailing_zeros() as usize)
+        })
+    }
+
     /// Adds a bucket with its first entry.
     pub(crate) fn enter(&mut self, level: usize, slot: usize) {
         let ring = &mut self.levels[level];
@@ -104,6 +113,7 @@ mod tests {
                     assert_eq!(queue.distance(0, from), Some(nearest));
                 }
                 assert_eq!((queue.len(), queue.occupied(0)), (2, 2));
+                assert!(queue.slots(0).eq([slot.min(other), slot.max(other)]));
                 queue.leave(0, slot);
                 queue.leave(0, other);
                 assert_eq!(queue.len(), 0);
@@ -120,6 +130,7 @@ mod tests {
         assert_eq!((queue.distance(0, 0), queue.distance(1, 0)), (None, Some(0)));
         queue.enter(0, 7);
         assert_eq!((queue.distance(0, 0), queue.distance(1, 0)), (Some(7), Some(0)));
+        assert!(queue.slots(0).eq([7]) && queue.slots(1).eq([0]));
         queue.leave(0, 7);
         assert_eq!((queue.distance(0, 0), queue.distance(1, 0)), (None, Some(0)));
         assert_eq!((queue.occupied(0), queue.occupied(1)), (0, 1));

@@ -1,7 +1,6 @@
 //! Snapshots of a wheel: counts per level and per bucket.
 
 use crate::timing::level::Level;
-use crate::timing::list::List;
 use crate::timing::tick::Tick;
 use crate::timing::wheel::Wheel;
 
@@ -72,14 +71,16 @@ impl<T> Wheel<T> {
     }
 
     fn stats_of(&self, level: usize, ring: &Level) -> LevelStats {
-        let buckets = &self.buckets[ring.grid.bucket_in(0).0 as usize..][..self.size.ring()];
+        // Only the occupied buckets: they are few when little is pending.
+        let lengths = self.queue.slots(level).map(|slot| self.bucket(level, slot).len());
+        let (entries, fullest) = lengths.fold((0, 0), |(sum, most), len| (sum + len, len.max(most)));
         LevelStats {
             level,
             bucket_ticks: ring.width,
             buckets: self.size.get(),
             occupied: self.queue.occupied(level),
-            entries: buckets.iter().map(List::len).sum(),
-            fullest: buckets.iter().map(List::len).max().unwrap_or(0),
+            entries,
+            fullest,
             cascades: ring.cascades,
             cascaded: ring.cascaded,
         }
