@@ -7,7 +7,7 @@
 //! 2. Results: `guard`, `dead_letters`.
 //! 3. Many timers: `selection`.
 //! 4. Setup and end: `builder`, `config`, `drain`, `scrape`.
-//! 5. Virtual time: `settling` and `testing`.
+//! 5. Virtual time: `testing`, `settling` and, for the tasks of a thread, `idle`.
 
 pub(crate) mod actor_timers;
 pub(crate) mod answer;
@@ -20,6 +20,7 @@ pub(crate) mod dead_letters;
 pub(crate) mod drain;
 mod due_timers;
 pub(crate) mod guard;
+pub(crate) mod idle;
 pub(crate) mod messages;
 pub(crate) mod registry;
 pub(crate) mod schedule_requests;

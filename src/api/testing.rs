@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::api::settling;
+use crate::api::settling::Settling;
 use crate::service::state::Service;
 
 /// Advances tokio's clock by `by`, and returns when the due messages have been handled by the actors of this thread.
@@ -49,12 +49,13 @@ use crate::service::state::Service;
 /// # });
 /// ```
 pub async fn advance(by: Duration) {
-    settle().await;
+    let mut settling = Settling::new(Service::is_here);
+    settling.settle().await;
     tokio::time::sleep(by).await;
-    settle().await;
+    settling.settle().await;
 }
 
 /// Returns when all due messages have been handled by the actors of this thread. No virtual time passes.
 pub async fn settle() {
-    settling::settle(Service::is_here).await;
+    Settling::new(Service::is_here).settle().await;
 }

@@ -1,5 +1,8 @@
 //! Virtual time for tests: time passes from event to event, and `advance` returns when everything is handled.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -15,6 +18,53 @@ fn manual() -> (ManualClock, Timers, Addr<Probe<u32>>, Log<u32>) {
     let probe = Probe::new(StopWatch::Manual(clock.clone()));
     let log = probe.log.clone();
     (clock.hands, timers, probe.start(), log)
+}
+
+async fn yields(times: usize) {
+    for _ in 0..times {
+        tokio::task::yield_now().await;
+    }
+}
+
+const fn sendable<F: Send>(future: F) -> F {
+    future
+}
+
+/// Polls a future only when it was woken itself, as `FuturesUnordered` does.
+async fn only_when_woken(future: impl Future) {
+    struct Flag(AtomicBool, futures_util::task::AtomicWaker);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+            self.1.wake();
+        }
+    }
+    let flag = Arc::new(Flag(AtomicBool::new(true), Default::default()));
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| {
+        flag.1.register(cx.waker());
+        match flag.0.swap(false, Ordering::SeqCst) {
+            true => future.as_mut().poll(&mut Context::from_waker(&Arc::clone(&flag).into())).map(drop),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+}
+
+/// Starts a chain of `length` actors to the probe, each of which takes two turns, and returns the first.
+fn chain(probe: Addr<Probe<u32>>, length: usize, clock: &ManualClock) -> Addr<Probe<u32>> {
+    let stopwatch = WatchedClock::on(clock.clone());
+    (0..length).fold(probe, |next, _| {
+        let mut link = Probe::new(StopWatch::Manual(stopwatch.clone()));
+        link.hook = Box::new(move |name, ctx| {
+            let (next, name) = (next.clone(), *name);
+            ctx.spawn(actix::fut::wrap_future(async move {
+                yields(2).await;
+                next.do_send(Note(name));
+            }));
+        });
+        link.start()
+    })
 }
 
 /// Defines the same test in both kinds of virtual time; `$advance` lets time pass.
@@ -103,6 +153,36 @@ in_both! {
         assert_eq!(log.take(), [(1, 10), (2, 11)]);
     }
 
+    // However many steps they take.
+    the_tasks_that_a_handler_starts_are_at_their_end_before_time_passes: |world, advance| {
+        let (last, log) = world.probe();
+        let to = last.clone();
+        let (addr, _) = world.probe_with(|probe| {
+            probe.hook = Box::new(move |name, ctx| {
+                let (first, second, name) = (to.clone(), to.clone(), *name);
+                ctx.spawn(actix::fut::wrap_future(async move {
+                    yields(300).await;
+                    first.do_send(Note(name));
+                    let there = actix::spawn(yields(300));
+                    there.await.unwrap();
+                    first.do_send(Note(name));
+                }));
+                // A task beside the actors.
+                tokio::spawn(async move {
+                    yields(40).await;
+                    second.do_send(Note(name));
+                });
+            });
+        });
+        for name in 1..=3_u32 {
+            world.after(&addr, 10 * u64::from(name), name);
+        }
+        advance(ms(30)).await;
+        let mut notes = log.take();
+        notes.sort_unstable();
+        assert_eq!(notes, [(1, 10), (1, 10), (1, 10), (2, 20), (2, 20), (2, 20), (3, 30), (3, 30), (3, 30)]);
+    }
+
     a_message_for_a_busy_actor_stays_due_and_time_goes_on: |world, advance| {
         let (addr, log) = world.probe();
         let id = run(&addr, |_, ctx| {
@@ -146,6 +226,22 @@ fn times_of_day_come_as_durations_do() {
     });
 }
 
+/// The example of the testing guide.
+#[test]
+fn a_paused_clock_between_two_milliseconds_shifts_each_advance_and_no_grid() {
+    paused(async {
+        tokio::time::advance(Duration::from_micros(500)).await;
+        let world = World::paused(TimerActor::builder());
+        let (addr, log) = world.probe();
+        world.timers.schedule_at_fixed_rate(&addr, ms(10), Note(0));
+        for _ in 0..11 {
+            testing::advance(ms(10)).await;
+        }
+        assert_eq!(world.now(), 121);
+        assert_eq!(log.take(), (1..=12).map(|tick| (0, 10 * tick + 1)).collect::<Vec<_>>());
+    });
+}
+
 #[test]
 fn a_timer_actor_on_another_arbiter_is_waited_for() {
     System::new().block_on(async {
@@ -161,6 +257,62 @@ fn a_timer_actor_on_another_arbiter_is_waited_for() {
         clock.hands.advance(ms(100)).await;
         let expected: Vec<(u32, u64)> = (1..=100).map(|name| (name, u64::from(name))).collect();
         assert_eq!(log.take(), expected);
+        arbiter.stop();
+    });
+}
+
+/// It detects whether a task is ready from its own polls, and so must notice that they do not show it: inside a spawned
+/// task, and inside a set of futures that polls only woken ones.
+#[test]
+fn a_chain_of_actors_is_at_its_end_wherever_advance_is_awaited() {
+    System::new().block_on(async {
+        let (clock, timers, addr, log) = manual();
+        let first = chain(addr, 20, &clock);
+        let ten = || {
+            let now = u64::try_from(clock.now().as_millis()).unwrap();
+            for name in 1..=10 {
+                timers.schedule_after(&first, ms(u64::from(name)), Note(name));
+            }
+            (1..=10).map(|name| (name, now + u64::from(name))).collect::<Vec<_>>()
+        };
+        let expected = ten();
+        let there = clock.clone();
+        actix::spawn(async move { there.advance(ms(10)).await }).await.unwrap();
+        assert_eq!(log.take(), expected);
+
+        let expected = ten();
+        only_when_woken(sendable(clock.advance(ms(10)))).await;
+        assert_eq!(log.take(), expected);
+
+        let expected = ten();
+        futures_util::future::join(clock.advance(ms(10)), yields(1000)).await;
+        assert_eq!(log.take(), expected);
+    });
+}
+
+/// The next message depends on a handler on another thread, which takes its time.
+#[test]
+fn a_handler_on_another_arbiter_returns_before_time_passes() {
+    System::new().block_on(async {
+        let (clock, arbiter) = (WatchedClock::new(), Arbiter::new());
+        let (there, started) = (clock.clone(), tokio::sync::oneshot::channel());
+        arbiter.spawn_fn(move || {
+            TimerActor::builder().clock(there.hands.clone()).install().unwrap();
+            let mut probe = Probe::new(StopWatch::Manual(there));
+            probe.hook = Box::new(|name: &u32, ctx| {
+                std::thread::sleep(ms(2));
+                ctx.schedule_after(ms(10), Note(name + 1));
+            });
+            probe.on_start = Box::new(|ctx| {
+                ctx.schedule_after(ms(10), Note(1));
+            });
+            let log = probe.log.clone();
+            started.0.send((probe.start(), log)).ok().unwrap();
+        });
+        let (addr, log) = started.1.await.unwrap();
+        run(&addr, |_, _| ()).await;
+        clock.hands.advance(ms(200)).await;
+        assert_eq!(log.take(), (1..=20).map(|name| (name, 10 * u64::from(name))).collect::<Vec<_>>());
         arbiter.stop();
     });
 }

@@ -469,7 +469,11 @@ struct Seen {
 
 impl WatchedClock {
     pub fn new() -> Self {
-        Self { hands: ManualClock::new(), seen: Arc::default() }
+        Self::on(ManualClock::new())
+    }
+
+    pub fn on(hands: ManualClock) -> Self {
+        Self { hands, seen: Arc::default() }
     }
 
     /// Returns the number of clock readings.

@@ -339,7 +339,7 @@ fn virtual_time_waits_for_messages_to_actors_on_other_threads() {
     let mut world = World::new();
     let may_time_pass = |world: &World| {
         let service = Arc::clone(&world.service);
-        std::thread::spawn(move || service.activity().may_last()).join().unwrap()
+        std::thread::spawn(move || service.activity().may_last(false)).join().unwrap()
     };
     world.own(10, number(1));
     world.poll_driver();

@@ -19,7 +19,7 @@ impl Drop for ExternalWorkGuard {
 }
 
 /// The remaining work of a service. As long as it changes, there is progress.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Activity {
     number: u32,
     counters: Counters,
@@ -33,15 +33,41 @@ pub(crate) struct Activity {
     waiting: usize,
     /// Whether the driver has work now.
     driver: bool,
+    /// Whether an alarm of the calling thread is due.
+    alarm: bool,
     /// Whether the actors are on the calling thread.
     here: bool,
+    /// Whether the driver has stopped.
+    stopped: bool,
 }
 
 impl Activity {
     /// Whether it stays the same for any wait: no work is left, or actors of this thread do not take their messages
-    /// although they had turns to do so.
-    pub(crate) const fn may_last(&self) -> bool {
-        !self.driver && !self.external && (self.waiting == 0 || self.here)
+    /// although they had turns to do so. An alarm that is due on this thread and has not fired after many turns will not
+    /// fire before time passes: tokio's timers fire only at its own milliseconds.
+    pub(crate) const fn may_last(&self, had_many_turns: bool) -> bool {
+        !self.driver && !self.external && (self.waiting == 0 || self.here) && (!self.alarm || had_many_turns)
+    }
+
+    /// Whether nothing is left while this thread is idle, whatever has changed since `before`: it depends on this thread
+    /// alone.
+    pub(crate) const fn is_over(&self, before: &Self) -> bool {
+        self.here && self.number == before.number && self.steps == before.steps && self.may_last(false)
+    }
+
+    /// Whether the driver is on another thread, and runs.
+    pub(crate) const fn is_elsewhere(&self) -> bool {
+        !self.here && !self.stopped
+    }
+
+    /// Whether the driver, if it is on another thread, sleeps after a turn since `before`.
+    pub(crate) const fn has_had_turn_since(&self, before: &Self) -> bool {
+        !self.is_elsewhere() || (self.wakeups != before.wakeups && !self.driver)
+    }
+
+    /// Whether it is the same as `before`, except for wake-ups.
+    pub(crate) fn is_but_for_wakeups(&self, before: &Self) -> bool {
+        Self { wakeups: before.wakeups, ..self.clone() } == *before
     }
 }
 
@@ -63,15 +89,15 @@ impl Service {
             steps: self.external.steps.load(Ordering::Acquire),
             external: self.external.working.load(Ordering::Acquire) > 0,
             waiting: state.engine.in_inboxes() + state.owners.mailbox_deliveries.len() + state.queues.waiting(),
-            // An alarm of this thread that has not fired after several turns will not fire before time passes: tokio's
-            // timers fire only at its own milliseconds.
             driver: !sleeps
                 || (is_due && !here)
                 || arrived
                 || state.queues.has_ready()
                 || !state.owners.ended.is_empty()
                 || !state.owners.without_inbox.is_empty(),
+            alarm: is_due && here,
             here,
+            stopped: self.is_stopped(),
         }
     }
 
@@ -101,12 +127,12 @@ mod tests {
         let service = timers.service();
         service.sleep.begin(None);
         let before = service.activity();
-        assert!(before.may_last());
+        assert!(before.may_last(false));
         let working = service.working();
-        assert!(!service.activity().may_last());
+        assert!(!service.activity().may_last(false));
         drop(working);
         let after = service.activity();
-        assert!(after.may_last());
+        assert!(after.may_last(false));
         assert!(after != before, "there was progress");
     }
 }
