@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use actix::prelude::*;
 use actix_timers::{
-    ActorId, CancelKey, CancelOutcome, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor, TimerContext,
-    TimerId, TimerKey, TimerOptions, TimerState,
+    ActorId, CancelKey, CancelOutcome, Repeat, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch, ScheduleError,
+    Target, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions, TimerState,
 };
 use support::{Census, Log, Note, Probe, Recluse, Way, World, in_virtual_time, ms, paused, run};
 
@@ -117,6 +117,69 @@ fn a_repeating_timer_is_replaced_while_its_old_message_waits() {
         assert_eq!(run(&addr, |_, ctx| ctx.cancel_key("T")).await, CancelOutcome::Cancelled);
         world.run_to(100).await;
         assert_eq!((log.take(), world.pending()), (vec![], 0));
+    });
+}
+
+/// A first tick now that has not run is cancelled with its timer. Its successor brings its own: now, if it asks for it.
+#[test]
+fn a_first_tick_now_is_replaced_by_that_of_the_next_timer_under_its_key() {
+    for way in Way::ALL {
+        for last in [0, 10] {
+            in_virtual_time(TimerActor::builder, |world| async move {
+                let (addr, log) = world.probe();
+                let every = |first| Repeat::every(ms(10)).first_after(ms(first));
+                let ticks = [(1, every(0)), (2, every(0)), (3, every(last))];
+                match way {
+                    Way::Direct => ticks.map(|(name, every)| {
+                        world.timers.timer(&addr, key("k")).at_fixed_rate(every, Note(name));
+                    }),
+                    Way::Message => ticks.map(|(name, every)| {
+                        let request = ScheduleAtFixedRate::new(&addr, every, Note(name)).options(key("k"));
+                        world.timers.addr().do_send(request);
+                    }),
+                    Way::Context => {
+                        run(&addr, move |_, ctx| {
+                            ticks.map(|(name, every)| {
+                                ctx.timer(key("k")).at_fixed_rate(every, Note(name));
+                            })
+                        })
+                        .await
+                    }
+                };
+                world.settle().await;
+                assert_eq!(log.take(), if last == 0 { vec![(3, 0)] } else { vec![] }, "{way:?}");
+                world.run_to(20).await;
+                assert_eq!(log.take(), [(3, 10), (3, 20)], "{way:?}");
+                let counters = world.timers.snapshot().counters;
+                assert_eq!((counters.cancelled, counters.pending), (2, 1));
+            });
+        }
+    }
+}
+
+/// The same if it is due already, and waits for its actor.
+#[test]
+fn a_first_tick_now_that_waits_for_its_actor_is_replaced() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (unblock, blocked) = tokio::sync::oneshot::channel::<()>();
+        let (addr, log) = world.probe();
+        let now = Repeat::every(ms(10)).first_after(ms(0));
+        run(&addr, move |_, ctx| {
+            ctx.timer(key("T")).at_fixed_rate(now, Note("tick 1"));
+            let slow = actix::fut::wrap_future::<_, Probe<&str>>(async move { blocked.await.unwrap() });
+            ctx.wait(slow.map(move |(), _, ctx: &mut Context<_>| {
+                let old = ctx.timer_by_key("T").unwrap();
+                assert_eq!(actix_timers::get(old).unwrap().state, TimerState::Due);
+                ctx.timer(key("T")).at_fixed_rate(now, Note("tick 2"));
+            }));
+        })
+        .await;
+        world.run_to(5).await;
+        unblock.send(()).unwrap();
+        world.settle().await;
+        assert_eq!(log.take(), [("tick 2", 5)]);
+        world.run_to(25).await;
+        assert_eq!(log.take(), [("tick 2", 15), ("tick 2", 25)]);
     });
 }
 

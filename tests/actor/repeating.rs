@@ -71,6 +71,57 @@ fn a_fixed_rate_stays_on_its_grid_with_a_coarse_tick() {
     );
 }
 
+/// It does not wait for the next tick; the grid begins with the call, and the delay with the delivery.
+#[test]
+fn a_first_tick_now_comes_once_and_at_once() {
+    in_virtual_time(
+        || TimerActor::builder().tick(ms(10)),
+        async |world| {
+            for (way, kind, later) in [
+                (Way::Direct, Kind::Rate, [40, 70, 90]),
+                (Way::Message, Kind::Rate, [40, 70, 90]),
+                (Way::Context, Kind::Rate, [40, 70, 90]),
+                (Way::Context, Kind::Delay, [40, 70, 100]),
+            ] {
+                let start = world.now().next_multiple_of(1000);
+                world.run_to(start + 13).await;
+                let (addr, log) = world.probe();
+                let every = Repeat::every(ms(25)).first_after(Duration::ZERO);
+                let id = world.repeat(way, kind, &addr, every, Note(())).await.unwrap();
+                world.settle().await;
+                assert_eq!(times(&log), [start + 13], "{way:?}");
+                world.run_to(start + 100).await;
+                let expected: Vec<u64> =
+                    later.map(|at| start + at).into_iter().filter(|at| *at <= start + 100).collect();
+                assert_eq!(times(&log), expected, "{way:?}, {kind:?}");
+                assert!(world.timers.cancel(id).is_cancelled());
+            }
+        },
+    );
+}
+
+/// Its handler runs after the one that schedules it, and after messages that were due before.
+#[test]
+fn a_first_tick_now_waits_for_the_handler_that_schedules_it_and_for_earlier_messages() {
+    in_virtual_time(TimerActor::builder, async |world| {
+        let (addr, log) = world.probe_with(|probe| {
+            let log = probe.log.clone();
+            probe.hook = Box::new(move |name, ctx| {
+                if *name == "first" {
+                    let every = Repeat::every(ms(10)).first_after(Duration::ZERO);
+                    ctx.schedule_at_fixed_rate(every, Note("tick"));
+                    log.push("first ends", 5);
+                }
+            });
+        });
+        world.after(&addr, 5, "first");
+        world.after(&addr, 5, "second");
+        world.run_to(15).await;
+        let expected = [("first", 5), ("first ends", 5), ("second", 5), ("tick", 5), ("tick", 15)];
+        assert_eq!(log.take(), expected);
+    });
+}
+
 /// Scenario O-53.
 #[test]
 fn a_family_of_periods_fires_exactly_as_often_as_it_fits_in() {
