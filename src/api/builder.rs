@@ -35,7 +35,7 @@ use crate::timing::{TickLength, WheelSize};
 /// # Ok::<(), actix_timers::BuildError>(())
 /// # }).unwrap();
 /// ```
-#[must_use = "a builder does nothing until `build`, `start` or `install`"]
+#[must_use = "a builder does nothing until `build`, `start`, `start_on` or `install`"]
 pub struct TimerActorBuilder {
     pub(crate) tick: Duration,
     pub(crate) wheel_size: usize,

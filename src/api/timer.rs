@@ -28,7 +28,7 @@ use crate::service::state::Service;
 
 /// A timer with options; created by [`ctx.timer`](crate::TimerContext::timer) for an actor's messages to itself, by
 /// [`Timers::timer`](crate::Timers::timer) for messages to a target, and scheduled by its methods.
-#[must_use = "nothing is scheduled until a time is given"]
+#[must_use = "nothing is scheduled until a method gives the time and the message or closure"]
 pub struct TimerBuilder<S> {
     scheduler: S,
     options: TimerOptions,

@@ -17,7 +17,7 @@ use crate::model::actor_id::{ActorId, ActorTag};
 /// let next = TimerFilter::new().group("campaign-7").due_within(Duration::from_secs(60)).limit(10);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "a filter does nothing until a list is asked for with it"]
+#[must_use = "a filter does nothing until timers are listed with it"]
 pub struct TimerFilter {
     pub(crate) actor: Option<ActorId>,
     pub(crate) actor_tag: Option<ActorTag>,

@@ -17,7 +17,7 @@ use crate::engine::MissedTickBehavior;
 /// # let _ = heartbeat;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "it says how often, and does nothing by itself"]
+#[must_use = "a schedule does nothing until a timer is scheduled with it"]
 #[non_exhaustive]
 pub struct Repeat {
     /// The time from one delivery to the next.

@@ -107,7 +107,7 @@ where
     /// # drop(target);
     /// # });
     /// ```
-    #[must_use = "the target itself stays as it was"]
+    #[must_use = "the policy applies to the returned target only"]
     pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
         let Inner { address, mailbox, .. } = &*self.0;
         Self(Arc::new(Inner { address: address.clone(), policy: Some(policy), mailbox: *mailbox }))
@@ -115,7 +115,7 @@ where
 
     /// Returns the same target with at most `messages` unhandled messages at a time; short for
     /// [`mailbox_policy`](Self::mailbox_policy) with [`MailboxPolicy::Wait`].
-    #[must_use = "the target itself stays as it was"]
+    #[must_use = "the window applies to the returned target only"]
     pub fn window(self, messages: usize) -> Self {
         self.mailbox_policy(MailboxPolicy::Wait { window: messages })
     }

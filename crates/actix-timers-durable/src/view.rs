@@ -111,7 +111,7 @@ impl DurableInfo {
 /// # let _ = (soon, failed);
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-#[must_use = "a filter does nothing by itself"]
+#[must_use = "a filter does nothing until timers are listed with it"]
 pub struct DurableFilter {
     pub(super) part: Part,
     pub(super) route: Option<String>,
