@@ -65,6 +65,7 @@ pub use model::{
     due_timers::DueTimers,
     error::{BuildError, CancelOutcome, RescheduleOutcome, ScheduleError},
     filter::TimerFilter,
+    handled_by::HandledBy,
     id::{ParseTimerIdError, TimerId},
     location::TimerLocation,
     mailbox_policy::MailboxPolicy,

@@ -2,23 +2,22 @@
 
 use std::time::{Duration, SystemTime};
 
-use actix::dev::{AsyncContextParts, ToEnvelope};
-use actix::{Actor, AsyncContext, Handler, Message};
+use actix::dev::AsyncContextParts;
+use actix::{Actor, AsyncContext};
 
 use crate::api::actor_timers::{ActorTimers, Own};
 use crate::api::registry;
-use crate::api::timer::{ContextScheduler, Schedules, TimerBuilder};
+use crate::api::timer::{ContextScheduler, ScheduledBy, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
 use crate::engine::{TimerGroup, TimerKey};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
-use crate::model::due_timers::DueTimers;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
+use crate::model::handled_by::{AcceptsDueTimers, HandledBy, HandledHere};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
-use crate::model::timer_message::TimerMessage;
 use crate::model::view::TimerInfo;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::RepeatSchedule;
@@ -84,21 +83,17 @@ where
     /// [below](TimerContext#rejected-timers).
     fn schedule_after<M>(&mut self, delay: Duration, message: M) -> TimerId
     where
-        A: Handler<M>,
-        Self: ToEnvelope<A, M>,
-        M: TimerMessage,
+        M: HandledBy<A>,
     {
-        ContextScheduler::<A>::new(self).schedule(Schedule::After(delay), None, message)
+        M::schedule_by(ContextScheduler::<A>::new(self), Schedule::After(delay), None, message)
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
     fn schedule_at<M>(&mut self, at: impl Into<SystemTime>, message: M) -> TimerId
     where
-        A: Handler<M>,
-        Self: ToEnvelope<A, M>,
-        M: TimerMessage,
+        M: HandledBy<A>,
     {
-        ContextScheduler::<A>::new(self).schedule(Schedule::At(at.into()), None, message)
+        M::schedule_by(ContextScheduler::<A>::new(self), Schedule::At(at.into()), None, message)
     }
 
     /// Returns a timer with options, to be completed by a time: `ctx.timer(options).after(delay, message)`.
@@ -174,11 +169,9 @@ where
     /// ```
     fn schedule_at_fixed_rate<M>(&mut self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
     where
-        A: Handler<M>,
-        Self: ToEnvelope<A, M>,
-        M: TimerMessage,
+        M: HandledBy<A>,
     {
-        ContextScheduler::<A>::new(self).schedule(RepeatSchedule::FixedRate(repeat.into()), None, message.into())
+        M::schedule_by(ContextScheduler::<A>::new(self), RepeatSchedule::FixedRate(repeat.into()), None, message.into())
     }
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
@@ -189,11 +182,14 @@ where
         message: impl Into<MessageSource<M>>,
     ) -> TimerId
     where
-        A: Handler<M>,
-        Self: ToEnvelope<A, M>,
-        M: TimerMessage,
+        M: HandledBy<A>,
     {
-        ContextScheduler::<A>::new(self).schedule(RepeatSchedule::FixedDelay(repeat.into()), None, message.into())
+        M::schedule_by(
+            ContextScheduler::<A>::new(self),
+            RepeatSchedule::FixedDelay(repeat.into()),
+            None,
+            message.into(),
+        )
     }
 
     /// Delivers messages to this actor at the times of a cron expression, on the wall clock: if the clock is stepped
@@ -226,11 +222,9 @@ where
     #[cfg(feature = "cron")]
     fn schedule_cron<M>(&mut self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId
     where
-        A: Handler<M>,
-        Self: ToEnvelope<A, M>,
-        M: TimerMessage,
+        M: HandledBy<A>,
     {
-        ContextScheduler::<A>::new(self).schedule(RepeatSchedule::Calendar(cron.into()), None, message.into())
+        M::schedule_by(ContextScheduler::<A>::new(self), RepeatSchedule::Calendar(cron.into()), None, message.into())
     }
 
     /// Runs a closure in this actor after `delay`, counted from now, and returns the timer's id at once.
@@ -341,10 +335,10 @@ where
     /// # impl Handler<Retry> for Client { type Result = (); fn handle(&mut self, _: Retry, _: &mut Context<Self>) {} }
     /// # System::new().block_on(async { Client.start(); });
     /// ```
+    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
     fn notify_after<M>(&mut self, delay: Duration, message: M) -> TimerId
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         ContextScheduler::<A>::new(self).notify(Schedule::After(delay), None, message)
     }
@@ -353,10 +347,10 @@ where
     /// `started`; it counts for all actors of this type, as long as the timer actor of this arbiter lives. That one is
     /// started if necessary; without an actix system, or if it had to be
     /// [installed](crate::TimerActorBuilder::install) first, the call does nothing, as scheduling would fail.
+    #[expect(private_bounds, reason = "implemented for all that accept the request")]
     fn accept_due_timers(&mut self)
     where
-        A: Handler<DueTimers>,
-        Self: ToEnvelope<A, DueTimers>,
+        A: AcceptsDueTimers,
     {
         if let Ok(service) = registry::service_of_context(self.parts().started()) {
             service.accept_due_timers::<A>();
@@ -471,6 +465,23 @@ where
 }
 
 impl<A, C> TimerContext<A> for C
+where
+    A: Actor<Context = C>,
+    C: RunsTimers<A>,
+{
+}
+
+/// A context that can run timers. The compiler reports its text if a method of [`TimerContext`] is called on another.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no timers of its own",
+    label = "no context of an actor that can run futures, such as `Context`",
+    note = "an actor in a `SyncContext` only receives messages: schedule for its address with \
+            `Timers::schedule_after`"
+)]
+pub(crate) trait RunsTimers<A: Actor<Context = Self>>: AsyncContext<A> + AsyncContextParts<A> {}
+
+#[diagnostic::do_not_recommend]
+impl<A, C> RunsTimers<A> for C
 where
     A: Actor<Context = C>,
     C: AsyncContext<A> + AsyncContextParts<A>,

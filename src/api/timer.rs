@@ -6,14 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix::dev::{AsyncContextParts, ToEnvelope};
-use actix::{Actor, AsyncContext, Handler, Message};
+use actix::dev::AsyncContextParts;
+use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
 use crate::model::closure::{Closure, Handled, Repeated, Run, Single};
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::ScheduleError;
+use crate::model::handled_by::{HandledBy, HandledHere};
 use crate::model::id::TimerId;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
@@ -40,15 +41,14 @@ impl<S> TimerBuilder<S> {
     }
 }
 
-#[expect(private_bounds, reason = "implemented for the two kinds of schedulers alone")]
+#[expect(private_bounds, reason = "implemented for both kinds of schedulers")]
 impl<S> TimerBuilder<S> {
     /// Delivers `message` after `delay`, counted from now.
     pub fn after<M>(self, delay: Duration, message: M) -> TimerId
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.schedule(Schedule::After(delay), Some(&self.options), message)
+        M::schedule_by(self.scheduler, Schedule::After(delay), Some(&self.options), message)
     }
 
     /// As [`after`](Self::after), but hands a rejected message back.
@@ -91,19 +91,17 @@ impl<S> TimerBuilder<S> {
     /// actix system runs on this thread, or a timer actor with its own clock was started here and none installed.
     pub fn try_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.try_schedule(Schedule::After(delay), Some(&self.options), message)
+        M::try_schedule_by(self.scheduler, Schedule::After(delay), Some(&self.options), message)
     }
 
     /// Delivers `message` when the wall clock shows `at`; at once if that is past.
     pub fn at<M>(self, at: impl Into<SystemTime>, message: M) -> TimerId
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.schedule(Schedule::At(at.into()), Some(&self.options), message)
+        M::schedule_by(self.scheduler, Schedule::At(at.into()), Some(&self.options), message)
     }
 
     /// As [`at`](Self::at), but hands a rejected message back.
@@ -112,19 +110,17 @@ impl<S> TimerBuilder<S> {
     /// As [`try_after`](Self::try_after).
     pub fn try_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.try_schedule(Schedule::At(at.into()), Some(&self.options), message)
+        M::try_schedule_by(self.scheduler, Schedule::At(at.into()), Some(&self.options), message)
     }
 
     /// Delivers messages at a fixed rate. Jitter moves the whole grid, slack applies to each repetition.
     pub fn at_fixed_rate<M>(self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.schedule(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
+        M::schedule_by(self.scheduler, RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
     }
 
     /// As [`at_fixed_rate`](Self::at_fixed_rate), but hands a rejected message back.
@@ -137,19 +133,22 @@ impl<S> TimerBuilder<S> {
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.try_schedule(RepeatSchedule::FixedRate(repeat.into()), Some(&self.options), message.into())
+        M::try_schedule_by(
+            self.scheduler,
+            RepeatSchedule::FixedRate(repeat.into()),
+            Some(&self.options),
+            message.into(),
+        )
     }
 
     /// Delivers messages with a fixed delay. Jitter applies to the first, slack to each of them.
     pub fn with_fixed_delay<M>(self, repeat: impl Into<Repeat>, message: impl Into<MessageSource<M>>) -> TimerId
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.schedule(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
+        M::schedule_by(self.scheduler, RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
     }
 
     /// As [`with_fixed_delay`](Self::with_fixed_delay), but hands a rejected message back.
@@ -162,20 +161,23 @@ impl<S> TimerBuilder<S> {
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.try_schedule(RepeatSchedule::FixedDelay(repeat.into()), Some(&self.options), message.into())
+        M::try_schedule_by(
+            self.scheduler,
+            RepeatSchedule::FixedDelay(repeat.into()),
+            Some(&self.options),
+            message.into(),
+        )
     }
 
     /// Delivers messages at the times of a cron expression. Jitter moves all of them by the same time.
     #[cfg(feature = "cron")]
     pub fn cron<M>(self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.schedule(RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
+        M::schedule_by(self.scheduler, RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
     }
 
     /// As [`cron`](Self::cron), but hands a rejected message back.
@@ -189,10 +191,9 @@ impl<S> TimerBuilder<S> {
         message: impl Into<MessageSource<M>>,
     ) -> Result<TimerId, ScheduleError<MessageSource<M>>>
     where
-        S: Schedules<M>,
-        M: TimerMessage,
+        M: ScheduledBy<S>,
     {
-        self.scheduler.try_schedule(RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
+        M::try_schedule_by(self.scheduler, RepeatSchedule::Calendar(cron.into()), Some(&self.options), message.into())
     }
 }
 
@@ -242,10 +243,10 @@ where
 
     /// Delivers a message that need not be `Send` after `delay`, counted from now; see
     /// [`TimerContext::notify_after`](crate::TimerContext::notify_after).
+    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
     pub fn notify_after<M>(self, delay: Duration, message: M) -> TimerId
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         self.scheduler.notify(Schedule::After(delay), Some(&self.options), message)
     }
@@ -254,19 +255,19 @@ where
     ///
     /// # Errors
     /// As [`try_after`](Self::try_after).
+    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
     pub fn try_notify_after<M>(self, delay: Duration, message: M) -> Result<TimerId, ScheduleError<M>>
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         self.scheduler.try_notify(Schedule::After(delay), Some(&self.options), message)
     }
 
     /// Delivers a message that need not be `Send` when the wall clock shows `at`; at once if that is past.
+    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
     pub fn notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> TimerId
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         self.scheduler.notify(Schedule::At(at.into()), Some(&self.options), message)
     }
@@ -275,10 +276,10 @@ where
     ///
     /// # Errors
     /// As [`try_after`](Self::try_after).
+    #[expect(private_bounds, reason = "implemented for all messages with a handler")]
     pub fn try_notify_at<M>(self, at: impl Into<SystemTime>, message: M) -> Result<TimerId, ScheduleError<M>>
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         self.scheduler.try_notify(Schedule::At(at.into()), Some(&self.options), message)
     }
@@ -350,17 +351,31 @@ impl<S: fmt::Debug> fmt::Debug for TimerBuilder<S> {
     }
 }
 
-/// Schedules messages of type `M`, for a recipient that it knows.
-pub(crate) trait Schedules<M: TimerMessage> {
-    fn try_schedule<P: Plan<M>>(
-        self,
+/// A message that `S` schedules, for a recipient that it knows.
+///
+/// The compiler reports this text instead of that of [`HandledBy`]: both are about the same type.
+#[diagnostic::on_unimplemented(
+    message = "a timer cannot deliver `{Self}` to the recipient",
+    label = "no `Send` message that the recipient handles",
+    note = "a message needs a handler: write `impl Handler<{Self}>` for the recipient",
+    note = "a closure is run by `run_after`, `run_at` or `run_every`",
+    note = "a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`"
+)]
+pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
+    fn try_schedule_by<P: Plan<Self>>(
+        scheduler: S,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>>;
 
-    /// As [`try_schedule`](Self::try_schedule), and makes a rejected message a dead letter.
-    fn schedule<P: Plan<M>>(self, plan: P, options: Option<&TimerOptions>, messages: P::Messages) -> TimerId;
+    /// As [`try_schedule_by`](Self::try_schedule_by), and makes a rejected message a dead letter.
+    fn schedule_by<P: Plan<Self>>(
+        scheduler: S,
+        plan: P,
+        options: Option<&TimerOptions>,
+        messages: P::Messages,
+    ) -> TimerId;
 }
 
 /// Schedules an actor's messages to itself.
@@ -374,20 +389,20 @@ impl<'c, A: Actor> ContextScheduler<'c, A> {
     }
 }
 
-impl<A, M> Schedules<M> for ContextScheduler<'_, A>
+impl<A, M> ScheduledBy<ContextScheduler<'_, A>> for M
 where
-    A: Actor + Handler<M>,
-    A::Context: AsyncContext<A> + AsyncContextParts<A> + ToEnvelope<A, M>,
-    M: TimerMessage,
+    A: Actor,
+    A::Context: AsyncContext<A> + AsyncContextParts<A>,
+    M: HandledBy<A>,
 {
     #[inline(always)]
-    fn try_schedule<P: Plan<M>>(
-        self,
+    fn try_schedule_by<P: Plan<M>>(
+        scheduler: ContextScheduler<'_, A>,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
-        match registry::owner_of_context(self.ctx) {
+        match registry::owner_of_context(scheduler.ctx) {
             Ok((service, owner)) => {
                 service.try_schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
             }
@@ -396,8 +411,13 @@ where
     }
 
     #[inline(always)]
-    fn schedule<P: Plan<M>>(self, plan: P, options: Option<&TimerOptions>, messages: P::Messages) -> TimerId {
-        match registry::owner_of_context(self.ctx) {
+    fn schedule_by<P: Plan<M>>(
+        scheduler: ContextScheduler<'_, A>,
+        plan: P,
+        options: Option<&TimerOptions>,
+        messages: P::Messages,
+    ) -> TimerId {
+        match registry::owner_of_context(scheduler.ctx) {
             Ok((service, owner)) => {
                 service.schedule(TimerRequest::now(plan, options), OwnerOf::<A, ByHandler>::new(owner), messages)
             }
@@ -459,8 +479,7 @@ where
 
     pub(crate) fn notify<M>(self, schedule: Schedule, options: Option<&TimerOptions>, message: M) -> TimerId
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         self.run(schedule, options, Handled(message), identity)
     }
@@ -492,8 +511,7 @@ where
         message: M,
     ) -> Result<TimerId, ScheduleError<M>>
     where
-        A: Handler<M>,
-        M: Message + 'static,
+        M: HandledHere<A>,
     {
         let scheduled = self.try_run(schedule, options, Handled(message), identity, Some);
         scheduled.map_err(|rejected| rejected.map(|Handled(message)| message))
@@ -538,18 +556,23 @@ impl<'t, M: TimerMessage> TargetScheduler<'t, M> {
     }
 }
 
-impl<M: TimerMessage> Schedules<M> for TargetScheduler<'_, M> {
-    fn try_schedule<P: Plan<M>>(
-        self,
+impl<M: TimerMessage> ScheduledBy<TargetScheduler<'_, M>> for M {
+    fn try_schedule_by<P: Plan<M>>(
+        scheduler: TargetScheduler<'_, M>,
         plan: P,
         options: Option<&TimerOptions>,
         messages: P::Messages,
     ) -> Result<TimerId, ScheduleError<P::Messages>> {
-        self.service.try_schedule(TimerRequest::now(plan, options), self.target, messages)
+        scheduler.service.try_schedule(TimerRequest::now(plan, options), scheduler.target, messages)
     }
 
-    fn schedule<P: Plan<M>>(self, plan: P, options: Option<&TimerOptions>, messages: P::Messages) -> TimerId {
-        self.service.schedule(TimerRequest::now(plan, options), self.target, messages)
+    fn schedule_by<P: Plan<M>>(
+        scheduler: TargetScheduler<'_, M>,
+        plan: P,
+        options: Option<&TimerOptions>,
+        messages: P::Messages,
+    ) -> TimerId {
+        scheduler.service.schedule(TimerRequest::now(plan, options), scheduler.target, messages)
     }
 }
 

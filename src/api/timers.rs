@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::Addr;
 
-use crate::api::timer::{Schedules, TargetScheduler, TimerBuilder};
+use crate::api::timer::{ScheduledBy, TargetScheduler, TimerBuilder};
 use crate::api::timer_actor::TimerActor;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
@@ -84,7 +84,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        TargetScheduler::new(&self.service, target.into()).schedule(Schedule::After(delay), None, message)
+        M::schedule_by(TargetScheduler::new(&self.service, target.into()), Schedule::After(delay), None, message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -92,7 +92,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        TargetScheduler::new(&self.service, target.into()).schedule(Schedule::At(at.into()), None, message)
+        M::schedule_by(TargetScheduler::new(&self.service, target.into()), Schedule::At(at.into()), None, message)
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
@@ -157,7 +157,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        TargetScheduler::new(&self.service, target.into()).schedule(
+        M::schedule_by(
+            TargetScheduler::new(&self.service, target.into()),
             RepeatSchedule::FixedRate(repeat.into()),
             None,
             message.into(),
@@ -175,7 +176,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        TargetScheduler::new(&self.service, target.into()).schedule(
+        M::schedule_by(
+            TargetScheduler::new(&self.service, target.into()),
             RepeatSchedule::FixedDelay(repeat.into()),
             None,
             message.into(),
@@ -194,7 +196,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        TargetScheduler::new(&self.service, target.into()).schedule(
+        M::schedule_by(
+            TargetScheduler::new(&self.service, target.into()),
             RepeatSchedule::Calendar(cron.into()),
             None,
             message.into(),

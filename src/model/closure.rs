@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::dev::MessageResponse;
-use actix::{Actor, Handler, Message};
+use actix::{Actor, Message};
 
+use crate::model::handled_by::HandledHere;
 use crate::model::thread_bound::{Home, ThreadBound};
 
 /// Code that runs in an actor.
@@ -26,11 +26,11 @@ pub(crate) struct Handled<M>(pub(crate) M);
 
 impl<A, M> Run<A> for Handled<M>
 where
-    A: Actor + Handler<M>,
-    M: Message + 'static,
+    A: Actor,
+    M: HandledHere<A>,
 {
     fn run(self, actor: &mut A, ctx: &mut A::Context) {
-        <A as Handler<M>>::handle(actor, self.0, ctx).handle(ctx, None);
+        self.0.handle_here(actor, ctx);
     }
 
     fn type_name() -> &'static str {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here knows a service or schedules anything. In reading order:
 //!
-//! 1. Messages: `timer_message` is the bound for all of them; `carried` boxes large ones; `source` produces the
+//! 1. Messages: `timer_message` is the bound for all of them, `handled_by` that with their actor; `carried` boxes large ones; `source` produces the
 //!    messages of repeating timers. `closure` is a message that runs itself, on the thread of its `thread_bound` value.
 //! 2. Recipients: `target`, `mailbox_policy`; `tracked` is the token of tracked delivery; `reply` the result of a
 //!    handler.
@@ -25,6 +25,7 @@ pub(crate) mod due_timers;
 pub(crate) mod duration_text;
 pub(crate) mod error;
 pub(crate) mod filter;
+pub(crate) mod handled_by;
 pub(crate) mod id;
 pub(crate) mod location;
 pub(crate) mod mailbox_id;

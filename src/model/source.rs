@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use actix::Message;
+use crate::model::timer_message::TimerMessage;
 
 /// The source of the messages of a repeating timer: copies of one message, or the results of a closure.
 ///
@@ -37,7 +37,7 @@ enum Kind<M> {
 
 impl<M> MessageSource<M>
 where
-    M: Message + Send + 'static,
+    M: TimerMessage,
 {
     /// Returns a source that calls `make` for each message.
     pub fn from_fn(make: impl FnMut() -> M + Send + 'static) -> Self {
@@ -68,7 +68,7 @@ impl<M> MessageSource<M> {
 
 impl<M> From<M> for MessageSource<M>
 where
-    M: Clone + Message + Send + 'static,
+    M: Clone + TimerMessage,
 {
     fn from(message: M) -> Self {
         Self(Kind::Copies { message, copy: M::clone })

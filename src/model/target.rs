@@ -4,9 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use actix::dev::ToEnvelope;
-use actix::{Actor, Addr, Handler, Recipient, WeakAddr, WeakRecipient};
+use actix::{Actor, Addr, Recipient, WeakAddr, WeakRecipient};
 
+use crate::model::handled_by::{HandledBy, TrackedBy};
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::timer_message::TimerMessage;
@@ -156,12 +156,13 @@ where
     /// # drop(target);
     /// # });
     /// ```
+    #[expect(private_bounds, reason = "implemented for all that accept tokens")]
     pub fn tracked<A>(addr: &Addr<A>) -> Self
     where
-        A: Actor + Handler<Tracked<M>>,
-        A::Context: ToEnvelope<A, Tracked<M>>,
+        A: Actor,
+        M: TrackedBy<A>,
     {
-        Self::tracked_recipient(addr.downgrade())
+        Self::tracked_recipient(M::tracked_recipient(addr.downgrade()))
     }
 
     /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>` or an address, strong or weak.
@@ -310,20 +311,18 @@ where
 
 impl<M, A> From<WeakAddr<A>> for Target<M>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: TimerMessage,
+    A: Actor,
+    M: HandledBy<A>,
 {
     fn from(addr: WeakAddr<A>) -> Self {
-        Self::from(addr.recipient())
+        Self::from(M::recipient(addr))
     }
 }
 
 impl<M, A> From<Addr<A>> for Target<M>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: TimerMessage,
+    A: Actor,
+    M: HandledBy<A>,
 {
     fn from(addr: Addr<A>) -> Self {
         Self::from(addr.downgrade())
@@ -332,9 +331,8 @@ where
 
 impl<M, A> From<&Addr<A>> for Target<M>
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: TimerMessage,
+    A: Actor,
+    M: HandledBy<A>,
 {
     fn from(addr: &Addr<A>) -> Self {
         Self::from(addr.downgrade())

@@ -17,8 +17,11 @@ use actix::Message;
 #[diagnostic::on_unimplemented(
     message = "a timer cannot deliver `{Self}`",
     label = "not a message that a timer can deliver",
-    note = "it has to be an `actix::Message` that is `Send` and `'static`, with a result that is `Send`"
+    note = "a message is an `actix::Message` and `Send`, with a result that is `Send`: derive `Message`",
+    note = "a closure is run by `run_after`, `run_at` or `run_every`",
+    note = "a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`"
 )]
 pub trait TimerMessage: Message<Result: Send> + Send + 'static {}
 
+#[diagnostic::do_not_recommend]
 impl<M> TimerMessage for M where M: Message<Result: Send> + Send + 'static {}

@@ -3,12 +3,12 @@
 use std::any::type_name;
 use std::sync::Arc;
 
-use actix::dev::{MessageResponse, ToEnvelope};
-use actix::{Actor, Handler, WeakAddr};
+use actix::{Actor, WeakAddr};
 
 use crate::engine::{DueTimer, Outcome};
 use crate::model::carried::{Carried, send};
 use crate::model::closure::{Closure, Run};
+use crate::model::handled_by::{Delivered, HandledBy};
 use crate::model::id::TimerId;
 use crate::model::reply::ReplyFuture;
 use crate::model::target::Target;
@@ -16,7 +16,7 @@ use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Connection, Job, MessageOf, STOPPED, Via, produce};
 use crate::service::deliver::message_ref::{MessageRef, Ticket};
 use crate::service::deliver::message_stores::{
-    ContextRoute, MessageStores, Route, SendToOwnerFn, StateGuard, discard_stored, request,
+    ContextRoute, MessageStores, Route, SendToOwnerFn, StateGuard, discard_stored,
 };
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::owner::subscribers::DeadLetterEvent;
@@ -76,9 +76,8 @@ pub(crate) struct ByHandler;
 
 impl<A, M> OwnHandler<A, M> for ByHandler
 where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: TimerMessage,
+    A: Actor,
+    M: HandledBy<A>,
 {
     const KEEPS_ALIVE: bool = false;
 
@@ -87,7 +86,7 @@ where
     }
 
     fn handle(message: M, actor: &mut A, ctx: &mut A::Context) {
-        <A as Handler<M>>::handle(actor, message, ctx).handle(ctx, None);
+        message.handle_in(actor, ctx);
     }
 
     fn send_to_owner<J>() -> Option<SendToOwnerFn<A>>
@@ -161,8 +160,8 @@ fn send_to_owner<A, J>(
     addr: &WeakAddr<A>,
 ) -> Option<ReplyFuture>
 where
-    A: Actor + Handler<MessageOf<J>>,
-    A::Context: ToEnvelope<A, MessageOf<J>>,
+    A: Actor,
+    MessageOf<J>: HandledBy<A>,
     J: Job,
 {
     let taken = J::take(&mut state, due)?;
@@ -171,7 +170,7 @@ where
     let (message, deferred) = J::send_off(produced, &mut state, ticket);
     drop(state);
     deferred.discard(service);
-    request(addr, message?)
+    message?.unpack().request(addr)
 }
 
 /// A message for a recipient between two steps.

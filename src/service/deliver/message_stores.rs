@@ -11,14 +11,12 @@
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
-use actix::dev::ToEnvelope;
-use actix::{Actor, Handler, WeakAddr};
+use actix::{Actor, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use crate::engine::{DeadLetterReason, DueTimer};
-use crate::model::carried::Carried;
 use crate::model::mailbox_id::MailboxId;
-use crate::model::reply::{BoxedReply, ReplyFuture};
+use crate::model::reply::ReplyFuture;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef, Ticket};
 use crate::service::deliver::slab::Slab;
 use crate::service::queue::dispatch_id::DispatchId;
@@ -269,18 +267,4 @@ pub(crate) fn discard_stored<J: 'static>(_: &Service, mut state: StateGuard<'_>,
     let stored = state.stores.slab::<J>(payload.store).and_then(|slab| slab.discard(payload.slot));
     drop(state);
     drop(stored);
-}
-
-/// Puts a message into a mailbox. Returns `None` if it is closed.
-pub(crate) fn request<A, M>(addr: &WeakAddr<A>, message: M) -> Option<ReplyFuture>
-where
-    A: Actor + Handler<M::Message>,
-    A::Context: ToEnvelope<A, M::Message>,
-    M: Carried,
-{
-    let request = addr.upgrade()?.send(message.unpack());
-    // The poller knows its reason to wait: tokio's budget would only make a present answer look absent.
-    Some(Box::pin(tokio::task::unconstrained(async move {
-        request.await.ok().map(|answer| Box::new(answer) as BoxedReply)
-    })))
 }

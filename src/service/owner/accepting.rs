@@ -2,11 +2,11 @@
 
 use std::any::{Any, TypeId};
 
-use actix::dev::ToEnvelope;
-use actix::{Actor, Handler, WeakAddr};
+use actix::{Actor, WeakAddr};
 use rustc_hash::FxHashMap;
 
 use crate::model::due_timers::DueTimers;
+use crate::model::handled_by::AcceptsDueTimers;
 
 /// Requests an actor to run its due timers; returns false if it has stopped, or if its mailbox is full.
 pub(crate) type AskFn<A> = fn(&WeakAddr<A>, DueTimers) -> bool;
@@ -18,8 +18,7 @@ pub(crate) struct Accepting(FxHashMap<TypeId, Box<dyn Any + Send>>);
 impl Accepting {
     pub(crate) fn accept<A>(&mut self)
     where
-        A: Actor + Handler<DueTimers>,
-        A::Context: ToEnvelope<A, DueTimers>,
+        A: AcceptsDueTimers,
     {
         self.0.entry(TypeId::of::<A>()).or_insert_with(|| {
             let ask: AskFn<A> = |addr, due_timers| addr.upgrade().is_some_and(|addr| addr.try_send(due_timers).is_ok());

@@ -5,12 +5,12 @@
 
 use std::sync::PoisonError;
 
-use actix::dev::ToEnvelope;
 use actix::fut::wrap_future;
-use actix::{Actor, AsyncContext, Handler};
+use actix::{Actor, AsyncContext};
 
 use crate::engine::OwnerId;
 use crate::model::due_timers::DueTimers;
+use crate::model::handled_by::AcceptsDueTimers;
 use crate::service::deliver::message_stores::StateGuard;
 use crate::service::owner::inbox::{MESSAGES_PER_POLL, give_way};
 use crate::service::owner::owner_state::BoxedAsk;
@@ -35,8 +35,7 @@ impl State {
 impl Service {
     pub(crate) fn accept_due_timers<A>(&self)
     where
-        A: Actor + Handler<DueTimers>,
-        A::Context: ToEnvelope<A, DueTimers>,
+        A: AcceptsDueTimers,
     {
         self.state().owners.accepting.accept::<A>();
     }

@@ -1,0 +1,145 @@
+//! The bounds on messages together with the actors that handle them.
+//!
+//! Each asks the message for its actor, instead of the actor for its handler: the compiler then decides when it knows
+//! the type of the message, and the error can name it. With `do_not_recommend` it reports the text of these traits, not
+//! the one bound of actix that fails.
+
+use actix::dev::{MessageResponse, ToEnvelope};
+use actix::{Actor, Handler, Message, WeakAddr, WeakRecipient};
+use tokio::task::unconstrained;
+
+use crate::model::due_timers::DueTimers;
+use crate::model::reply::{BoxedReply, ReplyFuture};
+use crate::model::timer_message::TimerMessage;
+use crate::model::tracked::Tracked;
+
+/// A message that a timer can deliver to actors of type `A`, which handle it.
+///
+/// Implemented for every [`TimerMessage`] and the actors with a `Handler` for it; there is nothing to implement.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{HandledBy, TimerContext};
+///
+/// fn in_a_minute<A, M>(ctx: &mut Context<A>, message: M)
+/// where
+///     A: Actor<Context = Context<A>>,
+///     M: HandledBy<A>,
+/// {
+///     ctx.schedule_after(Duration::from_secs(60), message);
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a timer cannot deliver `{Self}` to `{A}`",
+    label = "no `Send` message that `{A}` handles",
+    note = "a message needs a handler: write `impl Handler<{Self}> for {A}`",
+    note = "a closure is run by `run_after`, `run_at` or `run_every`",
+    note = "a message that is not `Send` is delivered to its own actor by `notify_after` or `notify_at`"
+)]
+#[expect(private_bounds, reason = "implemented here for all")]
+pub trait HandledBy<A: Actor>: TimerMessage + Delivered<A> {}
+
+#[diagnostic::do_not_recommend]
+impl<A, M> HandledBy<A> for M
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+}
+
+/// The ways of a message to its actor.
+pub(crate) trait Delivered<A: Actor>: TimerMessage + Sized {
+    /// Runs the handler, whose result is dropped.
+    fn handle_in(self, actor: &mut A, ctx: &mut A::Context);
+
+    /// Sends the message to the mailbox. Returns `None` if that is closed.
+    fn request(self, addr: &WeakAddr<A>) -> Option<ReplyFuture>;
+
+    fn recipient(addr: WeakAddr<A>) -> WeakRecipient<Self>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<A, M> Delivered<A> for M
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: TimerMessage,
+{
+    #[inline(always)]
+    fn handle_in(self, actor: &mut A, ctx: &mut A::Context) {
+        <A as Handler<M>>::handle(actor, self, ctx).handle(ctx, None);
+    }
+
+    fn request(self, addr: &WeakAddr<A>) -> Option<ReplyFuture> {
+        let request = addr.upgrade()?.send(self);
+        // The poller knows its reason to wait: tokio's budget would only make a present answer look absent.
+        Some(Box::pin(unconstrained(async move { request.await.ok().map(|answer| Box::new(answer) as BoxedReply) })))
+    }
+
+    fn recipient(addr: WeakAddr<A>) -> WeakRecipient<M> {
+        addr.recipient()
+    }
+}
+
+/// A message that actors of type `A` handle, on the thread where it was made: it need not be `Send`.
+#[diagnostic::on_unimplemented(
+    message = "`{A}` has no handler for `{Self}`",
+    label = "no message that `{A}` handles",
+    note = "write `impl Handler<{Self}> for {A}`",
+    note = "a closure is run by `run_after`, `run_at` or `run_every`"
+)]
+pub(crate) trait HandledHere<A: Actor>: Sized + 'static {
+    /// Runs the handler, whose result is dropped.
+    fn handle_here(self, actor: &mut A, ctx: &mut A::Context);
+}
+
+#[diagnostic::do_not_recommend]
+impl<A, M> HandledHere<A> for M
+where
+    A: Actor + Handler<M>,
+    M: Message + 'static,
+{
+    fn handle_here(self, actor: &mut A, ctx: &mut A::Context) {
+        <A as Handler<M>>::handle(actor, self, ctx).handle(ctx, None);
+    }
+}
+
+/// An actor that accepts [`DueTimers`], by [`impl_due_timers!`](crate::impl_due_timers).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not accept `DueTimers`",
+    label = "the context of an actor without `impl_due_timers!`",
+    note = "write `actix_timers::impl_due_timers!({Self});`"
+)]
+pub(crate) trait AcceptsDueTimers: Actor<Context: ToEnvelope<Self, DueTimers>> + Handler<DueTimers> {}
+
+#[diagnostic::do_not_recommend]
+impl<A> AcceptsDueTimers for A
+where
+    A: Actor + Handler<DueTimers>,
+    A::Context: ToEnvelope<A, DueTimers>,
+{
+}
+
+/// A message that actors of type `A` accept under tracked delivery, by [`impl_tracked!`](crate::impl_tracked).
+#[diagnostic::on_unimplemented(
+    message = "`{A}` does not accept `{Self}` under tracked delivery",
+    label = "the address of an actor without `impl_tracked!`",
+    note = "write `actix_timers::impl_tracked!({A}: {Self});`, beside `impl Handler<{Self}> for {A}`"
+)]
+pub(crate) trait TrackedBy<A: Actor>: TimerMessage + Sized {
+    fn tracked_recipient(addr: WeakAddr<A>) -> WeakRecipient<Tracked<Self>>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<A, M> TrackedBy<A> for M
+where
+    A: Actor + Handler<Tracked<M>>,
+    A::Context: ToEnvelope<A, Tracked<M>>,
+    M: TimerMessage,
+{
+    fn tracked_recipient(addr: WeakAddr<A>) -> WeakRecipient<Tracked<M>> {
+        addr.recipient()
+    }
+}

@@ -1,0 +1,46 @@
+//! The other calls with an actor's own messages ask for the same handler.
+//!
+//! error: a timer cannot deliver `Expire` to `Session`
+//! error: a timer cannot deliver `Expire` to `Session`
+//! error: a timer cannot deliver `Expire` to `Session`
+//! error: a timer cannot deliver `Expire` to the recipient
+//! error: a timer cannot deliver `Expire` to the recipient
+//! error: `Session` has no handler for `Expire`
+//! error: `Session` has no handler for `Expire`
+//! note: write `impl Handler<Expire> for Session`
+//! note: a message needs a handler: write `impl Handler<Expire>` for the recipient
+
+use std::time::{Duration, SystemTime};
+
+use actix::prelude::*;
+use actix_timers::{TimerContext, TimerOptions};
+
+#[derive(Clone, Message)]
+#[rtype(result = "()")]
+struct Expire;
+
+struct Session;
+
+impl Actor for Session {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let second = Duration::from_secs(1);
+        let _ = ctx.schedule_at(SystemTime::now(), Expire);
+        let _ = ctx.schedule_at_fixed_rate(second, Expire);
+        let _ = ctx.schedule_with_fixed_delay(second, Expire);
+        let _ = ctx.notify_after(second, Expire);
+        let _ = ctx.timer(TimerOptions::new()).after(second, Expire);
+        let _ = ctx.timer(TimerOptions::new()).at_fixed_rate(second, Expire);
+        let _ = ctx.timer(TimerOptions::new()).notify_after(second, Expire);
+    }
+}
+
+#[cfg(advised)]
+impl Handler<Expire> for Session {
+    type Result = ();
+
+    fn handle(&mut self, _: Expire, ctx: &mut Self::Context) {
+        ctx.stop();
+    }
+}

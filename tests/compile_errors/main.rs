@@ -1,0 +1,123 @@
+//! The compiler's advice on usual mistakes: the library's own texts, whatever the compiler adds to them.
+//!
+//! Each file of `cases` is a mistake, or a correct use that is taken for one. Its head lists the expected texts (`error`
+//! is the message of an error, `label` that of its place, `note` a note) or `compiles`. With `--cfg advised`, which
+//! follows the advice, each file compiles.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+fn command(variable: &str, default: &str) -> Command {
+    let mut command = Command::new(env::var_os(variable).unwrap_or_else(|| default.into()));
+    command.current_dir(repository());
+    command
+}
+
+fn json_lines(output: &[u8]) -> Vec<Value> {
+    String::from_utf8_lossy(output).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Returns the compiler's arguments for a user of the library and of actix, which are compiled if necessary.
+fn dependencies() -> Vec<OsString> {
+    let mut cargo = command("CARGO", "cargo");
+    cargo.args(["check", "--package", "actix-timers", "--all-features", "--frozen", "--message-format", "json"]);
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let (mut libraries, mut folders) = (BTreeMap::new(), BTreeSet::new());
+    for artifact in json_lines(&output.stdout) {
+        for file in artifact["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            folders.extend(Path::new(file).parent().map(Path::to_owned));
+            if let (Some(name), true) = (artifact["target"]["name"].as_str(), file.ends_with(".rmeta")) {
+                libraries.insert(name.to_owned(), file.to_owned());
+            }
+        }
+    }
+    let mut arguments = Vec::new();
+    for name in ["actix", "actix_timers"] {
+        arguments.extend(["--extern".into(), format!("{name}={}", libraries[name]).into()]);
+    }
+    for folder in folders {
+        let mut path = OsString::from("dependency=");
+        path.push(folder);
+        arguments.extend(["-L".into(), path]);
+    }
+    arguments
+}
+
+/// The texts of errors by kind. One that is there twice was reported twice.
+type Texts = BTreeMap<&'static str, Vec<String>>;
+
+/// Compiles a case and returns the texts of its errors.
+fn compile(case: &Path, dependencies: &[OsString], is_advised: bool) -> Texts {
+    let mut rustc = command("RUSTC", "rustc");
+    rustc.args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--error-format=json", "--allow=warnings"]);
+    rustc.arg("--out-dir").arg(env!("CARGO_TARGET_TMPDIR")).args(dependencies).arg(case);
+    if is_advised {
+        rustc.args(["--cfg", "advised"]);
+    }
+    let output = rustc.output().unwrap();
+    let mut texts = Texts::new();
+    for error in json_lines(&output.stderr).iter().filter(|line| line["level"] == "error") {
+        let mut add = |kind, text: &Value| texts.entry(kind).or_default().extend(text.as_str().map(str::to_owned));
+        add("error", &error["message"]);
+        error["spans"].as_array().into_iter().flatten().for_each(|span| add("label", &span["label"]));
+        error["children"].as_array().into_iter().flatten().for_each(|child| add("note", &child["message"]));
+    }
+    assert_eq!(output.status.success(), texts.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    texts
+}
+
+/// Returns the texts in the head of a case. `compiles` stands for none.
+fn expected(case: &Path) -> Vec<(&'static str, String)> {
+    let mut texts = Vec::new();
+    let mut compiles = false;
+    for line in fs::read_to_string(case).unwrap().lines().map_while(|line| line.strip_prefix("//!")) {
+        compiles |= line.trim() == "compiles";
+        for kind in ["error", "label", "note"] {
+            let text = line.trim().strip_prefix(kind).and_then(|text| text.strip_prefix(": "));
+            texts.extend(text.map(|text| (kind, text.to_owned())));
+        }
+    }
+    assert_ne!(compiles, !texts.is_empty(), "{}: the head lists texts or `compiles`", case.display());
+    texts
+}
+
+#[test]
+fn usual_mistakes_are_answered_with_advice_that_helps() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("compile_errors/cases");
+    let mut cases: Vec<PathBuf> = fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    assert!(cases.len() > 10);
+    let dependencies = dependencies();
+    let mut failures = String::new();
+    for case in &cases {
+        let expected = expected(case);
+        let mut texts = compile(case, &dependencies, false);
+        if expected.is_empty() != texts.is_empty() {
+            failures += &format!("{}: {texts:#?}\n", case.display());
+        }
+        for (kind, text) in expected {
+            let found = texts.entry(kind).or_default();
+            match found.iter().position(|found| *found == text) {
+                Some(position) => drop(found.remove(position)),
+                None => failures += &format!("{}: no {kind} {text:?} (more) in {found:#?}\n", case.display()),
+            }
+        }
+        let advised = compile(case, &dependencies, true);
+        if !advised.is_empty() {
+            failures += &format!("{}: the advice does not help: {advised:#?}\n", case.display());
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
