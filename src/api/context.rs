@@ -310,8 +310,8 @@ where
         ContextScheduler::<A>::new(self).run_repeatedly(RepeatSchedule::FixedRate(repeat.into()), None, run)
     }
 
-    /// Delivers a message that need not be `Send`, nor have a result that is, after `delay`. In all else it is like a
-    /// closure; see [`run_after`](Self::run_after).
+    /// Delivers a message that this actor handles after `delay`. It need not be `Send`, nor have a result that is. In
+    /// all else it is like a closure; see [`run_after`](Self::run_after).
     ///
     /// ```
     /// use std::rc::Rc;

@@ -19,10 +19,16 @@ use crate::service::state::Service;
 use crate::trace;
 
 thread_local! {
-    /// Keeps the timer actor of this arbiter alive.
-    static HERE: RefCell<Option<Timers>> = const { RefCell::new(None) };
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
     /// Timer actors of this arbiter with their own clocks, whether [`install`]ed or not.
     static OWN_CLOCKS: RefCell<Vec<Weak<Service>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The timer actor of this arbiter, which is kept alive.
+struct Here {
+    timers: Timers,
+    /// Whether a user has [installed](TimerActorBuilder::install) it.
+    is_installed: bool,
 }
 
 /// The reason why a context has no timers.
@@ -61,23 +67,26 @@ fn has_own_clocks() -> bool {
 
 /// Returns the timers of this arbiter, started if necessary; `None` without a running system.
 fn here() -> Option<Timers> {
-    thread_registry::current().and_then(|_| HERE.with_borrow(Clone::clone)).or_else(|| {
-        let arbiter = Arbiter::try_current()?;
-        let timers = install(TimerActor::default(), |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
-        // An arbiter that has ended drops new actors.
-        (!timers.service().is_stopped()).then_some(timers)
-    })
+    thread_registry::current()
+        .and_then(|_| HERE.with_borrow(|here| here.as_ref().map(|here| here.timers.clone())))
+        .or_else(|| {
+            let arbiter = Arbiter::try_current()?;
+            let timers =
+                install(TimerActor::default(), false, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+            // An arbiter that has ended drops new actors.
+            (!timers.service().is_stopped()).then_some(timers)
+        })
 }
 
 /// Makes `actor` the timer actor of this thread.
-fn install(actor: TimerActor, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
+fn install(actor: TimerActor, is_installed: bool, start: impl FnOnce(TimerActor) -> Addr<TimerActor>) -> Timers {
     let service = Arc::clone(actor.service());
     // Not left to the actor's start, which waits as long as this thread is busy.
     note_started(&service);
     service.join_watchdog();
     thread_registry::set_current(&service);
     let timers = Timers::new(service, start(actor));
-    let earlier = HERE.replace(Some(timers.clone()));
+    let earlier = HERE.replace(Some(Here { timers: timers.clone(), is_installed }));
     drop(earlier);
     timers
 }
@@ -147,7 +156,7 @@ where
 
 /// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
 fn start_here() -> Option<Arc<Service>> {
-    Some(Arc::clone(install(TimerActor::default(), Actor::start).service()))
+    Some(Arc::clone(install(TimerActor::default(), false, Actor::start).service()))
 }
 
 impl Timers {
@@ -179,13 +188,14 @@ impl TimerActorBuilder {
     ///
     /// # Errors
     /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter already has a
-    /// timer actor.
+    /// timer actor: an [installed](BuildError::AlreadyInstalled) one, or a [default](BuildError::AlreadyRunning) one.
     pub fn install(self) -> Result<Timers, BuildError> {
         if thread_registry::current().is_some() {
-            return Err(BuildError::AlreadyRunning);
+            let is_installed = HERE.with_borrow(|here| here.as_ref().is_some_and(|here| here.is_installed));
+            return Err(if is_installed { BuildError::AlreadyInstalled } else { BuildError::AlreadyRunning });
         }
         let arbiter = Arbiter::try_current().ok_or(BuildError::NoSystem)?;
-        Ok(install(self.build()?, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
+        Ok(install(self.build()?, true, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
     }
 }
 

@@ -21,7 +21,7 @@ pub enum ScheduleError<M> {
         message: M,
     },
     /// The timer actor has stopped or was drained.
-    #[error("the timer actor has stopped or was drained: schedule with another one")]
+    #[error("the timer actor has stopped or was drained: schedule with the `Timers` of another one")]
     Stopped {
         /// The message that was not scheduled.
         message: M,
@@ -134,9 +134,19 @@ pub enum BuildError {
          system call `getrandom` or the device `/dev/urandom`"
     )]
     NoRandomness,
-    /// The arbiter of this thread already has a timer actor.
-    #[error("this arbiter has a timer actor already: build it before the first timer is scheduled through a context")]
+    /// The arbiter of this thread already has a timer actor with the default settings: a context or a lookup started
+    /// it.
+    #[error(
+        "this arbiter has started a timer actor with the default settings: call `install` before the first timer of a \
+         context, `Timers::current` and `TimerActor::from_registry`, or `start` another one beside it"
+    )]
     AlreadyRunning,
+    /// The arbiter of this thread already has an installed timer actor, perhaps a drained one.
+    #[error(
+        "this arbiter has an installed timer actor, which stays: call `install` once, and `start` for others beside \
+         it; `Timers::current` returns the installed one"
+    )]
+    AlreadyInstalled,
 }
 
 /// The outcome of a cancel.

@@ -1,7 +1,9 @@
 //! The timer actor that contexts use: the installed one, and never a default one beside a user's clock.
 
 use actix::prelude::*;
-use actix_timers::{GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers};
+use actix_timers::{
+    BuildError, GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerContext, TimerOptions, Timers,
+};
 use support::{Note, Probe, StopWatch, eventually, ms, run};
 
 fn probe() -> Addr<Probe<u8>> {
@@ -117,5 +119,52 @@ fn a_timer_actor_that_has_stopped_is_forgotten() {
         let addr = probe();
         run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
         eventually(|| Timers::current().is_some()).await;
+    });
+}
+
+/// The advice of a rejected `install` holds however often it is called, and after a drain.
+#[test]
+fn a_rejected_install_advises_on_what_is_there() {
+    System::new().block_on(async {
+        let addr = probe();
+        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(5), Note(1))).await;
+        for _ in 0..2 {
+            let rejected = TimerActor::builder().install().unwrap_err();
+            assert_eq!(rejected, BuildError::AlreadyRunning);
+            assert!(rejected.to_string().contains("before the first timer of a context"), "{rejected}");
+        }
+    });
+    System::new().block_on(async {
+        let installed = TimerActor::builder().install().unwrap();
+        let rejected = || TimerActor::builder().install().unwrap_err();
+        for _ in 0..2 {
+            assert_eq!(rejected(), BuildError::AlreadyInstalled);
+        }
+        assert_eq!(Timers::current().map(|timers| timers.name().to_owned()).as_deref(), Some(installed.name()));
+        installed.drain();
+        assert_eq!(rejected(), BuildError::AlreadyInstalled);
+        assert!(rejected().to_string().contains("`start` for others beside it"), "{}", rejected());
+        assert!(TimerActor::builder().start().is_ok());
+    });
+}
+
+/// Contexts keep the drained timer actor; the `Timers` of another one accept the same message for the same actor.
+#[test]
+fn after_a_drain_the_timers_of_another_one_can_be_used() {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        let drained = TimerActor::builder().clock(clock.clone()).install().unwrap();
+        drained.drain();
+        let another = TimerActor::builder().clock(clock.clone()).start().unwrap();
+        let addr = probe();
+        for _ in 0..2 {
+            let rejected =
+                run(&addr, |_, ctx| ctx.timer(TimerOptions::new()).try_after(ms(1), Note(1)).unwrap_err()).await;
+            assert!(matches!(rejected, ScheduleError::Stopped { .. }));
+            assert!(rejected.to_string().contains("the `Timers` of another one"), "{rejected}");
+            another.schedule_after(&addr, ms(1), rejected.into_message());
+        }
+        clock.advance(ms(1)).await;
+        assert_eq!(another.snapshot().counters.delivered, 2);
     });
 }

@@ -1,8 +1,8 @@
 //! The compiler's advice on usual mistakes: the library's own texts, whatever the compiler adds to them.
 //!
-//! Each file of `cases` is a mistake, or a correct use that is taken for one. Its head lists the expected texts (`error`
-//! is the message of an error, `label` that of its place, `note` a note) or `compiles`. With `--cfg advised`, which
-//! follows the advice, each file compiles.
+//! Each file of `cases` is a mistake, or a correct use that is taken for one. Its head lists the expected texts
+//! (`error` is the message of an error, `label` that of its place, `note` a note) or `compiles`. With `--cfg advised`,
+//! which follows the advice, each file compiles.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -14,8 +14,8 @@ impl Actor for Session {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         #[cfg(not(advised))]
-        let _ = ctx.schedule_at_fixed_rate(Duration::from_secs(30), |_: &mut Self, _: &mut Context<Self>| {});
+        ctx.schedule_at_fixed_rate(Duration::from_secs(30), |_: &mut Self, _: &mut Context<Self>| {});
         #[cfg(advised)]
-        let _ = ctx.run_every(Duration::from_secs(30), |_, _| {});
+        ctx.run_every(Duration::from_secs(30), |_, _| {});
     }
 }

@@ -14,8 +14,8 @@ impl Actor for Session {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         #[cfg(not(advised))]
-        let _ = ctx.schedule_after(Duration::from_secs(30), |_session, _ctx| {});
+        ctx.schedule_after(Duration::from_secs(30), |_session, _ctx| {});
         #[cfg(advised)]
-        let _ = ctx.run_after(Duration::from_secs(30), |_session, _ctx| {});
+        ctx.run_after(Duration::from_secs(30), |_session, _ctx| {});
     }
 }

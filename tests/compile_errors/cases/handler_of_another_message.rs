@@ -23,7 +23,7 @@ impl Actor for Session {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let _ = ctx.schedule_after(Duration::from_secs(30), Refresh);
+        ctx.schedule_after(Duration::from_secs(30), Refresh);
     }
 }
 

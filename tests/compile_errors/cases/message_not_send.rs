@@ -20,9 +20,9 @@ impl Actor for Client {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         #[cfg(not(advised))]
-        let _ = ctx.schedule_after(Duration::from_secs(3), Retry("login".into()));
+        ctx.schedule_after(Duration::from_secs(3), Retry("login".into()));
         #[cfg(advised)]
-        let _ = ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
+        ctx.notify_after(Duration::from_secs(3), Retry("login".into()));
     }
 }
 

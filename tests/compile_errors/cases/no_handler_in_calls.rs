@@ -5,6 +5,7 @@
 //! error: a timer cannot deliver `Expire` to `Session`
 //! error: a timer cannot deliver `Expire` to the recipient
 //! error: a timer cannot deliver `Expire` to the recipient
+//! error: a timer cannot deliver `Expire` to the recipient
 //! error: `Session` has no handler for `Expire`
 //! error: `Session` has no handler for `Expire`
 //! note: write `impl Handler<Expire> for Session`
@@ -26,13 +27,14 @@ impl Actor for Session {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         let second = Duration::from_secs(1);
-        let _ = ctx.schedule_at(SystemTime::now(), Expire);
-        let _ = ctx.schedule_at_fixed_rate(second, Expire);
-        let _ = ctx.schedule_with_fixed_delay(second, Expire);
-        let _ = ctx.notify_after(second, Expire);
-        let _ = ctx.timer(TimerOptions::new()).after(second, Expire);
-        let _ = ctx.timer(TimerOptions::new()).at_fixed_rate(second, Expire);
-        let _ = ctx.timer(TimerOptions::new()).notify_after(second, Expire);
+        ctx.schedule_at(SystemTime::now(), Expire);
+        ctx.schedule_at_fixed_rate(second, Expire);
+        ctx.schedule_with_fixed_delay(second, Expire);
+        ctx.notify_after(second, Expire);
+        ctx.timer(TimerOptions::new()).after(second, Expire);
+        let _ = ctx.timer(TimerOptions::new()).try_after(second, Expire);
+        ctx.timer(TimerOptions::new()).at_fixed_rate(second, Expire);
+        ctx.timer(TimerOptions::new()).notify_after(second, Expire);
     }
 }
 

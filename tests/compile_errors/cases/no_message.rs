@@ -12,5 +12,5 @@ use actix_timers::{Target, Timers};
 pub struct Remind;
 
 pub fn remind(timers: &Timers, customer: &Target<Remind>) {
-    let _ = timers.schedule_after(customer, Duration::from_secs(60), Remind);
+    timers.schedule_after(customer, Duration::from_secs(60), Remind);
 }

@@ -21,7 +21,7 @@ impl Actor for Worker {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let _ = ctx.schedule_after(Duration::from_secs(30), Expire);
+        ctx.schedule_after(Duration::from_secs(30), Expire);
     }
 }
 

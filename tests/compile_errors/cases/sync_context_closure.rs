@@ -17,6 +17,6 @@ impl Actor for Worker {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let _ = ctx.run_after(Duration::from_secs(30), |_, _| {});
+        ctx.run_after(Duration::from_secs(30), |_, _| {});
     }
 }

@@ -27,5 +27,5 @@ impl Handler<Remind> for Customer {
 }
 
 pub fn remind(timers: &Timers, customer: &Addr<Customer>) {
-    let _ = timers.schedule_after(customer, Duration::from_secs(60), Remind);
+    timers.schedule_after(customer, Duration::from_secs(60), Remind);
 }
