@@ -1,11 +1,12 @@
 //! The setup of a timer actor.
 
-use std::any::TypeId;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, ArbiterHandle};
 
+use crate::api::arbiter_settings::{ArbiterClock, ArbiterSettings};
 use crate::api::registry;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
@@ -14,8 +15,7 @@ use crate::model::clock::{Clock, Forward, SystemClock};
 use crate::model::error::BuildError;
 use crate::model::mailbox_policy::MailboxPolicy;
 use crate::model::secret::Secret;
-use crate::service::query::directory;
-use crate::service::state::{Service, Settings};
+use crate::service::state::Settings;
 use crate::timing::{TickLength, WheelSize};
 
 /// A builder of a [`TimerActor`]; created by [`TimerActor::builder`].
@@ -35,7 +35,7 @@ use crate::timing::{TickLength, WheelSize};
 /// # Ok::<(), actix_timers::BuildError>(())
 /// # }).unwrap();
 /// ```
-#[must_use = "a builder does nothing until `build`, `start`, `start_on` or `install`"]
+#[must_use = "a builder does nothing until `build`, `start`, `start_on` or one of the `install` methods"]
 pub struct TimerActorBuilder {
     pub(crate) tick: Duration,
     pub(crate) wheel_size: usize,
@@ -48,6 +48,8 @@ pub struct TimerActorBuilder {
     pub(crate) stuck_after: Duration,
     clock: Option<Arc<dyn Clock>>,
     on_system_clock: bool,
+    /// Whether the system clock was created without the kernel timer.
+    without_kernel_timer: bool,
     pub(crate) jitter_seed: Option<u64>,
     internal: bool,
 }
@@ -66,6 +68,7 @@ impl Default for TimerActorBuilder {
             stuck_after: Duration::from_secs(10),
             clock: None,
             on_system_clock: true,
+            without_kernel_timer: false,
             jitter_seed: None,
             internal: false,
         }
@@ -140,7 +143,9 @@ impl TimerActorBuilder {
 
     /// Sets the clock. Default [`SystemClock`].
     pub fn clock<C: Clock>(mut self, clock: C) -> Self {
-        self.on_system_clock = TypeId::of::<C>() == TypeId::of::<SystemClock>();
+        let system_clock = (&clock as &dyn Any).downcast_ref::<SystemClock>();
+        self.on_system_clock = system_clock.is_some();
+        self.without_kernel_timer = system_clock.is_some_and(SystemClock::is_without_kernel_timer);
         self.clock = Some(Arc::new(Forward::new(clock)));
         self
     }
@@ -176,6 +181,22 @@ impl TimerActorBuilder {
     }
 
     fn build_with(self, secret: Secret) -> Result<TimerActor, BuildError> {
+        let clock = self.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::new()));
+        Ok(TimerActor::create(self.settings(secret)?, clock))
+    }
+
+    /// Checks all settings, for the timer actor of each arbiter.
+    pub(crate) fn for_arbiters(self) -> Result<ArbiterSettings, BuildError> {
+        let clock = match &self.clock {
+            Some(clock) if !self.on_system_clock => ArbiterClock::Shared(Arc::clone(clock)),
+            _ => ArbiterClock::System { without_kernel_timer: self.without_kernel_timer },
+        };
+        let secret = Secret::from_os().map_err(|_| BuildError::NoRandomness)?;
+        Ok(ArbiterSettings::new(self.settings(secret)?, clock))
+    }
+
+    /// Checks all settings.
+    fn settings(self, secret: Secret) -> Result<Settings, BuildError> {
         let tick = TickLength::new(self.tick)?;
         let wheel_size = WheelSize::new(self.wheel_size)?;
         for (value, name) in [
@@ -197,7 +218,7 @@ impl TimerActorBuilder {
         if self.capacity > MAX_CAPACITY {
             return Err(BuildError::Capacity(self.capacity));
         }
-        let settings = Settings {
+        Ok(Settings {
             engine: EngineConfig { tick, wheel_size, capacity: self.capacity, ..EngineConfig::default() },
             name: self.name,
             expiry_budget: self.expiry_budget,
@@ -209,9 +230,8 @@ impl TimerActorBuilder {
             jitter_seed: self.jitter_seed,
             secret,
             internal: self.internal,
-        };
-        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        Ok(TimerActor::new(directory::enter(|number| Service::new(number, settings, clock))))
+            automatic: false,
+        })
     }
 
     /// Builds the actor, starts it on the arbiter of this thread and returns its [`Timers`]. Contexts do not use it,
@@ -251,8 +271,19 @@ impl TimerActor {
 /// much effort, whereas [`TimerActorBuilder::build`] fails.
 impl Default for TimerActor {
     fn default() -> Self {
-        match TimerActorBuilder::default().build_with(Secret::new()) {
-            Ok(actor) => actor,
+        Self::with_default_settings(false)
+    }
+}
+
+impl TimerActor {
+    /// Creates one with the default settings that starts by itself.
+    pub(crate) fn automatic() -> Self {
+        Self::with_default_settings(true)
+    }
+
+    fn with_default_settings(automatic: bool) -> Self {
+        match TimerActorBuilder::default().settings(Secret::new()) {
+            Ok(settings) => Self::create(Settings { automatic, ..settings }, Arc::new(SystemClock::new())),
             Err(error) => unreachable!("the default settings are in range: {error}"),
         }
     }

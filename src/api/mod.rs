@@ -6,11 +6,12 @@
 //!    (`schedule_requests`, `messages`, `batch`) and replies (`answer`, `batch_reply`).
 //! 2. Results: `guard`, `dead_letters`.
 //! 3. Many timers: `selection`.
-//! 4. Setup and end: `builder`, `config`, `drain`, `scrape`.
+//! 4. Setup and end: `builder`, `config`, `arbiter_settings`, `drain`, `scrape`.
 //! 5. Virtual time: `testing`, `settling` and, for the tasks of a thread, `idle`.
 
 pub(crate) mod actor_timers;
 pub(crate) mod answer;
+pub(crate) mod arbiter_settings;
 pub(crate) mod batch;
 pub(crate) mod batch_reply;
 pub(crate) mod builder;

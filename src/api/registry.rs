@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use actix::dev::AsyncContextParts;
-use actix::{Actor, Addr, Arbiter, ArbiterHandle, ArbiterService, AsyncContext, SystemService};
+use actix::{Actor, Addr, Arbiter, ArbiterHandle, ArbiterService, AsyncContext, System, SystemService};
 
+use crate::api::arbiter_settings;
 use crate::api::builder::TimerActorBuilder;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
@@ -49,6 +50,9 @@ impl NoTimers {
 /// Starts the clock of a timer actor on this arbiter, and records its start.
 pub(crate) fn note_started(service: &Arc<Service>) {
     service.clock.started();
+    if let Some(system) = System::try_current() {
+        let _ = service.system.set(system.id());
+    }
     if service.settings.on_system_clock {
         return;
     }
@@ -65,14 +69,23 @@ fn has_own_clocks() -> bool {
     started.iter().any(|service| !service.is_stopped())
 }
 
+/// Returns true if a timer actor that starts here by itself would run on another clock than the user expects.
+fn is_clock_unsettled() -> bool {
+    has_own_clocks() && arbiter_settings::of_this_system().is_none()
+}
+
+/// Creates a timer actor that starts by itself: with the settings for all arbiters, or else the default ones.
+fn automatic() -> TimerActor {
+    arbiter_settings::of_this_system().map_or_else(TimerActor::automatic, |settings| settings.create())
+}
+
 /// Returns the timers of this arbiter, started if necessary; `None` without a running system.
 fn here() -> Option<Timers> {
     thread_registry::current()
         .and_then(|_| HERE.with_borrow(|here| here.as_ref().map(|here| here.timers.clone())))
         .or_else(|| {
             let arbiter = Arbiter::try_current()?;
-            let timers =
-                install(TimerActor::default(), false, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
+            let timers = install(automatic(), false, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor));
             // An arbiter that has ended drops new actors.
             (!timers.service().is_stopped()).then_some(timers)
         })
@@ -121,7 +134,7 @@ where
 pub(crate) fn service_of_context(started: bool) -> Result<LocalService, NoTimers> {
     match thread_registry::current() {
         Some(service) => Ok(service),
-        None if has_own_clocks() => Err(NoTimers::NotInstalled),
+        None if is_clock_unsettled() => Err(NoTimers::NotInstalled),
         None => here()
             .map(|timers| Arc::clone(timers.service()))
             .or_else(|| if started { start_here() } else { None })
@@ -156,15 +169,15 @@ where
 
 /// Starts a timer actor on a thread that runs actors without being an arbiter. To be called while one of them runs.
 fn start_here() -> Option<Arc<Service>> {
-    Some(Arc::clone(install(TimerActor::default(), false, Actor::start).service()))
+    Some(Arc::clone(install(automatic(), false, Actor::start).service()))
 }
 
 impl Timers {
     /// Returns the timers of this thread's arbiter, whose timer actor is started if necessary. `None` if no actix
-    /// system runs on this thread, or if a timer actor with its own clock was started here and none
-    /// [installed](TimerActorBuilder::install).
+    /// system runs on this thread, or if a timer actor with its own clock was started here and none installed, neither
+    /// [here](TimerActorBuilder::install) nor [for all arbiters](TimerActorBuilder::install_for_all_arbiters).
     pub fn current() -> Option<Self> {
-        if thread_registry::current().is_none() && has_own_clocks() {
+        if thread_registry::current().is_none() && is_clock_unsettled() {
             return None;
         }
         here()
@@ -172,7 +185,8 @@ impl Timers {
 }
 
 impl TimerActor {
-    /// Returns the timer actor of this arbiter, started if necessary: with the default settings and the system clock,
+    /// Returns the timer actor of this arbiter, started if necessary: with the settings
+    /// [for all arbiters](TimerActorBuilder::install_for_all_arbiters), or else the default ones and the system clock,
     /// whatever other timer actors run here. For other settings, [install](TimerActorBuilder::install) one first.
     ///
     /// # Panics
@@ -184,7 +198,9 @@ impl TimerActor {
 
 impl TimerActorBuilder {
     /// Builds the actor and makes it *the* timer actor of this thread's arbiter: the one that `ctx.schedule_after` and
-    /// [`TimerActor::from_registry`] use. Without this call they start one with the default settings.
+    /// [`TimerActor::from_registry`] use. Without this call they start one, with the settings
+    /// [for all arbiters](Self::install_for_all_arbiters) or else the default ones. Other arbiters, such as the workers
+    /// of an actix-web server, are not affected.
     ///
     /// # Errors
     /// [`BuildError`] if a value is out of range, no actix system runs on this thread, or its arbiter already has a
@@ -196,6 +212,44 @@ impl TimerActorBuilder {
         }
         let arbiter = Arbiter::try_current().ok_or(BuildError::NoSystem)?;
         Ok(install(self.build()?, true, |actor| TimerActor::start_in_arbiter(&arbiter, move |_| actor)))
+    }
+
+    /// Sets the settings of every timer actor that starts by itself in the actix system of this thread: on each
+    /// arbiter, also on later ones, such as the workers of an actix-web server. Call it once, in `main`.
+    ///
+    /// It starts nothing: the first timer of an arbiter starts the timer actor there. An arbiter on which one was
+    /// [installed](Self::install) keeps it. Other actix systems of the process are not affected, so tests that run in
+    /// one process are independent of each other.
+    ///
+    /// Each timer actor has the whole [capacity](Self::capacity). A [name](Self::name) is followed by a hyphen and the
+    /// lowest number from 1 on that no running one of them has, so that each has series of its own in the metrics.
+    /// All run on the same [clock](Self::clock); but if that is the [`SystemClock`](crate::SystemClock), each has its
+    /// own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerActor, Timers};
+    ///
+    /// # System::new().block_on(async {
+    /// TimerActor::builder().name("web").tick(Duration::from_millis(10)).install_for_all_arbiters()?;
+    ///
+    /// let here = Timers::current().unwrap();
+    /// assert_eq!(here.name(), "web-1");
+    /// let (tell, told) = tokio::sync::oneshot::channel();
+    /// let worker = Arbiter::new();
+    /// worker.spawn_fn(move || tell.send(Timers::current().unwrap()).unwrap());
+    /// let there = told.await.unwrap();
+    /// assert_eq!((there.name(), there.snapshot().tick), ("web-2", Duration::from_millis(10)));
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`] if a value is out of range, no actix system runs on this thread, the system already has settings
+    /// for all arbiters, or a timer actor has already started by itself, without them.
+    pub fn install_for_all_arbiters(self) -> Result<(), BuildError> {
+        arbiter_settings::install(self.for_arbiters()?)
     }
 }
 
@@ -214,6 +268,6 @@ impl ArbiterService for TimerActor {
 
 impl SystemService for TimerActor {
     fn start_service(arbiter: &ArbiterHandle) -> Addr<Self> {
-        Self::start_in_arbiter(arbiter, |_| Self::default())
+        Self::start_in_arbiter(arbiter, |_| automatic())
     }
 }

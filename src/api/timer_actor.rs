@@ -5,15 +5,18 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Supervised};
 
 use crate::api::registry;
+use crate::model::clock::Clock;
 use crate::service::deliver::driver::Driver;
 use crate::service::query::directory;
-use crate::service::state::Service;
+use crate::service::state::{Service, Settings};
 
 /// The actor that holds timers and delivers their messages.
 ///
 /// Usually each arbiter has one, which starts automatically when the first timer is scheduled through a context (see
 /// [`TimerContext`](crate::TimerContext)) or when [`from_registry`](Self::from_registry) is called. More can be
 /// [built](Self::builder), with other settings, or on dedicated arbiters.
+/// [`install_for_all_arbiters`](crate::TimerActorBuilder::install_for_all_arbiters) changes the settings of the
+/// automatic ones.
 ///
 /// It is an actix service of both kinds: `<TimerActor as ArbiterService>::from_registry()` is the one of the arbiter,
 /// `<TimerActor as SystemService>::from_registry()` the one of the whole system.
@@ -28,8 +31,14 @@ pub struct TimerActor {
 }
 
 impl TimerActor {
+    #[cfg(any(test, actix_timers_simulation))]
     pub(crate) const fn new(service: Arc<Service>) -> Self {
         Self { service }
+    }
+
+    /// Creates a timer actor from settings that were checked.
+    pub(crate) fn create(settings: Settings, clock: Arc<dyn Clock>) -> Self {
+        Self { service: directory::enter(|number| Service::new(number, settings, clock)) }
     }
 
     pub(crate) const fn service(&self) -> &Arc<Service> {

@@ -10,9 +10,7 @@
 use std::cell::RefCell;
 #[cfg(target_os = "linux")]
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
@@ -22,7 +20,6 @@ use crate::model::clock::Alarm;
 #[derive(Debug)]
 pub(crate) struct Alarms {
     /// The kernel timer is unwanted or unavailable.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "tokio's timer is the only one"))]
     tokio_alone: AtomicBool,
 }
 
@@ -32,10 +29,15 @@ impl Alarms {
         Self { tokio_alone: AtomicBool::new(tokio_alone) }
     }
 
+    /// Whether the kernel timer is unwanted or unavailable.
+    pub(crate) fn are_tokios_alone(&self) -> bool {
+        self.tokio_alone.load(Ordering::Relaxed)
+    }
+
     /// Returns an alarm that fires at `instant`.
     pub(crate) fn at(&self, instant: Instant) -> Alarm {
         #[cfg(target_os = "linux")]
-        if !self.tokio_alone.load(Ordering::Relaxed) {
+        if !self.are_tokios_alone() {
             match kernel::Timer::set(instant) {
                 Ok(Some(wait)) => return Box::pin(kernel::first(wait, tokio::time::sleep_until(instant))),
                 Ok(None) => {}

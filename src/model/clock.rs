@@ -189,6 +189,10 @@ impl SystemClock {
         Self::with(Alarms::new(true))
     }
 
+    pub(crate) fn is_without_kernel_timer(&self) -> bool {
+        self.alarms.are_tokios_alone()
+    }
+
     fn with(alarms: Alarms) -> Self {
         Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new(), alarms }
     }

@@ -147,6 +147,18 @@ pub enum BuildError {
          it; `Timers::current` returns the installed one"
     )]
     AlreadyInstalled,
+    /// This actix system already has settings for all its arbiters.
+    #[error(
+        "this actix system has settings for all arbiters already: install them once, in `main`, and call \
+         `TimerActorBuilder::install` on an arbiter with other settings"
+    )]
+    AlreadyInstalledForAllArbiters,
+    /// A timer actor of this actix system has already started by itself, with the default settings.
+    #[error(
+        "the timer actor `{0}` has started by itself with the default settings: call `install_for_all_arbiters` in `main`, \
+         before the first timer is scheduled through a context and before a server starts its workers"
+    )]
+    AlreadyStarted(String),
 }
 
 /// The outcome of a cancel.

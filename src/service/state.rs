@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     /// Whether its timers are internal to the crate: no id finds them, no trace shows them, and none becomes a dead
     /// letter at the stop.
     pub(crate) internal: bool,
+    /// Whether it started by itself.
+    pub(crate) automatic: bool,
 }
 
 pub(crate) struct Service {
@@ -82,6 +84,8 @@ pub(crate) struct Service {
     pub(crate) number: u32,
     pub(crate) sleep: Sleep,
     pub(crate) external: ExternalWork,
+    /// The number of its actix system, once it has started in one.
+    pub(crate) system: OnceLock<usize>,
     /// The driver's thread, once it runs.
     pub(crate) thread: OnceLock<ThreadId>,
     /// Set when the driver has stopped: nothing will be delivered any more.
@@ -159,6 +163,7 @@ impl Service {
             number,
             sleep: Sleep::not_yet(),
             external: ExternalWork::default(),
+            system: OnceLock::new(),
             thread: OnceLock::new(),
             stopped: AtomicBool::new(false),
             watchdog_entry: OnceLock::new(),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod actor_timers;
+mod all_arbiters;
 mod batch;
 mod bounds;
 mod closures;

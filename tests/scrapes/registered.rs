@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::metrics::{CATALOGUE, Kind};
-use actix_timers::{TimerActor, scrape};
+use actix_timers::{TimerActor, Timers, scrape};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 fn install_recorder() -> PrometheusHandle {
@@ -103,5 +103,39 @@ fn gauges_of_one_and_the_sum() {
         assert_eq!(value(&lines, "actix_timers_capacity{"), 200.0, "the capacity of the last to start");
         assert_eq!(value(&lines, "actix_timers_wheel_depth{"), 2.0, "the depth of the last to publish");
         assert_eq!(value(&lines, "actix_timers_delay_queue_length{"), 1.0);
+    });
+}
+
+#[test]
+fn the_timer_actor_of_each_arbiter_has_series_of_its_own_that_a_successor_continues() {
+    support::in_own_process!(
+        the_timer_actor_of_each_arbiter_has_series_of_its_own_that_a_successor_continues,
+        series_of_each_arbiter
+    );
+}
+
+fn series_of_each_arbiter() {
+    let recorder = install_recorder();
+    System::new().block_on(async {
+        TimerActor::builder().name("web").install_for_all_arbiters().unwrap();
+        let schedule = || {
+            let timers = Timers::current().unwrap();
+            timers.schedule_after(Bell.start(), Duration::from_secs(10), Ring);
+            timers.name().to_owned()
+        };
+        assert_eq!(schedule(), "web-1");
+        for round in [1.0, 2.0] {
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let worker = Arbiter::new();
+            worker.spawn_fn(move || tell.send(schedule()).unwrap());
+            assert_eq!(told.await.unwrap(), "web-2");
+            let page = scrape(|| recorder.render());
+            let [here, there] = ["web-1", "web-2"].map(|timer| about(&page, timer));
+            assert_eq!([value(&here, "actix_timers_pending{"), value(&there, "actix_timers_pending{")], [1.0, 1.0]);
+            assert_eq!(value(&here, "actix_timers_scheduled_total{"), 1.0);
+            assert_eq!(value(&there, "actix_timers_scheduled_total{"), round);
+            worker.stop();
+            worker.join().unwrap();
+        }
     });
 }

@@ -14,6 +14,8 @@ pub(super) enum Rejection {
     BadRequest(String),
     #[error("no timer actor has the name `{0}` here: see `api/timer-actors`")]
     UnknownTimerActor(String),
+    #[error("no timer actor runs here: the first timer of an arbiter starts one")]
+    NoTimerActor,
     #[error("no pending timer has the id {0}: it was delivered, cancelled or returned, or it never existed")]
     UnknownTimer(String),
     #[error("nothing is at this path: see `api/timer-actors`, `api/wheel`, `api/next`, `api/bucket` and `api/timers`")]
@@ -55,7 +57,7 @@ impl Rejection {
     const fn word(&self) -> &'static str {
         match self {
             Self::BadRequest(_) => "bad_request",
-            Self::UnknownTimerActor(_) => "unknown_timer_actor",
+            Self::UnknownTimerActor(_) | Self::NoTimerActor => "unknown_timer_actor",
             Self::UnknownTimer(_) => "unknown_timer",
             Self::UnknownPath => "unknown_path",
             Self::WrongMethod(_) => "wrong_method",
@@ -73,7 +75,9 @@ impl ResponseError for Rejection {
     fn status_code(&self) -> StatusCode {
         match self {
             Self::BadRequest(_) | Self::NoHost => StatusCode::BAD_REQUEST,
-            Self::UnknownTimerActor(_) | Self::UnknownTimer(_) | Self::UnknownPath => StatusCode::NOT_FOUND,
+            Self::UnknownTimerActor(_) | Self::NoTimerActor | Self::UnknownTimer(_) | Self::UnknownPath => {
+                StatusCode::NOT_FOUND
+            }
             Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::CancelNotAllowed
             | Self::NoCancelHeader

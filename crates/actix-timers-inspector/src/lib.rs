@@ -30,6 +30,7 @@ use std::sync::Arc;
 use actix_timers::Timers;
 use actix_timers::integration::Survey;
 use actix_web::Scope;
+use actix_web::rt::System;
 
 use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
@@ -49,7 +50,8 @@ use self::turns::Turns;
 /// It answers requests for loopback hosts and for the address that the server listens on; other names are allowed with
 /// [`allow_host`](Self::allow_host). So no page of another site can reach it through a visitor's browser.
 ///
-/// Like every [`Timers`], it keeps its timer actors alive.
+/// [`of_all_arbiters`](Self::of_all_arbiters) finds the timer actors by itself, also those of an actix-web server's
+/// workers. Timer actors given as [`Timers`] are kept alive.
 ///
 /// ```no_run
 /// use actix_timers::TimerActor;
@@ -58,8 +60,8 @@ use self::turns::Turns;
 ///
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     actix::System::new().block_on(async {
-///         let timers = TimerActor::builder().name("shop").install()?;
-///         let inspector = Inspector::new(&timers);
+///         TimerActor::builder().name("shop").install_for_all_arbiters()?;
+///         let inspector = Inspector::of_all_arbiters();
 ///         HttpServer::new(move || {
 ///             // The same guards as for the rest of the application.
 ///             let guarded = inspector.scope("/timers").wrap(DefaultHeaders::new());
@@ -75,11 +77,16 @@ use self::turns::Turns;
 #[derive(Debug, Clone)]
 #[must_use = "an inspector does nothing until it is mounted"]
 pub struct Inspector {
-    inspected: Vec<Inspected>,
+    given: Vec<Survey>,
+    /// The actix system whose timer actors are shown, too.
+    system: Option<SystemNumber>,
     allow_cancel: bool,
     hosts: AllowedHosts,
     turns: Arc<Turns>,
 }
+
+/// The number of an actix system; `None` stands for threads outside of any.
+type SystemNumber = Option<usize>;
 
 /// A timer actor with a unique name.
 #[derive(Debug, Clone)]
@@ -91,17 +98,40 @@ struct Inspected {
 impl Inspector {
     /// Creates a read-only inspector of one timer actor.
     pub fn new(timers: &Timers) -> Self {
-        Self { inspected: Vec::new(), allow_cancel: false, hosts: AllowedHosts::default(), turns: Arc::default() }
-            .add_timers(timers)
+        Self::empty().add_timers(timers)
     }
 
-    /// Adds a timer actor, to be chosen on the page. If its name is taken, a number is appended to it here.
+    /// Creates a read-only inspector of all timer actors that run in the actix system of this thread: on all arbiters,
+    /// among them the workers of an actix-web server, and whether they started by themselves, were installed or
+    /// started. Each request finds them anew. Internal timer actors are left out.
+    ///
+    /// Without an actix system on this thread, it shows the timer actors on threads without one.
+    pub fn of_all_arbiters() -> Self {
+        Self { system: Some(System::try_current().map(|system| system.id())), ..Self::empty() }
+    }
+
+    fn empty() -> Self {
+        let (hosts, turns) = (AllowedHosts::default(), Arc::default());
+        Self { given: Vec::new(), system: None, allow_cancel: false, hosts, turns }
+    }
+
+    /// Adds a timer actor, to be chosen on the page. If several have one name, numbers are appended to it here.
     pub fn add_timers(mut self, timers: &Timers) -> Self {
-        let is_taken = |name: &str| self.inspected.iter().any(|other| other.name == name);
-        let numbered = (2..).map(|number| format!("{} ({number})", timers.name()));
-        let name = std::iter::once(timers.name().to_owned()).chain(numbered).find(|name| !is_taken(name));
-        self.inspected.push(Inspected { name: name.unwrap_or_default(), survey: Survey::of(timers) });
+        self.given.push(Survey::of(timers));
         self
+    }
+
+    /// Returns the timer actors that exist now: those given first.
+    fn inspected(&self) -> Vec<Inspected> {
+        let found = self.system.map(Survey::of_system).unwrap_or_default();
+        let is_given = |survey: &Survey| self.given.iter().any(|given| given.number() == survey.number());
+        let all = self.given.iter().cloned().chain(found.into_iter().filter(|survey| !is_given(survey)));
+        let mut inspected = Vec::new();
+        for survey in all {
+            let name = name_beside(&inspected, survey.name());
+            inspected.push(Inspected { name, survey });
+        }
+        inspected
     }
 
     /// Allows a host under which visitors reach the inspector: a name or an address, with any port unless one is given.
@@ -142,6 +172,13 @@ impl Inspector {
     pub fn scope(&self, path: &str) -> Scope {
         routes::under(path, self.clone())
     }
+}
+
+/// Returns this name, followed by a number if another one has it.
+fn name_beside(others: &[Inspected], name: &str) -> String {
+    let is_taken = |name: &str| others.iter().any(|other| other.name == name);
+    let numbered = (2..).map(|number| format!("{name} ({number})"));
+    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
 }
 
 /// Compiles the code in the guide to the inspector.

@@ -113,10 +113,13 @@ impl Inspector {
     }
 
     /// Returns the requested timer actor; the first by default.
-    fn chosen(&self, query: &Query) -> Result<&Inspected, Rejection> {
+    fn chosen(&self, query: &Query) -> Result<Inspected, Rejection> {
         let wanted = query.text("timer");
-        let chosen = self.inspected.iter().find(|inspected| wanted.is_none_or(|name| name == inspected.name));
-        chosen.ok_or_else(|| Rejection::UnknownTimerActor(wanted.unwrap_or_default().to_owned()))
+        let chosen = self.inspected().into_iter().find(|inspected| wanted.is_none_or(|name| name == inspected.name));
+        chosen.ok_or_else(|| match wanted {
+            Some(name) => Rejection::UnknownTimerActor(name.to_owned()),
+            None => Rejection::NoTimerActor,
+        })
     }
 }
 
@@ -135,7 +138,7 @@ async fn show_page() -> HttpResponse {
 
 async fn timer_actors(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     Query::parse(request.query_string(), &[])?;
-    let all: Vec<_> = inspector.inspected.iter().map(Inspected::summary).collect();
+    let all: Vec<_> = inspector.inspected().iter().map(Inspected::summary).collect();
     ok(&json!({ "timer_actors": all, "cancel_allowed": inspector.allow_cancel, "version": env!("CARGO_PKG_VERSION") }))
 }
 
@@ -170,10 +173,10 @@ async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     Query::parse(request.query_string(), &[])?;
     let (id, ids) = (id_in(&request), inspector.ids());
     let found = match ShortId::parse(id) {
-        Some(short) => inspector.inspected.iter().find_map(|inspected| inspected.find_short(short, ids)),
+        Some(short) => inspector.inspected().iter().find_map(|inspected| inspected.find_short(short, ids)),
         None => {
             let id = parsed(id)?;
-            inspector.inspected.iter().find_map(|inspected| inspected.find(id, ids))
+            inspector.inspected().iter().find_map(|inspected| inspected.find(id, ids))
         }
     };
     match found {
@@ -192,8 +195,9 @@ async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     }
     Query::parse(request.query_string(), &[])?;
     let id = parsed(id_in(&request))?;
-    let outcomes = inspector.inspected.iter().map(|inspected| inspected.survey.cancel(id));
-    let known = outcomes.into_iter().find(|outcome| *outcome != CancelOutcome::NotFound);
+    let all = inspector.inspected();
+    let mut outcomes = all.iter().map(|inspected| inspected.survey.cancel(id));
+    let known = outcomes.find(|outcome| *outcome != CancelOutcome::NotFound);
     match known {
         None => Err(Rejection::UnknownTimer(id.to_string())),
         Some(CancelOutcome::Cancelled) => ok(&json!({ "id": id, "outcome": CancelOutcome::Cancelled })),

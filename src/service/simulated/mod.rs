@@ -74,6 +74,7 @@ fn settings(has_watchdog: bool) -> Settings {
         jitter_seed: Some(1),
         secret: Secret::new(),
         internal: false,
+        automatic: false,
     }
 }
 

@@ -21,6 +21,7 @@ async function look() {
   if (looking) return;
   looking = true;
   await guarded(async () => {
+    await listActors();
     const wheel = await ask("wheel", { timer: timers.actor });
     if (timers.actor && wheel.timer !== timers.actor) return;
     clock.set(wheel.now_seconds);
@@ -31,13 +32,31 @@ async function look() {
   looking = false;
 }
 
-async function begin() {
+// Updates the list of timer actors. If the chosen one has ended, chooses the first.
+async function listActors() {
   const { timer_actors, cancel_allowed, version } = await ask("timer-actors");
   timers.cancelAllowed = cancel_allowed;
   document.querySelector("h1").title = `actix-timers ${version}`;
-  byId("timer-actor").replaceChildren(...timer_actors.map(({ timer }) => make("option", timer, { value: timer })));
-  timers.actor = timer_actors[0].timer;
-  document.title = `Timers of ${timers.actor}`;
+  const names = timer_actors.map(({ timer }) => timer), choice = byId("timer-actor");
+  const listed = [...choice.options].map(option => option.value);
+  if (names.length !== listed.length || names.some((name, at) => name !== listed[at])) {
+    choice.replaceChildren(...names.map(name => make("option", name, { value: name })));
+  }
+  if (!names.includes(timers.actor)) choose(names[0] ?? "");
+  choice.value = timers.actor;
+}
+
+function choose(actor) {
+  timers.actor = actor;
+  document.title = actor ? `Timers of ${actor}` : "Timers";
+  clock.forget();
+  rings.shape = "";
+}
+
+async function begin() {
+  await listActors();
+  // The rejection says that there is none.
+  if (!timers.actor) await ask("wheel");
   await look();
   const id = new URLSearchParams(location.hash.slice(1)).get("id");
   if (id) await timers.showDetail(id);
@@ -56,10 +75,7 @@ function pause() {
 }
 
 byId("timer-actor").addEventListener("change", event => {
-  timers.actor = event.target.value;
-  document.title = `Timers of ${timers.actor}`;
-  clock.forget();
-  rings.shape = "";
+  choose(event.target.value);
   looking = false;
   timers.showNext().catch(() => {}).finally(look);
 });

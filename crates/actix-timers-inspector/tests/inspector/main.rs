@@ -1,5 +1,6 @@
 //! Tests of the inspector: its routes, and its page in a browser.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod all_arbiters;
 mod browser;
 mod pages;

@@ -1,0 +1,151 @@
+//! The settings for all arbiters of an actix system.
+//!
+//! They belong to the system, not to the process: tests that run side by side have systems of their own.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use actix::System;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::api::timer_actor::TimerActor;
+use crate::model::clock::{Clock, SystemClock};
+use crate::model::error::BuildError;
+use crate::model::secret::Secret;
+use crate::service::query::directory;
+use crate::service::state::{Service, Settings};
+
+/// The settings of each running actix system that has some, by its number.
+static INSTALLED: Mutex<FxHashMap<usize, Arc<ArbiterSettings>>> = Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
+
+/// The settings of timer actors that start by themselves.
+pub(crate) struct ArbiterSettings {
+    settings: Settings,
+    clock: ArbiterClock,
+    /// The timer actors by the number in their name, from 1 on.
+    numbered: Mutex<Vec<Numbered>>,
+}
+
+/// The clock of these timer actors.
+pub(crate) enum ArbiterClock {
+    Shared(Arc<dyn Clock>),
+    /// A system clock for each, since it belongs to a runtime.
+    System {
+        without_kernel_timer: bool,
+    },
+}
+
+enum Numbered {
+    /// One is being created.
+    Reserved,
+    Created(Weak<Service>),
+}
+
+impl Numbered {
+    /// Whether no running timer actor has the number. Its service is added to `seen`.
+    fn is_free(&self, seen: &mut Vec<Arc<Service>>) -> bool {
+        match self {
+            Self::Reserved => false,
+            Self::Created(service) => service.upgrade().is_none_or(|service| {
+                let is_stopped = service.is_stopped();
+                seen.push(service);
+                is_stopped
+            }),
+        }
+    }
+}
+
+impl ArbiterSettings {
+    pub(crate) const fn new(settings: Settings, clock: ArbiterClock) -> Self {
+        Self { settings, clock, numbered: Mutex::new(Vec::new()) }
+    }
+
+    /// Creates a timer actor with these settings.
+    pub(crate) fn create(&self) -> TimerActor {
+        let at = self.reserve();
+        let settings = Settings {
+            name: self.settings.name.as_ref().map(|name| format!("{name}-{}", at + 1)),
+            secret: Secret::new(),
+            automatic: true,
+            ..self.settings.clone()
+        };
+        let clock: Arc<dyn Clock> = match &self.clock {
+            ArbiterClock::Shared(clock) => Arc::clone(clock),
+            ArbiterClock::System { without_kernel_timer: true } => Arc::new(SystemClock::without_kernel_timer()),
+            ArbiterClock::System { without_kernel_timer: false } => Arc::new(SystemClock::new()),
+        };
+        // Registers metrics, which is foreign code, so nothing is locked here.
+        let actor = TimerActor::create(settings, clock);
+        self.numbered()[at] = Numbered::Created(Arc::downgrade(actor.service()));
+        actor
+    }
+
+    /// Reserves the lowest free number. Returns its position.
+    fn reserve(&self) -> usize {
+        // Dropped after the lock's guard: these may be the last references.
+        let mut seen = Vec::new();
+        let mut numbered = self.numbered();
+        match numbered.iter().position(|other| other.is_free(&mut seen)) {
+            Some(at) => {
+                numbered[at] = Numbered::Reserved;
+                at
+            }
+            None => {
+                numbered.push(Numbered::Reserved);
+                numbered.len() - 1
+            }
+        }
+    }
+
+    fn numbered(&self) -> MutexGuard<'_, Vec<Numbered>> {
+        self.numbered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes the settings of a system when the system ends: a task of the system owns it.
+struct UntilTheEnd {
+    system: usize,
+}
+
+impl Drop for UntilTheEnd {
+    fn drop(&mut self) {
+        let removed = installed().remove(&self.system);
+        // Not under the lock: a clock is user code.
+        drop(removed);
+    }
+}
+
+fn installed() -> MutexGuard<'static, FxHashMap<usize, Arc<ArbiterSettings>>> {
+    INSTALLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes these the settings for all arbiters of this thread's actix system.
+pub(crate) fn install(settings: ArbiterSettings) -> Result<(), BuildError> {
+    let current = System::try_current().ok_or(BuildError::NoSystem)?;
+    let system = current.id();
+    let is_automatic = |service: &&Arc<Service>| {
+        service.settings.automatic && service.system.get() == Some(&system) && !service.is_stopped()
+    };
+    let started = directory::running().iter().find(is_automatic).map(|service| service.name.to_string());
+    let mut all = installed();
+    if all.contains_key(&system) {
+        return Err(BuildError::AlreadyInstalledForAllArbiters);
+    }
+    if let Some(name) = started {
+        return Err(BuildError::AlreadyStarted(name));
+    }
+    all.insert(system, Arc::new(settings));
+    drop(all);
+    let owned = UntilTheEnd { system };
+    let is_running = current.arbiter().spawn(async move {
+        let _owned = owned;
+        std::future::pending::<()>().await;
+    });
+    // Otherwise the task was dropped, and the settings with it.
+    if is_running { Ok(()) } else { Err(BuildError::NoSystem) }
+}
+
+/// Returns the settings for all arbiters of this thread's actix system, if it has some.
+pub(crate) fn of_this_system() -> Option<Arc<ArbiterSettings>> {
+    let system = System::try_current()?;
+    installed().get(&system.id()).map(Arc::clone)
+}

@@ -1,0 +1,236 @@
+//! Settings for the timer actors of all arbiters of a system.
+
+use std::sync::{Arc, mpsc};
+use std::time::Instant;
+
+use actix::prelude::*;
+use actix_timers::{
+    BuildError, GetSnapshot, ManualClock, ScheduleError, SystemClock, TimerActor, TimerActorBuilder, TimerContext,
+    TimerOptions, Timers, integration::Survey,
+};
+use support::{Note, Probe, StopWatch, eventually, ms, run};
+use tokio::sync::oneshot;
+
+fn probe() -> Addr<Probe<u8>> {
+    Probe::new(StopWatch::Source(Default::default())).start()
+}
+
+fn web() -> TimerActorBuilder {
+    TimerActor::builder().name("web").capacity(7)
+}
+
+/// Returns the result of a function that runs on an arbiter.
+async fn on<R: Send + 'static>(arbiter: &Arbiter, job: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = oneshot::channel();
+    arbiter.spawn_fn(move || assert!(tell.send(job()).is_ok()));
+    told.await.unwrap()
+}
+
+fn name() -> String {
+    Timers::current().unwrap().name().to_owned()
+}
+
+/// The names of the timer actors of this system.
+fn all() -> Vec<String> {
+    Survey::of_system(Some(System::current().id())).iter().map(|survey| survey.name().to_owned()).collect()
+}
+
+#[test]
+fn every_arbiter_starts_its_timer_actor_with_the_settings_also_later_ones() {
+    System::new().block_on(async {
+        let earlier = Arbiter::new();
+        web().install_for_all_arbiters().unwrap();
+        assert_eq!(all(), [""; 0], "nothing has been started");
+        let addr = probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
+        assert_eq!(name(), "web-1");
+        assert_eq!(on(&earlier, name).await, "web-2");
+        let there =
+            Probe::start_in_arbiter(&earlier.handle(), |_| Probe::<u8>::new(StopWatch::Source(Default::default())));
+        let capacity = run(&there, |_, ctx| {
+            (0..7).for_each(|note| _ = ctx.schedule_after(ms(60_000), Note(note)));
+            ctx.timer(TimerOptions::new()).try_after(ms(60_000), Note(8)).unwrap_err()
+        });
+        assert!(matches!(capacity.await, ScheduleError::CapacityReached { capacity: 7, .. }));
+        assert_eq!(on(&Arbiter::new(), name).await, "web-3");
+        let system = <TimerActor as SystemService>::from_registry();
+        assert_eq!(system.send(GetSnapshot).await.unwrap().name, "web-4");
+        assert_eq!(all(), ["web-1", "web-2", "web-3", "web-4"]);
+    });
+}
+
+#[test]
+fn a_number_is_free_again_when_its_timer_actor_has_ended() {
+    System::new().block_on(async {
+        web().install_for_all_arbiters().unwrap();
+        let (first, second) = (Arbiter::new(), Arbiter::new());
+        assert_eq!((on(&first, name).await, on(&second, name).await), ("web-1".to_owned(), "web-2".to_owned()));
+        first.stop();
+        first.join().unwrap();
+        assert_eq!(name(), "web-1");
+        assert_eq!(on(&Arbiter::new(), name).await, "web-3");
+    });
+}
+
+#[test]
+fn without_a_name_each_has_its_default_name() {
+    System::new().block_on(async {
+        TimerActor::builder().install_for_all_arbiters().unwrap();
+        let there = on(&Arbiter::new(), name).await;
+        assert_ne!(name(), there);
+        assert!(name().starts_with("timers-") && there.starts_with("timers-"), "{there}");
+    });
+}
+
+#[test]
+fn an_arbiter_keeps_the_timer_actor_that_was_installed_on_it() {
+    System::new().block_on(async {
+        let installed = TimerActor::builder().name("own").install().unwrap();
+        web().install_for_all_arbiters().unwrap();
+        assert_eq!(name(), installed.name());
+        let worker = Arbiter::new();
+        let there =
+            on(&worker, || TimerActor::builder().name("there").install().map(|timers| timers.name().to_owned()));
+        assert_eq!(there.await.unwrap(), "there");
+        assert_eq!(on(&worker, name).await, "there");
+        assert_eq!(on(&Arbiter::new(), name).await, "web-1");
+    });
+}
+
+#[test]
+fn settings_for_all_arbiters_are_installed_once_and_in_time() {
+    System::new().block_on(async {
+        web().install_for_all_arbiters().unwrap();
+        assert_eq!(name(), "web-1");
+        let again = web().install_for_all_arbiters().unwrap_err();
+        assert_eq!(again, BuildError::AlreadyInstalledForAllArbiters);
+        assert!(again.to_string().contains("call `TimerActorBuilder::install` on an arbiter"), "{again}");
+        assert_eq!(web().install().err(), Some(BuildError::AlreadyRunning));
+    });
+    System::new().block_on(async {
+        let late = on(&Arbiter::new(), name).await;
+        assert_eq!(web().install_for_all_arbiters(), Err(BuildError::AlreadyStarted(late)));
+    });
+    System::new().block_on(async {
+        assert_eq!(web().capacity(0).install_for_all_arbiters(), Err(BuildError::Zero("capacity")));
+        assert_eq!(web().install_for_all_arbiters(), Ok(()), "an invalid setting has installed nothing");
+    });
+    assert_eq!(std::thread::spawn(|| web().install_for_all_arbiters()).join().unwrap(), Err(BuildError::NoSystem));
+}
+
+/// Tests of one process run in systems of their own.
+#[test]
+fn other_systems_are_not_affected() {
+    System::new().block_on(async {
+        web().install_for_all_arbiters().unwrap();
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            System::new().block_on(async {
+                let default = name();
+                tell.send((default.clone(), all() == [default])).unwrap();
+            });
+        });
+        let (default, is_alone) = told.recv().unwrap();
+        assert!(default.starts_with("timers-") && is_alone, "{default}");
+        assert_eq!(name(), "web-1");
+    });
+    // The same thread, the next system.
+    System::new().block_on(async { assert!(name().starts_with("timers-")) });
+}
+
+#[test]
+fn a_clock_is_released_when_its_system_has_ended() {
+    let clock = Arc::new(ManualClock::new());
+    let system = System::new();
+    system.block_on(async { web().clock(Arc::clone(&clock)).install_for_all_arbiters().unwrap() });
+    assert_eq!(Arc::strong_count(&clock), 2);
+    drop(system);
+    assert_eq!(Arc::strong_count(&clock), 1);
+    let unused = System::new();
+    web().clock(Arc::clone(&clock)).install_for_all_arbiters().unwrap();
+    drop(unused);
+    assert_eq!(Arc::strong_count(&clock), 1, "also if the system never ran");
+}
+
+#[test]
+fn one_manual_clock_moves_the_timers_of_all_arbiters() {
+    System::new().block_on(async {
+        let clock = ManualClock::new();
+        web().clock(clock.clone()).install_for_all_arbiters().unwrap();
+        let workers = [Arbiter::new(), Arbiter::new()];
+        let mut actors = Vec::new();
+        for worker in &workers {
+            let new = |_: &mut Context<_>| Probe::<u8>::new(StopWatch::Source(Default::default()));
+            let addr = Probe::start_in_arbiter(&worker.handle(), new);
+            run(&addr, |_, ctx| {
+                ctx.schedule_after(ms(60_000), Note(1));
+                ctx.schedule_after(ms(60_001), Note(2));
+            })
+            .await;
+            actors.push(addr);
+        }
+        let delivered = || async {
+            let mut all = Vec::new();
+            for worker in &workers {
+                all.push(on(worker, || Timers::current().unwrap().snapshot().counters.delivered).await);
+            }
+            all
+        };
+        clock.advance(ms(59_999)).await;
+        assert_eq!(delivered().await, [0, 0]);
+        clock.advance(ms(1)).await;
+        assert_eq!(delivered().await, [1, 1]);
+        clock.advance(ms(1)).await;
+        assert_eq!(delivered().await, [2, 2]);
+    });
+}
+
+/// A context beside a started timer actor with a clock of its own is in doubt only as long as nothing is installed.
+#[test]
+fn contexts_use_the_settings_beside_a_timer_actor_with_its_own_clock() {
+    System::new().block_on(async {
+        let _other = TimerActor::builder().clock(ManualClock::new()).start().unwrap();
+        assert!(Timers::current().is_none());
+        web().install_for_all_arbiters().unwrap();
+        let addr = probe();
+        run(&addr, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
+        assert_eq!(name(), "web-1");
+    });
+}
+
+/// A system clock belongs to one runtime: a paused one of `main` must not stop the clocks of workers.
+#[test]
+fn a_system_clock_is_not_shared() {
+    support::paused(async {
+        web().clock(SystemClock::new()).install_for_all_arbiters().unwrap();
+        let (here, worker) = (Timers::current().unwrap(), Arbiter::new());
+        let stands = here.snapshot().now;
+        let moves = on(&worker, || {
+            let (there, begun) = (Timers::current().unwrap(), Instant::now());
+            let start = there.snapshot().now;
+            while there.snapshot().now == start && begun.elapsed() < support::PATIENCE {}
+            there.snapshot().now > start
+        });
+        assert!(moves.await);
+        assert_eq!(here.snapshot().now, stands);
+    });
+}
+
+#[test]
+fn a_survey_of_a_system_finds_every_kind_of_timer_actor_but_internal_ones() {
+    System::new().block_on(async {
+        let installed = TimerActor::builder().name("installed").install().unwrap();
+        let started = TimerActor::builder().name("started").start().unwrap();
+        let worker = Arbiter::new();
+        let elsewhere = TimerActor::builder().name("elsewhere").start_on(&worker.handle()).unwrap();
+        elsewhere.addr().send(GetSnapshot).await.unwrap();
+        let _internal =
+            actix_timers::integration::InternalTimers::start(TimerActor::builder().name("internal")).unwrap();
+        web().install_for_all_arbiters().unwrap();
+        assert_eq!(on(&worker, name).await, "web-1");
+        assert_eq!(all(), ["installed", "started", "elsewhere", "web-1"]);
+        drop(elsewhere);
+        eventually(|| all() == ["installed", "started", "web-1"]).await;
+        drop((installed, started));
+    });
+}
