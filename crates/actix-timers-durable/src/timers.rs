@@ -114,6 +114,16 @@ impl DurableTimers {
         &self.0.actor
     }
 
+    /// Returns the name, as in the label `timer` of the metrics.
+    pub fn name(&self) -> &str {
+        self.0.timers.name()
+    }
+
+    /// Returns the wall-clock time by which timers fall due.
+    pub fn wall(&self) -> SystemTime {
+        self.0.timers.clock().wall()
+    }
+
     /// Delivers `message` on a route after `delay`, counted from this call.
     ///
     /// # Errors

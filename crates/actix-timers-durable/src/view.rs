@@ -197,6 +197,19 @@ impl Default for DurableFilter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub(super) Position);
 
+/// To keep a cursor elsewhere. It contains the id of a timer.
+impl From<Cursor> for Position {
+    fn from(cursor: Cursor) -> Self {
+        cursor.0
+    }
+}
+
+impl From<Position> for Cursor {
+    fn from(position: Position) -> Self {
+        Self(position)
+    }
+}
+
 /// A page of matching timers, by due time.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]

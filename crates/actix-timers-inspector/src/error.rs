@@ -18,6 +18,15 @@ pub(super) enum Rejection {
     NoTimerActor,
     #[error("no pending timer has the id {0}: it was delivered, cancelled or returned, or it never existed")]
     UnknownTimer(String),
+    #[cfg(feature = "durable")]
+    #[error("no durable timers have the name `{0}` here: see `api/durable`")]
+    UnknownDurable(String),
+    #[cfg(feature = "durable")]
+    #[error("no durable timer has the id {0}: it is complete, was cancelled or discarded, or it never existed")]
+    UnknownDurableTimer(String),
+    #[cfg(feature = "durable")]
+    #[error("the store cannot answer: {0}")]
+    Store(String),
     #[error("nothing is at this path: see `api/timer-actors`, `api/wheel`, `api/next`, `api/bucket` and `api/timers`")]
     UnknownPath,
     #[error("this path takes {0}")]
@@ -59,6 +68,12 @@ impl Rejection {
             Self::BadRequest(_) => "bad_request",
             Self::UnknownTimerActor(_) | Self::NoTimerActor => "unknown_timer_actor",
             Self::UnknownTimer(_) => "unknown_timer",
+            #[cfg(feature = "durable")]
+            Self::UnknownDurable(_) => "unknown_durable",
+            #[cfg(feature = "durable")]
+            Self::UnknownDurableTimer(_) => "unknown_timer",
+            #[cfg(feature = "durable")]
+            Self::Store(_) => "store_failed",
             Self::UnknownPath => "unknown_path",
             Self::WrongMethod(_) => "wrong_method",
             Self::CancelNotAllowed => "cancel_not_allowed",
@@ -78,6 +93,10 @@ impl ResponseError for Rejection {
             Self::UnknownTimerActor(_) | Self::NoTimerActor | Self::UnknownTimer(_) | Self::UnknownPath => {
                 StatusCode::NOT_FOUND
             }
+            #[cfg(feature = "durable")]
+            Self::UnknownDurable(_) | Self::UnknownDurableTimer(_) => StatusCode::NOT_FOUND,
+            #[cfg(feature = "durable")]
+            Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::WrongMethod(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::CancelNotAllowed
             | Self::NoCancelHeader

@@ -1,5 +1,6 @@
 // Of two definitions of a link the first one counts: those of rustdoc precede the README's.
 #![cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 //!
 //! # The code
@@ -11,11 +12,14 @@
 //! 3. `hosts`: checks of host and origin, so that pages of other sites get nothing.
 //! 4. `query`: the parameters of a request; `error`: responses to rejected ones.
 //! 5. `wheel` and `timers`: the JSON.
-//! 6. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
+//! 6. `durable`: durable timers in the JSON, with the feature of this name.
+//! 7. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
 //!
 //! All its data come from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets
 //! or timers. Paths, parameters and fields are documented in [inspector].
 
+#[cfg(feature = "durable")]
+mod durable;
 mod error;
 mod hosts;
 mod page;
@@ -83,6 +87,8 @@ pub struct Inspector {
     allow_cancel: bool,
     hosts: AllowedHosts,
     turns: Arc<Turns>,
+    #[cfg(feature = "durable")]
+    durable: durable::Stores,
 }
 
 /// The number of an actix system; `None` stands for threads outside of any.
@@ -111,13 +117,38 @@ impl Inspector {
     }
 
     fn empty() -> Self {
-        let (hosts, turns) = (AllowedHosts::default(), Arc::default());
-        Self { given: Vec::new(), system: None, allow_cancel: false, hosts, turns }
+        Self {
+            given: Vec::new(),
+            system: None,
+            allow_cancel: false,
+            hosts: AllowedHosts::default(),
+            turns: Arc::default(),
+            #[cfg(feature = "durable")]
+            durable: durable::Stores::default(),
+        }
     }
 
     /// Adds a timer actor, to be chosen on the page. If several have one name, numbers are appended to it here.
     pub fn add_timers(mut self, timers: &Timers) -> Self {
         self.given.push(Survey::of(timers));
+        self
+    }
+
+    /// Adds durable timers: pending, in flight, waiting for another attempt, parked, and dead letters. With
+    /// [`allow_cancel`](Self::allow_cancel) visitors can cancel them, and requeue or discard dead letters. If several
+    /// have one name, numbers are appended to it here.
+    ///
+    /// ```
+    /// use actix_timers_durable::DurableTimers;
+    /// use actix_timers_inspector::Inspector;
+    ///
+    /// fn inspector(durable: &DurableTimers) -> Inspector {
+    ///     Inspector::of_all_arbiters().add_durable(durable)
+    /// }
+    /// ```
+    #[cfg(feature = "durable")]
+    pub fn add_durable(mut self, timers: &actix_timers_durable::DurableTimers) -> Self {
+        self.durable.add(timers);
         self
     }
 
@@ -128,7 +159,7 @@ impl Inspector {
         let all = self.given.iter().cloned().chain(found.into_iter().filter(|survey| !is_given(survey)));
         let mut inspected = Vec::new();
         for survey in all {
-            let name = name_beside(&inspected, survey.name());
+            let name = unused_name(survey.name(), |name| inspected.iter().any(|other: &Inspected| other.name == name));
             inspected.push(Inspected { name, survey });
         }
         inspected
@@ -159,7 +190,8 @@ impl Inspector {
         Ok(self)
     }
 
-    /// Allows every visitor of the page to cancel timers, default false. Only then are ids shown in full.
+    /// Allows every visitor of the page to cancel timers, and to requeue and discard durable dead letters, default
+    /// false. Only then are ids shown in full.
     pub const fn allow_cancel(mut self, allow: bool) -> Self {
         self.allow_cancel = allow;
         self
@@ -174,9 +206,8 @@ impl Inspector {
     }
 }
 
-/// Returns this name, followed by a number if another one has it.
-fn name_beside(others: &[Inspected], name: &str) -> String {
-    let is_taken = |name: &str| others.iter().any(|other| other.name == name);
+/// Returns this name, followed by a number if it is taken.
+fn unused_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2..).map(|number| format!("{name} ({number})"));
     std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
 }

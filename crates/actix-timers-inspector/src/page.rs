@@ -9,11 +9,12 @@ use actix_web::HttpResponse;
 const NONCE: &str = "{{nonce}}";
 
 /// The scripts, in the order in which they appear in the page.
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 6] = [
     include_str!("page/basics.js"),
     include_str!("page/rings.js"),
     include_str!("page/figures.js"),
     include_str!("page/timers.js"),
+    include_str!("page/durable.js"),
     include_str!("page/page.js"),
 ];
 

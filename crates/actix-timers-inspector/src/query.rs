@@ -67,7 +67,7 @@ impl Query {
     }
 
     /// Parses seconds, with an optional fraction.
-    fn seconds(&self, name: &str) -> Result<Option<Duration>, Rejection> {
+    pub(super) fn seconds(&self, name: &str) -> Result<Option<Duration>, Rejection> {
         let parse = |text: &str| {
             let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             seconds.ok_or_else(|| bad(format!("`{name}` is a number of seconds, not negative")))
@@ -109,7 +109,7 @@ impl Query {
     }
 }
 
-fn bad(message: String) -> Rejection {
+pub(super) fn bad(message: String) -> Rejection {
     Rejection::BadRequest(message)
 }
 

@@ -27,14 +27,14 @@ use super::{Inspected, Inspector};
 pub(super) const CANCEL_HEADER: &str = "X-Actix-Timers";
 pub(super) const CANCEL_VALUE: &str = "cancel";
 
-const READ: &str = "GET, HEAD";
-const READ_OR_CANCEL: &str = "GET, HEAD, DELETE";
+pub(super) const READ: &str = "GET, HEAD";
+pub(super) const READ_OR_CANCEL: &str = "GET, HEAD, DELETE";
 
 /// The parameters of a list.
 const LIST_PARAMETERS: [&str; 11] =
     ["timer", "key", "group", "actor", "message_type", "state", "level", "due_within", "due_after", "cursor", "limit"];
 
-type Answer = Result<HttpResponse, Rejection>;
+pub(super) type Answer = Result<HttpResponse, Rejection>;
 
 /// The default headers of every response. Data must not be cached, framed, interpreted as another type, or loaded by a
 /// page of another origin.
@@ -50,7 +50,7 @@ const HEADERS: [(&str, &str); 6] = [
 pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
     // The check is in an inner scope, so that the type of the outer one is a plain `Scope`.
     let hosts = Arc::new(inspector.hosts.clone());
-    let inner = web::scope("")
+    let paths = web::scope("")
         .app_data(Data::new(inspector))
         .service(only(READ, readable("", show_page)))
         .service(only(READ, readable("/", show_page)))
@@ -59,7 +59,10 @@ pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
         .service(only(READ, readable("/api/next", next)))
         .service(only(READ, readable("/api/bucket", bucket)))
         .service(only(READ, readable("/api/timers", list)))
-        .service(only(READ_OR_CANCEL, readable("/api/timers/{id}", show).route(web::delete().to(cancel))))
+        .service(only(READ_OR_CANCEL, readable("/api/timers/{id}", show).route(web::delete().to(cancel))));
+    #[cfg(feature = "durable")]
+    let paths = super::durable::add_paths(paths);
+    let inner = paths
         .default_service(web::to(|| async { Answer::Err(Rejection::UnknownPath) }))
         .wrap(from_fn(move |request, next| guarded(Arc::clone(&hosts), request, next)));
     web::scope(path).service(inner)
@@ -85,7 +88,7 @@ async fn guarded(
 }
 
 /// Creates a resource that can be read.
-fn readable<F, Args>(path: &str, handler: F) -> Resource
+pub(super) fn readable<F, Args>(path: &str, handler: F) -> Resource
 where
     F: Handler<Args, Output: Responder + 'static>,
     Args: FromRequest + 'static,
@@ -94,22 +97,42 @@ where
 }
 
 /// Creates a resource that accepts these methods, and names them when it rejects others.
-fn only(methods: &'static str, resource: Resource) -> Resource {
+pub(super) fn only(methods: &'static str, resource: Resource) -> Resource {
     resource.default_service(web::to(move || async move { Answer::Err(Rejection::WrongMethod(methods)) }))
 }
 
-fn answer(status: StatusCode, body: &impl Serialize) -> HttpResponse {
+pub(super) fn answer(status: StatusCode, body: &impl Serialize) -> HttpResponse {
     HttpResponse::build(status).json(body)
 }
 
-fn ok(body: &impl Serialize) -> Answer {
+pub(super) fn ok(body: &impl Serialize) -> Answer {
     Ok(answer(StatusCode::OK, body))
 }
 
 impl Inspector {
     /// Returns the form of ids: in full if they can be used to cancel.
-    const fn ids(&self) -> Ids {
+    pub(super) const fn ids(&self) -> Ids {
         if self.allow_cancel { Ids::Full } else { Ids::Short }
+    }
+
+    /// Checks that a request may change timers.
+    pub(super) fn check_change(&self, request: &HttpRequest) -> Result<(), Rejection> {
+        if !self.allow_cancel {
+            return Err(Rejection::CancelNotAllowed);
+        }
+        let header = request.headers().get(CANCEL_HEADER);
+        if header.is_none_or(|value| value.as_bytes() != CANCEL_VALUE.as_bytes()) {
+            return Err(Rejection::NoCancelHeader);
+        }
+        Query::parse(request.query_string(), &[]).map(drop)
+    }
+
+    /// Returns the names of the durable timers.
+    fn durable_names(&self) -> Vec<&str> {
+        #[cfg(feature = "durable")]
+        return self.durable.names();
+        #[cfg(not(feature = "durable"))]
+        Vec::new()
     }
 
     /// Returns the requested timer actor; the first by default.
@@ -124,7 +147,7 @@ impl Inspector {
 }
 
 /// Returns the id in the path.
-fn id_in(request: &HttpRequest) -> &str {
+pub(super) fn id_in(request: &HttpRequest) -> &str {
     request.match_info().get("id").unwrap_or_default()
 }
 
@@ -139,7 +162,12 @@ async fn show_page() -> HttpResponse {
 async fn timer_actors(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     Query::parse(request.query_string(), &[])?;
     let all: Vec<_> = inspector.inspected().iter().map(Inspected::summary).collect();
-    ok(&json!({ "timer_actors": all, "cancel_allowed": inspector.allow_cancel, "version": env!("CARGO_PKG_VERSION") }))
+    ok(&json!({
+        "timer_actors": all,
+        "durable": inspector.durable_names(),
+        "cancel_allowed": inspector.allow_cancel,
+        "version": env!("CARGO_PKG_VERSION"),
+    }))
 }
 
 async fn wheel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
@@ -186,14 +214,7 @@ async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 }
 
 async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
-    if !inspector.allow_cancel {
-        return Err(Rejection::CancelNotAllowed);
-    }
-    let header = request.headers().get(CANCEL_HEADER);
-    if header.is_none_or(|value| value.as_bytes() != CANCEL_VALUE.as_bytes()) {
-        return Err(Rejection::NoCancelHeader);
-    }
-    Query::parse(request.query_string(), &[])?;
+    inspector.check_change(&request)?;
     let id = parsed(id_in(&request))?;
     let all = inspector.inspected();
     let mut outcomes = all.iter().map(|inspected| inspected.survey.cancel(id));

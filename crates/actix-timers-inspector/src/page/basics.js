@@ -67,6 +67,29 @@ function typedSeconds(text) {
   return String(parts.reduce((sum, [, number, unit]) => sum + number * units[unit], 0));
 }
 
+// Sets the options of a choice, unless they are the same.
+function options(choice, names) {
+  const listed = [...choice.options].map(option => option.value);
+  if (names.length === listed.length && names.every((name, at) => name === listed[at])) return;
+  choice.replaceChildren(...names.map(name => make("option", name, { value: name })));
+}
+
+// Makes a button whose task runs at the second click.
+function confirming(text, question, task) {
+  const button = make("button", text, { type: "button", class: "danger" });
+  button.addEventListener("click", () => {
+    if (!button.classList.contains("sure")) {
+      button.classList.add("sure");
+      button.textContent = question;
+      return;
+    }
+    button.disabled = true;
+    guarded(task);
+  });
+  button.addEventListener("blur", () => { if (!button.disabled) { button.classList.remove("sure"); button.textContent = text; } });
+  return button;
+}
+
 // Removes the paths from a type name.
 const shortType = name => name.replace(/(?:\w+::)+/g, "");
 

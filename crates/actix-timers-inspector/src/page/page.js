@@ -21,7 +21,7 @@ async function look() {
   if (looking) return;
   looking = true;
   await guarded(async () => {
-    await listActors();
+    await listSources();
     const wheel = await ask("wheel", { timer: timers.actor });
     if (timers.actor && wheel.timer !== timers.actor) return;
     clock.set(wheel.now_seconds);
@@ -32,18 +32,16 @@ async function look() {
   looking = false;
 }
 
-// Updates the list of timer actors. If the chosen one has ended, chooses the first.
-async function listActors() {
-  const { timer_actors, cancel_allowed, version } = await ask("timer-actors");
+// Updates the list of timer actors, and durable timers. If the chosen timer actor has ended, chooses the first.
+async function listSources() {
+  const { timer_actors, durable: stores, cancel_allowed, version } = await ask("timer-actors");
   timers.cancelAllowed = cancel_allowed;
   document.querySelector("h1").title = `actix-timers ${version}`;
   const names = timer_actors.map(({ timer }) => timer), choice = byId("timer-actor");
-  const listed = [...choice.options].map(option => option.value);
-  if (names.length !== listed.length || names.some((name, at) => name !== listed[at])) {
-    choice.replaceChildren(...names.map(name => make("option", name, { value: name })));
-  }
+  options(choice, names);
   if (!names.includes(timers.actor)) choose(names[0] ?? "");
   choice.value = timers.actor;
+  await durable.refresh(stores);
 }
 
 function choose(actor) {
@@ -54,7 +52,7 @@ function choose(actor) {
 }
 
 async function begin() {
-  await listActors();
+  await listSources();
   // The rejection says that there is none.
   if (!timers.actor) await ask("wheel");
   await look();
@@ -90,6 +88,7 @@ document.addEventListener("keydown", event => {
 rings.onOpen = (level, segment) => guarded(() => timers.showBucket(level, segment));
 rings.listen();
 timers.listen();
+durable.listen();
 
 async function start() {
   await guarded(begin);

@@ -181,17 +181,8 @@ const timers = {
       byId("actions").append(all);
     }
     if (!this.cancelAllowed) return;
-    const cancel = make("button", "Cancel this timer", { type: "button", class: "danger", id: "cancel" });
-    cancel.addEventListener("click", () => {
-      if (!cancel.classList.contains("sure")) {
-        cancel.classList.add("sure");
-        cancel.textContent = "Confirm cancel";
-        return;
-      }
-      cancel.disabled = true;
-      guarded(() => this.cancel(timer.id));
-    });
-    cancel.addEventListener("blur", () => { if (!cancel.disabled) { cancel.classList.remove("sure"); cancel.textContent = "Cancel this timer"; } });
+    const cancel = confirming("Cancel this timer", "Confirm cancel", () => this.cancel(timer.id));
+    cancel.id = "cancel";
     byId("actions").append(cancel);
   },
 

@@ -3,4 +3,6 @@
 
 mod all_arbiters;
 mod browser;
+#[cfg(feature = "durable")]
+mod durable;
 mod pages;

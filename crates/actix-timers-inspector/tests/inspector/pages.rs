@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 type Answering = Pin<Box<dyn Future<Output = ServiceResponse>>>;
 
 /// An application under test.
-struct Served(Box<dyn Fn(TestRequest) -> Answering>);
+pub(super) struct Served(Box<dyn Fn(TestRequest) -> Answering>);
 
 impl Served {
     /// Sends a request like a browser on the same machine.
@@ -47,11 +47,11 @@ macro_rules! served {
 }
 
 /// Starts an application with an inspector at `/ops/timers`.
-async fn serve(inspector: &Inspector) -> Served {
+pub(super) async fn serve(inspector: &Inspector) -> Served {
     served!(App::new().service(inspector.scope("/ops/timers")))
 }
 
-async fn answer(app: &Served, request: TestRequest) -> (StatusCode, Value) {
+pub(super) async fn answer(app: &Served, request: TestRequest) -> (StatusCode, Value) {
     content(app.call(request).await).await
 }
 
@@ -64,13 +64,13 @@ async fn content(response: ServiceResponse) -> (StatusCode, Value) {
 }
 
 /// Returns the response of a path below `/ops/timers/api/`.
-async fn get(app: &Served, path: &str) -> Value {
+pub(super) async fn get(app: &Served, path: &str) -> Value {
     let (status, body) = answer(app, TestRequest::get().uri(&format!("/ops/timers/api/{path}"))).await;
     assert_eq!(status, StatusCode::OK, "{path}: {body}");
     body
 }
 
-async fn rejection(app: &Served, path: &str) -> (u16, String, String) {
+pub(super) async fn rejection(app: &Served, path: &str) -> (u16, String, String) {
     let (status, body) = answer(app, TestRequest::get().uri(&format!("/ops/timers/{path}"))).await;
     let text = |field: &str| body[field].as_str().unwrap_or_else(|| panic!("{path}: {body}")).to_owned();
     (status.as_u16(), text("error"), text("message"))

@@ -276,3 +276,71 @@ fn markup_in_names_is_shown_as_text() {
     assert_eq!(page.value("document.title"), json!("Timers of <b>orders</b>"));
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+#[cfg(feature = "durable")]
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_durable_dead_letter_is_shown_with_its_error_and_requeued() {
+    use actix_timers_durable::{Durable, DurableMessage, DurableTimers, HandlerError, MemoryStore};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Bill;
+
+    impl DurableMessage for Bill {
+        const NAME: &'static str = "bill";
+    }
+
+    /// Fails with a text that looks like HTML.
+    struct Office;
+
+    impl Actor for Office {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Durable<Bill>> for Office {
+        type Result = Result<(), HandlerError>;
+
+        fn handle(&mut self, _: Durable<Bill>, _: &mut Context<Self>) -> Self::Result {
+            Err(HandlerError::permanent(HOSTILE))
+        }
+    }
+
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        System::new().block_on(async move {
+            let timers = TimerActor::builder().name("orders").start().unwrap();
+            let bills =
+                DurableTimers::builder(MemoryStore::new()).route::<Bill>("bills", Office.start()).start().unwrap();
+            let _first = bills.schedule_after("bills", Duration::ZERO, Bill).await.unwrap();
+            let _second = bills.schedule_after("bills", Duration::from_secs(3600), Bill).await.unwrap();
+            let inspector = Inspector::new(&timers).add_durable(&bills).allow_cancel(true);
+            let server = HttpServer::new(move || App::new().service(inspector.scope("/cancel")))
+                .workers(1)
+                .disable_signals()
+                .bind("127.0.0.1:0")
+                .unwrap();
+            tell.send(server.addrs()[0]).unwrap();
+            server.run().await.unwrap();
+        });
+    });
+    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+    page.go_to(&format!("http://{}/cancel", told.recv().unwrap()));
+    let pending = "document.querySelector('#durable-rows tr[data-id] td:nth-child(2)')?.textContent === 'pending'";
+    page.wait_for("the pending timer", pending);
+    let counts = "[...document.querySelectorAll('#durable-counts dd')].map(value => value.textContent).join()";
+    page.wait_for("the counts", &format!("{counts} === '1,0,1,open'"));
+    let choose = "document.querySelector('#durable-state').value = 'dead';
+        document.querySelector('#durable-state').dispatchEvent(new Event('change'))";
+    page.run(choose);
+    page.wait_for("the dead letter", "document.querySelector('#durable-rows td:nth-child(2)')?.textContent === 'dead'");
+    assert!(page.text("#durable-rows .reason").starts_with(HOSTILE), "a text, not HTML");
+    assert_eq!(page.value("document.querySelectorAll('main img, main script').length"), json!(0));
+    page.run("document.querySelector('#durable').scrollIntoView()");
+    page.picture("durable");
+
+    page.click("#durable-rows button");
+    assert_eq!(page.text("#durable-rows button"), "Confirm requeue");
+    page.click("#durable-rows button");
+    page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent.startsWith('Requeued: ')");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}

@@ -1,0 +1,331 @@
+//! Durable timers in the JSON.
+//!
+//! A store answers one request at a time, and each examines a bounded number of timers. So one request of the inspector
+//! at a time is under way in all stores.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use actix_timers::CancelOutcome;
+use actix_timers_durable::store::Position;
+use actix_timers_durable::{
+    Cursor, DueTime, DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode,
+};
+use actix_web::http::StatusCode;
+use actix_web::web::{self, Data};
+use actix_web::{HttpRequest, Scope};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::Inspector;
+use super::error::Rejection;
+use super::query::{MAX_LIMIT, Query, bad};
+use super::routes::{Answer, READ, READ_OR_CANCEL, answer, id_in, ok, only, readable};
+use super::timers::Ids;
+use super::turns::Kind;
+use super::unused_name;
+use super::wheel::unix_seconds;
+
+const CHANGE: &str = "POST, DELETE";
+
+const LIST_PARAMETERS: [&str; 8] = ["durable", "state", "route", "key", "due_within", "due_after", "cursor", "limit"];
+
+/// The durable timers of an inspector.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stores {
+    stores: Vec<Inspected>,
+    /// Held by the request that a store answers.
+    turn: Arc<Mutex<()>>,
+    /// Hides the ids in cursors.
+    key: RandomState,
+}
+
+/// Durable timers with a unique name.
+#[derive(Debug, Clone)]
+struct Inspected {
+    name: String,
+    timers: DurableTimers,
+}
+
+impl Stores {
+    pub(super) fn add(&mut self, timers: &DurableTimers) {
+        let name = unused_name(timers.name(), |name| self.stores.iter().any(|other| other.name == name));
+        self.stores.push(Inspected { name, timers: timers.clone() });
+    }
+
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.stores.iter().map(|store| store.name.as_str()).collect()
+    }
+
+    /// Returns the requested durable timers; the first by default.
+    fn chosen(&self, query: &Query) -> Result<&Inspected, Rejection> {
+        let wanted = query.text("durable");
+        let chosen = self.stores.iter().find(|store| wanted.is_none_or(|name| name == store.name));
+        chosen.ok_or_else(|| Rejection::UnknownDurable(wanted.unwrap_or_default().to_owned()))
+    }
+
+    /// Writes a cursor: the position of a timer, but not its id, which would be enough to cancel it.
+    fn text_of(&self, cursor: Cursor) -> String {
+        let Position { due, id } = cursor.into();
+        let due = due.as_millis();
+        format!("{due:x}-{:032x}", self.masked(due, id.as_uuid().as_u128()))
+    }
+
+    /// Reads a cursor. One of another inspector is the position of some timer due at the same time.
+    fn cursor_of(&self, text: &str) -> Result<Cursor, Rejection> {
+        let parse = || {
+            let (due, id) = text.split_once('-')?;
+            let due = DueTime::from_millis(u64::from_str_radix(due, 16).ok()?).ok()?;
+            let id = self.masked(due.as_millis(), u128::from_str_radix(id, 16).ok()?);
+            Some(Position { due, id: format!("{id:032x}").parse().ok()? })
+        };
+        parse().map(Cursor::from).ok_or_else(|| bad("`cursor` is the `next` of an earlier part".to_owned()))
+    }
+
+    /// Exchanges the last 62 bits of an id for others, and back.
+    fn masked(&self, due: u64, id: u128) -> u128 {
+        let mask = self.key.hash_one((due, id >> 64)) >> 2;
+        id ^ u128::from(mask)
+    }
+
+    /// Asks one store after the other. Returns the first answer; a failure only if none has one.
+    async fn first<T>(
+        &self,
+        ask: impl AsyncFn(&DurableTimers) -> Result<Option<T>, DurableError>,
+    ) -> Result<Option<(&Inspected, T)>, Rejection> {
+        let _turn = self.turn.lock().await;
+        let mut failure = None;
+        for store in &self.stores {
+            match ask(&store.timers).await {
+                Ok(Some(answer)) => return Ok(Some((store, answer))),
+                Ok(None) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        failure.map_or(Ok(None), |error| Err(failed(error)))
+    }
+}
+
+fn failed(error: DurableError) -> Rejection {
+    Rejection::Store(error.to_string())
+}
+
+/// The counts of a store.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    durable: &'a str,
+    state: &'static str,
+    pending: Option<u64>,
+    parked: Option<u64>,
+    dead_letters: Option<u64>,
+}
+
+/// A durable timer.
+#[derive(Debug, Serialize)]
+struct Row {
+    id: String,
+    state: &'static str,
+    due_in_seconds: f64,
+    wall_seconds: f64,
+    route: String,
+    message_type: String,
+    message_version: u32,
+    message_bytes: usize,
+    key: Option<String>,
+    attempt: u32,
+    repetition: u64,
+    repeats: Option<Value>,
+    reason: Option<String>,
+    dead_since_seconds: Option<f64>,
+}
+
+/// The words for states, in the order of the page.
+const STATES: [&str; 5] = ["pending", "retry", "in_flight", "parked", "dead"];
+
+fn state_of(info: &DurableInfo) -> &'static str {
+    match info.state {
+        DurableState::Pending if info.progress.attempt > 1 => "retry",
+        DurableState::InFlight => "in_flight",
+        DurableState::Parked => "parked",
+        DurableState::Dead { .. } => "dead",
+        _ => "pending",
+    }
+}
+
+impl Row {
+    fn new(info: DurableInfo, now: SystemTime, ids: Ids) -> Self {
+        let state = state_of(&info);
+        let wall_seconds = unix_seconds(info.due().to_system_time());
+        let (reason, since) = match &info.state {
+            DurableState::Dead { reason, since } => (Some(reason.to_string()), Some(*since)),
+            _ => (None, None),
+        };
+        Self {
+            id: shown(info.id, ids),
+            state,
+            due_in_seconds: wall_seconds - unix_seconds(now),
+            wall_seconds,
+            route: info.route.to_string(),
+            message_type: info.message_type.to_string(),
+            message_version: info.message_version,
+            message_bytes: info.payload.len(),
+            key: info.key,
+            attempt: info.progress.attempt,
+            repetition: info.progress.repetition,
+            repeats: info.repeat.map(|repeat| match repeat.mode {
+                RepeatMode::FixedRate { period, .. } => json!({ "period_seconds": period.as_secs_f64() }),
+                RepeatMode::Cron { expression, zone } => json!({ "cron": expression, "time_zone": zone }),
+                _ => json!({}),
+            }),
+            reason,
+            dead_since_seconds: since.map(|since| unix_seconds(since.to_system_time())),
+        }
+    }
+}
+
+/// Writes an id; without its last group where it must not be enough to cancel.
+fn shown(id: DurableId, ids: Ids) -> String {
+    let mut text = id.to_string();
+    if matches!(ids, Ids::Short) {
+        text.truncate(text.rfind('-').unwrap_or_default());
+    }
+    text
+}
+
+fn parsed(id: &str) -> Result<DurableId, Rejection> {
+    id.parse().map_err(|error: actix_timers_durable::ParseDurableIdError| bad(error.to_string()))
+}
+
+/// Returns the filter for the parameters. The store knows no states below its parts; [`state_of`] does.
+fn filter(query: &Query, now: SystemTime) -> Result<(DurableFilter, Option<&str>), Rejection> {
+    let state = query.text("state");
+    if state.is_some_and(|state| !STATES.contains(&state)) {
+        return Err(bad(format!("`state` is one of {}", STATES.join(", "))));
+    }
+    let mut filter = match state {
+        Some("dead") => DurableFilter::dead(),
+        Some("parked") => DurableFilter::parked(),
+        _ => DurableFilter::new(),
+    };
+    if let Some(route) = query.text("route") {
+        filter = filter.route(route);
+    }
+    if let Some(key) = query.text("key") {
+        filter = filter.key(key);
+    }
+    let (after, within) = (query.seconds("due_after")?, query.seconds("due_within")?);
+    let at = |time: Option<Duration>, bound: fn(SystemTime) -> Bound<SystemTime>| {
+        time.and_then(|time| now.checked_add(time)).map_or(Bound::Unbounded, bound)
+    };
+    Ok((filter.due((at(after, Bound::Included), at(within, Bound::Included))), state))
+}
+
+/// Adds the paths of durable timers.
+pub(super) fn add_paths(scope: Scope) -> Scope {
+    let letter =
+        web::resource("/api/durable/dead-letters/{id}").route(web::post().to(requeue)).route(web::delete().to(discard));
+    scope
+        .service(only(READ, readable("/api/durable", stores)))
+        .service(only(READ, readable("/api/durable/timers", list)))
+        .service(only(READ_OR_CANCEL, readable("/api/durable/timers/{id}", show).route(web::delete().to(cancel))))
+        .service(only(CHANGE, letter))
+}
+
+async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    Query::parse(request.query_string(), &[])?;
+    let _look = inspector.turns.look(Kind::Short)?;
+    let _turn = inspector.durable.turn.lock().await;
+    let mut all = Vec::new();
+    for store in &inspector.durable.stores {
+        let (state, counts) = match store.timers.counts().await {
+            Ok(counts) => ("open", Some(counts)),
+            Err(DurableError::Closed) => ("closed", None),
+            Err(_) => ("failed", None),
+        };
+        all.push(Summary {
+            durable: &store.name,
+            state,
+            pending: counts.map(|counts| counts.pending),
+            parked: counts.map(|counts| counts.parked),
+            dead_letters: counts.map(|counts| counts.dead),
+        });
+    }
+    ok(&json!({ "durable": all }))
+}
+
+async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let query = Query::parse(request.query_string(), &LIST_PARAMETERS)?;
+    let stores = &inspector.durable;
+    let (store, limit) = (stores.chosen(&query)?, query.limit(MAX_LIMIT)?);
+    let now = store.timers.wall();
+    let (mut filter, state) = filter(&query, now)?;
+    if let Some(cursor) = query.text("cursor") {
+        filter = filter.after(stores.cursor_of(cursor)?);
+    }
+    let _look = inspector.turns.look(Kind::Search)?;
+    let _turn = stores.turn.lock().await;
+    let page = store.timers.list(filter.limit(limit)).await.map_err(failed)?;
+    let matching = page.timers.into_iter().filter(|info| state.is_none_or(|state| state_of(info) == state));
+    let rows: Vec<Row> = matching.map(|info| Row::new(info, now, inspector.ids())).collect();
+    let next = page.next.map(|next| stores.text_of(next));
+    ok(&json!({ "durable": store.name, "timers": rows, "next": next, "damaged": page.damaged }))
+}
+
+/// A durable timer with the name of its durable timers.
+#[derive(Debug, Serialize)]
+struct Found<'a> {
+    durable: &'a str,
+    #[serde(flatten)]
+    row: Row,
+}
+
+async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    Query::parse(request.query_string(), &[])?;
+    let id = parsed(id_in(&request))?;
+    let _look = inspector.turns.look(Kind::Short)?;
+    match inspector.durable.first(async |timers| timers.get(id).await).await? {
+        Some((store, info)) => {
+            let row = Row::new(info, store.timers.wall(), inspector.ids());
+            ok(&Found { durable: &store.name, row })
+        }
+        None => Err(Rejection::UnknownDurableTimer(id.to_string())),
+    }
+}
+
+async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let ask = async |timers: &DurableTimers, id| {
+        let outcome = timers.cancel(id).await?;
+        Ok((outcome != CancelOutcome::NotFound).then_some(json!(outcome)))
+    };
+    change(&inspector, &request, ask).await
+}
+
+async fn requeue(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let ask = async |timers: &DurableTimers, id| Ok(timers.requeue(id).await?.then_some(json!("requeued")));
+    change(&inspector, &request, ask).await
+}
+
+async fn discard(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
+    let ask = async |timers: &DurableTimers, id| Ok(timers.discard(id).await?.then_some(json!("discarded")));
+    change(&inspector, &request, ask).await
+}
+
+/// Changes the timer in the path, if changes are allowed.
+async fn change(
+    inspector: &Inspector,
+    request: &HttpRequest,
+    ask: impl AsyncFn(&DurableTimers, DurableId) -> Result<Option<Value>, DurableError>,
+) -> Answer {
+    inspector.check_change(request)?;
+    let id = parsed(id_in(request))?;
+    let _look = inspector.turns.look(Kind::Short)?;
+    let Some((_, outcome)) = inspector.durable.first(async |timers| ask(timers, id).await).await? else {
+        return Err(Rejection::UnknownDurableTimer(id.to_string()));
+    };
+    let is_late = outcome == json!(CancelOutcome::InProgress);
+    let status = if is_late { StatusCode::CONFLICT } else { StatusCode::OK };
+    Ok(answer(status, &json!({ "id": id, "outcome": outcome })))
+}

@@ -1,0 +1,145 @@
+// Durable timers: the counts of a store, lists by state, and changes of single timers.
+"use strict";
+
+const durable = {
+  store: "", run: 0, rows: [], cursor: null, isLong: false,
+
+  // Updates the stores and the counts, and the list unless it is in use. Without a store the section is hidden.
+  async refresh(names) {
+    byId("durable").hidden = !names.length;
+    if (!names.length) return;
+    const choice = byId("durable-store");
+    options(choice, names);
+    choice.parentElement.hidden = names.length < 2;
+    if (!names.includes(this.store)) this.store = names[0];
+    choice.value = this.store;
+    await this.shown(async () => {
+      await this.count();
+      if (!this.isLong && !byId("durable-rows").querySelector(".sure")) await this.load();
+    });
+  },
+
+  // Runs a task that asks the store, and shows its error here: the rest of the page does not depend on the store.
+  async shown(task) {
+    try {
+      await task();
+    } catch (error) {
+      if (!error.status) throw error;
+      say(byId("durable-found"), error.message);
+    }
+  },
+
+  async count() {
+    const { durable: stores } = await ask("durable");
+    const store = stores.find(store => store.durable === this.store);
+    if (!store) return;
+    const number = value => value === null ? "–" : count(value);
+    pairs(byId("durable-counts"), [
+      ["pending", number(store.pending)], ["parked", number(store.parked)], ["dead letters", number(store.dead_letters)], ["store", store.state],
+    ]);
+  },
+
+  wanted() {
+    return { durable: this.store, state: byId("durable-state").value, route: byId("durable-route").value.trim(), key: byId("durable-key").value.trim() };
+  },
+
+  // Loads the first part.
+  async load() {
+    const run = ++this.run;
+    const part = await ask("durable/timers", { ...this.wanted(), limit: 50 });
+    if (run !== this.run) return;
+    this.rows = part.timers;
+    this.isLong = false;
+    this.show(part);
+  },
+
+  // Loads parts until some timers are found or none is left: a part may be empty.
+  async loadMore() {
+    const run = ++this.run;
+    const before = this.rows.length;
+    do {
+      const part = await ask("durable/timers", { ...this.wanted(), limit: 100, cursor: this.cursor });
+      if (run !== this.run) return;
+      this.rows.push(...part.timers);
+      this.isLong = true;
+      this.show(part);
+    } while (this.cursor !== null && this.rows.length < before + 100);
+  },
+
+  show({ next, damaged }) {
+    this.cursor = next;
+    const rows = this.rows.map(timer => this.row(timer));
+    if (!rows.length) {
+      const row = make("tr");
+      row.append(make("td", next === null ? "No durable timer matches." : "None so far.", { colspan: 7, class: "hint" }));
+      rows.push(row);
+    }
+    byId("durable-rows").replaceChildren(...rows);
+    byId("durable-more").hidden = next === null;
+    const unread = damaged ? ` ${count(damaged)} damaged records cannot be read.` : "";
+    say(byId("durable-found"), `${count(this.rows.length)} shown.${unread}`);
+  },
+
+  row(timer) {
+    const row = make("tr", "", { "data-id": timer.id });
+    const due = timer.due_in_seconds >= 0 ? span(timer.due_in_seconds) : `late by ${span(-timer.due_in_seconds)}`;
+    const cells = [
+      [timer.state === "dead" ? `dead since ${moment(timer.dead_since_seconds)}` : due, `${moment(timer.wall_seconds)}, ${timer.id}`],
+      [timer.state.replace("_", " "), ""],
+      [timer.route, ""],
+      [timer.message_type + (timer.repeats ? " ↻" : ""), `version ${timer.message_version}, ${count(timer.message_bytes)} bytes${repetition(timer)}`],
+      [timer.key ?? "–", timer.key ?? ""],
+      [timer.attempt === 1 ? "first" : count(timer.attempt), ""],
+    ];
+    row.append(...cells.map(([text, title]) => make("td", text, { title })));
+    const last = make("td", timer.reason ?? "", { class: "reason" });
+    if (timers.cancelAllowed) last.append(this.actions(timer));
+    row.append(last);
+    return row;
+  },
+
+  actions(timer) {
+    const box = make("div", "", { class: "actions" });
+    const change = (text, path, method) =>
+      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change(`${path}/${timer.id}`, method));
+    if (timer.state === "dead") {
+      box.append(change("Requeue", "dead-letters", "POST"), change("Discard", "dead-letters", "DELETE"));
+    } else {
+      box.append(change("Cancel", "timers", "DELETE"));
+    }
+    return box;
+  },
+
+  async change(path, method) {
+    const said = {
+      requeued: "Requeued: it is due now, with all its attempts.", discarded: "Discarded.", cancelled: "Cancelled: its handler will not run.",
+      in_progress: "Its handler runs; no further delivery will follow.",
+    };
+    let text;
+    try {
+      text = said[(await ask(`durable/${path}`, {}, { method, headers: { "X-Actix-Timers": "cancel" } })).outcome];
+    } catch (error) {
+      if (!error.status) throw error;
+      text = said[error.answer?.outcome] ?? error.message;
+    }
+    say(byId("durable-outcome"), text);
+    await this.shown(() => this.load());
+  },
+
+  listen() {
+    byId("durable-search").addEventListener("submit", event => { event.preventDefault(); guarded(() => this.shown(() => this.load())); });
+    byId("durable-state").addEventListener("change", () => guarded(() => this.shown(() => this.load())));
+    byId("durable-more").addEventListener("click", () => guarded(() => this.shown(() => this.loadMore())));
+    byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.isLong = false; guarded(() => this.shown(() => this.load())); });
+  },
+};
+
+function moment(seconds) {
+  return Math.abs(seconds) < 8.64e12 ? new Date(seconds * 1000).toISOString() : "beyond the calendar";
+}
+
+function repetition({ repeats, repetition }) {
+  if (!repeats) return "";
+  const times = repeats.period_seconds === undefined ? `by ${repeats.cron} in ${repeats.time_zone}` : `every ${span(repeats.period_seconds)}`;
+  return `, repetition ${count(repetition)}, ${times}`;
+}

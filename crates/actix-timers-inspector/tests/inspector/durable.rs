@@ -1,0 +1,248 @@
+//! Durable timers over HTTP.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use actix::prelude::*;
+use actix_timers::ManualClock;
+use actix_timers_durable::{
+    Durable, DurableId, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, RetryPolicy,
+    RouteOptions, Schedule,
+};
+use actix_timers_inspector::Inspector;
+use actix_web::test::TestRequest;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use support::ms;
+
+use super::pages::{Served, answer, get, rejection, serve};
+
+#[derive(Serialize, Deserialize)]
+enum Work {
+    Succeed,
+    Fail,
+    FailForGood,
+    Hang,
+}
+
+impl DurableMessage for Work {
+    const NAME: &'static str = "work";
+}
+
+struct Worker;
+
+impl Actor for Worker {
+    type Context = Context<Self>;
+}
+
+impl Handler<Durable<Work>> for Worker {
+    type Result = ResponseFuture<Result<(), HandlerError>>;
+
+    fn handle(&mut self, work: Durable<Work>, _: &mut Context<Self>) -> Self::Result {
+        let outcome = match &*work {
+            Work::Succeed => Ok(()),
+            Work::Fail => Err(HandlerError::new("no connection")),
+            Work::FailForGood => Err(HandlerError::permanent("<b>no address</b>")),
+            Work::Hang => return Box::pin(std::future::pending()),
+        };
+        Box::pin(std::future::ready(outcome))
+    }
+}
+
+/// Runs a test with durable timers whose actor is connected to the route `mail`.
+fn with_durable(test: impl AsyncFnOnce(DurableTimers, ManualClock)) {
+    support::paused(async {
+        let clock = ManualClock::new();
+        let retry =
+            RetryPolicy::default().initial_delay(Duration::from_secs(60)).jitter_percent(0).timeout(Duration::MAX);
+        let timers = DurableTimers::builder(MemoryStore::new())
+            .name("reminders")
+            .route_with::<Work>("mail", Worker.start(), RouteOptions::new().retry(retry))
+            .open_route::<Work>("post")
+            .clock(clock.clone())
+            .start()
+            .unwrap();
+        test(timers.clone(), clock).await;
+        timers.stop_within(Duration::ZERO).await.unwrap();
+    });
+}
+
+async fn schedule(timers: &DurableTimers, work: Work, delay: Duration) -> DurableId {
+    timers.schedule_after("mail", delay, work).await.unwrap().id()
+}
+
+fn ids(list: &Value) -> Vec<String> {
+    list["timers"].as_array().unwrap().iter().map(|timer| timer["id"].as_str().unwrap().to_owned()).collect()
+}
+
+fn short(id: DurableId) -> String {
+    id.to_string()[..23].to_owned()
+}
+
+/// Sends a request that may change something.
+async fn change(app: &Served, request: TestRequest, path: &str) -> (u16, Value) {
+    let request = request.uri(&format!("/ops/timers/api/durable/{path}")).insert_header(("X-Actix-Timers", "cancel"));
+    let (status, body) = answer(app, request).await;
+    (status.as_u16(), body)
+}
+
+#[test]
+fn durable_timers_are_listed_by_their_states() {
+    with_durable(async |timers, clock| {
+        let failing = schedule(&timers, Work::Fail, ms(1)).await;
+        let hanging = schedule(&timers, Work::Hang, ms(1)).await;
+        let dead = schedule(&timers, Work::FailForGood, ms(1)).await;
+        schedule(&timers, Work::Succeed, ms(1)).await;
+        clock.advance(ms(1000)).await;
+        let keyed = Schedule::at_fixed_rate("mail", Duration::from_secs(3600), Work::Succeed)
+            .options(DurableOptions::new().if_absent("order 7"));
+        let keyed = timers.schedule(keyed).await.unwrap().id();
+        let other = timers.schedule_after("post", Duration::from_secs(7200), Work::Succeed).await.unwrap().id();
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers)).await;
+
+        assert_eq!(get(&app, "timer-actors").await["durable"], json!(["reminders"]));
+        let counts = json!({ "durable": "reminders", "state": "open", "pending": 4, "parked": 0, "dead_letters": 1 });
+        assert_eq!(get(&app, "durable").await["durable"], json!([counts]));
+
+        let all = get(&app, "durable/timers").await;
+        assert_eq!((&all["durable"], &all["next"], &all["damaged"]), (&json!("reminders"), &Value::Null, &json!(0)));
+        assert_eq!(ids(&all), [hanging, failing, keyed, other].map(short), "by due time");
+        for (filter, expected) in [
+            ("state=in_flight", vec![hanging]),
+            ("state=retry", vec![failing]),
+            ("state=pending", vec![keyed, other]),
+            ("state=dead", vec![dead]),
+            ("state=parked", vec![]),
+            ("route=post", vec![other]),
+            ("key=order+7", vec![keyed]),
+            ("route=mail&key=order+7", vec![keyed]),
+            ("due_within=60", vec![hanging, failing]),
+            ("due_after=60&due_within=3600", vec![keyed]),
+        ] {
+            let expected: Vec<String> = expected.into_iter().map(short).collect();
+            assert_eq!(ids(&get(&app, &format!("durable/timers?{filter}")).await), expected, "{filter}");
+        }
+
+        let retry = &get(&app, "durable/timers?state=retry").await["timers"][0];
+        assert_eq!((&retry["state"], &retry["attempt"], &retry["reason"]), (&json!("retry"), &json!(2), &Value::Null));
+        assert_eq!((&retry["due_in_seconds"], &retry["repeats"]), (&json!(59.001), &Value::Null));
+        let repeating = get(&app, &format!("durable/timers/{keyed}")).await;
+        assert_eq!((&repeating["durable"], &repeating["id"]), (&json!("reminders"), &json!(short(keyed))));
+        assert_eq!((&repeating["key"], &repeating["route"]), (&json!("order 7"), &json!("mail")));
+        assert_eq!((&repeating["repetition"], &repeating["message_type"]), (&json!(1), &json!("work")));
+        assert_eq!(
+            (&repeating["repeats"], &repeating["message_bytes"]),
+            (&json!({ "period_seconds": 3600.0 }), &json!(9))
+        );
+        let letter = get(&app, &format!("durable/timers/{dead}")).await;
+        assert_eq!((&letter["state"], &letter["reason"]), (&json!("dead"), &json!("<b>no address</b>")));
+    });
+}
+
+#[test]
+fn long_lists_come_in_parts_and_a_cursor_reveals_no_id() {
+    with_durable(async |timers, _| {
+        let mut all = BTreeSet::new();
+        for number in 0..50 {
+            all.insert(schedule(&timers, Work::Succeed, Duration::from_secs(60 + number / 10)).await);
+        }
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true)).await;
+        let (mut found, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let part = get(&app, &format!("durable/timers?limit=7&cursor={cursor}")).await;
+            assert!(ids(&part).len() <= 7);
+            found.extend(ids(&part));
+            match part["next"].as_str() {
+                Some(next) => cursor = next.to_owned(),
+                None => break,
+            }
+            let shown = found.iter().map(|id| id.replace('-', "")[16..].to_owned());
+            assert!(shown.into_iter().all(|tail| !cursor.contains(&tail)), "{cursor}");
+        }
+        assert!(found.iter().map(|id| id.parse::<DurableId>().unwrap()).eq(timers_by_due(&all)), "each once, in order");
+        for cursor in ["x", "1-", "1-zz", "-", "ffffffffffffffffff-0"] {
+            let (status, error, _) = rejection(&app, &format!("api/durable/timers?cursor={cursor}")).await;
+            assert_eq!((status, &*error), (400, "bad_request"), "{cursor}");
+        }
+    });
+}
+
+/// Due together, timers are in the order of their ids.
+fn timers_by_due(all: &BTreeSet<DurableId>) -> Vec<DurableId> {
+    let mut all: Vec<DurableId> = all.iter().copied().collect();
+    all.sort_by_key(|id| (id.first_due(), *id));
+    all
+}
+
+#[test]
+fn dead_letters_are_requeued_and_discarded_where_changes_are_allowed() {
+    with_durable(async |timers, clock| {
+        let first = schedule(&timers, Work::FailForGood, ms(1)).await;
+        let second = schedule(&timers, Work::FailForGood, ms(1)).await;
+        let waiting = schedule(&timers, Work::Succeed, Duration::from_secs(60)).await;
+        let hanging = schedule(&timers, Work::Hang, ms(1)).await;
+        clock.advance(ms(10)).await;
+        let inspector = Inspector::of_all_arbiters().add_durable(&timers);
+        let app = serve(&inspector).await;
+        for (request, path) in [
+            (TestRequest::post(), format!("dead-letters/{first}")),
+            (TestRequest::delete(), format!("dead-letters/{first}")),
+            (TestRequest::delete(), format!("timers/{waiting}")),
+        ] {
+            let (status, body) = change(&app, request, &path).await;
+            assert_eq!((status, &body["error"]), (403, &json!("cancel_not_allowed")), "{path}");
+        }
+
+        let app = serve(&inspector.allow_cancel(true)).await;
+        let without = TestRequest::post().uri(&format!("/ops/timers/api/durable/dead-letters/{first}"));
+        assert_eq!(answer(&app, without).await.1["error"], "no_cancel_header");
+        let elsewhere = TestRequest::post().insert_header(("Origin", "http://evil.example"));
+        let (status, body) = change(&app, elsewhere, &format!("dead-letters/{first}")).await;
+        assert_eq!((status, &body["error"]), (403, &json!("origin_not_allowed")));
+        assert_eq!(timers.counts().await.unwrap().dead, 2, "nothing has changed");
+
+        let letter = |id| format!("dead-letters/{id}");
+        let (status, body) = change(&app, TestRequest::post(), &letter(first)).await;
+        assert_eq!((status, body), (200, json!({ "id": first, "outcome": "requeued" })));
+        let pending = get(&app, &format!("durable/timers/{first}")).await;
+        assert_eq!((&pending["id"], &pending["reason"]), (&json!(first), &Value::Null));
+        let (status, body) = change(&app, TestRequest::delete(), &letter(second)).await;
+        assert_eq!((status, body), (200, json!({ "id": second, "outcome": "discarded" })));
+        assert_eq!(change(&app, TestRequest::delete(), &letter(second)).await.0, 404);
+        assert_eq!(change(&app, TestRequest::post(), &letter(waiting)).await.0, 404, "not a dead letter");
+        assert_eq!(change(&app, TestRequest::post(), "dead-letters/x").await.0, 400);
+
+        let (status, body) = change(&app, TestRequest::delete(), &format!("timers/{waiting}")).await;
+        assert_eq!((status, body), (200, json!({ "id": waiting, "outcome": "cancelled" })));
+        let (status, body) = change(&app, TestRequest::delete(), &format!("timers/{hanging}")).await;
+        assert_eq!((status, body), (409, json!({ "id": hanging, "outcome": "in_progress" })));
+        let (status, _, message) = rejection(&app, &format!("api/durable/timers/{waiting}")).await;
+        assert!(status == 404 && message.starts_with(&format!("no durable timer has the id {waiting}")), "{message}");
+    });
+}
+
+#[test]
+fn invalid_requests_and_closed_stores_are_rejected_with_a_reason() {
+    with_durable(async |timers, _| {
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers).add_durable(&timers)).await;
+        assert_eq!(get(&app, "timer-actors").await["durable"], json!(["reminders", "reminders (2)"]));
+        for (path, status, error) in [
+            ("durable/timers?state=due", 400, "bad_request"),
+            ("durable/timers?limit=0", 400, "bad_request"),
+            ("durable/timers?durable=others", 404, "unknown_durable"),
+            ("durable/timers/7", 400, "bad_request"),
+            ("durable/letters", 404, "unknown_path"),
+        ] {
+            let rejected = rejection(&app, &format!("api/{path}")).await;
+            assert_eq!((rejected.0, &*rejected.1), (status, error), "{path}");
+        }
+        timers.stop().await.unwrap();
+        let closed = get(&app, "durable").await;
+        assert_eq!(
+            (&closed["durable"][1]["state"], &closed["durable"][1]["pending"]),
+            (&json!("closed"), &Value::Null)
+        );
+        let rejected = rejection(&app, "api/durable/timers").await;
+        assert_eq!((rejected.0, &*rejected.1), (503, "store_failed"));
+    });
+}
