@@ -57,6 +57,16 @@ impl Query {
         self.number(name)?.ok_or_else(|| bad(format!("`{name}` is missing")))
     }
 
+    /// Whether all timer actors are requested, instead of one by its name.
+    pub(super) fn wants_all(&self) -> Result<bool, Rejection> {
+        match (self.text("all"), self.text("timer")) {
+            (None | Some("false"), _) => Ok(false),
+            (Some("true"), None) => Ok(true),
+            (Some("true"), Some(_)) => Err(bad("`all` and `timer` exclude each other".to_owned())),
+            (Some(_), _) => Err(bad("`all` is true or false".to_owned())),
+        }
+    }
+
     /// Parses the number of requested timers.
     pub(super) fn limit(&self, most: usize) -> Result<usize, Rejection> {
         let limit = self.number("limit")?.map_or(Some(USUALLY), |limit| usize::try_from(limit).ok());

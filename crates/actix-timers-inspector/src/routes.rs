@@ -18,7 +18,7 @@ use super::error::Rejection;
 use super::hosts::AllowedHosts;
 use super::page::page;
 use super::query::{MAX_LIMIT, Query};
-use super::timers::{Ids, MAX_OF_A_BUCKET};
+use super::timers::{Ids, MAX_OF_A_BUCKET, next_of};
 use super::turns::Kind;
 use super::{Inspected, Inspector};
 
@@ -177,9 +177,10 @@ async fn wheel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 }
 
 async fn next(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
-    let query = Query::parse(request.query_string(), &["timer", "limit"])?;
-    let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_LIMIT)?);
-    ok(&inspected.next(&inspector.turns.look(Kind::Short)?, limit, inspector.ids()).await?)
+    let query = Query::parse(request.query_string(), &["timer", "all", "limit"])?;
+    let inspected = if query.wants_all()? { inspector.inspected() } else { vec![inspector.chosen(&query)?] };
+    let limit = query.limit(MAX_LIMIT)?;
+    ok(&next_of(&inspected, &inspector.turns.look(Kind::Short)?, limit, inspector.ids()).await?)
 }
 
 async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {

@@ -141,6 +141,13 @@ pub(super) struct Sample {
     sampled: bool,
 }
 
+/// Timers of several timer actors by deadline.
+#[derive(Debug, Serialize)]
+pub(super) struct SampleOfAll {
+    timers: Vec<Found>,
+    sampled: bool,
+}
+
 /// A timer with the name of its timer actor.
 #[derive(Debug, Serialize)]
 pub(super) struct Found {
@@ -173,11 +180,6 @@ impl Inspected {
         Ok(Part { timers: rows(listing.finish(), ids), next: next_part, looked_at: next.min(of), of })
     }
 
-    /// Returns the timers due next.
-    pub(super) async fn next(&self, look: &Look, limit: usize, ids: Ids) -> Result<Sample, Rejection> {
-        self.walk(look, TimerWalk::to_the_next(limit), ids).await
-    }
-
     /// Returns the timers in a bucket.
     pub(super) async fn bucket(
         &self,
@@ -207,6 +209,20 @@ impl Inspected {
     fn found(&self, info: TimerInfo, ids: Ids) -> Found {
         Found { timer: self.name.clone(), row: Row::new(info, ids) }
     }
+}
+
+/// Returns the timers due next in these timer actors together.
+pub(super) async fn next_of(all: &[Inspected], look: &Look, limit: usize, ids: Ids) -> Result<SampleOfAll, Rejection> {
+    let (mut timers, mut sampled) = (Vec::new(), false);
+    for inspected in all {
+        let sample = inspected.walk(look, TimerWalk::to_the_next(limit), ids).await?;
+        sampled |= sample.sampled;
+        timers.extend(sample.timers.into_iter().map(|row| Found { timer: inspected.name.clone(), row }));
+        // Few are kept, however many timer actors there are.
+        timers.sort_by(|one: &Found, other| one.row.due_in_seconds.total_cmp(&other.row.due_in_seconds));
+        timers.truncate(limit);
+    }
+    Ok(SampleOfAll { timers, sampled })
 }
 
 fn rows(infos: Vec<TimerInfo>, ids: Ids) -> Vec<Row> {

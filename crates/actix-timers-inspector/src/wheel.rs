@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use actix_timers::Counters;
+use actix_timers::integration::Outline;
 use actix_timers::timing::{BucketSnapshot, LevelStats, Tick};
 use serde::{Serialize, Serializer};
 
@@ -95,6 +96,8 @@ pub(super) struct Summary {
     timer: String,
     state: &'static str,
     pending: u64,
+    next_expiration_in_seconds: Option<f64>,
+    overdue_seconds: f64,
 }
 
 const fn state_of(is_closed: bool, is_stopped: bool, pending: u64) -> &'static str {
@@ -111,7 +114,15 @@ impl Inspected {
         let outline = self.survey.outline();
         let pending = outline.counters.pending;
         let state = state_of(outline.is_closed, outline.is_stopped, pending);
-        Summary { timer: self.name.clone(), state, pending }
+        let (next_expiration_in_seconds, overdue_seconds) = self.next_expiration(&outline);
+        Summary { timer: self.name.clone(), state, pending, next_expiration_in_seconds, overdue_seconds }
+    }
+
+    /// Returns the seconds until the next bucket expires, if there is one, and since it should have.
+    fn next_expiration(&self, outline: &Outline) -> (Option<f64>, f64) {
+        let next = outline.next_expiration.map(|tick| self.survey.time_of(tick));
+        let until = next.map(|next| next.saturating_sub(outline.now).as_secs_f64());
+        (until, next.map_or(0.0, |next| outline.now.saturating_sub(next).as_secs_f64()))
     }
 
     /// Reads the wheel, a few hundred buckets at a time.
@@ -141,7 +152,7 @@ impl Inspected {
         }
         let in_wheel = levels.iter().map(|level| level.entries as u64).sum();
         let pending = outline.counters.pending;
-        let next = outline.next_expiration.map(|tick| survey.time_of(tick));
+        let (next_expiration_in_seconds, overdue_seconds) = self.next_expiration(&outline);
         Ok(Wheel {
             timer: self.name.clone(),
             state: state_of(outline.is_closed, outline.is_stopped, pending),
@@ -162,8 +173,8 @@ impl Inspected {
             horizon_seconds: outline.horizon.as_secs_f64(),
             clock_tick: outline.clock,
             queued_buckets: outline.queued_buckets,
-            next_expiration_in_seconds: next.map(|next| next.saturating_sub(now).as_secs_f64()),
-            overdue_seconds: next.map_or(0.0, |next| now.saturating_sub(next).as_secs_f64()),
+            next_expiration_in_seconds,
+            overdue_seconds,
             counters: outline.counters,
             delay_queue,
             levels,

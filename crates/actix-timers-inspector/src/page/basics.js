@@ -67,11 +67,14 @@ function typedSeconds(text) {
   return String(parts.reduce((sum, [, number, unit]) => sum + number * units[unit], 0));
 }
 
+// The choice of all timer actors. No name of a timer actor is like this.
+const ALL = "\u0000all";
+
 // Sets the options of a choice, unless they are the same.
 function options(choice, names) {
   const listed = [...choice.options].map(option => option.value);
   if (names.length === listed.length && names.every((name, at) => name === listed[at])) return;
-  choice.replaceChildren(...names.map(name => make("option", name, { value: name })));
+  choice.replaceChildren(...names.map(name => make("option", name === ALL ? "all" : name, { value: name })));
 }
 
 // Makes a button whose task runs at the second click.

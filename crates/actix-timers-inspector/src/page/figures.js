@@ -40,6 +40,21 @@ const figures = {
     ]);
   },
 
+  // Shows all timer actors in place of one.
+  showAll(actors) {
+    byId("all-rows").replaceChildren(...actors.map(actor => {
+      const row = make("tr"), name = make("td"), overdue = actor.overdue_seconds > 0.02;
+      const link = make("button", actor.timer, { type: "button", class: "link" });
+      link.addEventListener("click", () => change(actor.timer));
+      name.append(link);
+      row.append(name, make("td", actor.state), make("td", count(actor.pending), { class: "n" }), make("td", (overdue ? "late by " : "") + this.next(actor, overdue), { class: "n" }));
+      return row;
+    }));
+    const sum = actors.reduce((sum, actor) => sum + actor.pending, 0);
+    say(byId("all-sum"), `${count(sum)} pending in ${count(actors.length)} timer actors.`);
+    this.showState(actors.every(actor => actor.state === "running") ? "running" : "not all running");
+  },
+
   next(wheel, overdue) {
     if (overdue) return span(wheel.overdue_seconds);
     return wheel.next_expiration_in_seconds === null ? "nothing" : span(wheel.next_expiration_in_seconds);

@@ -22,6 +22,10 @@ async function look() {
   looking = true;
   await guarded(async () => {
     await listSources();
+    if (timers.actor === ALL) {
+      clock.set(performance.now() / 1000);
+      return timers.refresh();
+    }
     const wheel = await ask("wheel", { timer: timers.actor });
     if (timers.actor && wheel.timer !== timers.actor) return;
     clock.set(wheel.now_seconds);
@@ -38,17 +42,27 @@ async function listSources() {
   timers.cancelAllowed = cancel_allowed;
   document.querySelector("h1").title = `actix-timers ${version}`;
   const names = timer_actors.map(({ timer }) => timer), choice = byId("timer-actor");
-  options(choice, names);
-  if (!names.includes(timers.actor)) choose(names[0] ?? "");
+  options(choice, names.length > 1 ? [...names, ALL] : names);
+  if (!names.includes(timers.actor) && !(timers.actor === ALL && names.length > 1)) choose(names[0] ?? "");
+  if (timers.actor === ALL) figures.showAll(timer_actors);
   choice.value = timers.actor;
   await durable.refresh(stores);
 }
 
 function choose(actor) {
   timers.actor = actor;
-  document.title = actor ? `Timers of ${actor}` : "Timers";
+  document.title = actor && actor !== ALL ? `Timers of ${actor}` : "Timers";
+  byId("timer-actor").value = actor;
+  byId("all").hidden = actor !== ALL;
+  for (const one of document.querySelectorAll(".of-one")) one.hidden = actor === ALL;
   clock.forget();
   rings.shape = "";
+}
+
+function change(actor) {
+  choose(actor);
+  looking = false;
+  timers.showNext().catch(() => {}).finally(look);
 }
 
 async function begin() {
@@ -73,9 +87,7 @@ function pause() {
 }
 
 byId("timer-actor").addEventListener("change", event => {
-  choose(event.target.value);
-  looking = false;
-  timers.showNext().catch(() => {}).finally(look);
+  change(event.target.value);
 });
 byId("pause").addEventListener("click", pause);
 document.addEventListener("keydown", event => {

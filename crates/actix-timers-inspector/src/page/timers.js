@@ -4,12 +4,14 @@
 const ENOUGH = 200;
 
 const timers = {
-  actor: "", cancelAllowed: false, view: { kind: "next" }, run: 0, found: [], cursor: null, open: null,
+  actor: "", cancelAllowed: false, view: { kind: "next" }, run: 0, found: [], cursor: null, left: [], open: null,
 
   title(text) {
     byId("timers-title").textContent = text;
     byId("show-next").hidden = this.view.kind === "next";
   },
+
+  chosen() { return this.actor === ALL ? { all: true } : { timer: this.actor }; },
 
   say(text) { say(byId("found"), text); },
 
@@ -22,7 +24,7 @@ const timers = {
   async load() {
     const view = this.view, run = this.run;
     const answer = view.kind === "next"
-      ? await ask("next", { timer: this.actor, limit: 50 })
+      ? await ask("next", { ...this.chosen(), limit: 50 })
       : await ask("bucket", { timer: this.actor, level: view.level, start_tick: view.start, limit: 100 });
     if (run !== this.run) return;
     this.found = this.dated(answer.timers);
@@ -66,6 +68,8 @@ const timers = {
     this.view = { kind: "search", wanted };
     this.found = [];
     this.cursor = null;
+    // The timer actors to search, one after the other.
+    this.left = this.actor === ALL ? [...byId("timer-actor").options].map(option => option.value).filter(name => name !== ALL) : [this.actor];
     this.title("Found");
     this.show();
     await this.lookFurther(ENOUGH);
@@ -78,19 +82,22 @@ const timers = {
     byId("progress").hidden = false;
     let found = 0, part;
     do {
-      part = await ask("timers", { timer: this.actor, ...this.view.wanted, limit: 100, cursor: this.cursor });
+      const [actor] = this.left;
+      part = await ask("timers", { timer: actor, ...this.view.wanted, limit: 100, cursor: this.cursor });
       if (run !== this.run) return;
       found += part.timers.length;
       this.cursor = part.next;
-      this.found.push(...this.dated(part.timers));
+      if (part.next === null) this.left.shift();
+      this.found.push(...this.dated(part.timers.map(timer => ({ ...timer, timer: actor }))));
       byId("progress").value = part.of ? part.looked_at / part.of : 1;
       this.say(`Found ${count(this.found.length)}; searching.`);
-    } while (this.cursor !== null && found < most);
+    } while (this.left.length && found < most);
     byId("progress").hidden = true;
-    byId("more").hidden = this.cursor === null;
+    byId("more").hidden = !this.left.length;
     this.found.sort((one, other) => one.dueAt - other.dueAt);
     this.show();
-    const all = this.cursor === null ? "Search complete." : `Searched ${Math.round(part.looked_at / part.of * 100)} % so far.`;
+    const searched = part.of ? Math.round(part.looked_at / part.of * 100) : 100;
+    const all = this.left.length ? `Searched ${searched} % of ${part.next === null ? "the last timer actor" : this.left[0]} so far.` : "Search complete.";
     this.say(`Found ${count(this.found.length)}. ${all}`);
   },
 
@@ -115,7 +122,7 @@ const timers = {
     const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "aria-selected": String(this.open === timer.id) });
     const repeats = timer.repeats ? " ↻" : "";
     const cells = [
-      ["Due in", "", ""], ["Location", locationOf(timer), timer.explanation], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
+      ["Due in", "", ""], ["Location", (this.actor === ALL ? `${timer.timer}: ` : "") + locationOf(timer), timer.explanation], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
       ["Key", timer.key ?? "–", timer.key ?? ""], ["Group", timer.group ?? "–", timer.group ?? ""],
       ["Actor", timer.actor_type ? shortType(timer.actor_type) : timer.actor ?? "–", `${timer.actor_type ?? ""} ${timer.actor ?? ""}`.trim()],
     ];

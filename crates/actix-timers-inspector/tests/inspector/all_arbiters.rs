@@ -98,14 +98,34 @@ fn the_workers_of_a_server_have_the_settings_and_are_found_by_the_inspector() {
         }
         let sessions: u64 = opened.values().sum();
         assert!(opened.keys().eq(["web-1", "web-2"]), "{opened:?}");
-        let found =
-            opened.iter().map(|(name, pending)| json!({ "timer": name, "state": "running", "pending": pending }));
+        // The start of a bucket of level 2, which is 65.536 s wide.
+        let next = 27.0 * 65.536;
+        let found = opened.iter().map(|(name, pending)| {
+            json!({
+                "timer": name,
+                "state": "running",
+                "pending": pending,
+                "next_expiration_in_seconds": next,
+                "overdue_seconds": 0.0,
+            })
+        });
         assert_eq!(json(address, "timer-actors").await["timer_actors"], Value::from_iter(found));
         for (name, pending) in &opened {
             let wheel = json(address, &format!("wheel?timer={name}")).await;
             assert_eq!((&wheel["pending"], &wheel["capacity"]), (&json!(pending), &json!(1000)), "{name}");
             let timers = json(address, &format!("timers?timer={name}&group=sessions")).await;
             assert_eq!(timers["timers"][0]["due_in_seconds"], json!(1800.0), "{name}");
+        }
+
+        let all = json(address, "next?all=true").await;
+        let timers = all["timers"].as_array().unwrap();
+        let of = |name: &str| timers.iter().filter(|timer| timer["timer"] == name).count() as u64;
+        assert_eq!((of("web-1"), of("web-2"), &all["sampled"]), (opened["web-1"], opened["web-2"], &json!(false)));
+        assert_eq!(json(address, "next?all=true&limit=1").await["timers"].as_array().unwrap().len(), 1);
+        for (query, message) in
+            [("all=true&timer=web-1", "`all` and `timer` exclude each other"), ("all=yes", "`all` is true or false")]
+        {
+            assert_eq!(json(address, &format!("next?{query}")).await["message"], message);
         }
 
         clock.advance(IDLE - Duration::from_millis(1)).await;

@@ -344,3 +344,26 @@ fn a_durable_dead_letter_is_shown_with_its_error_and_requeued() {
     page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent.startsWith('Requeued: ')");
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn all_timer_actors_are_shown_and_searched_at_once() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/look"), DESKTOP);
+    let choose = "const choice = document.querySelector('#timer-actor');
+        choice.selectedIndex = 2; choice.dispatchEvent(new Event('change'))";
+    page.run(choose);
+    page.wait_for("the overview", "document.querySelectorAll('#all-rows tr').length === 2");
+    assert_eq!(page.text("#all-sum"), "301 pending in 2 timer actors.");
+    assert_eq!(page.value("document.querySelector('#rings').getClientRects().length"), json!(0), "no wheel of one");
+    let location = "document.querySelector('#rows td:nth-child(2)')?.textContent.startsWith('<b>orders</b>: level')";
+    page.wait_for("the next of all", location);
+    page.run("document.querySelector('#query').value = 'order 7'");
+    page.click("#search button");
+    page.wait_for("the search in both", "document.querySelector('#found').textContent === 'Found 1. Search complete.'");
+    page.picture("all");
+    page.run("document.querySelectorAll('#all-rows button')[1].click()");
+    page.wait_for("the second", "document.querySelector('#centre-count').textContent === '0'");
+    assert_eq!(page.value("document.querySelector('#timer-actor').value"), json!("second"));
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
