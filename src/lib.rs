@@ -32,6 +32,39 @@ pub mod timing;
 #[cfg(feature = "actix")]
 mod trace;
 
+/// Makes a struct or an enum a [`TimerKey`]: of its name, that of the variant, and its fields, which have to be `Clone`
+/// and keys themselves.
+///
+/// ```
+/// use std::time::Duration;
+/// use actix::prelude::*;
+/// use actix_timers::{TimerContext, TimerKey, TimerOptions};
+///
+/// #[derive(TimerKey)]
+/// enum Step {
+///     Idle,
+///     Retry { order: u64 },
+/// }
+///
+/// struct Shop;
+///
+/// impl Actor for Shop {
+///     type Context = Context<Self>;
+///
+///     fn started(&mut self, ctx: &mut Self::Context) {
+///         let retry = TimerOptions::new().key(Step::Retry { order: 7 });
+///         ctx.timer(retry).run_after(Duration::from_secs(1), |_, _| println!("again"));
+///         assert!(ctx.is_active(Step::Retry { order: 7 }));
+///         assert!(!ctx.is_active(Step::Retry { order: 8 }) && !ctx.is_active(&Step::Idle));
+///         # System::current().stop();
+///     }
+/// }
+/// # let system = System::new();
+/// # let _shop = system.block_on(async { Shop.start() });
+/// # system.run().unwrap();
+/// ```
+#[cfg(feature = "derive")]
+pub use actix_timers_derive::TimerKey;
 #[cfg(feature = "cron")]
 pub use api::schedule_requests::ScheduleCron;
 #[cfg(feature = "actix")]
@@ -67,6 +100,7 @@ pub use model::{
     filter::TimerFilter,
     handled_by::HandledBy,
     id::{ParseTimerIdError, TimerId},
+    key_selector::KeySelector,
     location::TimerLocation,
     mailbox_policy::MailboxPolicy,
     manual_clock::ManualClock,
@@ -80,9 +114,16 @@ pub use model::{
     view::{Returned, Snapshot, TimerInfo},
 };
 
-/// Items for [`impl_tracked!`], which must not depend on its user's imports.
+/// Items for [`impl_tracked!`] and derived keys, which must not depend on its user's imports.
 #[cfg(feature = "actix")]
 #[doc(hidden)]
 pub mod __private {
     pub use actix::Handler;
+
+    use crate::TimerKey;
+
+    /// Returns the key of a value with a derived key.
+    pub fn derived_key<const N: usize>(name: &'static str, fields: [TimerKey; N]) -> TimerKey {
+        if N == 0 { name.into() } else { TimerKey::tuple([name.into()].into_iter().chain(fields)) }
+    }
 }

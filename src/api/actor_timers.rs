@@ -9,9 +9,10 @@ use actix::{Actor, AsyncContext};
 
 use crate::api::registry;
 use crate::api::timers::cancel;
-use crate::engine::{KeyScope, OwnerId, TimerGroup, TimerKey};
+use crate::engine::{KeyScope, OwnerId, TimerGroup};
 use crate::model::error::CancelOutcome;
 use crate::model::id::TimerId;
+use crate::model::key_selector::KeySelector;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::view::TimerInfo;
 use crate::service::owner::thread_registry::{self, LocalService};
@@ -92,17 +93,17 @@ impl ActorTimers {
     }
 
     /// Returns true if the actor has a pending own timer with this [key](crate::TimerOptions::key).
-    pub fn is_active(&self, key: impl Into<TimerKey>) -> bool {
+    pub fn is_active(&self, key: impl Into<KeySelector>) -> bool {
         self.timer_by_key(key).is_some()
     }
 
-    /// Returns the id of the actor's own pending timer with this key.
-    pub fn timer_by_key(&self, key: impl Into<TimerKey>) -> Option<TimerId> {
+    /// Returns the id of the actor's own pending timer with this key; of several, the one due first.
+    pub fn timer_by_key(&self, key: impl Into<KeySelector>) -> Option<TimerId> {
         self.own().by_key(&key.into())
     }
 
-    /// Returns the description of the actor's own pending timer with this key.
-    pub fn get(&self, key: impl Into<TimerKey>) -> Option<TimerInfo> {
+    /// Returns the description of the actor's own pending timer with this key; of several, the one due first.
+    pub fn get(&self, key: impl Into<KeySelector>) -> Option<TimerInfo> {
         let own = self.own();
         own.0.as_ref()?.0.get(own.by_key(&key.into())?)
     }
@@ -118,8 +119,8 @@ impl ActorTimers {
         cancel(id)
     }
 
-    /// Cancels the actor's own timer with this key.
-    pub fn cancel_key(&self, key: impl Into<TimerKey>) -> CancelOutcome {
+    /// Cancels the actor's own timer with this key; see [`TimerContext::cancel_key`](crate::TimerContext::cancel_key).
+    pub fn cancel_key(&self, key: impl Into<KeySelector>) -> CancelOutcome {
         self.own().cancel_key(&key.into())
     }
 
@@ -152,7 +153,7 @@ impl Own {
         Self(registry::known_owner_of_context(ctx))
     }
 
-    pub(crate) fn by_key(&self, key: &TimerKey) -> Option<TimerId> {
+    pub(crate) fn by_key(&self, key: &KeySelector) -> Option<TimerId> {
         let (service, owner) = self.0.as_ref()?;
         service.timer_by_key(KeyScope::Owner(*owner), key)
     }
@@ -161,9 +162,9 @@ impl Own {
         self.0.as_ref().map_or_else(Vec::new, |(service, owner)| service.list_own(*owner))
     }
 
-    pub(crate) fn cancel_key(&self, key: &TimerKey) -> CancelOutcome {
+    pub(crate) fn cancel_key(&self, key: &KeySelector) -> CancelOutcome {
         match &self.0 {
-            Some((service, owner)) => service.cancel_key(Some(KeyScope::Owner(*owner)), key),
+            Some((service, owner)) => service.cancel_key(KeyScope::Owner(*owner), key),
             None => CancelOutcome::NotFound,
         }
     }

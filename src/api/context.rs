@@ -9,12 +9,13 @@ use crate::api::actor_timers::{ActorTimers, Own};
 use crate::api::registry;
 use crate::api::timer::{ContextScheduler, ScheduledBy, TimerBuilder};
 use crate::api::timers::{cancel, reschedule};
-use crate::engine::{TimerGroup, TimerKey};
+use crate::engine::TimerGroup;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
 use crate::model::error::{CancelOutcome, RescheduleOutcome};
 use crate::model::handled_by::{AcceptsDueTimers, HandledBy, HandledHere};
 use crate::model::id::TimerId;
+use crate::model::key_selector::KeySelector;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::Repeat;
 use crate::model::source::MessageSource;
@@ -367,7 +368,8 @@ where
     }
 
     /// Cancels this actor's own timer with this [key](TimerOptions::key). Returns [`NotFound`](CancelOutcome::NotFound)
-    /// if none has it: none was scheduled with it, or it has ended.
+    /// if none has it: none was scheduled with it, or it has ended. If timers with messages of different types have the
+    /// key, all of them are cancelled; [`KeySelector::of`](crate::KeySelector::of) selects one type.
     ///
     /// ```
     /// use std::time::Duration;
@@ -394,17 +396,17 @@ where
     /// # impl Handler<GiveUp> for Call { type Result = (); fn handle(&mut self, _: GiveUp, _: &mut Context<Self>) {} }
     /// # System::new().block_on(async { Call.start(); });
     /// ```
-    fn cancel_key(&mut self, key: impl Into<TimerKey>) -> CancelOutcome {
+    fn cancel_key(&mut self, key: impl Into<KeySelector>) -> CancelOutcome {
         Own::of_context(self).cancel_key(&key.into())
     }
 
     /// Returns true if this actor has a pending own timer with this key.
-    fn is_active(&mut self, key: impl Into<TimerKey>) -> bool {
+    fn is_active(&mut self, key: impl Into<KeySelector>) -> bool {
         self.timer_by_key(key).is_some()
     }
 
-    /// Returns the id of this actor's own pending timer with this key.
-    fn timer_by_key(&mut self, key: impl Into<TimerKey>) -> Option<TimerId> {
+    /// Returns the id of this actor's own pending timer with this key; of several, the one due first.
+    fn timer_by_key(&mut self, key: impl Into<KeySelector>) -> Option<TimerId> {
         Own::of_context(self).by_key(&key.into())
     }
 

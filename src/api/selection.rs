@@ -6,16 +6,18 @@ use actix::{Context, Handler, Message, MessageResult, ResponseFuture};
 
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
-use crate::engine::{TimerGroup, TimerKey};
+use crate::engine::TimerGroup;
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
 use crate::model::id::TimerId;
+use crate::model::key_selector::KeySelector;
 use crate::model::view::TimerInfo;
 
 impl Timers {
     /// Cancels the timer for an actor that has this key. Returns [`NotFound`](CancelOutcome::NotFound) if none has it:
-    /// none was scheduled with it, or it has ended.
+    /// none was scheduled with it, or it has ended. If timers with messages of different types have the key, all of
+    /// them are cancelled; [`KeySelector::of`] selects one type.
     ///
     /// Timers created through the actor's own context have separate keys; the actor cancels them itself.
     ///
@@ -43,17 +45,17 @@ impl Timers {
     /// # Ok::<(), actix_timers::BuildError>(())
     /// # }).unwrap();
     /// ```
-    pub fn cancel_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> CancelOutcome {
-        self.service().cancel_key(actor.into().mailbox().map(Into::into), &key.into())
+    pub fn cancel_key(&self, actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> CancelOutcome {
+        self.service().cancel_key_of(&actor.into(), &key.into())
     }
 
     /// Returns true if a timer for an actor with this key is pending.
-    pub fn is_active(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> bool {
+    pub fn is_active(&self, actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> bool {
         self.timer_by_key(actor, key).is_some()
     }
 
-    /// Returns the id of the pending timer for an actor that has this key.
-    pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Option<TimerId> {
+    /// Returns the id of the pending timer for an actor that has this key; of several, the one due first.
+    pub fn timer_by_key(&self, actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> Option<TimerId> {
         self.service().timer_by_key(actor.into().mailbox()?.into(), &key.into())
     }
 
@@ -164,12 +166,12 @@ impl Timers {
 #[must_use = "a request does nothing until it is sent to a timer actor"]
 pub struct CancelKey {
     actor: ActorId,
-    key: TimerKey,
+    key: KeySelector,
 }
 
 impl CancelKey {
     /// Returns a request to cancel the timer for `actor` that has this key.
-    pub fn new(actor: impl Into<ActorId>, key: impl Into<TimerKey>) -> Self {
+    pub fn new(actor: impl Into<ActorId>, key: impl Into<KeySelector>) -> Self {
         Self { actor: actor.into(), key: key.into() }
     }
 }
@@ -219,7 +221,7 @@ impl Handler<CancelKey> for TimerActor {
 
     fn handle(&mut self, request: CancelKey, ctx: &mut Context<Self>) -> Self::Result {
         self.take_in(1, ctx);
-        MessageResult(self.service().cancel_key(request.actor.mailbox().map(Into::into), &request.key))
+        MessageResult(self.service().cancel_key_of(&request.actor, &request.key))
     }
 }
 

@@ -1,8 +1,10 @@
 //! Operations on timers by their key, group or owner.
 
+use std::ops::Range;
+
 use crate::engine::group::TimerGroup;
 use crate::engine::key::TimerKey;
-use crate::engine::labels::KeyScope;
+use crate::engine::labels::{KeyScope, MessageKind, ScopedKey};
 use crate::engine::owners::OwnerId;
 use crate::engine::scheduler::Engine;
 use crate::engine::timer::Mark;
@@ -11,7 +13,7 @@ use crate::timing::Key;
 impl<P: Copy, O> Engine<P, O> {
     /// Gives a pending timer without labels a key, a group, or both. A timer that had the key keeps running without it.
     /// Returns false if the timer has ended, or there are too many labels.
-    pub(crate) fn label(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
+    pub(crate) fn label(&mut self, timer: Key, key: Option<ScopedKey>, group: Option<TimerGroup>) -> bool {
         let Some(record) = self.wheel.get_mut(timer).filter(|record| !record.marks.has(Mark::Labels)) else {
             return false;
         };
@@ -26,8 +28,18 @@ impl<P: Copy, O> Engine<P, O> {
     }
 
     /// Returns the pending timer with this key.
-    pub(crate) fn keyed(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
-        self.labels.holder(scope, key)
+    pub(crate) fn keyed(&self, key: &ScopedKey) -> Option<Key> {
+        self.labels.holder(key)
+    }
+
+    /// Returns the pending timers with this key whose messages are of these kinds, in their order.
+    pub(crate) fn keyed_in(
+        &self,
+        scope: KeyScope,
+        key: &TimerKey,
+        kinds: Range<u32>,
+    ) -> impl Iterator<Item = (MessageKind, Key)> {
+        self.labels.holders(scope, key, kinds)
     }
 
     /// Returns the key of a pending timer.

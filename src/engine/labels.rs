@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::ops::Range;
 
 use crate::engine::group::TimerGroup;
 use crate::engine::key::TimerKey;
@@ -30,10 +31,27 @@ impl KeyScope {
     }
 }
 
+/// The kind of a timer's message. In one scope timers of different kinds may have equal keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct MessageKind(pub(crate) u32);
+
+impl MessageKind {
+    /// The kind of all timers whose keys are shared by kinds.
+    pub(crate) const SHARED: Self = Self(0);
+}
+
+/// A key, unique for a kind of messages in a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ScopedKey {
+    pub(crate) scope: KeyScope,
+    pub(crate) kind: MessageKind,
+    pub(crate) key: TimerKey,
+}
+
 /// The labels of one timer.
 #[derive(Debug)]
 struct Label {
-    key: Option<(KeyScope, TimerKey)>,
+    key: Option<ScopedKey>,
     /// Its group, and its number in the order of joining any.
     group: Option<(TimerGroup, u64)>,
 }
@@ -41,7 +59,9 @@ struct Label {
 #[derive(Debug)]
 pub(crate) struct Labels {
     by_slot: SideTable<Label>,
-    keys: Shards<(KeyScope, TimerKey), Key>,
+    keys: Shards<ScopedKey, Key>,
+    /// The number of kinds of messages that have had keys so far: one more than the greatest.
+    kinds: u32,
     /// The members of each group in the order in which they joined.
     groups: Shards<TimerGroup, BTreeMap<u64, Key>>,
     /// Number of timers that have joined groups since the start.
@@ -50,7 +70,7 @@ pub(crate) struct Labels {
 
 impl Labels {
     pub(crate) const fn new() -> Self {
-        Self { by_slot: SideTable::new(), keys: Shards::new(), groups: Shards::new(), joined: 0 }
+        Self { by_slot: SideTable::new(), keys: Shards::new(), kinds: 0, groups: Shards::new(), joined: 0 }
     }
 
     /// Returns the number of timers with labels.
@@ -59,12 +79,26 @@ impl Labels {
     }
 
     /// Returns the timer with this key.
-    pub(crate) fn holder(&self, scope: KeyScope, key: &TimerKey) -> Option<Key> {
-        self.keys.get(&(scope, key.clone())).copied()
+    pub(crate) fn holder(&self, key: &ScopedKey) -> Option<Key> {
+        self.keys.get(key).copied()
+    }
+
+    /// Returns the timers with this key whose messages are of these kinds, in their order.
+    pub(crate) fn holders(
+        &self,
+        scope: KeyScope,
+        key: &TimerKey,
+        kinds: Range<u32>,
+    ) -> impl Iterator<Item = (MessageKind, Key)> {
+        let mut scoped = ScopedKey { scope, kind: MessageKind::SHARED, key: key.clone() };
+        (kinds.start..kinds.end.min(self.kinds)).filter_map(move |kind| {
+            scoped.kind = MessageKind(kind);
+            Some((scoped.kind, self.holder(&scoped)?))
+        })
     }
 
     /// Labels a timer without labels; another timer with the key loses it. Returns false if no more labels fit in.
-    pub(crate) fn set(&mut self, timer: Key, key: Option<(KeyScope, TimerKey)>, group: Option<TimerGroup>) -> bool {
+    pub(crate) fn set(&mut self, timer: Key, key: Option<ScopedKey>, group: Option<TimerGroup>) -> bool {
         let number = self.joined;
         let label = Label { key: key.clone(), group: group.clone().map(|group| (group, number)) };
         if !self.by_slot.set(timer.index(), label) {
@@ -84,7 +118,8 @@ impl Labels {
     }
 
     /// Gives the key to a timer, and returns its previous holder.
-    fn put_key(&mut self, key: (KeyScope, TimerKey), timer: Key) -> Option<Key> {
+    fn put_key(&mut self, key: ScopedKey, timer: Key) -> Option<Key> {
+        self.kinds = self.kinds.max(key.kind.0.saturating_add(1));
         match self.keys.entry(key) {
             Entry::Occupied(mut holder) => Some(holder.insert(timer)),
             Entry::Vacant(place) => {
@@ -113,7 +148,7 @@ impl Labels {
     }
 
     pub(crate) fn key_of(&self, slot: u32) -> Option<&TimerKey> {
-        self.by_slot.get(slot)?.key.as_ref().map(|(_, key)| key)
+        self.by_slot.get(slot)?.key.as_ref().map(|scoped| &scoped.key)
     }
 
     pub(crate) fn group_of(&self, slot: u32) -> Option<&TimerGroup> {
@@ -146,6 +181,10 @@ mod tests {
         Key::new(slot, 0)
     }
 
+    fn scoped(scope: KeyScope, kind: u32, key: impl Into<TimerKey>) -> ScopedKey {
+        ScopedKey { scope, kind: MessageKind(kind), key: key.into() }
+    }
+
     fn sizes(labels: &Labels) -> (usize, usize, usize) {
         (labels.by_slot.len(), labels.keys.len(), labels.groups.len())
     }
@@ -154,7 +193,7 @@ mod tests {
     fn nothing_is_left_of_timers_that_have_ended() {
         let mut labels = Labels::new();
         for slot in 0..100u32 {
-            let key = (slot % 2 == 0).then(|| (ANY, TimerKey::from(slot % 10)));
+            let key = (slot % 2 == 0).then(|| scoped(ANY, 0, slot % 10));
             let group = (slot % 3 == 0).then(|| TimerGroup::from(format!("group {}", slot % 4)));
             assert!(labels.set(timer(slot), key, group));
         }
@@ -168,15 +207,33 @@ mod tests {
     fn a_key_belongs_to_the_last_that_got_it_in_its_scope() {
         let mut labels = Labels::new();
         let other = KeyScope::Recipient(2);
-        labels.set(timer(1), Some((ANY, "k".into())), None);
-        labels.set(timer(2), Some((other, "k".into())), None);
-        labels.set(timer(3), Some((ANY, "k".into())), None);
-        assert_eq!(labels.holder(ANY, &"k".into()), Some(timer(3)));
+        labels.set(timer(1), Some(scoped(ANY, 1, "k")), None);
+        labels.set(timer(2), Some(scoped(other, 1, "k")), None);
+        labels.set(timer(3), Some(scoped(ANY, 1, "k")), None);
+        assert_eq!(labels.holder(&scoped(ANY, 1, "k")), Some(timer(3)));
         assert_eq!((labels.key_of(1), labels.key_of(3)), (None, Some(&"k".into())));
         labels.forget(1);
-        assert_eq!(labels.holder(ANY, &"k".into()), Some(timer(3)), "it had lost the key before");
+        assert_eq!(labels.holder(&scoped(ANY, 1, "k")), Some(timer(3)), "it had lost the key before");
         labels.forget(3);
-        assert_eq!((labels.holder(ANY, &"k".into()), labels.holder(other, &"k".into())), (None, Some(timer(2))));
+        let holders = [ANY, other].map(|scope| labels.holder(&scoped(scope, 1, "k")));
+        assert_eq!(holders, [None, Some(timer(2))]);
+    }
+
+    #[test]
+    fn timers_of_different_kinds_have_equal_keys() {
+        let mut labels = Labels::new();
+        for (slot, kind) in [(1, 2), (2, 0), (3, 2), (4, 1)] {
+            labels.set(timer(slot), Some(scoped(ANY, kind, "k")), None);
+        }
+        labels.set(timer(5), Some(scoped(ANY, 1, "other")), None);
+        let holders = |labels: &Labels, kinds| -> Vec<(u32, u32)> {
+            labels.holders(ANY, &"k".into(), kinds).map(|(kind, timer)| (kind.0, timer.index())).collect()
+        };
+        assert_eq!(holders(&labels, 0..u32::MAX), [(0, 2), (1, 4), (2, 3)]);
+        assert_eq!((holders(&labels, 1..2), holders(&labels, 3..9)), (vec![(1, 4)], vec![]));
+        labels.forget(4);
+        assert_eq!((holders(&labels, 0..3), labels.holder(&scoped(ANY, 1, "k"))), (vec![(0, 2), (2, 3)], None));
+        assert_eq!(labels.holder(&scoped(ANY, 2, "k")), Some(timer(3)));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub(crate) use counters::Outcome;
 pub use counters::{Counters, DeadLetterReason};
 pub use group::TimerGroup;
 pub use key::TimerKey;
-pub(crate) use labels::KeyScope;
+pub(crate) use labels::{KeyScope, MessageKind, ScopedKey};
 pub(crate) use owners::OwnerId;
 pub(crate) use recurrence::{ClockReading, NextRun, Recurrence, RepeatMode, within_slack};
 pub use recurrence::{MissedTickBehavior, next_on_grid};

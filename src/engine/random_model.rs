@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{
-    ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, Marks, MissedTickBehavior, NextRun,
-    NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, Timer, TimerGroup, TimerKey,
-    TimerState, next_on_grid,
+    ClockReading, DeadLetterReason, Due, Engine, EngineConfig, KeyScope, Marks, MessageKind, MissedTickBehavior,
+    NextRun, NotPending, Outcome, OwnerId, Recurrence, RejectReason, RepeatMode, Repeated, Resumed, ScopedKey, Timer,
+    TimerGroup, TimerKey, TimerState, next_on_grid,
 };
 use crate::timing::{Key, MAX_TICK, Tick, WheelSize};
 
@@ -49,16 +49,23 @@ struct Known {
     repeats: Option<Repeats>,
     /// It repeats, and its message is being made.
     is_making: bool,
-    /// Its key, and the scope in which it is unique.
-    label: Option<(KeyScope, u8)>,
+    /// Its key.
+    label: Option<ModelKey>,
     /// Its group, and the requested one.
     group: Option<(u8, u64)>,
     /// It was given labels, whether it still has them or not.
     is_labelled: bool,
 }
 
+/// A key, and the scope and the kind of messages for which it is unique.
+type ModelKey = (KeyScope, u32, u8);
+
 fn text(key: u8) -> TimerKey {
     TimerKey::from(format!("key {key}"))
+}
+
+fn scoped((scope, kind, key): ModelKey) -> ScopedKey {
+    ScopedKey { scope, kind: MessageKind(kind), key: text(key) }
 }
 
 fn group(group: u8) -> TimerGroup {
@@ -110,7 +117,7 @@ impl Book {
         timer.sequence
     }
 
-    fn holder(&self, key: (KeyScope, u8)) -> Option<Known> {
+    fn holder(&self, key: ModelKey) -> Option<Known> {
         self.timers.iter().find(|timer| timer.label == Some(key)).copied()
     }
 
@@ -214,12 +221,12 @@ impl Run {
         let choice = self.rng.below(6);
         let owner = self.owners.get(choice).copied();
         let scope = owner.map_or(KeyScope::Recipient(choice as u64), KeyScope::Owner);
-        let key = (self.rng.below(3) > 0).then(|| (scope, self.rng.below(3) as u8));
+        let key = (self.rng.below(3) > 0).then(|| (scope, self.rng.below(2) as u32, self.rng.below(2) as u8));
         let joins = (self.rng.below(2) > 0).then(|| self.rng.below(2) as u8);
         let deadline = self.now + self.delay();
         self.book.sequence += 1;
         let sequence = self.book.sequence;
-        let old = key.and_then(|(scope, key)| self.engine.keyed(scope, &text(key)));
+        let old = key.and_then(|key| self.engine.keyed(&scoped(key)));
         assert_eq!(old, key.and_then(|key| self.book.holder(key)).map(|timer| timer.key));
         let scheduled = match old {
             Some(old) => {
@@ -249,7 +256,7 @@ impl Run {
             }
         }
         let number = self.engine.groups_joined();
-        assert!(self.engine.label(timer, key.map(|(scope, key)| (scope, text(key))), joins.map(group)));
+        assert!(self.engine.label(timer, key.map(scoped), joins.map(group)));
         let is_labelled = key.is_some() || joins.is_some();
         assert!(!is_labelled || !self.engine.label(timer, None, Some(group(7))), "labels are given once");
         self.book.timers.push(Known {
@@ -797,11 +804,11 @@ impl Run {
 impl Run {
     fn check_labels(&self) {
         for timer in &self.book.timers {
-            let key = timer.label.map(|(_, key)| text(key));
+            let key = timer.label.map(|(.., key)| text(key));
             assert_eq!(self.engine.key_of(timer.key), key.as_ref());
             assert_eq!(self.engine.group_of(timer.key), timer.group.map(|(name, _)| group(name)).as_ref());
-            if let Some((scope, key)) = timer.label {
-                assert_eq!(self.engine.keyed(scope, &text(key)), Some(timer.key));
+            if let Some(key) = timer.label {
+                assert_eq!(self.engine.keyed(&scoped(key)), Some(timer.key));
             }
         }
         let labelled = self.book.timers.iter().filter(|timer| timer.is_labelled).count();
@@ -819,9 +826,13 @@ impl Run {
         for choice in 0..6 {
             let scope =
                 self.owners.get(choice).map_or(KeyScope::Recipient(choice as u64), |owner| KeyScope::Owner(*owner));
-            for key in 0..3 {
-                let holder = self.book.holder((scope, key)).map(|timer| timer.key);
-                assert_eq!(self.engine.keyed(scope, &text(key)), holder);
+            for key in 0..2 {
+                let holder = |kind| self.book.holder((scope, kind, key)).map(|timer| timer.key);
+                for kind in 0..2 {
+                    assert_eq!(self.engine.keyed(&scoped((scope, kind, key))), holder(kind));
+                }
+                let holders: Vec<Key> = self.engine.keyed_in(scope, &text(key), 0..9).map(|(_, key)| key).collect();
+                assert_eq!(holders, (0..2).filter_map(holder).collect::<Vec<Key>>());
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Both are bound to the thread of their actor, and take the path of a message: [`Closure`] is one, and its handler
 //! runs it.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +19,15 @@ pub(crate) trait Run<A: Actor>: 'static {
 
     /// Returns the name of the type of the closure, or of the message.
     fn type_name() -> &'static str;
+
+    /// Returns the type by which keys are distinguished: the message's, or one for all closures.
+    fn key_type() -> TypeId {
+        TypeId::of::<AnyClosure>()
+    }
 }
+
+/// All closures, whose keys are not distinguished by their types: a closure in one place replaces that of another.
+pub(crate) struct AnyClosure;
 
 /// A message, which its actor handles.
 pub(crate) struct Handled<M>(pub(crate) M);
@@ -35,6 +43,10 @@ where
 
     fn type_name() -> &'static str {
         type_name::<M>()
+    }
+
+    fn key_type() -> TypeId {
+        TypeId::of::<M>()
     }
 }
 

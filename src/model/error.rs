@@ -137,7 +137,7 @@ pub enum BuildError {
     /// The arbiter of this thread already has a timer actor with the default settings: a context or a lookup started
     /// it.
     #[error(
-        "this arbiter has started a timer actor with the default settings: call `install` before the first timer of a \
+        "this arbiter has started a timer actor by itself: call `install` before the first timer of a \
          context, `Timers::current` and `TimerActor::from_registry`, or `start` another one beside it"
     )]
     AlreadyRunning,

@@ -81,7 +81,7 @@ impl TimerFilter {
         self
     }
 
-    /// Selects timers of actors that have own timers, and whose type name contains this text.
+    /// Selects timers of actors whose type is known, and its name contains this text.
     #[doc(hidden)]
     pub fn actor_type_containing(mut self, part: impl Into<String>) -> Self {
         self.actor_type = Some(part.into());
@@ -94,7 +94,8 @@ impl TimerFilter {
         self
     }
 
-    /// Selects timers whose key is this text, or the number that the text prints.
+    /// Selects timers whose key is this text, the number that the text prints, or the tuple of such numbers and texts
+    /// with `/` in between.
     ///
     /// ```
     /// use actix_timers::TimerFilter;
@@ -106,11 +107,10 @@ impl TimerFilter {
     #[doc(hidden)]
     pub fn key_written_as(mut self, text: impl Into<String>) -> Self {
         let text = text.into();
-        // Only in the form in which numbers are printed: `007` is a text.
-        let natural = text.parse().ok().filter(|number: &u64| number.to_string() == text).map(TimerKey::from);
-        let negative = text.parse().ok().filter(|number: &i64| *number < 0 && number.to_string() == text);
-        let numbers = natural.into_iter().chain(negative.map(TimerKey::from));
-        self.keys = numbers.chain([text.into()]).collect();
+        let parts = || text.split('/').map(|part| number_written_as(part).unwrap_or_else(|| part.into()));
+        let tuple = text.contains('/').then(|| TimerKey::tuple(parts()));
+        self.keys = number_written_as(&text).into_iter().chain(tuple).collect();
+        self.keys.push(text.into());
         self
     }
 
@@ -162,4 +162,11 @@ impl TimerFilter {
         self.limit = Some(most);
         self
     }
+}
+
+/// Returns the number that a text prints. Only in the form in which numbers are printed: `007` is a text.
+fn number_written_as(text: &str) -> Option<TimerKey> {
+    let natural = text.parse().ok().filter(|number: &u64| number.to_string() == text).map(TimerKey::from);
+    let negative = text.parse().ok().filter(|number: &i64| *number < 0 && number.to_string() == text);
+    natural.or(negative.map(TimerKey::from))
 }

@@ -32,6 +32,7 @@ use crate::model::duration_text;
 #[must_use = "options do nothing until a timer is scheduled with them"]
 pub struct TimerOptions {
     pub(crate) key: Option<TimerKey>,
+    pub(crate) shared_key: bool,
     pub(crate) group: Option<TimerGroup>,
     #[cfg_attr(feature = "serde", serde(with = "duration_text"))]
     pub(crate) jitter: Duration,
@@ -44,7 +45,14 @@ pub struct TimerOptions {
 impl TimerOptions {
     /// Returns empty options.
     pub const fn new() -> Self {
-        Self { key: None, group: None, jitter: Duration::ZERO, slack: Duration::ZERO, keep_alive: None }
+        Self {
+            key: None,
+            shared_key: false,
+            group: None,
+            jitter: Duration::ZERO,
+            slack: Duration::ZERO,
+            keep_alive: None,
+        }
     }
 
     /// Sets whether the timer keeps its actor alive while it is pending. For timers of an actor for itself, those
@@ -94,13 +102,14 @@ impl TimerOptions {
         options
     }
 
-    /// Sets the key: the name of the timer for its owner. A pending timer of the same owner and key is replaced
-    /// atomically: the old one is cancelled, even if it is due and only its handler has not run, and the new one takes
-    /// its place, also if the capacity is used up. If the new one is rejected, the old one stays.
+    /// Sets the key: the name of the timer for its owner and the type of its message. A pending timer of the same
+    /// owner, type and key is replaced atomically: the old one is cancelled, even if it is due and only its handler has
+    /// not run, and the new one takes its place, also if the capacity is used up. If the new one is rejected, the old
+    /// one stays.
     ///
     /// For timers created through a context, the owner is that incarnation of the actor. For others it is the
-    /// recipient: all timers of one timer actor for the same mailbox, whatever their messages. The two do not replace
-    /// each other.
+    /// recipient: all timers of one timer actor for the same mailbox. The two do not replace each other. All closures
+    /// count as one type.
     ///
     /// The key is free again when its timer has ended.
     ///
@@ -127,6 +136,49 @@ impl TimerOptions {
     /// ```
     pub fn key(mut self, key: impl Into<TimerKey>) -> Self {
         self.key = Some(key.into());
+        self.shared_key = false;
+        self
+    }
+
+    /// Sets a [key](Self::key) that timers with messages of any type share: of all that were given it in this way, the
+    /// last replaces the one before. The keys of one type are separate.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use actix::prelude::*;
+    /// use actix_timers::{TimerContext, TimerOptions};
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct Probe;
+    ///
+    /// #[derive(Message)]
+    /// #[rtype(result = "()")]
+    /// struct GiveUp;
+    ///
+    /// struct Connection;
+    ///
+    /// impl Actor for Connection {
+    ///     type Context = Context<Self>;
+    ///
+    ///     fn started(&mut self, ctx: &mut Self::Context) {
+    ///         // The next step, whichever it is.
+    ///         let step = TimerOptions::new().shared_key("step");
+    ///         ctx.timer(step.clone()).after(Duration::from_secs(5), Probe);
+    ///         ctx.timer(step).after(Duration::from_secs(30), GiveUp);
+    ///         assert_eq!(ctx.timers().len(), 1);
+    ///         # System::current().stop();
+    ///     }
+    /// }
+    /// # impl Handler<Probe> for Connection { type Result = (); fn handle(&mut self, _: Probe, _: &mut Context<Self>) {} }
+    /// # impl Handler<GiveUp> for Connection { type Result = (); fn handle(&mut self, _: GiveUp, _: &mut Context<Self>) {} }
+    /// # let system = System::new();
+    /// # let _connection = system.block_on(async { Connection.start() });
+    /// # system.run().unwrap();
+    /// ```
+    pub fn shared_key(mut self, key: impl Into<TimerKey>) -> Self {
+        self.key = Some(key.into());
+        self.shared_key = true;
         self
     }
 

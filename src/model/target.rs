@@ -1,6 +1,6 @@
 //! Targets: the recipients of timers' messages, other than the scheduling actor itself.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::fmt;
 use std::sync::Arc;
 
@@ -50,7 +50,11 @@ where
     policy: Option<MailboxPolicy>,
     /// Not reused while this is held; `None` if the mailbox was already gone.
     mailbox: Option<MailboxId>,
+    actor_type: Option<NameOf>,
 }
+
+/// Returns the name of a type. A pointer is half as large as the name.
+type NameOf = fn() -> &'static str;
 
 enum Address<M>
 where
@@ -82,7 +86,15 @@ where
     M: TimerMessage,
 {
     fn from_address(address: Address<M>, mailbox: Option<MailboxId>) -> Self {
-        Self(Arc::new(Inner { address, policy: None, mailbox }))
+        Self(Arc::new(Inner { address, policy: None, mailbox, actor_type: None }))
+    }
+
+    /// Notes the type of the actor, which a recipient has forgotten.
+    fn of_actor<A: Actor>(mut self) -> Self {
+        if let Some(target) = Arc::get_mut(&mut self.0) {
+            target.actor_type = Some(type_name::<A>);
+        }
+        self
     }
 
     /// Returns the same target with its own policy for a recipient that does not keep up, instead of the timer actor's
@@ -109,8 +121,9 @@ where
     /// ```
     #[must_use = "the policy applies to the returned target only"]
     pub fn mailbox_policy(self, policy: MailboxPolicy) -> Self {
-        let Inner { address, mailbox, .. } = &*self.0;
-        Self(Arc::new(Inner { address: address.clone(), policy: Some(policy), mailbox: *mailbox }))
+        let Inner { address, mailbox, actor_type, .. } = &*self.0;
+        let (address, policy) = (address.clone(), Some(policy));
+        Self(Arc::new(Inner { address, policy, mailbox: *mailbox, actor_type: *actor_type }))
     }
 
     /// Returns the same target with at most `messages` unhandled messages at a time; short for
@@ -162,7 +175,7 @@ where
         A: Actor,
         M: TrackedBy<A>,
     {
-        Self::tracked_recipient(M::tracked_recipient(addr.downgrade()))
+        Self::tracked_recipient(M::tracked_recipient(addr.downgrade())).of_actor::<A>()
     }
 
     /// As [`tracked`](Self::tracked), from a `Recipient<Tracked<M>>` or an address, strong or weak.
@@ -223,6 +236,11 @@ where
         self.0.mailbox
     }
 
+    /// Returns the name of the actor's type, if the target was created from an address.
+    pub(crate) fn actor_type(&self) -> Option<&'static str> {
+        self.0.actor_type.map(|name_of| name_of())
+    }
+
     /// Keeps the address of the mailbox from being reused, and nothing alive.
     pub(crate) fn weak_hold(&self) -> Arc<dyn Any + Send + Sync> {
         match &self.0.address {
@@ -277,7 +295,7 @@ where
             Address::WeakTracked(_) => "weak, tracked",
             Address::StrongTracked(_) => "strong, tracked",
         };
-        write!(f, "Target<{}>({address})", std::any::type_name::<M>())
+        write!(f, "Target<{}>({address})", type_name::<M>())
     }
 }
 
@@ -315,7 +333,7 @@ where
     M: HandledBy<A>,
 {
     fn from(addr: WeakAddr<A>) -> Self {
-        Self::from(M::recipient(addr))
+        Self::from(M::recipient(addr)).of_actor::<A>()
     }
 }
 

@@ -44,7 +44,7 @@ pub struct TimerInfo {
     pub message_type: Cow<'static, str>,
     /// Its actor: the owner, or the recipient.
     pub actor: Option<ActorTag>,
-    /// The type of that actor, if it has own timers here.
+    /// The type of that actor, if the target was created from an address, or if the actor has own timers here.
     pub actor_type: Option<Cow<'static, str>>,
     /// Its key, if it has one.
     pub key: Option<TimerKey>,

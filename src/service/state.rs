@@ -29,6 +29,7 @@ use crate::service::owner::owners::Owners;
 use crate::service::owner::subscribers::Subscribers;
 use crate::service::queue::recipient_queues::RecipientQueues;
 use crate::service::reports::Reports;
+use crate::service::schedule::key_types::KeyTypes;
 use crate::service::schedule::random::Random;
 use crate::sync::Mutex;
 use crate::timing::{Key, TickLength};
@@ -104,6 +105,7 @@ pub(crate) struct State {
     pub(crate) engine: Engine<MessageRef, OwnerState>,
     /// The tags of the next timers.
     pub(crate) tags: Tags,
+    pub(crate) key_types: KeyTypes,
     pub(crate) stores: MessageStores,
     /// Messages that wait until their recipients keep up.
     pub(crate) queues: RecipientQueues,
@@ -172,6 +174,7 @@ impl Service {
             state: Mutex::new(State {
                 engine,
                 tags,
+                key_types: KeyTypes::default(),
                 stores: MessageStores::default(),
                 queues: RecipientQueues::default(),
                 owners: Owners::default(),

@@ -168,11 +168,11 @@ fn a_due_closure_is_cancelled_exactly() {
 }
 
 #[test]
-fn a_key_names_closures_and_messages_alike() {
+fn a_shared_key_names_closures_and_messages_alike() {
     in_virtual_time(TimerActor::builder, |world| async move {
         let (addr, log) = world.probe();
         run(&addr, |_, ctx| {
-            let keyed = || TimerOptions::new().key("expiry").group("g");
+            let keyed = || TimerOptions::new().shared_key("expiry").group("g");
             ctx.timer(keyed()).after(ms(10), Note(1));
             ctx.timer(keyed()).run_after(ms(20), note(2));
             assert!(ctx.is_active("expiry"));

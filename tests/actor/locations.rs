@@ -197,7 +197,10 @@ fn timers_are_found_by_their_visible_properties() {
         assert_eq!(at(&world, own).actor, Some(tag));
         assert_ne!(at(&world, wide).actor, Some(tag));
         assert_eq!(found(new().actor_type_containing("Probe<u32>")), [number, text, negative, own]);
-        assert_eq!(at(&world, wide).actor_type, None, "the type of an actor without own timers is unknown");
+        assert!(at(&world, wide).actor_type.is_some_and(|name| name.contains("Probe<u64>")), "by its address");
+        let recipient = world.timers.schedule_after(other.clone().recipient(), ms(100_001), Note(4_u64));
+        assert_eq!(at(&world, recipient).actor_type, None, "a recipient of an actor without own timers has no type");
+        assert!(world.timers.cancel(recipient).is_cancelled());
         assert_eq!(found(new().message_type_containing("Note<u64>")), [wide]);
         assert_eq!(found(new().level(0)), [number, text]);
         assert_eq!(found(new().level(2)), [wide]);

@@ -16,6 +16,7 @@ mod guard;
 mod input;
 mod installed;
 mod jitter_and_slack;
+mod key_types;
 mod keyed;
 mod lifecycle;
 mod locations;

@@ -35,7 +35,7 @@ fn ids_are_texts_for_people_and_bytes_for_others() {
 }
 
 #[test]
-fn keys_are_texts_or_numbers() {
+fn keys_are_texts_numbers_or_sequences_of_them() {
     for (key, value) in [
         (TimerKey::from("idle"), json!("idle")),
         (TimerKey::from(String::from("7")), json!("7")),
@@ -43,17 +43,22 @@ fn keys_are_texts_or_numbers() {
         (TimerKey::from(-7), json!(-7)),
         (TimerKey::from(u64::MAX), json!(u64::MAX)),
         (TimerKey::from(i64::MIN), json!(i64::MIN)),
+        (TimerKey::from(("order", 7, -7)), json!(["order", 7, -7])),
     ] {
         assert_eq!(through_json(&key), value);
     }
-    for nonsense in [json!(1.5), json!(null), json!([1]), json!({})] {
+    for nonsense in [json!(1.5), json!(null), json!([[1]]), json!([null]), json!({})] {
         let error = serde_json::from_value::<TimerKey>(nonsense).unwrap_err();
-        assert!(error.to_string().contains("a text or an integer"), "{error}");
+        assert!(error.to_string().contains("a text, an integer of 64 bits, or a sequence of these"), "{error}");
     }
     let tagged = |variant| Token::NewtypeVariant { name: "Form", variant };
     assert_tokens(&TimerKey::from("a").compact(), &[tagged("Text"), Token::Str("a")]);
     assert_tokens(&TimerKey::from(7).compact(), &[tagged("Natural"), Token::U64(7)]);
     assert_tokens(&TimerKey::from(-7).compact(), &[tagged("Negative"), Token::I64(-7)]);
+    let parts = [tagged("Text"), Token::Str("a"), tagged("Natural"), Token::U64(7)];
+    let tuple: Vec<Token> =
+        [tagged("Tuple"), Token::Seq { len: Some(2) }].into_iter().chain(parts).chain([Token::SeqEnd]).collect();
+    assert_tokens(&TimerKey::from(("a", 7)).compact(), &tuple);
     assert_eq!(through_json(&TimerGroup::from("campaign-7")), json!("campaign-7"));
 }
 

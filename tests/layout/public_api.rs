@@ -23,7 +23,7 @@ use crate::names::ident_of;
 use crate::print;
 use crate::source::{Crate, arguments, attributes_of, repository};
 
-/// The published crates: name and folder.
+/// The published crates with an API: name and folder. `actix-timers` re-exports the macro of `actix-timers-derive`.
 const CRATES: &[(&str, &str)] = &[
     ("actix-timers", ""),
     ("actix-timers-durable", "crates/actix-timers-durable"),

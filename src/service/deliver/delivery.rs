@@ -1,6 +1,6 @@
 //! Own messages and messages for plain recipients: the steps of a [`Job`] on the way to a handler or a mailbox.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::sync::Arc;
 
 use actix::{Actor, WeakAddr};
@@ -45,10 +45,11 @@ impl MessageStores {
     {
         self.find_or_insert::<fn(J)>(|| {
             let mailbox = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().mailbox());
+            let actor_type = |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().actor_type());
             J::store(
                 type_name::<MessageOf<J>>(),
                 discard_stored::<J>,
-                Route::Recipient { post: post::<J>, mailbox, queue: None },
+                Route::Recipient { post: post::<J>, mailbox, actor_type, queue: None },
             )
         })
     }
@@ -61,6 +62,9 @@ pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
 
     /// Returns the name of the type of the messages.
     fn message_type() -> &'static str;
+
+    /// Returns the type by which keys are distinguished.
+    fn key_type() -> TypeId;
 
     fn handle(message: M, actor: &mut A, ctx: &mut A::Context);
 
@@ -83,6 +87,10 @@ where
 
     fn message_type() -> &'static str {
         type_name::<M>()
+    }
+
+    fn key_type() -> TypeId {
+        TypeId::of::<M>()
     }
 
     fn handle(message: M, actor: &mut A, ctx: &mut A::Context) {
@@ -111,6 +119,10 @@ where
 
     fn message_type() -> &'static str {
         R::type_name()
+    }
+
+    fn key_type() -> TypeId {
+        R::key_type()
     }
 
     fn handle(closure: Closure<R>, actor: &mut A, ctx: &mut A::Context) {

@@ -35,6 +35,8 @@ type TakeBoxedFn = fn(&mut MessageStores, MessageRef) -> Option<BoxedMessage>;
 pub(crate) type SendFn = for<'a> fn(&'a Arc<Service>, StateGuard<'a>, &mut Vec<DueTimer<MessageRef>>) -> StateGuard<'a>;
 /// Returns the mailbox that a message is for; `None` if it was gone before the message was scheduled.
 type MailboxOfFn = fn(&MessageStores, MessageRef) -> Option<MailboxId>;
+/// Returns the name of the type of the actor that a message is for, if its target knows it.
+type ActorTypeOfFn = fn(&MessageStores, MessageRef) -> Option<&'static str>;
 /// Runs the owner's handler with the message, after unlocking.
 type DeliverFn<A> = fn(&Service, StateGuard<'_>, DueTimer<MessageRef>, &mut A, &mut <A as Actor>::Context);
 /// Sends a message to its owner through the mailbox, after unlocking.
@@ -79,7 +81,7 @@ impl MessageStore {
 /// The way of a store's messages out of it.
 pub(crate) enum Route {
     /// To a recipient.
-    Recipient { post: SendFn, mailbox: MailboxOfFn, queue: Option<QueueRoute> },
+    Recipient { post: SendFn, mailbox: MailboxOfFn, actor_type: ActorTypeOfFn, queue: Option<QueueRoute> },
     /// To the actor that scheduled them: a [`ContextRoute`] of that actor's type.
     Context { route: Box<dyn Any + Send>, is_thread_bound: bool },
 }
@@ -163,6 +165,14 @@ impl MessageStores {
     pub(crate) fn mailbox_of(&self, payload: MessageRef) -> Option<MailboxId> {
         match self.store(payload.store)?.route {
             Route::Recipient { mailbox, .. } => mailbox(self, payload),
+            Route::Context { .. } => None,
+        }
+    }
+
+    /// Returns the name of the type of its recipient, if its target knows it.
+    pub(crate) fn actor_type_of(&self, payload: MessageRef) -> Option<&'static str> {
+        match self.store(payload.store)?.route {
+            Route::Recipient { actor_type, .. } => actor_type(self, payload),
             Route::Context { .. } => None,
         }
     }

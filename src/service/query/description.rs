@@ -29,10 +29,11 @@ impl State {
         self.mailbox_for(self.engine.payload(timer)?, queue_owner).map(ActorTag::of)
     }
 
-    /// Returns the type of the actor that a timer is for, if that has timers of its own here.
+    /// Returns the type of the actor that a timer is for, if its target knows it, or if the actor has own timers here.
     pub(crate) fn actor_type_for(&self, timer: Key) -> Option<&'static str> {
-        let queue_owner = self.engine.view(timer)?.owner;
-        self.actor_type_at(self.mailbox_for(self.engine.payload(timer)?, queue_owner)?)
+        let (payload, queue_owner) = (self.engine.payload(timer)?, self.engine.view(timer)?.owner);
+        let of_owner = || self.actor_type_at(self.mailbox_for(payload, queue_owner)?);
+        self.stores.actor_type_of(payload).or_else(of_owner)
     }
 
     fn actor_type_at(&self, mailbox: MailboxId) -> Option<&'static str> {
@@ -109,7 +110,7 @@ impl Service {
             period: recurrence.and_then(Recurrence::period),
             message_type: store.map_or("", |store| store.message_type).into(),
             actor: mailbox.map(ActorTag::of),
-            actor_type: mailbox.and_then(|mailbox| state.actor_type_at(mailbox)).map(Into::into),
+            actor_type: state.actor_type_for(key).map(Into::into),
             key: state.engine.key_of(key).cloned(),
             group: state.engine.group_of(key).cloned(),
         })

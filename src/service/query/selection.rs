@@ -8,11 +8,12 @@ use std::time::Duration;
 use actix::ResponseFuture;
 use rustc_hash::FxHashSet;
 
-use crate::engine::{KeyScope, OwnerId, Stage, TimerGroup, TimerKey};
+use crate::engine::{KeyScope, OwnerId, Stage, TimerGroup};
 use crate::model::actor_id::ActorId;
 use crate::model::error::CancelOutcome;
 use crate::model::filter::TimerFilter;
 use crate::model::id::TimerId;
+use crate::model::key_selector::KeySelector;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::view::TimerInfo;
 use crate::service::query::description::COUNTED_IN_LISTS;
@@ -160,18 +161,37 @@ impl State {
 }
 
 impl Service {
-    /// Cancels the timer with a key; without a scope there is none.
-    pub(crate) fn cancel_key(&self, scope: Option<KeyScope>, key: &TimerKey) -> CancelOutcome {
-        let state = self.state();
-        match scope.and_then(|scope| state.engine.keyed(scope, key)) {
-            Some(timer) => self.cancel_timer(state, timer),
-            None => CancelOutcome::NotFound,
+    /// Cancels the timers with a key. Returns [`Cancelled`](CancelOutcome::Cancelled) if one of them was cancelled.
+    pub(crate) fn cancel_key(&self, scope: KeyScope, selector: &KeySelector) -> CancelOutcome {
+        let mut outcome = CancelOutcome::NotFound;
+        let mut state = self.state();
+        let mut kinds = state.key_types.kinds_of(selector);
+        loop {
+            // Found and cancelled under one lock: otherwise a new timer with the key could take its place unnoticed.
+            let next = state.engine.keyed_in(scope, &selector.key, kinds.clone()).next();
+            let Some((kind, timer)) = next else { return outcome };
+            let of_this = self.cancel_timer(state, timer);
+            if !outcome.is_cancelled() {
+                outcome = of_this;
+            }
+            kinds.start = kind.0 + 1;
+            state = self.state();
         }
     }
 
-    pub(crate) fn timer_by_key(&self, scope: KeyScope, key: &TimerKey) -> Option<TimerId> {
+    /// Cancels the timers for an actor that have a key.
+    pub(crate) fn cancel_key_of(&self, actor: &ActorId, selector: &KeySelector) -> CancelOutcome {
+        let scope = actor.mailbox().map(KeyScope::from);
+        scope.map_or(CancelOutcome::NotFound, |scope| self.cancel_key(scope, selector))
+    }
+
+    /// Returns the id of a timer with a key; of several, the one due first.
+    pub(crate) fn timer_by_key(&self, scope: KeyScope, selector: &KeySelector) -> Option<TimerId> {
         let state = self.state();
-        state.engine.keyed(scope, key).map(|timer| self.id_of(&state, timer))
+        let kinds = state.key_types.kinds_of(selector);
+        let timers = state.engine.keyed_in(scope, &selector.key, kinds).map(|(_, timer)| timer);
+        let first = timers.min_by_key(|timer| state.engine.view(*timer).map(|view| view.deadline))?;
+        Some(self.id_of(&state, first))
     }
 
     /// Returns the number of pending timers in a group.

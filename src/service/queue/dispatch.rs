@@ -33,11 +33,13 @@ impl MessageStores {
         self.find_or_insert::<fn(J)>(|| {
             let mailbox =
                 |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.mailbox());
+            let actor_type =
+                |stores: &Self, payload| stores.stored::<J>(payload).and_then(|job| job.to().target.actor_type());
             let queue = QueueRoute { dispatch: dispatch::<J>, dispatch_id: dispatch_id::<J>, lose: lose_queued::<J> };
             J::store(
                 type_name::<MessageOf<J>>(),
                 discard_queued::<J>,
-                Route::Recipient { post: enqueue_due::<J>, mailbox, queue: Some(queue) },
+                Route::Recipient { post: enqueue_due::<J>, mailbox, actor_type, queue: Some(queue) },
             )
         })
     }

@@ -4,7 +4,7 @@
 //! [recipient](Addressee::admit) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] computes
 //! the deadlines of many single messages itself, from one reading of the clock, and admits them under one lock.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub(crate) struct NewTimer<'o> {
     recurrence: Option<Recurrence>,
     /// Contains its owner; see [`Addressee::key_scope`].
     key_scope: Option<KeyScope>,
+    /// The type of its messages, for its key.
+    key_type: TypeId,
     /// Whether it keeps its owner's actor alive.
     keeps_alive: bool,
     id: Option<TimerId>,
@@ -101,6 +103,11 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
     /// Returns the type of the messages, as shown to users.
     fn message_type() -> &'static str {
         type_name::<M>()
+    }
+
+    /// Returns the type by which keys are distinguished.
+    fn key_type() -> TypeId {
+        TypeId::of::<M>()
     }
 
     /// Returns the timers among which a key is unique; `None` if the recipient had gone before it was named.
@@ -145,6 +152,10 @@ where
 {
     fn message_type() -> &'static str {
         H::message_type()
+    }
+
+    fn key_type() -> TypeId {
+        H::key_type()
     }
 
     fn key_scope(&self) -> Option<KeyScope> {
@@ -278,6 +289,7 @@ impl Service {
             due_time,
             recurrence,
             key_scope: to.key_scope(),
+            key_type: R::key_type(),
             keeps_alive: to.keeps_alive(options),
             id,
             options,
@@ -317,7 +329,9 @@ impl Service {
             .map(|(target, due_time, options, message)| {
                 let (delay, policy) = (due_time.delay, self.settings.mailbox_policy);
                 let (key_scope, options) = (target.key_scope(), options.as_deref());
-                let timer = NewTimer { due_time, recurrence: None, key_scope, keeps_alive: false, id: None, options };
+                let key_type = TypeId::of::<C::Message>();
+                let timer =
+                    NewTimer { due_time, recurrence: None, key_scope, key_type, keeps_alive: false, id: None, options };
                 let admission = target.admit::<Schedule, C>(&mut state, policy, &timer, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|admitted| admitted.replaced));
                 (delay, admission)
@@ -415,7 +429,7 @@ impl State {
         packed: J::Packed,
         wakeup: &mut Wakeup,
     ) -> Admission<J::To, J::Packed> {
-        let NewTimer { due_time, recurrence, key_scope, keeps_alive, id, options } = timer;
+        let NewTimer { due_time, recurrence, key_scope, key_type, keeps_alive, id, options } = timer;
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.view(key).is_some())
@@ -424,8 +438,9 @@ impl State {
         }
         // Admission and rejection both change the counters to publish.
         wakeup.poke |= self.reports.published.ask_to_publish();
-        let label = options.and_then(|options| key_scope.zip(options.key.clone()));
-        let old = label.as_ref().and_then(|(scope, key)| self.engine.keyed(*scope, key));
+        let scoped = options.zip(*key_scope);
+        let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, *key_type));
+        let old = label.as_ref().and_then(|key| self.engine.keyed(key));
         let slab = self.stores.slab::<J>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let reason = self.engine.reject(RejectReason::Capacity);

@@ -5,15 +5,17 @@
 //! 1. `admission`: the way of requests for timers, single or in batches, into the engine and the store of the message.
 //! 2. `plan`: the times of a timer, once or repeated, and the form of its messages.
 //! 3. `rejected`: a message whose timer was rejected becomes a dead letter.
-//! 4. `deadline`: the due time of a message, in ticks, with jitter and slack.
-//! 5. `calendar`: repeated times on the wall clock.
-//! 6. `random`: the random numbers of jitter.
-//! 7. `requests`: cancel, move and get, and the timers behind ids.
-//! 8. `repeating`: the step from one repetition to the next.
+//! 4. `key_types`: the types of messages by which keys are distinguished.
+//! 5. `deadline`: the due time of a message, in ticks, with jitter and slack.
+//! 6. `calendar`: repeated times on the wall clock.
+//! 7. `random`: the random numbers of jitter.
+//! 8. `requests`: cancel, move and get, and the timers behind ids.
+//! 9. `repeating`: the step from one repetition to the next.
 
 pub(crate) mod admission;
 pub(crate) mod calendar;
 pub(crate) mod deadline;
+pub(crate) mod key_types;
 pub(crate) mod plan;
 pub(crate) mod random;
 pub(crate) mod rejected;

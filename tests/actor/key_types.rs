@@ -1,0 +1,179 @@
+//! Keys and the types of messages: each type has keys of its own, unless they are shared; and the kinds of keys.
+
+use actix::prelude::*;
+use actix_timers::{CancelKey, CancelOutcome, KeySelector, TimerActor, TimerContext, TimerId, TimerKey, TimerOptions};
+use support::{Census, Counted, Log, Note, Probe, Way, World, in_virtual_time, ms, run};
+
+type Owner = Addr<Probe<u32>>;
+
+fn key(key: impl Into<TimerKey>) -> TimerOptions {
+    TimerOptions::new().key(key)
+}
+
+/// Schedules a note and a message of another type with options.
+async fn schedule_both(world: &World, way: Way, addr: &Owner, options: TimerOptions) -> [TimerId; 2] {
+    let counted = Census::default().payload();
+    match way {
+        Way::Context => {
+            run(addr, move |_, ctx| {
+                let note = ctx.timer(options.clone()).after(ms(10), Note(1));
+                [note, ctx.timer(options).after(ms(5), counted)]
+            })
+            .await
+        }
+        _ => {
+            let note = world.timers.timer(addr, options.clone()).after(ms(10), Note(1));
+            [note, world.timers.timer(addr, options).after(ms(5), counted)]
+        }
+    }
+}
+
+async fn timer_by_key(world: &World, way: Way, addr: &Owner, key: KeySelector) -> Option<TimerId> {
+    match way {
+        Way::Context => run(addr, move |_, ctx| ctx.timer_by_key(key)).await,
+        _ => world.timers.timer_by_key(addr, key),
+    }
+}
+
+async fn cancel(world: &World, way: Way, addr: &Owner, key: KeySelector) -> CancelOutcome {
+    match way {
+        Way::Context => run(addr, move |_, ctx| ctx.cancel_key(key)).await,
+        Way::Message => world.timers.addr().send(CancelKey::new(addr, key)).await.unwrap(),
+        Way::Direct => world.timers.cancel_key(addr, key),
+    }
+}
+
+#[test]
+fn keys_of_messages_of_different_types_do_not_collide() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, log): (_, Log<u32>) = world.probe();
+            let [note, counted] = schedule_both(&world, way, &addr, key(7)).await;
+            let of_note = KeySelector::of::<Note<u32>>(7);
+            let of_counted = KeySelector::of::<Counted>(7);
+            assert_eq!(timer_by_key(&world, way, &addr, of_note.clone()).await, Some(note));
+            assert_eq!(timer_by_key(&world, way, &addr, of_counted.clone()).await, Some(counted));
+            assert_eq!(timer_by_key(&world, way, &addr, 7.into()).await, Some(counted), "the one due first");
+            assert_eq!(timer_by_key(&world, way, &addr, KeySelector::of::<u8>(7)).await, None, "no such type");
+            assert_eq!(timer_by_key(&world, way, &addr, KeySelector::closure(7)).await, None);
+            assert_eq!(cancel(&world, way, &addr, of_counted.clone()).await, CancelOutcome::Cancelled);
+            assert_eq!(cancel(&world, way, &addr, of_counted).await, CancelOutcome::NotFound);
+            world.run_to(100).await;
+            assert_eq!(log.take(), [(1, 10)]);
+            schedule_both(&world, way, &addr, key(7)).await;
+            assert_eq!(cancel(&world, way, &addr, 7.into()).await, CancelOutcome::Cancelled);
+            assert_eq!((world.pending(), cancel(&world, way, &addr, 7.into()).await), (0, CancelOutcome::NotFound));
+        });
+    }
+}
+
+#[test]
+fn a_shared_key_is_replaced_by_a_message_of_any_type() {
+    for way in Way::ALL {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, _log): (_, Log<u32>) = world.probe();
+            let shared = TimerOptions::new().shared_key(7);
+            let [note, counted] = schedule_both(&world, way, &addr, shared.clone()).await;
+            assert_eq!((world.timers.get(note), world.pending()), (None, 1));
+            assert_eq!(timer_by_key(&world, way, &addr, 7.into()).await, Some(counted));
+            assert_eq!(timer_by_key(&world, way, &addr, KeySelector::of::<Counted>(7)).await, None);
+            // The keys of each type are separate from it.
+            schedule_both(&world, way, &addr, shared.key(7)).await;
+            assert_eq!(world.pending(), 3);
+            assert_eq!(cancel(&world, way, &addr, 7.into()).await, CancelOutcome::Cancelled);
+            assert_eq!(world.pending(), 0);
+        });
+    }
+}
+
+#[test]
+fn closures_have_common_keys_apart_from_those_of_messages() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, log) = world.probe();
+        run(&addr, |_, ctx: &mut Context<Probe<u32>>| {
+            ctx.timer(key("k")).run_after(ms(10), |probe, _| probe.log.push(1, probe.watch.now()));
+            ctx.timer(key("k")).after(ms(20), Note(2));
+            // Of another type, although it does the same.
+            ctx.timer(key("k")).run_after(ms(30), |probe, _| probe.log.push(3, probe.watch.now()));
+            assert_eq!(ctx.timers().len(), 2);
+            ctx.timer(key("k")).run_every(ms(40), |probe, _| probe.log.push(4, probe.watch.now()));
+            assert_eq!(ctx.timer_by_key(KeySelector::of::<Note<u32>>("k")), ctx.timer_by_key("k"));
+            assert!(ctx.is_active(KeySelector::closure("k")));
+            // A message has one key, whichever way it takes.
+            ctx.timer(key("k")).notify_after(ms(50), Note(5));
+            assert_eq!(ctx.timers().len(), 2);
+        })
+        .await;
+        world.run_to(85).await;
+        assert_eq!(log.take(), [(4, 40), (5, 50), (4, 80)]);
+        assert_eq!(run(&addr, |_, ctx| ctx.cancel_key(KeySelector::closure("k"))).await, CancelOutcome::Cancelled);
+    });
+}
+
+#[test]
+fn a_tuple_is_a_key() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (addr, _log): (_, Log<u32>) = world.probe();
+        for order in [("order", 7), ("order", 8), ("offer", 7), ("order", 7)] {
+            world.timers.timer(&addr, key(order)).after(ms(10), Note(1));
+        }
+        assert_eq!(world.pending(), 3);
+        assert_eq!(world.timers.cancel_key(&addr, ("order", 8)), CancelOutcome::Cancelled);
+        assert_eq!(world.timers.cancel_key(&addr, "order/7"), CancelOutcome::NotFound);
+        let left = world.timers.list(&actix_timers::TimerFilter::new().key(("order", 7)));
+        assert_eq!(left[0].key.as_ref().map(ToString::to_string), Some("order/7".to_owned()));
+        let written = actix_timers::TimerFilter::new().key_written_as("order/7");
+        assert_eq!(world.timers.list(&written).len(), 1);
+    });
+}
+
+#[cfg(feature = "derive")]
+mod derived {
+    use super::*;
+
+    #[derive(Clone, TimerKey)]
+    enum Step {
+        Idle,
+        Retry(u64),
+        Renew { user: String, round: i8 },
+    }
+
+    #[derive(TimerKey)]
+    enum Other {
+        Idle,
+    }
+
+    #[derive(TimerKey)]
+    struct Unit;
+
+    #[derive(TimerKey)]
+    struct Nested<K>(K, Step);
+
+    #[test]
+    fn a_derived_key_has_the_names_and_the_fields() {
+        let renew = Step::Renew { user: "ada".to_owned(), round: -1 };
+        for (key, expected) in [
+            (TimerKey::from(Step::Idle), TimerKey::from("Step::Idle")),
+            (TimerKey::from(&Step::Retry(7)), TimerKey::from(("Step::Retry", 7))),
+            (TimerKey::from(&renew), TimerKey::from(("Step::Renew", "ada", -1))),
+            (TimerKey::from(Other::Idle), TimerKey::from("Other::Idle")),
+            (TimerKey::from(Unit), TimerKey::from("Unit")),
+            (TimerKey::from(Nested("a", Step::Retry(1))), TimerKey::from(("Nested", "a", "Step::Retry", 1))),
+        ] {
+            assert_eq!(key, expected);
+        }
+    }
+
+    #[test]
+    fn a_derived_key_names_a_timer() {
+        in_virtual_time(TimerActor::builder, |world| async move {
+            let (addr, _log): (_, Log<u32>) = world.probe();
+            for retry in [7, 8, 7] {
+                world.timers.timer(&addr, key(Step::Retry(retry))).after(ms(10), Note(1));
+            }
+            assert_eq!(world.pending(), 2);
+            assert_eq!(world.timers.cancel_key(&addr, Step::Retry(8)), CancelOutcome::Cancelled);
+            assert!(world.timers.is_active(&addr, Step::Retry(7)) && !world.timers.is_active(&addr, Step::Idle));
+        });
+    }
+}
