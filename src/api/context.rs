@@ -34,12 +34,14 @@ use crate::service::schedule::plan::RepeatSchedule;
 /// # Rejected timers
 ///
 /// The methods return an id in any case. A timer is rejected if the
-/// [capacity](crate::TimerActorBuilder::capacity) is used up, the timer actor was drained or has stopped, or there can
-/// be none: no actix system runs on this thread, or a timer actor with its own clock was started here and none
-/// installed. A repeating timer is also rejected for a period of zero, and if nothing would ever be due. The message is
-/// then a [dead letter](crate::DeadLetter) with the reason [`Rejected`](crate::DeadLetterReason::Rejected) (a closure
-/// is dropped), and the id is that of no timer. To have the message back, use the methods of [`timer`](Self::timer)
-/// with the prefix `try_`.
+/// [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was drained or has stopped; a repeating
+/// timer also for a period of zero, and if nothing would ever be due. The message is then a
+/// [dead letter](crate::DeadLetter) with the reason [`Rejected`](crate::DeadLetterReason::Rejected), and the id is that
+/// of no timer. A closure, and a message that is not `Send`, is dropped. To have it back, use the methods of
+/// [`timer`](Self::timer) with the prefix `try_`.
+///
+/// Where there can be no timer actor, the message is dropped with a warning, printed if nobody reads warnings: no actix
+/// system runs on this thread, or a timer actor with its own clock was started here and none installed.
 ///
 /// If you poll a context manually, do not move it between polls: its timers are keyed by its address.
 ///

@@ -12,7 +12,8 @@ pub enum DeadLetterReason {
     ServiceStopped,
     /// The message source of a repeating timer panicked.
     SourcePanicked,
-    /// The timer was rejected, and the call could not hand the message back.
+    /// The timer was rejected, and the call could not hand the message back. To schedule it again, use a method with
+    /// the prefix `try_`, such as [`try_after`](crate::TimerBuilder::try_after): another call may be rejected as well.
     Rejected,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::metrics::Published;
 use crate::model::id::TimerId;
 use crate::service::deliver::turns::TurnBy;
+use crate::service::owner::rejected_letters::RejectedLetters;
 use crate::service::owner::subscribers::DeadLetterEvent;
 use crate::service::queue::slow_recipients::OldestWaiting;
 use crate::service::state::{Service, State};
@@ -17,11 +18,12 @@ pub(crate) struct Reports {
     pub(crate) published: Published,
     /// Warnings to emit, with the feature `tracing`.
     pub(crate) warnings: Warnings,
+    pub(crate) rejected: RejectedLetters,
 }
 
 impl Reports {
     pub(crate) fn new() -> Self {
-        Self { published: Published::default(), warnings: Warnings::new() }
+        Self { published: Published::default(), warnings: Warnings::new(), rejected: RejectedLetters::default() }
     }
 }
 
@@ -117,8 +119,8 @@ impl Service {
 
     /// Reports a lost message. Not to be called under the lock.
     pub(crate) fn report_dead_letter(&self, now: Duration, lost: &DeadLetterEvent) {
-        let DeadLetterEvent { id, reason, message_type, .. } = *lost;
+        let DeadLetterEvent { id, reason, message_type, ref error, .. } = *lost;
         trace::dead_letter(&self.name, id, reason, message_type);
-        self.dead_letter_limiter.warn(&self.name, now, id, reason, message_type);
+        self.dead_letter_limiter.warn(&self.name, now, id, reason, message_type, error.as_deref());
     }
 }

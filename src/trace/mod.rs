@@ -12,8 +12,10 @@
 //!
 //! `on` with `warnings`, and `off`, define the same names, so that no other code depends on the feature.
 
+use std::cell::Cell;
 use std::time::Duration;
 
+use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 
 #[cfg(not(feature = "tracing"))]
@@ -45,4 +47,16 @@ pub(crate) struct StuckRecipient {
     pub(crate) waited: Duration,
     /// Messages that wait behind it.
     pub(crate) behind: usize,
+}
+
+/// Prints the first such loss of a thread: there is no timer actor that could count it, and a test whose timers never
+/// fire has to give a reason.
+#[allow(clippy::print_stderr)]
+fn print_lost(message_type: &'static str, rejected: &ScheduleError<()>) {
+    thread_local! {
+        static PRINTED: Cell<bool> = const { Cell::new(false) };
+    }
+    if !PRINTED.replace(true) {
+        eprintln!("actix-timers: a message of the type {message_type} was lost: {rejected}");
+    }
 }

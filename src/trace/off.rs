@@ -7,7 +7,7 @@ use crate::engine::{Counters, DeadLetterReason};
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::timing::Key;
-use crate::trace::StuckRecipient;
+use crate::trace::{StuckRecipient, print_lost};
 
 /// True if the feature is on.
 pub(crate) const IS_ON: bool = false;
@@ -108,7 +108,8 @@ impl DeadLetterLimiter {
     }
 
     #[inline(always)]
-    pub(crate) fn warn(&self, _: &str, _: Duration, _: TimerId, _: DeadLetterReason, _: &'static str) {}
+    pub(crate) fn warn(&self, _: &str, _: Duration, _: TimerId, _: DeadLetterReason, _: &'static str, _: Option<&str>) {
+    }
 }
 
 /// Held during a delivery.
@@ -122,8 +123,9 @@ pub(crate) const fn reads_dead_letters() -> bool {
 #[inline(always)]
 pub(crate) fn abandoned(_: &str, _: &'static str, _: usize) {}
 
-#[inline(always)]
-pub(crate) fn lost_without_timers(_: &'static str, _: &ScheduleError<()>) {}
+pub(crate) fn lost_without_timers(message_type: &'static str, rejected: &ScheduleError<()>) {
+    print_lost(message_type, rejected);
+}
 
 #[inline(always)]
 pub(crate) fn dead_letter(_: &str, _: TimerId, _: DeadLetterReason, _: &'static str) {}

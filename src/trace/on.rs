@@ -14,6 +14,7 @@ use crate::engine::DeadLetterReason;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::timing::Key;
+use crate::trace::print_lost;
 
 /// True if the feature is on.
 pub(crate) const IS_ON: bool = true;
@@ -126,6 +127,9 @@ pub(crate) fn abandoned(timer: &str, actor_type: &'static str, timers: usize) {
 
 /// Reports a message that was lost because this thread has no timer actor.
 pub(crate) fn lost_without_timers(message_type: &'static str, rejected: &ScheduleError<()>) {
+    if !enabled!(target: "actix_timers", Level::WARN) {
+        print_lost(message_type, rejected);
+    }
     warn!(target: "actix_timers", message_type, error = field::display(rejected), "a message was lost without a timer actor");
 }
 

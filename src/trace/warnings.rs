@@ -238,10 +238,11 @@ impl DeadLetterLimiter {
         id: TimerId,
         reason: DeadLetterReason,
         message_type: &'static str,
+        error: Option<&str>,
     ) {
         let Some(suppressed) = self.pass(now, reason) else { return };
         let (id, reason) = (display(id), reason.as_str());
-        warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, "a message became a dead letter");
+        warn!(target: "actix_timers", timer, id, reason, message_type, suppressed, error, "a message became a dead letter");
     }
 }
 

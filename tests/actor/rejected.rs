@@ -1,6 +1,7 @@
 //! Rejected timers of calls that take the message in any case: it becomes a dead letter.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
@@ -8,7 +9,7 @@ use actix_timers::{
     CancelOutcome, DeadLetter, DeadLetterReason, MessageSource, Repeat, TimerActor, TimerContext, TimerId,
     TimerOptions, Timers,
 };
-use support::{Census, Note, Probe, World, in_virtual_time, listen, ms, run};
+use support::{Census, Counted, Log, Note, Probe, World, in_virtual_time, listen, ms, run};
 
 type Ctx = Context<Probe<u32>>;
 
@@ -20,7 +21,7 @@ const OWN_CALLS: [OwnCall; 9] = [
     |ctx, name| ctx.schedule_after(ms(10), Note(name)),
     |ctx, name| ctx.schedule_at(SystemTime::now(), Note(name)),
     |ctx, name| ctx.schedule_at_fixed_rate(ms(10), Note(name)),
-    |ctx, name| ctx.schedule_with_fixed_delay(ms(10), MessageSource::from_fn(move || Note(name))),
+    |ctx, name| ctx.schedule_with_fixed_delay(ms(10), Note(name)),
     |ctx, name| ctx.schedule_at_fixed_rate(Repeat::every(Duration::ZERO), Note(name)),
     |ctx, name| ctx.timer(TimerOptions::new().key("k")).after(ms(10), Note(name)),
     |ctx, name| ctx.timer(TimerOptions::new()).at(SystemTime::now(), Note(name)),
@@ -60,7 +61,8 @@ async fn assert_all_become_dead_letters(world: &World) {
     for (name, call) in (100..).zip(CALLS) {
         expected.push((call(&world.timers, &addr, name), name));
     }
-    world.settle().await;
+    // Sent at intervals.
+    world.run_to(500).await;
     let zero = Duration::ZERO;
     let expected: Vec<Told> =
         expected.into_iter().map(|(id, name)| (id, DeadLetterReason::Rejected, zero, zero, Some(Note(name)))).collect();
@@ -72,7 +74,7 @@ async fn assert_all_become_dead_letters(world: &World) {
     let counters = world.timers.snapshot().counters;
     assert_eq!((counters.rejected, counters.accepted), (before.rejected + calls, before.accepted + calls));
     assert!(counters.balance());
-    world.run_to(100).await;
+    world.run_to(1000).await;
     assert!(log.take().iter().all(|(name, _)| *name == 1000), "none of them is delivered");
 }
 
@@ -82,7 +84,7 @@ fn the_message_beyond_the_capacity_is_a_dead_letter() {
         || TimerActor::builder().capacity(1),
         |world| async move {
             let (addr, _log) = world.probe();
-            world.after(&addr, 50, 1000);
+            world.after(&addr, 900, 1000);
             assert_all_become_dead_letters(&world).await;
         },
     );
@@ -117,14 +119,89 @@ fn a_rejected_closure_is_dropped_and_reported() {
                 ]
             })
             .await;
-            world.settle().await;
+            assert_eq!(census.dropped(), 3, "at once, on their thread");
+            world.run_to(500).await;
             let seen: Vec<DeadLetter> = letters.try_iter().collect();
             assert_eq!(seen.iter().map(|letter| letter.id).collect::<Vec<_>>(), ids);
             assert!(seen[0].message_type.contains("rejected") && seen[2].message_type.ends_with("Counted"), "{seen:?}");
-            drop(seen);
-            world.settle().await;
-            assert_eq!(census.dropped(), 3);
+            assert!(seen.iter().all(|letter| letter.take::<Counted>().is_none()));
             assert_eq!(log.take(), []);
         },
     );
+}
+
+/// The source is not asked for a message: the caller may hold a lock that it takes.
+#[test]
+fn a_rejected_source_makes_no_message() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_listener, letters) = listen(&world.timers);
+        let (addr, _log): (_, Log<u32>) = world.probe();
+        let source = MessageSource::from_fn(|| -> Note<u32> { panic!("a message was made") });
+        let id = world.timers.schedule_at_fixed_rate(&addr, Duration::ZERO, source);
+        world.run_to(500).await;
+        assert_eq!(told(&letters), [(id, DeadLetterReason::Rejected, Duration::ZERO, Duration::ZERO, None)]);
+    });
+}
+
+/// Schedules each lost message again, as the plain call allows.
+struct Stubborn {
+    timers: Timers,
+    target: Addr<Probe<u32>>,
+    letters: Arc<AtomicU64>,
+}
+
+impl Actor for Stubborn {
+    type Context = Context<Self>;
+}
+
+impl Handler<DeadLetter> for Stubborn {
+    type Result = ();
+
+    fn handle(&mut self, letter: DeadLetter, _: &mut Self::Context) {
+        self.letters.fetch_add(1, Ordering::SeqCst);
+        let message = letter.take::<Note<u32>>().unwrap();
+        self.timers.schedule_after(&self.target, ms(10), message);
+    }
+}
+
+#[test]
+fn a_subscriber_that_schedules_rejected_messages_again_leaves_time_for_others() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (target, _log) = world.probe();
+        let letters = Arc::new(AtomicU64::new(0));
+        let stubborn = Stubborn { timers: world.timers.clone(), target: target.clone(), letters: Arc::clone(&letters) };
+        let stubborn = stubborn.start();
+        world.timers.subscribe_dead_letters(stubborn.clone());
+        drop(world.timers.drain());
+        world.timers.schedule_after(&target, ms(10), Note(1));
+        world.run_to(1100).await;
+        assert_eq!(letters.load(Ordering::SeqCst), 5, "at 0, 250, 500, 750 and 1000");
+    });
+}
+
+#[test]
+fn few_letters_about_rejected_messages_are_kept() {
+    in_virtual_time(TimerActor::builder, |world| async move {
+        let (_listener, letters) = listen(&world.timers);
+        let (addr, _log): (_, Log<u32>) = world.probe();
+        drop(world.timers.drain());
+        let census = Census::default();
+        (0..2000).for_each(|_| _ = world.timers.schedule_after(&addr, ms(10), census.payload()));
+        assert_eq!(census.live(), 1024);
+        world.run_to(500).await;
+        assert_eq!(letters.try_iter().count(), 1024);
+        assert_eq!(world.timers.snapshot().counters.rejected, 2000);
+    });
+}
+
+/// No driver is left to send the letters.
+#[test]
+fn the_messages_for_a_timer_actor_that_has_stopped_are_dropped_and_counted() {
+    let census = Census::default();
+    let (timers, addr) = System::new().block_on(async {
+        let world = World::manual(TimerActor::builder());
+        (world.timers.clone(), world.probe::<u32>().0)
+    });
+    timers.schedule_after(&addr, ms(10), census.payload());
+    assert_eq!((census.live(), timers.snapshot().counters.rejected), (0, 1));
 }

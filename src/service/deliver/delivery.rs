@@ -33,7 +33,7 @@ impl MessageStores {
     {
         self.find_or_insert::<fn(A, J)>(|| {
             let route = ContextRoute::<A> { deliver: deliver::<A, H, J>, send_to_owner: H::send_to_owner::<J>() };
-            let is_thread_bound = route.send_to_owner.is_none();
+            let is_thread_bound = H::IS_THREAD_BOUND;
             J::store(H::message_type(), discard_stored::<J>, Route::Context { route: Box::new(route), is_thread_bound })
         })
     }
@@ -59,6 +59,8 @@ impl MessageStores {
 pub(crate) trait OwnHandler<A: Actor, M: TimerMessage>: 'static {
     /// Whether a timer keeps its actor alive by default.
     const KEEPS_ALIVE: bool;
+    /// Whether the messages cannot leave the thread.
+    const IS_THREAD_BOUND: bool;
 
     /// Returns the name of the type of the messages.
     fn message_type() -> &'static str;
@@ -84,6 +86,7 @@ where
     M: HandledBy<A>,
 {
     const KEEPS_ALIVE: bool = false;
+    const IS_THREAD_BOUND: bool = false;
 
     fn message_type() -> &'static str {
         type_name::<M>()
@@ -116,6 +119,7 @@ where
 {
     /// As actix's own `run_later` does: an actor without an address could not be sent a closure.
     const KEEPS_ALIVE: bool = true;
+    const IS_THREAD_BOUND: bool = true;
 
     fn message_type() -> &'static str {
         R::type_name()

@@ -293,7 +293,9 @@ impl Service {
         };
         let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
         let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
-        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check]);
+        let rejected = guard.reports.rejected.take_due(now);
+        let next_letters = guard.reports.rejected.due();
+        let sleep = self.until(&mut guard, next, [publish, look, next_slow_check, next_letters]);
         let armed = guard.driver.armed;
         let over = self.wound_down(&mut guard, now);
         let ended = guard.engine.ended();
@@ -306,6 +308,7 @@ impl Service {
         drop(over);
         self.contain(|| self.end_spans(&ended));
         self.warn(warnings);
+        rejected.into_iter().for_each(|lost| self.emit_dead_letter(lost));
         // The alarm may have moved forward: the wall clock was stepped, or a cascade begins ahead of its time.
         if armed != NEVER {
             self.announce(armed);
@@ -375,7 +378,7 @@ impl Service {
     }
 
     /// Returns the end of the driver's sleep: the earliest of the `next` tick, the `looks` and its own checks.
-    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 3]) -> Option<Duration> {
+    fn until(&self, state: &mut State, next: Option<Tick>, looks: [Option<Duration>; 4]) -> Option<Duration> {
         state.driver.armed = next.unwrap_or(NEVER);
         let detached = (!state.owners.detached.is_empty()).then_some(state.owners.detached_check_at);
         let wind_down = state.driver.wind_down_at();

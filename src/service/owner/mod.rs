@@ -9,7 +9,7 @@
 //! 4. `thread_registry`: the owner of each context on a thread.
 //! 5. `detached`: owners that have ended, or whose inbox has left; `due_timers`: the request to run an inbox, and
 //!    `accepting`: the actors that take it.
-//! 6. `subscribers`: dead letters, and their subscribers.
+//! 6. `subscribers`: dead letters, and their subscribers; `rejected_letters`: those about rejected timers.
 
 pub(crate) mod accepting;
 pub(crate) mod detached;
@@ -17,6 +17,7 @@ pub(crate) mod due_timers;
 pub(crate) mod inbox;
 pub(crate) mod owner_state;
 pub(crate) mod owners;
+pub(crate) mod rejected_letters;
 pub(crate) mod spare;
 pub(crate) mod subscribers;
 pub(crate) mod thread_registry;

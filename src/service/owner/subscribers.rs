@@ -43,13 +43,15 @@ pub(crate) struct DeadLetterEvent {
     pub(crate) message_type: &'static str,
     /// `None` if it was under way already.
     pub(crate) message: Option<Box<dyn Any + Send>>,
+    /// The text of the error, if the timer was rejected.
+    pub(crate) error: Option<Box<str>>,
 }
 
 impl DeadLetterEvent {
     /// Describes a lost message whose type is known here.
     pub(crate) fn of<M: Carried>(id: TimerId, deadline: Tick, reason: DeadLetterReason, message: Option<M>) -> Self {
         let message = message.map(Carried::into_any);
-        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M::Message>(), message }
+        Self { id, deadline: Some(deadline), reason, message_type: type_name::<M::Message>(), message, error: None }
     }
 }
 
@@ -129,7 +131,7 @@ impl Service {
         self.contain(|| {
             let now = self.clock.now();
             self.report_dead_letter(now, &lost);
-            let DeadLetterEvent { id, deadline, reason, message_type, message } = lost;
+            let DeadLetterEvent { id, deadline, reason, message_type, message, .. } = lost;
             let deadline = deadline.map_or(now, |deadline| self.tick.time_of(deadline));
             let (overdue, remaining) = (now.saturating_sub(deadline), deadline.saturating_sub(now));
             let timer = self.name.clone();

@@ -81,13 +81,15 @@ impl Service {
         let is_due = next_wake.is_some_and(|next| next <= now);
         let sleeps = self.sleep.ends_by(next_wake.map(|next| self.tick.time_of(next)));
         let here = self.is_here();
+        // Before the steps: work that ends in between has counted its step.
+        let external = self.external.working.load(Ordering::Acquire) > 0;
         Activity {
             number: self.number,
             counters: state.engine.counters(),
             next_wake,
             wakeups: self.sleep.wakeups.load(Ordering::Relaxed),
             steps: self.external.steps.load(Ordering::Acquire),
-            external: self.external.working.load(Ordering::Acquire) > 0,
+            external,
             waiting: state.engine.in_inboxes() + state.owners.mailbox_deliveries.len() + state.queues.waiting(),
             driver: !sleeps
                 || (is_due && !here)

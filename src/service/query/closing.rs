@@ -36,7 +36,8 @@ impl Service {
                     self.state().engine.lose_returned(reason);
                     if self.has_subscribers() {
                         let deadline = Some(deadline);
-                        self.emit_dead_letter(DeadLetterEvent { id, deadline, reason, message_type, message: None });
+                        let lost = DeadLetterEvent { id, deadline, reason, message_type, message: None, error: None };
+                        self.emit_dead_letter(lost);
                     }
                     return None;
                 };
@@ -82,12 +83,14 @@ impl Service {
                     reason,
                     message_type,
                     message: self.open(contents),
+                    error: None,
                 }),
                 None => self.drop_contained(contents),
             }
             self.drop_contained(rest);
         }
-        withdrawn.into_iter().for_each(|lost| self.emit_dead_letter(lost));
+        let rejected = self.state().reports.rejected.take_all();
+        withdrawn.into_iter().chain(rejected).for_each(|lost| self.emit_dead_letter(lost));
         if self.thread.get() == Some(&std::thread::current().id()) {
             while self.drop_returned() {}
         }
@@ -116,7 +119,8 @@ impl Service {
         let id = self.id_for_dead_letter(state, key)?;
         let deadline = Some(state.engine.view(key)?.deadline);
         let message_type = state.stores.store(state.engine.payload(key)?.store)?.message_type;
-        Some(DeadLetterEvent { id, deadline, reason: DeadLetterReason::ServiceStopped, message_type, message: None })
+        let reason = DeadLetterReason::ServiceStopped;
+        Some(DeadLetterEvent { id, deadline, reason, message_type, message: None, error: None })
     }
 
     /// Closes the service and takes out all pending timers.

@@ -100,6 +100,9 @@ type Admission<T, P> = Result<Admitted, NotAdmitted<T, P>>;
 /// The recipient in a request: the actor that schedules, or a target. It selects the store, and the
 /// [`Destination`](crate::service::deliver::job::Destination) to be stored.
 pub(crate) trait Addressee<M: TimerMessage>: Sized {
+    /// Whether the messages cannot leave the thread.
+    const IS_THREAD_BOUND: bool = false;
+
     /// Returns the type of the messages, as shown to users.
     fn message_type() -> &'static str {
         type_name::<M>()
@@ -150,6 +153,8 @@ where
     H: OwnHandler<A, M>,
     M: TimerMessage,
 {
+    const IS_THREAD_BOUND: bool = H::IS_THREAD_BOUND;
+
     fn message_type() -> &'static str {
         H::message_type()
     }
@@ -243,10 +248,12 @@ impl Service {
     {
         if const { is_large::<M>() } {
             let scheduled = self.schedule_packed::<P, R, Boxed<M>>(request, to, P::pack(messages));
-            return scheduled.unwrap_or_else(|rejected| self.lose_rejected::<P, Boxed<M>>(rejected, R::message_type()));
+            return scheduled.unwrap_or_else(|rejected| {
+                self.lose_rejected::<P, Boxed<M>>(rejected, R::message_type(), R::IS_THREAD_BOUND)
+            });
         }
         let scheduled = self.schedule_packed::<P, R, M>(request, to, P::pack(messages));
-        scheduled.unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type()))
+        scheduled.unwrap_or_else(|rejected| self.lose_rejected::<P, M>(rejected, R::message_type(), R::IS_THREAD_BOUND))
     }
 
     /// Schedules the messages of one timer. If it is rejected, the error returns them.

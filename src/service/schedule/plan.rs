@@ -31,8 +31,8 @@ pub(crate) trait Plan<M: TimerMessage>: Sized {
 
     fn unpack<C: Carried<Message = M>>(packed: Self::Packed<C>) -> Self::Messages;
 
-    /// Returns the first message of a rejected timer. Runs user code.
-    fn first_message(messages: Self::Messages) -> M;
+    /// Returns the message of a rejected timer, unless it would have to be made.
+    fn into_message(messages: Self::Messages) -> Option<M>;
 
     /// Returns the time of the first message, and the recurrence if there is one; completes `packed`. Reads clocks: not
     /// to be called under the lock.
@@ -75,8 +75,8 @@ impl<M: TimerMessage> Plan<M> for Schedule {
         message.unpack()
     }
 
-    fn first_message(message: M) -> M {
-        message
+    fn into_message(message: M) -> Option<M> {
+        Some(message)
     }
 
     #[inline(always)]
@@ -116,8 +116,8 @@ impl<M: TimerMessage> Plan<M> for RepeatSchedule {
         C::unpack_source(producer.source)
     }
 
-    fn first_message(mut source: MessageSource<M>) -> M {
-        source.next_message()
+    fn into_message(source: MessageSource<M>) -> Option<M> {
+        source.into_original()
     }
 
     /// Jitter postpones all repetitions by the same time; slack applies to each.

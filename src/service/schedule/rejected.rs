@@ -10,35 +10,42 @@ use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 
 impl Service {
-    /// Makes the message of a rejected timer a dead letter, and returns an id that no timer has.
+    /// Makes the message of a rejected timer a dead letter, and returns an id that no timer has. A message bound to its
+    /// thread is dropped here.
     #[cold]
     #[inline(never)]
     pub(crate) fn lose_rejected<P, C>(
         &self,
         rejected: ScheduleError<P::Packed<C>>,
         message_type: &'static str,
+        is_thread_bound: bool,
     ) -> TimerId
     where
         P: Plan<C::Message>,
         C: Carried,
     {
         let (id, reason) = (TimerId::new(), DeadLetterReason::Rejected);
-        let packed = rejected.into_message();
+        let (error, packed) = rejected.split();
         if self.settings.internal {
             self.drop_contained(packed);
             return id;
         }
+        let (mut message, mut rest) = (None, None);
+        if self.has_subscribers() && !self.is_stopped() && !is_thread_bound {
+            message = P::into_message(P::unpack::<C>(packed)).map(|message| Box::new(message) as _);
+        } else {
+            rest = Some(packed);
+        }
+        let error = self.has_subscribers().then(|| error.to_string().into());
+        let letter = DeadLetterEvent { id, deadline: None, reason, message_type, message, error };
         let mut state = self.state();
         state.engine.lose_rejected();
-        let wakeup = Wakeup { poke: state.reports.published.ask_to_publish(), ..Wakeup::default() };
+        state.reports.published.ask_to_publish();
+        let wanted = self.has_subscribers() && !self.is_stopped();
+        let refused = if wanted { state.reports.rejected.add(letter) } else { Some(letter) };
         drop(state);
-        self.notify(wakeup);
-        if !self.has_subscribers() {
-            self.drop_contained(packed);
-            return id;
-        }
-        let message = self.contain(|| Box::new(P::first_message(P::unpack::<C>(packed))) as _);
-        self.emit_dead_letter(DeadLetterEvent { id, deadline: None, reason, message_type, message });
+        self.notify(Wakeup { poke: true, ..Wakeup::default() });
+        self.drop_contained((refused, rest));
         id
     }
 }
