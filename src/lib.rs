@@ -32,8 +32,8 @@ pub mod timing;
 #[cfg(feature = "actix")]
 mod trace;
 
-/// Makes a struct or an enum a [`TimerKey`]: of its name, that of the variant, and its fields, which have to be `Clone`
-/// and keys themselves.
+/// Makes a struct or an enum a [`struct@TimerKey`]: of its name, that of the variant, and its fields, which have to be
+/// `Clone` and keys themselves.
 ///
 /// ```
 /// use std::time::Duration;
