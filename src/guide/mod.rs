@@ -1,3 +1,4 @@
+#![cfg_attr(not(doctest), doc = include!("others.in"))]
 //! The guide for users and operators.
 //!
 //! | chapter | contents |
@@ -12,16 +13,15 @@
 //! | [scaling] | cost model: one arbiter, one machine, a fleet |
 //! | [comparison] | features beside other timers and job schedulers, and the better choice for each case |
 //!
-//! The chapters are the files in `docs/guide`, without the benchmarks, which would be a tenth of the package. This
-//! module exists in the documentation only.
+//! The chapters are the files in `docs/guide`. [Durability] and [inspector] are pages of their crates, [scaling] and
+//! [benchmarks] of the repository alone. This module exists in the documentation only.
 // A file links to others by references, such as `[semantics]`, which it defines at its end for readers of the
 // repository. `chapters.md` and `others.in` define the same labels for rustdoc; they precede the file, and the first
 // definition of a label counts. `tests/layout/links.rs` compares the definitions.
 
 /// Declares chapters: pages with the contents of their files, whose code is tested.
 macro_rules! chapters {
-    ($($(#[$attribute:meta])* $name:ident: $file:literal;)*) => {$(
-        $(#[$attribute])*
+    ($($name:ident: $file:literal;)*) => {$(
         #[cfg_attr(not(doctest), doc = include_str!("chapters.md"))]
         #[cfg_attr(not(doctest), doc = include!("others.in"))]
         #[doc = include_str!(concat!("../../docs/guide/", $file))]
@@ -32,14 +32,8 @@ macro_rules! chapters {
 chapters! {
     features: "features.md";
     semantics: "semantics.md";
-    // Its code is tested in the crate that it needs.
-    #[cfg(not(doctest))]
-    durability: "durability.md";
     migration: "migration.md";
     testing: "testing.md";
     operations: "operations.md";
-    #[cfg(not(doctest))]
-    inspector: "inspector.md";
-    scaling: "scaling.md";
     comparison: "comparison.md";
 }

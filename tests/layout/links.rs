@@ -10,22 +10,16 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::source::repository;
 
-/// The published pages of a crate, with the files that define their links for rustdoc.
-struct Pages {
+/// A crate with published pages, and the files that define their links for rustdoc.
+struct Published {
+    name: &'static str,
     definitions: &'static [&'static str],
-    files: fn() -> Vec<String>,
 }
 
-const PUBLISHED: &[Pages] = &[
-    Pages { definitions: &["src/guide/chapters.md", "src/guide/others.in"], files: core_pages },
-    Pages {
-        definitions: &["crates/actix-timers-durable/src/links.in"],
-        files: || vec!["crates/actix-timers-durable/README.md".to_owned()],
-    },
-    Pages {
-        definitions: &["crates/actix-timers-inspector/src/links.in"],
-        files: || vec!["crates/actix-timers-inspector/README.md".to_owned()],
-    },
+const PUBLISHED: &[Published] = &[
+    Published { name: "actix-timers", definitions: &["src/guide/chapters.md", "src/guide/others.in"] },
+    Published { name: "actix-timers-durable", definitions: &["crates/actix-timers-durable/src/links.in"] },
+    Published { name: "actix-timers-inspector", definitions: &["crates/actix-timers-inspector/src/links.in"] },
 ];
 
 /// The start of an address in the repository, in the sources.
@@ -34,13 +28,19 @@ const REPOSITORY: &str = r#"", env!("CARGO_PKG_REPOSITORY"), ""#;
 /// The version in an address, in the sources.
 const VERSION: &str = r#"", env!("CARGO_PKG_VERSION"), ""#;
 
-/// A page of the guide that is in the repository alone: it would be a tenth of the package.
-const NO_CHAPTER: &str = "docs/guide/benchmarks.md";
-
-fn core_pages() -> Vec<String> {
-    let is_chapter = |file: &String| file.starts_with("docs/guide/") && file != NO_CHAPTER;
-    let chapters = markdown_files().into_iter().filter(is_chapter);
-    chapters.chain(["README.md".to_owned()]).collect()
+/// Returns the crate whose documentation has this page. `None` for pages that are in the repository alone, among them
+/// pages of measurements, which would be a tenth of a package.
+fn publisher(file: &str) -> Option<&str> {
+    let Some(chapter) = file.strip_prefix("docs/guide/") else {
+        let readme = file.strip_prefix("crates/").and_then(|file| file.strip_suffix("/README.md"));
+        return if file == "README.md" { Some("actix-timers") } else { readme };
+    };
+    match chapter {
+        "benchmarks.md" | "scaling.md" => None,
+        "durability.md" => Some("actix-timers-durable"),
+        "inspector.md" => Some("actix-timers-inspector"),
+        _ => Some("actix-timers"),
+    }
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn links_in_the_repository_lead_to_files_and_headings() {
 #[test]
 fn rustdoc_and_the_repository_define_the_links_of_a_page_alike() {
     let mut wrong = Vec::new();
-    for crate_pages in PUBLISHED {
+    for published in PUBLISHED {
         let known: BTreeMap<String, String> =
-            crate_pages.definitions.iter().flat_map(|file| rustdoc_definitions(file)).collect();
+            published.definitions.iter().flat_map(|file| rustdoc_definitions(file)).collect();
         let mut used = BTreeSet::new();
-        for file in (crate_pages.files)() {
+        for file in markdown_files().into_iter().filter(|file| publisher(file) == Some(published.name)) {
             let page = Page::read(&file);
             for target in page.inline.iter().filter(|target| !is_absolute(target) && !target.starts_with('#')) {
                 wrong.push(format!("{file}: {target}: a published page needs a reference, defined for rustdoc, too"));
@@ -83,18 +83,18 @@ fn rustdoc_and_the_repository_define_the_links_of_a_page_alike() {
                 used.insert(label.clone());
                 let (path, anchor) = split(target);
                 let expected = match item(target) {
-                    Some(item) => vec![item],
-                    None => addresses(&normal(&folder_of(&file).join(path)), anchor),
+                    Some(item) => item,
+                    None => address_of(&normal(&folder_of(&file).join(path)), anchor, published.name),
                 };
                 match known.get(label) {
-                    None => wrong.push(format!("{file}: rustdoc has no [{label}]: define one of {expected:?}")),
-                    Some(found) if expected.contains(found) => {}
-                    Some(found) => wrong.push(format!("{file}: [{label}] is {found} for rustdoc, not {expected:?}")),
+                    None => wrong.push(format!("{file}: rustdoc has no [{label}]: define {expected}")),
+                    Some(found) if *found == expected => {}
+                    Some(found) => wrong.push(format!("{file}: [{label}] is {found} for rustdoc, not {expected}")),
                 }
             }
         }
         let unused = known.keys().filter(|label| !used.contains(*label));
-        wrong.extend(unused.map(|label| format!("{:?}: [{label}] is not used", crate_pages.definitions)));
+        wrong.extend(unused.map(|label| format!("{:?}: [{label}] is not used", published.definitions)));
     }
     assert!(wrong.is_empty(), "definitions of links:\n{}", wrong.join("\n"));
 }
@@ -312,23 +312,19 @@ fn rustdoc_definitions(file: &str) -> BTreeMap<String, String> {
     lines.collect()
 }
 
-/// Returns the addresses that rustdoc may have for a file.
-fn addresses(file: &str, anchor: &str) -> Vec<String> {
+/// Returns the address that rustdoc has for a file, in the pages of a crate.
+fn address_of(file: &str, anchor: &str, name: &str) -> String {
     let anchor = if anchor.is_empty() { String::new() } else { format!("#{anchor}") };
-    let docs_rs = |name: &str| format!("https://docs.rs/{name}/VERSION/");
-    let chapter = file.strip_prefix("docs/guide/").filter(|_| file != NO_CHAPTER);
-    if let Some(chapter) = chapter.and_then(|file| file.strip_suffix(".md")) {
-        let page = format!("{}actix_timers/guide/{chapter}/index.html{anchor}", docs_rs("actix-timers"));
-        return vec![format!("crate::guide::{chapter}{anchor}"), page];
+    let Some(publisher) = publisher(file) else {
+        let is_image = file.starts_with("docs/images/");
+        return format!("REPOSITORY/{}/HEAD/{file}{anchor}", if is_image { "raw" } else { "blob" });
+    };
+    let front = format!("https://docs.rs/{publisher}/VERSION/");
+    match file.strip_prefix("docs/guide/").and_then(|file| file.strip_suffix(".md")) {
+        None => front,
+        Some(chapter) if publisher == name => format!("crate::guide::{chapter}{anchor}"),
+        Some(chapter) => format!("{front}{}/guide/{chapter}/index.html{anchor}", publisher.replace('-', "_")),
     }
-    if file == "README.md" {
-        return vec![docs_rs("actix-timers")];
-    }
-    if let Some(name) = file.strip_prefix("crates/").and_then(|file| file.strip_suffix("/README.md")) {
-        return vec![docs_rs(name)];
-    }
-    let is_image = file.starts_with("docs/images/");
-    vec![format!("REPOSITORY/{}/HEAD/{file}{anchor}", if is_image { "raw" } else { "blob" })]
 }
 
 /// Finds the target of a link in a file.
@@ -386,12 +382,13 @@ fn normal(path: &Path) -> String {
     parts.to_string_lossy().into_owned()
 }
 
-/// Returns all Markdown files, relative to the repository.
+/// Returns all Markdown files, relative to the repository, without symbolic links to them.
 fn markdown_files() -> Vec<String> {
     let root = fs::canonicalize(repository()).unwrap();
     let mut files = Vec::new();
     walk(&root, &mut |file| {
-        if file.extension().is_some_and(|extension| extension == "md") && !file.ends_with("src/guide/chapters.md") {
+        let is_page = file.extension().is_some_and(|extension| extension == "md") && !file.is_symlink();
+        if is_page && !file.ends_with("src/guide/chapters.md") {
             files.push(file.strip_prefix(&root).unwrap().to_string_lossy().into_owned());
         }
     });

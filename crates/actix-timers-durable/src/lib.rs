@@ -27,6 +27,8 @@ mod dispatcher;
 mod due_time;
 mod envelope;
 mod error;
+#[cfg(doc)]
+pub mod guide;
 mod horizon;
 mod id;
 mod key;
@@ -79,8 +81,3 @@ pub use schedule_future::{ScheduleFuture, Scheduled};
 pub use store::{EmbeddedStore, MemoryStore, StoreError, TimerStore};
 pub use timers::DurableTimers;
 pub use view::{Cursor, DurableFilter, DurableInfo, DurablePage, DurableState};
-
-/// Compiles and runs the code in the guide to durable timers.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/durability.md")]
-struct Durability;

@@ -21,6 +21,8 @@
 #[cfg(feature = "durable")]
 mod durable;
 mod error;
+#[cfg(doc)]
+pub mod guide;
 mod hosts;
 mod page;
 mod query;
@@ -40,12 +42,11 @@ use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
 use self::turns::Turns;
 
-#[cfg_attr(all(doc, not(doctest)), doc = include!("links.in"))]
 /// A live page of one or several timer actors, served by an actix-web application under a path of its choice.
 ///
 /// It shows the wheel as rings, the next due timers and the counters, and finds timers by id, key, group, actor,
 /// message type, state or deadline, with an explanation why a timer has not fired yet. The page uses a JSON interface,
-/// described in the guide's chapter [inspector].
+/// described in the guide's chapter [inspector](crate::guide::inspector).
 ///
 /// It is reachable at the application's addresses, and has no authentication of its own. It accepts the middleware of
 /// the application, as any [`Scope`] does. It is read-only unless [`allow_cancel`](Self::allow_cancel) is set; but it
@@ -211,8 +212,3 @@ fn unused_name(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2..).map(|number| format!("{name} ({number})"));
     std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
 }
-
-/// Compiles the code in the guide to the inspector.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide/inspector.md")]
-struct Guide;
