@@ -35,6 +35,8 @@ mod trace;
 /// Makes a struct or an enum a [`struct@TimerKey`]: of its name, that of the variant, and its fields, which have to be
 /// `Clone` and keys themselves.
 ///
+/// The names have no path: the keys of `a::Step::Idle` and `b::Step::Idle` are equal, `Step::Idle`.
+///
 /// ```
 /// use std::time::Duration;
 /// use actix::prelude::*;

@@ -144,6 +144,12 @@ mod derived {
     }
 
     #[derive(TimerKey)]
+    #[allow(non_camel_case_types)]
+    enum r#type {
+        r#loop,
+    }
+
+    #[derive(TimerKey)]
     struct Unit;
 
     #[derive(TimerKey)]
@@ -157,6 +163,7 @@ mod derived {
             (TimerKey::from(&Step::Retry(7)), TimerKey::from(("Step::Retry", 7))),
             (TimerKey::from(&renew), TimerKey::from(("Step::Renew", "ada", -1))),
             (TimerKey::from(Other::Idle), TimerKey::from("Other::Idle")),
+            (TimerKey::from(r#type::r#loop), TimerKey::from("type::loop")),
             (TimerKey::from(Unit), TimerKey::from("Unit")),
             (TimerKey::from(Nested("a", Step::Retry(1))), TimerKey::from(("Nested", "a", "Step::Retry", 1))),
         ] {

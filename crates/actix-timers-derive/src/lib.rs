@@ -3,6 +3,7 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Member, parse_macro_input, parse_quote};
 
 /// Makes a struct or an enum a key of timers; see `actix_timers::TimerKey`.
@@ -16,13 +17,13 @@ pub fn derive_timer_key(input: TokenStream) -> TokenStream {
 fn expand(mut input: DeriveInput) -> syn::Result<Tokens> {
     let name = &input.ident;
     let arms: Vec<Tokens> = match &input.data {
-        Data::Struct(data) => vec![arm(&quote!(#name), &name.to_string(), &data.fields)],
+        Data::Struct(data) => vec![arm(&quote!(#name), &name.unraw().to_string(), &data.fields)],
         Data::Enum(data) => data
             .variants
             .iter()
             .map(|variant| {
                 let of_variant = &variant.ident;
-                arm(&quote!(#name::#of_variant), &format!("{name}::{of_variant}"), &variant.fields)
+                arm(&quote!(#name::#of_variant), &format!("{}::{}", name.unraw(), of_variant.unraw()), &variant.fields)
             })
             .collect(),
         Data::Union(_) => {
