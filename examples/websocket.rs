@@ -2,6 +2,7 @@
 //!
 //! - Every 15 seconds a session sends a ping. If the previous one is unanswered, the session ends.
 //! - A session ends 40 seconds after the client's last message. A timer with a key is replaced by each message.
+//! - A session ends when 64 frames are unwritten: its client does not read.
 //! - Before the server stops, every session sends a close frame and ends.
 //!
 //! Messages are echoed. Without arguments it starts on a free port, is its own client in virtual time, checks all of
@@ -18,16 +19,16 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use actix::io::{SinkWrite, WriteHandler};
+use actix::fut::wrap_future;
 use actix::prelude::*;
 use actix_timers::{ManualClock, TimerActor, TimerContext, TimerOptions};
 use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::{self, Data, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
-use actix_ws::{AggregatedMessage, CloseCode, CloseReason, Closed, ProtocolError};
+use actix_ws::{AggregatedMessage, CloseCode, CloseReason, ProtocolError};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
@@ -35,13 +36,15 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const IDLE: Duration = Duration::from_secs(40);
 /// A client that does not read cannot be sent a close frame either.
 const LINGER: Duration = Duration::from_secs(5);
+/// The maximum number of frames that wait for a slow client.
+const UNWRITTEN: usize = 64;
 
 type Checked<T> = Result<T, Box<dyn Error>>;
 
 /// The actor of a connection. It runs on the arbiter of the worker that accepted the connection, and so do its timers.
 struct Session {
-    /// Keeps the order of frames, and does not make the actor wait for a slow client.
-    frames: SinkWrite<actix_ws::Message, actix_ws::Session>,
+    /// A queue, so that the actor does not wait for a slow client. `None` after the close frame.
+    frames: Option<mpsc::Sender<actix_ws::Message>>,
     lobby: Addr<Lobby>,
     awaits_pong: bool,
 }
@@ -61,12 +64,18 @@ impl Actor for Session {
 }
 
 impl Session {
+    fn new(session: actix_ws::Session, lobby: Addr<Lobby>, ctx: &mut Context<Self>) -> Self {
+        let (frames, unwritten) = mpsc::channel(UNWRITTEN);
+        ctx.spawn(wrap_future::<_, Self>(write(session, unwritten)).map(|(), _, ctx| ctx.stop()));
+        Self { frames: Some(frames), lobby, awaits_pong: false }
+    }
+
     fn beat(&mut self, ctx: &mut Context<Self>) {
         if self.awaits_pong {
             return self.end(CloseCode::Away, "no pong", ctx);
         }
         self.awaits_pong = true;
-        self.send(actix_ws::Message::Ping(Default::default()));
+        self.send(actix_ws::Message::Ping(Default::default()), ctx);
     }
 
     /// Begins the idle time again: this timer replaces the one with the same key.
@@ -76,25 +85,33 @@ impl Session {
     }
 
     fn echo(&mut self, message: actix_ws::Message, ctx: &mut Context<Self>) {
-        self.send(message);
+        self.send(message, ctx);
         Self::expect_message(ctx);
     }
 
-    fn send(&mut self, frame: actix_ws::Message) {
-        // Rejected after the close frame.
-        let _ = self.frames.write(frame);
+    fn send(&mut self, frame: actix_ws::Message, ctx: &mut Context<Self>) {
+        // A client that does not read gets no close frame either.
+        if self.frames.as_ref().is_some_and(|frames| frames.try_send(frame).is_err()) {
+            ctx.stop();
+        }
     }
 
     /// Sends a close frame and stops when it is on its way.
     fn end(&mut self, code: CloseCode, description: &str, ctx: &mut Context<Self>) {
-        self.send(actix_ws::Message::Close(Some(CloseReason { code, description: Some(description.to_owned()) })));
-        self.frames.close();
+        self.send(actix_ws::Message::Close(Some(CloseReason { code, description: Some(description.to_owned()) })), ctx);
+        self.frames = None;
         ctx.run_after(LINGER, |_, ctx| ctx.stop());
     }
 }
 
-/// Stops the actor when the frames are written, or the connection is closed: the default.
-impl WriteHandler<Closed> for Session {}
+/// Writes frames in their order, until the sender is dropped or the connection is closed.
+async fn write(mut session: actix_ws::Session, mut unwritten: mpsc::Receiver<actix_ws::Message>) {
+    while let Some(frame) = unwritten.recv().await {
+        if session.send(frame).await.is_err() {
+            return;
+        }
+    }
+}
 
 /// The frames of the client. The actor stops at their end: the default.
 impl StreamHandler<Result<AggregatedMessage, ProtocolError>> for Session {
@@ -102,7 +119,7 @@ impl StreamHandler<Result<AggregatedMessage, ProtocolError>> for Session {
         match frame {
             Ok(AggregatedMessage::Text(text)) => self.echo(actix_ws::Message::Text(text), ctx),
             Ok(AggregatedMessage::Binary(bytes)) => self.echo(actix_ws::Message::Binary(bytes), ctx),
-            Ok(AggregatedMessage::Ping(bytes)) => self.send(actix_ws::Message::Pong(bytes)),
+            Ok(AggregatedMessage::Ping(bytes)) => self.send(actix_ws::Message::Pong(bytes), ctx),
             Ok(AggregatedMessage::Pong(_)) => self.awaits_pong = false,
             Ok(AggregatedMessage::Close(_)) => self.end(CloseCode::Normal, "goodbye", ctx),
             Err(error) => self.end(CloseCode::Protocol, &error.to_string(), ctx),
@@ -194,23 +211,18 @@ async fn accept(request: HttpRequest, body: Payload, lobby: Data<Addr<Lobby>>) -
     let (response, session, frames) = actix_ws::handle(&request, body)?;
     Session::create(|ctx| {
         ctx.add_stream(frames.aggregate_continuations());
-        let frames = SinkWrite::new(session, ctx);
-        Session { frames, lobby: Addr::clone(&lobby), awaits_pong: false }
+        Session::new(session, Addr::clone(&lobby), ctx)
     });
     Ok(response)
 }
 
 /// Starts the server. With a clock the timers of all workers follow it.
 fn start(address: &str, lobby: Addr<Lobby>, clock: Option<ManualClock>) -> Checked<(SocketAddr, Server)> {
-    let server = HttpServer::new(move || {
-        // This code runs once on each worker, whose timer actor would otherwise start by itself.
-        if let Some(clock) = &clock
-            && let Err(error) = TimerActor::builder().clock(clock.clone()).install()
-        {
-            eprintln!("no timer actor: {error}");
-        }
-        App::new().app_data(Data::new(lobby.clone())).route("/", web::get().to(accept))
-    });
+    if let Some(clock) = clock {
+        TimerActor::builder().clock(clock).install_for_all_arbiters()?;
+    }
+    let server =
+        HttpServer::new(move || App::new().app_data(Data::new(lobby.clone())).route("/", web::get().to(accept)));
     let server = server.workers(2).disable_signals().bind(address)?;
     let address = *server.addrs().first().ok_or("the server has no address")?;
     println!("listening on ws://{address}");
@@ -362,4 +374,34 @@ fn main() -> ExitCode {
 #[test]
 fn sessions_end_when_idle_without_pong_and_before_the_server() {
     System::new().block_on(walk_through()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Nobody polls the response, which is the client's side of a connection, and the frames of the client never end.
+#[test]
+fn a_session_ends_when_its_client_sends_and_does_not_read() {
+    System::new().block_on(async {
+        let request = actix_web::test::TestRequest::default()
+            .insert_header(("connection", "upgrade"))
+            .insert_header(("upgrade", "websocket"))
+            .insert_header(("sec-websocket-version", "13"))
+            .insert_header(("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="));
+        let (request, mut body) = request.to_http_parts();
+        let body = <Payload as actix_web::FromRequest>::from_request(&request, &mut body).await.unwrap();
+        let (_response, session, _) = actix_ws::handle(&request, body).unwrap();
+        let (read, mut was_read) = mpsc::unbounded_channel();
+        let frames = futures_util::stream::repeat_with(move || {
+            assert!(read.send(()).is_ok());
+            Ok(AggregatedMessage::Text("read this".into()))
+        });
+        let lobby = Lobby::default().start();
+        Session::create(|ctx| {
+            ctx.add_stream(frames);
+            Session::new(session, lobby, ctx)
+        });
+        let mut count = 0;
+        while was_read.recv().await.is_some() {
+            count += 1;
+        }
+        assert!((UNWRITTEN..4 * UNWRITTEN).contains(&count), "{count} frames");
+    });
 }
