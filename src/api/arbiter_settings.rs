@@ -125,13 +125,16 @@ pub(crate) fn install(settings: ArbiterSettings) -> Result<(), BuildError> {
     let is_automatic = |service: &&Arc<Service>| {
         service.settings.automatic && service.system.get() == Some(&system) && !service.is_stopped()
     };
-    let started = directory::running().iter().find(is_automatic).map(|service| service.name.to_string());
+    // Dropped after the lock's guard: these may be the last references.
+    let running;
     let mut all = installed();
     if all.contains_key(&system) {
         return Err(BuildError::AlreadyInstalledForAllArbiters);
     }
-    if let Some(name) = started {
-        return Err(BuildError::AlreadyStarted(name));
+    // Under the lock, so that none joins the system in between.
+    running = directory::running();
+    if let Some(started) = running.iter().find(is_automatic) {
+        return Err(BuildError::AlreadyStarted(started.name.to_string()));
     }
     all.insert(system, Arc::new(settings));
     drop(all);
@@ -144,8 +147,51 @@ pub(crate) fn install(settings: ArbiterSettings) -> Result<(), BuildError> {
     if is_running { Ok(()) } else { Err(BuildError::NoSystem) }
 }
 
+/// Adds a timer actor with the default settings to this thread's actix system. If the system has settings for all
+/// arbiters by now, they are returned instead.
+pub(crate) fn join_system(service: &Service) -> Option<Arc<ArbiterSettings>> {
+    let system = System::try_current()?.id();
+    let all = installed();
+    let settings = all.get(&system).map(Arc::clone);
+    if settings.is_none() {
+        let _ = service.system.set(system);
+    }
+    settings
+}
+
 /// Returns the settings for all arbiters of this thread's actix system, if it has some.
 pub(crate) fn of_this_system() -> Option<Arc<ArbiterSettings>> {
     let system = System::try_current()?;
     installed().get(&system.id()).map(Arc::clone)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use actix::System;
+
+    use crate::api::timer_actor::TimerActor;
+    use crate::model::error::BuildError;
+
+    /// Another thread may be about to start it.
+    #[test]
+    fn settings_are_refused_beside_a_timer_actor_that_has_not_started_yet() {
+        System::new().block_on(async {
+            let starting = TimerActor::automatic();
+            let name = starting.service().name.to_string();
+            let install = || TimerActor::builder().name("web").install_for_all_arbiters();
+            assert_eq!(install(), Err(BuildError::AlreadyStarted(name)));
+            drop(starting);
+            assert_eq!(install(), Ok(()));
+        });
+    }
+
+    /// Settings were installed after this thread had looked for some.
+    #[test]
+    fn a_timer_actor_takes_settings_that_were_installed_while_it_was_created() {
+        System::new().block_on(async {
+            TimerActor::builder().name("web").install_for_all_arbiters().unwrap();
+            assert_eq!(&*TimerActor::automatic().service().name, "web-1");
+        });
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix::{Actor, ArbiterHandle};
 
-use crate::api::arbiter_settings::{ArbiterClock, ArbiterSettings};
+use crate::api::arbiter_settings::{self, ArbiterClock, ArbiterSettings};
 use crate::api::registry;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
@@ -236,8 +236,8 @@ impl TimerActorBuilder {
 
     /// Builds the actor, starts it on the arbiter of this thread and returns its [`Timers`]. Contexts do not use it,
     /// but the [installed](Self::install) one. If this one has its own [clock](Self::clock) and none is installed,
-    /// timers of contexts are rejected ([`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled)) instead of
-    /// running on the system clock.
+    /// timers of contexts are rejected instead of running on the system clock: their messages are lost with a warning,
+    /// and `try_` methods return [`ScheduleError::NotInstalled`](crate::ScheduleError::NotInstalled).
     ///
     /// # Errors
     /// [`BuildError`] if a value is out of range or no actix system runs on this thread.
@@ -276,9 +276,14 @@ impl Default for TimerActor {
 }
 
 impl TimerActor {
-    /// Creates one with the default settings that starts by itself.
+    /// Creates one with the default settings that starts by itself; or with the settings for all arbiters, if they have
+    /// been installed by the time it is created.
     pub(crate) fn automatic() -> Self {
-        Self::with_default_settings(true)
+        let actor = Self::with_default_settings(true);
+        match arbiter_settings::join_system(actor.service()) {
+            None => actor,
+            Some(settings) => settings.create(),
+        }
     }
 
     fn with_default_settings(automatic: bool) -> Self {

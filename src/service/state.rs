@@ -85,7 +85,7 @@ pub(crate) struct Service {
     pub(crate) number: u32,
     pub(crate) sleep: Sleep,
     pub(crate) external: ExternalWork,
-    /// The number of its actix system, once it has started in one.
+    /// The number of its actix system, once it has started, or is about to start, in one.
     pub(crate) system: OnceLock<usize>,
     /// The driver's thread, once it runs.
     pub(crate) thread: OnceLock<ThreadId>,
