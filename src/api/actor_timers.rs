@@ -21,7 +21,8 @@ use crate::service::owner::thread_registry::{self, LocalService};
 ///
 /// [`TimerContext::actor_timers`](crate::TimerContext::actor_timers) returns it. It remains valid when a supervisor
 /// restarts the actor, and works on the actor's arbiter; on other threads, as after the end of the actor, it finds
-/// nothing. So does the default handle, which belongs to no actor.
+/// nothing. So does the default handle, which belongs to no actor. Only [`cancel`](Self::cancel) works everywhere: it
+/// cancels any timer of the process by its id.
 ///
 /// ```
 /// use std::time::Duration;

@@ -349,7 +349,7 @@ where
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in
     /// `started`; it counts for all actors of this type, as long as the timer actor of this arbiter lives. That one is
     /// started if necessary; without an actix system, or if it had to be
-    /// [installed](crate::TimerActorBuilder::install) first, the call does nothing, as scheduling would fail.
+    /// [installed](crate::TimerActorBuilder::install) first, the call does nothing.
     #[expect(private_bounds, reason = "implemented for all that accept the request")]
     fn accept_due_timers(&mut self)
     where

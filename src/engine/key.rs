@@ -1,12 +1,12 @@
-//! Keys: names that callers give their timers, unique for each owner.
+//! Keys: names that callers give their timers, unique for each owner and kind of messages.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::text::Text;
 
-/// The name that a caller gives a timer: a text, a number, or a tuple of them. Cheap to clone; up to 22 bytes of text are
-/// kept without an allocation.
+/// The name that a caller gives a timer: a text, a number, or a tuple of them. Cheap to clone; up to 22 bytes of text
+/// are kept without an allocation.
 ///
 /// Equal texts are the same key however they were made, equal numbers whatever their integer type; a text never equals
 /// a number. Tuples are equal if all their parts are; a tuple in a tuple counts as its parts.
@@ -48,6 +48,7 @@ impl TimerKey {
             Form::Text(_) | Form::Natural(_) | Form::Negative(_) => std::slice::from_ref(self),
         }
     }
+
     /// Returns the text, if the key is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.0 {

@@ -11,7 +11,7 @@ use crate::engine::shards::Shards;
 use crate::engine::side_table::SideTable;
 use crate::timing::Key;
 
-/// The set of timers among which a key is unique.
+/// The set of timers in which a key is unique for each kind of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum KeyScope {
     /// The timers of one owner.

@@ -136,9 +136,9 @@ impl DurableTimersBuilder {
     /// With a clock that is moved manually, or tokio's paused clock, everything happens at once on the calling threads:
     /// the same code is deterministic in a test.
     ///
-    /// Beside a clock other than [`SystemClock`](actix_timers::SystemClock) timers of contexts are rejected
-    /// ([`ScheduleError::NotInstalled`](actix_timers::ScheduleError::NotInstalled)) unless a timer actor is
-    /// [installed](TimerActorBuilder::install).
+    /// Beside a clock other than [`SystemClock`](actix_timers::SystemClock) timers of contexts are rejected unless a
+    /// timer actor is [installed](TimerActorBuilder::install): their messages are lost with a warning, and `try_`
+    /// methods return [`ScheduleError::NotInstalled`](actix_timers::ScheduleError::NotInstalled).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = ClockOf::Itself(Box::new(TimerActor::builder().clock(clock)));
         self

@@ -113,7 +113,8 @@ pub(crate) trait Addressee<M: TimerMessage>: Sized {
         TypeId::of::<M>()
     }
 
-    /// Returns the timers among which a key is unique; `None` if the recipient had gone before it was named.
+    /// Returns the timers in which a key is unique for each kind of messages; `None` if the recipient had gone before
+    /// it was named.
     fn key_scope(&self) -> Option<KeyScope>;
 
     /// Returns whether a timer keeps the recipient alive, if it is an owner.
