@@ -1,31 +1,32 @@
 //! Durable timers in the JSON.
 //!
 //! A store answers one request at a time, and each examines a bounded number of timers. So one request of the inspector
-//! at a time is under way in all stores.
+//! at a time is under way in each store, and a bounded number waits. They take no part in the looks at timer actors: a
+//! store that is slow, or hangs, delays neither these nor other stores.
 
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
+use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use actix_timers::CancelOutcome;
-use actix_timers_durable::store::Position;
 use actix_timers_durable::{
-    Cursor, DueTime, DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode,
+    DurableError, DurableFilter, DurableId, DurableInfo, DurableState, DurableTimers, RepeatMode,
 };
 use actix_web::http::StatusCode;
 use actix_web::web::{self, Data};
 use actix_web::{HttpRequest, Scope};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 use super::Inspector;
+use super::cursors::CursorKey;
 use super::error::Rejection;
 use super::query::{MAX_LIMIT, Query, bad};
 use super::routes::{Answer, READ, READ_OR_CANCEL, answer, id_in, ok, only, readable};
 use super::timers::Ids;
-use super::turns::Kind;
+use super::turns::MAX_LOOKS;
 use super::unused_name;
 use super::wheel::unix_seconds;
 
@@ -37,10 +38,7 @@ const LIST_PARAMETERS: [&str; 8] = ["durable", "state", "route", "key", "due_wit
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stores {
     stores: Vec<Inspected>,
-    /// Held by the request that a store answers.
-    turn: Arc<Mutex<()>>,
-    /// Hides the ids in cursors.
-    key: RandomState,
+    cursors: CursorKey,
 }
 
 /// Durable timers with a unique name.
@@ -48,12 +46,38 @@ pub(super) struct Stores {
 struct Inspected {
     name: String,
     timers: DurableTimers,
+    queue: Arc<Queue>,
+}
+
+/// The requests to a store.
+#[derive(Debug)]
+struct Queue {
+    /// One for each request that waits or is answered.
+    places: Semaphore,
+    /// Held by the request that is answered.
+    turn: Mutex<()>,
+}
+
+impl Inspected {
+    /// Asks the store once it has answered earlier requests.
+    ///
+    /// # Errors
+    /// [`Rejection::Busy`] if too many requests wait.
+    async fn ask<T>(
+        &self,
+        ask: impl AsyncFnOnce(&DurableTimers) -> Result<T, DurableError>,
+    ) -> Result<Result<T, DurableError>, Rejection> {
+        let _place = self.queue.places.try_acquire().map_err(|_| Rejection::Busy)?;
+        let _turn = self.queue.turn.lock().await;
+        Ok(ask(&self.timers).await)
+    }
 }
 
 impl Stores {
     pub(super) fn add(&mut self, timers: &DurableTimers) {
         let name = unused_name(timers.name(), |name| self.stores.iter().any(|other| other.name == name));
-        self.stores.push(Inspected { name, timers: timers.clone() });
+        let queue = Arc::new(Queue { places: Semaphore::new(MAX_LOOKS), turn: Mutex::default() });
+        self.stores.push(Inspected { name, timers: timers.clone(), queue });
     }
 
     pub(super) fn names(&self) -> Vec<&str> {
@@ -67,46 +91,29 @@ impl Stores {
         chosen.ok_or_else(|| Rejection::UnknownDurable(wanted.unwrap_or_default().to_owned()))
     }
 
-    /// Writes a cursor: the position of a timer, but not its id, which would be enough to cancel it.
-    fn text_of(&self, cursor: Cursor) -> String {
-        let Position { due, id } = cursor.into();
-        let due = due.as_millis();
-        format!("{due:x}-{:032x}", self.masked(due, id.as_uuid().as_u128()))
-    }
-
-    /// Reads a cursor. One of another inspector is the position of some timer due at the same time.
-    fn cursor_of(&self, text: &str) -> Result<Cursor, Rejection> {
-        let parse = || {
-            let (due, id) = text.split_once('-')?;
-            let due = DueTime::from_millis(u64::from_str_radix(due, 16).ok()?).ok()?;
-            let id = self.masked(due.as_millis(), u128::from_str_radix(id, 16).ok()?);
-            Some(Position { due, id: format!("{id:032x}").parse().ok()? })
-        };
-        parse().map(Cursor::from).ok_or_else(|| bad("`cursor` is the `next` of an earlier part".to_owned()))
-    }
-
-    /// Exchanges the last 62 bits of an id for others, and back.
-    fn masked(&self, due: u64, id: u128) -> u128 {
-        let mask = self.key.hash_one((due, id >> 64)) >> 2;
-        id ^ u128::from(mask)
-    }
-
-    /// Asks one store after the other. Returns the first answer; a failure only if none has one.
-    async fn first<T>(
-        &self,
-        ask: impl AsyncFn(&DurableTimers) -> Result<Option<T>, DurableError>,
-    ) -> Result<Option<(&Inspected, T)>, Rejection> {
-        let _turn = self.turn.lock().await;
-        let mut failure = None;
-        for store in &self.stores {
-            match ask(&store.timers).await {
-                Ok(Some(answer)) => return Ok(Some((store, answer))),
-                Ok(None) => {}
-                Err(error) => failure = Some(error),
-            }
+    /// Returns the durable timers that a request is about: the requested ones; all by default.
+    fn asked(&self, query: &Query) -> Result<&[Inspected], Rejection> {
+        match query.text("durable") {
+            Some(_) => self.chosen(query).map(slice::from_ref),
+            None => Ok(&self.stores),
         }
-        failure.map_or(Ok(None), |error| Err(failed(error)))
     }
+}
+
+/// Asks one store after the other. Returns the first answer; a failure only if none has one.
+async fn first<T>(
+    stores: &[Inspected],
+    ask: impl AsyncFn(&DurableTimers) -> Result<Option<T>, DurableError>,
+) -> Result<Option<(&Inspected, T)>, Rejection> {
+    let mut failure = None;
+    for store in stores {
+        match store.ask(&ask).await.and_then(|answer| answer.map_err(failed)) {
+            Ok(Some(answer)) => return Ok(Some((store, answer))),
+            Ok(None) => {}
+            Err(rejection) => failure = Some(rejection),
+        }
+    }
+    failure.map_or(Ok(None), Err)
 }
 
 fn failed(error: DurableError) -> Rejection {
@@ -235,12 +242,10 @@ pub(super) fn add_paths(scope: Scope) -> Scope {
 }
 
 async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
-    Query::parse(request.query_string(), &[])?;
-    let _look = inspector.turns.look(Kind::Short)?;
-    let _turn = inspector.durable.turn.lock().await;
+    let query = Query::parse(request.query_string(), &["durable"])?;
     let mut all = Vec::new();
-    for store in &inspector.durable.stores {
-        let (state, counts) = match store.timers.counts().await {
+    for store in inspector.durable.asked(&query)? {
+        let (state, counts) = match store.ask(async |timers| timers.counts().await).await? {
             Ok(counts) => ("open", Some(counts)),
             Err(DurableError::Closed) => ("closed", None),
             Err(_) => ("failed", None),
@@ -263,14 +268,15 @@ async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let now = store.timers.wall();
     let (mut filter, state) = filter(&query, now)?;
     if let Some(cursor) = query.text("cursor") {
-        filter = filter.after(stores.cursor_of(cursor)?);
+        let cursor = stores.cursors.cursor_of(cursor);
+        let wanted = || bad("`cursor` is the `next` of an earlier part, from this inspector".to_owned());
+        filter = filter.after(cursor.ok_or_else(wanted)?);
     }
-    let _look = inspector.turns.look(Kind::Search)?;
-    let _turn = stores.turn.lock().await;
-    let page = store.timers.list(filter.limit(limit)).await.map_err(failed)?;
+    let filter = filter.limit(limit);
+    let page = store.ask(async |timers| timers.list(filter).await).await?.map_err(failed)?;
     let matching = page.timers.into_iter().filter(|info| state.is_none_or(|state| state_of(info) == state));
     let rows: Vec<Row> = matching.map(|info| Row::new(info, now, inspector.ids())).collect();
-    let next = page.next.map(|next| stores.text_of(next));
+    let next = page.next.map(|next| stores.cursors.text_of(next));
     ok(&json!({ "durable": store.name, "timers": rows, "next": next, "damaged": page.damaged }))
 }
 
@@ -283,10 +289,9 @@ struct Found<'a> {
 }
 
 async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
-    Query::parse(request.query_string(), &[])?;
-    let id = parsed(id_in(&request))?;
-    let _look = inspector.turns.look(Kind::Short)?;
-    match inspector.durable.first(async |timers| timers.get(id).await).await? {
+    let query = Query::parse(request.query_string(), &["durable"])?;
+    let (stores, id) = (inspector.durable.asked(&query)?, parsed(id_in(&request))?);
+    match first(stores, async |timers| timers.get(id).await).await? {
         Some((store, info)) => {
             let row = Row::new(info, store.timers.wall(), inspector.ids());
             ok(&Found { durable: &store.name, row })
@@ -320,9 +325,9 @@ async fn change(
     ask: impl AsyncFn(&DurableTimers, DurableId) -> Result<Option<Value>, DurableError>,
 ) -> Answer {
     inspector.check_change(request)?;
-    let id = parsed(id_in(request))?;
-    let _look = inspector.turns.look(Kind::Short)?;
-    let Some((_, outcome)) = inspector.durable.first(async |timers| ask(timers, id).await).await? else {
+    let query = Query::parse(request.query_string(), &["durable"])?;
+    let (stores, id) = (inspector.durable.asked(&query)?, parsed(id_in(request))?);
+    let Some((_, outcome)) = first(stores, async |timers| ask(timers, id).await).await? else {
         return Err(Rejection::UnknownDurableTimer(id.to_string()));
     };
     let is_late = outcome == json!(CancelOutcome::InProgress);

@@ -12,12 +12,14 @@
 //! 3. `hosts`: checks of host and origin, so that pages of other sites get nothing.
 //! 4. `query`: the parameters of a request; `error`: responses to rejected ones.
 //! 5. `wheel` and `timers`: the JSON.
-//! 6. `durable`: durable timers in the JSON, with the feature of this name.
+//! 6. `durable`: durable timers in the JSON, with the feature of this name; `cursors`: positions in their lists.
 //! 7. `turns`: one step of one request at a time, shared fairly, so that many visitors cause no more load than one.
 //!
 //! All its data come from a [`Survey`], which never holds the lock of a timer actor for more than some hundred buckets
 //! or timers. Paths, parameters and fields are documented in [inspector].
 
+#[cfg(feature = "durable")]
+mod cursors;
 #[cfg(feature = "durable")]
 mod durable;
 mod error;

@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 
 use super::error::Rejection;
 
-/// Maximum number of looks of one kind in progress.
-const MAX_LOOKS: usize = 256;
+/// Maximum number of looks of one kind in progress, and of requests to one store.
+pub(super) const MAX_LOOKS: usize = 256;
 
 /// Maximum number of consecutive steps of short looks while a search waits.
 const SHORT_IN_A_ROW: usize = 3;

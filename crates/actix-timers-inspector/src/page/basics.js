@@ -6,10 +6,13 @@ const byId = id => document.getElementById(id);
 // The path of the page, including a prefix added by a proxy.
 const base = location.pathname.replace(/\/+$/, "");
 
+// The time for a response, in milliseconds. The outcome of a change is waited for.
+const PATIENCE = 30000;
+
 async function ask(path, parameters = {}, options = {}) {
   const wanted = Object.entries(parameters).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   const query = new URLSearchParams(wanted).toString();
-  const response = await fetch(`${base}/api/${path}${query ? "?" + query : ""}`, { cache: "no-store", ...options });
+  const response = await fetch(`${base}/api/${path}${query ? "?" + query : ""}`, { cache: "no-store", signal: options.method ? null : AbortSignal.timeout(PATIENCE), ...options });
   const answer = await response.json().catch(() => ({}));
   if (response.ok) return answer;
   const error = new Error(answer.message || `${response.status} ${response.statusText}`);

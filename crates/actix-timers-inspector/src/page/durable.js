@@ -2,10 +2,12 @@
 "use strict";
 
 const durable = {
-  store: "", run: 0, rows: [], cursor: null, isLong: false,
+  // Of the stores, `asked` is the one whose update is under way, and `listed` the one whose timers are shown.
+  store: "", asked: null, listed: "", run: 0, rows: [], cursor: null, isLong: false,
 
-  // Updates the stores and the counts, and the list unless it is in use. Without a store the section is hidden.
-  async refresh(names) {
+  // Updates the stores, and begins an update of the counts, and of the list unless it is in use. Nothing waits for the
+  // store: it may be slow. Without a store the section is hidden.
+  refresh(names) {
     byId("durable").hidden = !names.length;
     if (!names.length) return;
     const choice = byId("durable-store");
@@ -13,26 +15,27 @@ const durable = {
     choice.parentElement.hidden = names.length < 2;
     if (!names.includes(this.store)) this.store = names[0];
     choice.value = this.store;
-    await this.shown(async () => {
+    if (this.asked === this.store) return;
+    const store = this.asked = this.store;
+    this.shown(async () => {
       await this.count();
-      if (!this.isLong && !byId("durable-rows").querySelector(".sure")) await this.load();
-    });
+      if (store === this.store && !this.isLong && !byId("durable-rows").querySelector(".sure")) await this.load();
+    }).finally(() => { if (this.asked === store) this.asked = null; });
   },
 
   // Runs a task that asks the store, and shows its error here: the rest of the page does not depend on the store.
   async shown(task) {
+    const store = this.store;
     try {
       await task();
     } catch (error) {
-      if (!error.status) throw error;
-      say(byId("durable-found"), error.message);
+      if (store === this.store) say(byId("durable-found"), error.status ? error.message : "The store does not respond.");
     }
   },
 
   async count() {
-    const { durable: stores } = await ask("durable");
-    const store = stores.find(store => store.durable === this.store);
-    if (!store) return;
+    const { durable: [store] } = await ask("durable", { durable: this.store });
+    if (store?.durable !== this.store) return;
     const number = value => value === null ? "–" : count(value);
     pairs(byId("durable-counts"), [
       ["pending", number(store.pending)], ["parked", number(store.parked)], ["dead letters", number(store.dead_letters)], ["store", store.state],
@@ -66,7 +69,8 @@ const durable = {
     } while (this.cursor !== null && this.rows.length < before + 100);
   },
 
-  show({ next, damaged }) {
+  show({ durable, next, damaged }) {
+    this.listed = durable;
     this.cursor = next;
     const rows = this.rows.map(timer => this.row(timer));
     if (!rows.length) {
@@ -99,9 +103,9 @@ const durable = {
   },
 
   actions(timer) {
-    const box = make("div", "", { class: "actions" });
+    const box = make("div", "", { class: "actions" }), store = this.listed;
     const change = (text, path, method) =>
-      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change(`${path}/${timer.id}`, method));
+      confirming(text, `Confirm ${text.toLowerCase()}`, () => this.change(store, `${path}/${timer.id}`, method));
     if (timer.state === "dead") {
       box.append(change("Requeue", "dead-letters", "POST"), change("Discard", "dead-letters", "DELETE"));
     } else {
@@ -110,14 +114,14 @@ const durable = {
     return box;
   },
 
-  async change(path, method) {
+  async change(store, path, method) {
     const said = {
       requeued: "Requeued: it is due now, with all its attempts.", discarded: "Discarded.", cancelled: "Cancelled: its handler will not run.",
       in_progress: "Its handler runs; no further delivery will follow.",
     };
     let text;
     try {
-      text = said[(await ask(`durable/${path}`, {}, { method, headers: { "X-Actix-Timers": "cancel" } })).outcome];
+      text = said[(await ask(`durable/${path}`, { durable: store }, { method, headers: { "X-Actix-Timers": "cancel" } })).outcome];
     } catch (error) {
       if (!error.status) throw error;
       text = said[error.answer?.outcome] ?? error.message;
@@ -127,10 +131,10 @@ const durable = {
   },
 
   listen() {
-    byId("durable-search").addEventListener("submit", event => { event.preventDefault(); guarded(() => this.shown(() => this.load())); });
-    byId("durable-state").addEventListener("change", () => guarded(() => this.shown(() => this.load())));
-    byId("durable-more").addEventListener("click", () => guarded(() => this.shown(() => this.loadMore())));
-    byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.isLong = false; guarded(() => this.shown(() => this.load())); });
+    byId("durable-search").addEventListener("submit", event => { event.preventDefault(); this.shown(() => this.load()); });
+    byId("durable-state").addEventListener("change", () => this.shown(() => this.load()));
+    byId("durable-more").addEventListener("click", () => this.shown(() => this.loadMore()));
+    byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.isLong = false; this.shown(() => this.load()); });
   },
 };
 

@@ -46,7 +46,7 @@ async function listSources() {
   if (!names.includes(timers.actor) && !(timers.actor === ALL && names.length > 1)) choose(names[0] ?? "");
   if (timers.actor === ALL) figures.showAll(timer_actors);
   choice.value = timers.actor;
-  await durable.refresh(stores);
+  durable.refresh(stores);
 }
 
 function choose(actor) {

@@ -1,10 +1,13 @@
 //! Durable timers over HTTP.
 
 use std::collections::BTreeSet;
+use std::pin::Pin;
+use std::task::{Context as Polling, Waker};
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::ManualClock;
+use actix_timers::{ManualClock, TimerActor};
+use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
     Durable, DurableId, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, RetryPolicy,
     RouteOptions, Schedule,
@@ -167,6 +170,31 @@ fn long_lists_come_in_parts_and_a_cursor_reveals_no_id() {
     });
 }
 
+/// A list begins after any accepted position, so one made up by a visitor would reveal a bit of an id.
+#[test]
+fn a_cursor_that_was_changed_or_comes_from_another_inspector_is_rejected() {
+    with_durable(async |timers, _| {
+        for _ in 0..2 {
+            schedule(&timers, Work::Succeed, Duration::from_secs(60)).await;
+        }
+        let app = serve(&Inspector::of_all_arbiters().add_durable(&timers)).await;
+        let other = serve(&Inspector::of_all_arbiters().add_durable(&timers)).await;
+        let next = get(&app, "durable/timers?limit=1").await["next"].as_str().unwrap().to_owned();
+        let list = |cursor: &str| format!("durable/timers?limit=1&cursor={cursor}");
+        assert_eq!(ids(&get(&app, &list(&next)).await).len(), 1);
+        for (at, digit) in next.char_indices().filter(|(_, letter)| *letter != '-') {
+            for bit in 0..4 {
+                let digit = digit.to_digit(16).unwrap() ^ (1 << bit);
+                let changed = format!("{}{digit:x}{}", &next[..at], &next[at + 1..]);
+                let (status, error, _) = rejection(&app, &format!("api/{}", list(&changed))).await;
+                assert_eq!((status, &*error), (400, "bad_request"), "{changed}");
+            }
+        }
+        let (status, error, _) = rejection(&other, &format!("api/{}", list(&next))).await;
+        assert_eq!((status, &*error), (400, "bad_request"));
+    });
+}
+
 /// Due together, timers are in the order of their ids.
 fn timers_by_due(all: &BTreeSet<DurableId>) -> Vec<DurableId> {
     let mut all: Vec<DurableId> = all.iter().copied().collect();
@@ -245,4 +273,55 @@ fn invalid_requests_and_closed_stores_are_rejected_with_a_reason() {
         let rejected = rejection(&app, "api/durable/timers").await;
         assert_eq!((rejected.0, &*rejected.1), (503, "store_failed"));
     });
+}
+
+#[test]
+fn a_store_that_hangs_delays_neither_the_wheel_nor_another_store() {
+    System::new().block_on(async {
+        let disk = MemoryDisk::new();
+        let start = |store: MemoryStore, name: &str| {
+            DurableTimers::builder(store).name(name).open_route::<Work>("mail").start().unwrap()
+        };
+        let (slow, fast) = (start(disk.open(), "slow"), start(MemoryStore::new(), "fast"));
+        let letter = schedule(&fast, Work::Succeed, Duration::from_secs(3600)).await;
+        let own = TimerActor::builder().start().unwrap();
+        let inspector = Inspector::new(&own).add_durable(&slow).add_durable(&fast).allow_cancel(true);
+        let app = serve(&inspector).await;
+
+        let held = disk.hold_commits();
+        let mut writing = Box::pin(schedule(&slow, Work::Succeed, Duration::from_secs(3600)));
+        assert!(is_pending(writing.as_mut()));
+        while disk.held() == 0 {
+            std::thread::yield_now();
+        }
+        let asked = |path: &str| TestRequest::get().uri(&format!("/ops/timers/api/{path}"));
+        let paths = ["durable?durable=slow", "durable/timers?durable=slow", "durable/timers?durable=slow&state=dead"];
+        let waiting = paths.iter().cycle().take(256).map(|path| Box::pin(answer(&app, asked(path))));
+        let mut waiting: Vec<_> = waiting.collect();
+        assert!(waiting.iter_mut().all(|request| is_pending(request.as_mut())));
+
+        let rejected = rejection(&app, "api/durable?durable=slow").await;
+        assert_eq!((rejected.0, &*rejected.1), (503, "busy"));
+        for path in ["timer-actors", "wheel", "next", "timers", "durable?durable=fast", "durable/timers?durable=fast"] {
+            get(&app, path).await;
+        }
+        let of_fast = |path: &str| format!("{path}/{letter}?durable=fast");
+        assert_eq!(get(&app, &of_fast("durable/timers")).await["durable"], "fast");
+        assert_eq!(change(&app, TestRequest::delete(), &of_fast("timers")).await.0, 200);
+
+        drop(held);
+        writing.await;
+        for request in waiting {
+            assert_eq!(request.await.0.as_u16(), 200);
+        }
+        let counts = get(&app, "durable").await;
+        assert_eq!((&counts["durable"][0]["pending"], &counts["durable"][1]["pending"]), (&json!(1), &json!(0)));
+        slow.stop().await.unwrap();
+        fast.stop().await.unwrap();
+    });
+}
+
+/// Polls a future once.
+fn is_pending(future: Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Polling::from_waker(Waker::noop())).is_pending()
 }

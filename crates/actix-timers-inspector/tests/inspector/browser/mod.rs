@@ -345,6 +345,56 @@ fn a_durable_dead_letter_is_shown_with_its_error_and_requeued() {
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
 
+#[cfg(feature = "durable")]
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn the_wheel_is_live_while_a_store_hangs() {
+    use actix_timers_durable::store::MemoryDisk;
+    use actix_timers_durable::{DurableMessage, DurableTimers};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Bill;
+
+    impl DurableMessage for Bill {
+        const NAME: &'static str = "bill";
+    }
+
+    let disk = MemoryDisk::new();
+    let (store, held) = (disk.open(), disk.hold_commits());
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        System::new().block_on(async move {
+            let timers = TimerActor::builder().name("orders").start().unwrap();
+            let bills = DurableTimers::builder(store).open_route::<Bill>("bills").start().unwrap();
+            let inspector = Inspector::new(&timers).add_durable(&bills);
+            actix::spawn(async move { bills.schedule_after("bills", Duration::from_secs(3600), Bill).await });
+            let server = HttpServer::new(move || App::new().service(inspector.scope("/look")))
+                .workers(1)
+                .disable_signals()
+                .bind("127.0.0.1:0")
+                .unwrap();
+            let customer = Customer.start();
+            tell.send((server.addrs()[0], timers, customer)).unwrap();
+            server.run().await.unwrap();
+        });
+    });
+    let (address, timers, customer) = told.recv().unwrap();
+    while disk.held() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+    page.go_to(&format!("http://{address}/look"));
+    for pending in 1..=3 {
+        timers.timer(&customer, TimerOptions::new()).after(Duration::from_secs(1000), Remind);
+        let shown = format!("document.querySelector('#centre-count').textContent === '{pending}'");
+        page.wait_for("the timer", &shown);
+    }
+    assert_eq!(page.value("document.querySelectorAll('#durable-counts dd').length"), json!(0), "the store hangs");
+    drop(held);
+    page.wait_for("the durable timer", "document.querySelector('#durable-rows tr[data-id]')");
+    assert_eq!(page.complaints(), Vec::<String>::new());
+}
+
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
 fn all_timer_actors_are_shown_and_searched_at_once() {
