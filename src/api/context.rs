@@ -34,8 +34,8 @@ use crate::service::schedule::plan::RepeatSchedule;
 /// # Rejected timers
 ///
 /// The methods return an id in any case. A timer is rejected if the
-/// [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was drained or has stopped; a repeating
-/// timer also for a period of zero, and if nothing would ever be due. The message is then a
+/// [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was drained or has stopped; a
+/// repeating timer also for a period of zero, and if nothing would ever be due. The message is then a
 /// [dead letter](crate::DeadLetter) with the reason [`Rejected`](crate::DeadLetterReason::Rejected), and the id is that
 /// of no timer. A closure, and a message that is not `Send`, is dropped. To have it back, use the methods of
 /// [`timer`](Self::timer) with the prefix `try_`.
