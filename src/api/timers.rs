@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use actix::Addr;
 
-use crate::api::timer::{ScheduledBy, TargetScheduler, TimerBuilder};
+use crate::api::timer::{TargetScheduler, TimerBuilder};
 use crate::api::timer_actor::TimerActor;
 #[cfg(feature = "cron")]
 use crate::model::cron::Cron;
@@ -21,6 +21,7 @@ use crate::model::timer_message::TimerMessage;
 use crate::model::view::{Snapshot, TimerInfo};
 use crate::service::owner::thread_registry;
 use crate::service::query::directory;
+use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
 use crate::service::schedule::plan::RepeatSchedule;
 use crate::service::state::Service;
@@ -84,7 +85,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        M::schedule_by(TargetScheduler::new(&self.service, target.into()), Schedule::After(delay), None, message)
+        self.service.schedule(TimerRequest::now(Schedule::After(delay), None), target.into(), message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -92,7 +93,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        M::schedule_by(TargetScheduler::new(&self.service, target.into()), Schedule::At(at.into()), None, message)
+        self.service.schedule(TimerRequest::now(Schedule::At(at.into()), None), target.into(), message)
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
@@ -157,12 +158,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        M::schedule_by(
-            TargetScheduler::new(&self.service, target.into()),
-            RepeatSchedule::FixedRate(repeat.into()),
-            None,
-            message.into(),
-        )
+        let request = TimerRequest::now(RepeatSchedule::FixedRate(repeat.into()), None);
+        self.service.schedule(request, target.into(), message.into())
     }
 
     /// Delivers messages to `target` with a fixed delay, counted from the previous delivery or, if the target is
@@ -176,12 +173,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        M::schedule_by(
-            TargetScheduler::new(&self.service, target.into()),
-            RepeatSchedule::FixedDelay(repeat.into()),
-            None,
-            message.into(),
-        )
+        let request = TimerRequest::now(RepeatSchedule::FixedDelay(repeat.into()), None);
+        self.service.schedule(request, target.into(), message.into())
     }
 
     /// Delivers messages to `target` at the times of a cron expression, on the wall clock: if the clock is stepped the
@@ -196,12 +189,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        M::schedule_by(
-            TargetScheduler::new(&self.service, target.into()),
-            RepeatSchedule::Calendar(cron.into()),
-            None,
-            message.into(),
-        )
+        let request = TimerRequest::now(RepeatSchedule::Calendar(cron.into()), None);
+        self.service.schedule(request, target.into(), message.into())
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.
