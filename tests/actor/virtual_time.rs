@@ -300,6 +300,7 @@ fn a_handler_on_another_arbiter_returns_before_time_passes() {
             TimerActor::builder().clock(there.hands.clone()).install().unwrap();
             let mut probe = Probe::new(StopWatch::Manual(there));
             probe.hook = Box::new(|name: &u32, ctx| {
+                // Keeps the handler busy while the test could let time pass. It passes with any duration, also none.
                 std::thread::sleep(ms(2));
                 ctx.schedule_after(ms(10), Note(name + 1));
             });
