@@ -6,6 +6,7 @@
 //!
 //! - [`Change`] and [`ChangeOutcome`]: a change of a record, and its outcome.
 //! - [`TimerStore`]: commit, load, look up.
+//! - [`Node`], [`Standing`], [`Group`], [`Arrivals`] (`nodes`): a store that several processes share.
 //! - [`StoreError`]: failures, and their effects on commits.
 //!
 //! Two stores exist: [`EmbeddedStore`] (`embedded`) on disk, and [`MemoryStore`] (`memory`), which lasts as long as the
@@ -14,9 +15,11 @@
 pub mod codec;
 mod embedded;
 mod memory;
+mod nodes;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::due_time::DueTime;
 use super::id::DurableId;
@@ -27,6 +30,7 @@ use crate::shown::shown;
 pub use embedded::fuzzing;
 pub use embedded::{CheckIssue, EmbeddedOptions, EmbeddedStore, ShardStatistics, Statistics};
 pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
+pub use nodes::{Arrivals, Committed, Group, Node, OneShard, Placement, Right, Standing, StoreClock};
 
 /// A change of the timers of a shard.
 ///
@@ -47,7 +51,8 @@ pub enum Change {
         on_key: OnKey,
     },
     /// Removes a timer, because it was cancelled or is complete: a pending one, or, without `at`, also a parked one.
-    /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`].
+    /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`]; [`ChangeOutcome::RemovedInFlight`] if it is
+    /// removed, and another node has claimed it.
     Remove {
         /// The id of the timer.
         id: DurableId,
@@ -55,7 +60,8 @@ pub enum Change {
         at: Option<DueTime>,
     },
     /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
-    /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`].
+    /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`]; [`ChangeOutcome::InFlight`] if
+    /// another node has claimed it.
     Move {
         /// The id of the timer.
         id: DurableId,
@@ -65,7 +71,8 @@ pub enum Change {
         to: RecordState,
     },
     /// Records that deliveries are about to begin, so that they are known after a crash. Outcome:
-    /// [`ChangeOutcome::Done`].
+    /// [`ChangeOutcome::Done`]; or [`ChangeOutcome::Claimed`] if other nodes have removed or moved members: the claim is
+    /// kept without them.
     Claim(Claim),
     /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`].
     EndClaim {
@@ -158,6 +165,17 @@ pub enum ChangeOutcome {
     Missing,
     /// The change was made.
     Done,
+    /// The timer is removed. Another node has claimed it, so its last delivery may be in progress.
+    RemovedInFlight,
+    /// The new timer has replaced this one, which another node has claimed.
+    ReplacedInFlight(DurableId),
+    /// Another node has claimed the timer, and nothing was changed.
+    InFlight,
+    /// The claim was made without these members: other nodes have removed or moved them.
+    Claimed {
+        /// Members without a pending timer.
+        missing: Vec<DurableId>,
+    },
 }
 
 /// The right to write to a shard, held by its owner until another one acquires it.
@@ -176,8 +194,13 @@ pub struct Lease {
     pub fence: Fence,
     /// Lower bound on due times of pending timers.
     pub cursor: DueTime,
-    /// Deliveries that the previous owner had begun and not ended.
+    /// Deliveries that the previous owner had begun and not ended when it died.
     pub claims: Vec<Claim>,
+    /// Deliveries in progress on other nodes that have given up the shard and live. Their timers must not be delivered
+    /// before they are [released](Arrivals::released).
+    pub held: Vec<Claim>,
+    /// Whether the previous owner left claims in other shards, too, when it died.
+    pub has_other_claims: bool,
 }
 
 /// The parts of a shard.
@@ -216,6 +239,8 @@ pub struct Found {
     pub part: Part,
     /// Reason and time of a dead letter.
     pub dead_letter: Option<(Arc<str>, DueTime)>,
+    /// Whether a node has claimed the timer, if the store knows better than the nodes, since there are several.
+    pub is_claimed: bool,
 }
 
 /// A page of records of a part, in the order of their positions.
@@ -257,6 +282,14 @@ pub enum StoreError {
         "the store has failed ({0}) and acknowledges nothing any more: restart the process when the cause is fixed"
     )]
     Failed(#[source] std::io::Error),
+    /// The store on the network cannot be reached, or does not accept writes.
+    #[error("the store cannot be reached ({0}): nothing of the request was kept; it is accepted again when the store is back")]
+    Unavailable(String),
+    /// The connection broke before the reply.
+    #[error(
+        "the store did not reply in time ({0}), so the request may or may not have been kept: repeat it with an idempotency key"
+    )]
+    Unknown(String),
     /// Another owner has the shard.
     #[error("the shard {shard} belongs to another owner now")]
     Fenced {
@@ -360,15 +393,6 @@ pub trait TimerStore: Send + 'static {
     /// [`StoreError::Fenced`] if another owner has it.
     fn acquire(&mut self, shard: u16) -> Result<Lease, StoreError>;
 
-    /// Renews the lease of a shard.
-    ///
-    /// # Errors
-    /// [`StoreError::Fenced`] if another owner has it.
-    fn renew(&mut self, fence: Fence) -> Result<(), StoreError> {
-        let _ = fence;
-        Ok(())
-    }
-
     /// Releases a shard.
     ///
     /// # Errors
@@ -376,14 +400,6 @@ pub trait TimerStore: Send + 'static {
     fn release(&mut self, fence: Fence) -> Result<(), StoreError> {
         let _ = fence;
         Ok(())
-    }
-
-    /// Returns the time of the store's own clock, if its users must follow that instead of theirs.
-    ///
-    /// # Errors
-    /// The clock cannot be read.
-    fn now(&mut self) -> Result<Option<DueTime>, StoreError> {
-        Ok(None)
     }
 
     /// Checks that a new record can be stored. Called for each record before several callers' requests are grouped: in
@@ -428,7 +444,8 @@ pub trait TimerStore: Send + 'static {
     /// The record cannot be read.
     fn get(&mut self, id: DurableId) -> Result<Option<Found>, StoreError>;
 
-    /// Returns the pending or parked timer that has this key. None if the key is longer than any stored one.
+    /// Returns the pending or parked timer that has this key, in a shared store of any shard. None if the key is longer
+    /// than any stored one.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -439,6 +456,92 @@ pub trait TimerStore: Send + 'static {
     /// # Errors
     /// The store cannot be read.
     fn counts(&mut self, shard: u16) -> Result<Counts, StoreError>;
+
+    /// Joins the nodes that share the store, and returns the shards that this one owns at first. Called once, before
+    /// other calls. By default the store has one node, which acquires shard 0.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    fn join(&mut self, node: &Node) -> Result<Standing, StoreError> {
+        let _ = node;
+        Ok(Standing { gained: vec![self.acquire(0)?], ..Standing::default() })
+    }
+
+    /// Returns the interval at which [`standing`](Self::standing) and [`arrivals`](Self::arrivals) must be called, if
+    /// other nodes can write to the store. Then a delivery also begins only after its claim was committed.
+    fn poll_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns the changes of ownership since the last call, without waiting for anything.
+    fn standing(&mut self) -> Standing {
+        Standing::default()
+    }
+
+    /// Gives up shards in favour of other nodes. Deliveries in progress may still be ended, as
+    /// [`Right::Claimant`].
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    fn give_up(&mut self, shards: &[u16]) -> Result<(), StoreError> {
+        let _ = shards;
+        Ok(())
+    }
+
+    /// Commits several groups together. The groups that are not fenced are all kept, or none.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit), except for fenced groups; [`StoreError::Unavailable`] if nothing was kept;
+    /// [`StoreError::Unknown`] if the effect cannot be found out: then all shards are lost at the next
+    /// [`standing`](Self::standing).
+    fn commit_groups(&mut self, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
+        let commit = |group: &Group<'_>| match group.right {
+            Right::Owner(fence) => self.commit(fence, group.changes).map(Committed::Outcomes),
+            Right::Claimant { .. } | Right::Anyone => Ok(Committed::Fenced),
+        };
+        groups.iter().map(commit).collect()
+    }
+
+    /// Returns events in owned shards since the last call, a bounded number. Timers that other nodes have removed are
+    /// not among them: a claim reports these as missing.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn arrivals(&mut self) -> Result<Arrivals, StoreError> {
+        Ok(Arrivals::default())
+    }
+
+    /// Returns timers of all shards; else as [`load`](Self::load).
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    fn list(
+        &mut self,
+        part: Part,
+        after: Option<Position>,
+        until: DueTime,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        self.load(part, 0, after, until, limit)
+    }
+
+    /// Returns the numbers of timers in all shards, which may be an estimate.
+    ///
+    /// # Errors
+    /// As [`counts`](Self::counts).
+    fn total(&mut self) -> Result<Counts, StoreError> {
+        self.counts(0)
+    }
+
+    /// Returns the chooser of shards for new timers.
+    fn placement(&self) -> Arc<dyn Placement> {
+        Arc::new(OneShard)
+    }
+
+    /// Returns the wall clock that all nodes follow, if that is not the system's.
+    fn clock(&self) -> Option<StoreClock> {
+        None
+    }
 
     /// Prepares a copy of all committed data in a new directory, which can be opened as a store itself.
     ///
