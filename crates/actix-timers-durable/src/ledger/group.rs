@@ -156,12 +156,18 @@ impl<H: Horizon> Ledger<H> {
                 }
                 return replies.put(answer, Ok(cleared));
             }
+            InternalChange::Handover => {
+                if let ChangeOutcome::Claimed { missing } = outcome {
+                    missing.into_iter().for_each(|id| self.removed(id));
+                }
+                return;
+            }
             InternalChange::Bookkeeping => return,
             // It is in memory with its new number, or will be when it is loaded.
             InternalChange::Renumbered(id) => return self.recovery.is_renumbered(id),
             // Unless a caller has moved it in the meantime.
             InternalChange::Ended(id) if self.table.is_ending(id) => self.forget(id),
-            InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Returned => {}
+            InternalChange::Ended(_) | InternalChange::Left(_) | InternalChange::Unparked => {}
         }
         if let ChangeOutcome::Moved(record) = outcome {
             self.admit(record);

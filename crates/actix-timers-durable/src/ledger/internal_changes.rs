@@ -19,14 +19,16 @@ pub(super) enum InternalChange {
         /// The reply to the dispatcher.
         answer: Answer<Vec<Arc<Record>>>,
     },
+    /// A claim names only the deliveries that go on when the shard is given up.
+    Handover,
     /// No follow-up.
     Bookkeeping,
     /// The change after the delivery of a record in the table.
     Ended(DurableId),
     /// A record outside the table is parked, or a dead letter.
     Left(DurableId),
-    /// A record outside the table is pending again: it was parked, or with a former owner.
-    Returned,
+    /// A parked record is pending again.
+    Unparked,
     /// A delivery that the previous process began has its number.
     Renumbered(DurableId),
 }

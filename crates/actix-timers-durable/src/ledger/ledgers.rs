@@ -15,9 +15,7 @@ use super::{Horizon, Ledger, LedgerConfig, PolicyOf, Reading, Replies};
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::{DurableCounters, DurableReport, StoreOp};
-use crate::store::{
-    Arrivals, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerStore,
-};
+use crate::store::{Arrivals, Change, Committed, Counts, Group, Node, Right, Standing, StoreError, TimerStore};
 
 /// Bytes of payload in one commit.
 const GROUP_BYTES: usize = 4 << 20;
@@ -300,6 +298,8 @@ impl<H: Horizon> Ledgers<H> {
         self.exchange(now);
         let mut has_more = false;
         for ledger in self.owned.values_mut().chain(&mut self.former) {
+            // A shard may have been gained since the last commit.
+            ledger.renumber_interrupted(now, &mut *self.store);
             has_more |= ledger.maintain(now, &mut *self.store);
         }
         if self.is_shared() {

@@ -66,7 +66,7 @@ use std::time::Duration;
 use super::due_time::DueTime;
 use super::id::DurableId;
 use super::record::{Record, RetryPolicy};
-use super::store::{Fence, Lease, Right, StoreError, TimerStore};
+use super::store::{Fence, Lease, Right, StoreError};
 use crate::metrics::{DurableCounters, DurableReport};
 use frontier::Frontier;
 use group::Group;
@@ -134,7 +134,7 @@ pub(crate) struct Ledger<H: Horizon> {
     sequence: u64,
     /// Timers in delivery on former owners of the shard.
     held: Held,
-    /// Timers that other nodes have removed or moved: perhaps into the near future.
+    /// Timers that other nodes have moved or delivered: perhaps into the near future.
     vanished: Vec<DurableId>,
     /// The cursor in the commit being written.
     advancing: Option<DueTime>,

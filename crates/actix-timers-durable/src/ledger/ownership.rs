@@ -21,7 +21,7 @@ use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::metrics::StoreOp;
 use crate::record::Record;
-use crate::store::{Arrivals, Claim, Part, TimerStore};
+use crate::store::{Arrivals, Change, Claim, Part, TimerStore};
 
 /// The relation of a ledger to its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl<H: Horizon> Ledger<H> {
         self.admit(record);
     }
 
-    /// Looks for timers that were not where they were claimed.
+    /// Looks for timers that were not where they were claimed, or come back from a former owner.
     pub(super) fn look_for_vanished(&mut self, store: &mut dyn TimerStore) {
         for id in std::mem::take(&mut self.vanished) {
             match store.get(id) {
@@ -94,8 +94,11 @@ impl<H: Horizon> Ledger<H> {
 
     /// Renumbers the deliveries of a former owner that has died meanwhile.
     pub(super) fn take_over(&mut self, now: Reading, claim: Claim, store: &mut dyn TimerStore) {
-        claim.members.iter().for_each(|(id, ..)| self.held.release(*id));
-        self.renumber(now, claim, false, |_| InternalChange::Returned, store);
+        for (id, ..) in &claim.members {
+            self.held.release(*id);
+            self.vanished.push(*id);
+        }
+        self.renumber(now, claim, false, store);
     }
 
     /// Stops to deliver: pending records leave the memory, and the shard is to be given up.
@@ -106,6 +109,10 @@ impl<H: Horizon> Ledger<H> {
         self.role = Role::Leaving;
         for turn in self.table.waiting(|_| true) {
             self.forget(turn.id);
+        }
+        // The next owner leaves the members of claims alone.
+        for claim in self.table.claims() {
+            self.queue_internal(Change::Claim(claim), InternalChange::Handover);
         }
         self.to_arm.clear();
         self.is_filling = false;

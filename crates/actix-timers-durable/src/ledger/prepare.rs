@@ -113,12 +113,7 @@ impl<H: Horizon> Ledger<H> {
 
     /// Prepares a cancel. A delivery in progress is not stopped, but nothing follows it: no repetition, no retry and no
     /// dead letter.
-    fn prepare_cancel(
-        &mut self,
-        id: DurableId,
-        answer: Answer<Cancellation>,
-        replies: &mut Replies,
-    ) {
+    fn prepare_cancel(&mut self, id: DurableId, answer: Answer<Cancellation>, replies: &mut Replies) {
         if self.table.get(id).is_some_and(|entry| entry.state.is_removed()) {
             return replies.cancel(answer, Ok(Cancellation::InProgress));
         }

@@ -86,20 +86,13 @@ impl<H: Horizon> Ledger<H> {
         }
         let is_of_one = suspects::is_of_one_delivery(&claims) && !self.recovery.has_other_claims;
         for claim in claims {
-            self.renumber(now, claim, is_of_one, InternalChange::Renumbered, store);
+            self.renumber(now, claim, is_of_one, store);
         }
     }
 
     /// Renumbers a claim: each of its pending members may have been tried once. A suspect that was alone becomes a
     /// dead letter.
-    pub(super) fn renumber(
-        &mut self,
-        now: Reading,
-        claim: Claim,
-        is_alone: bool,
-        then: impl Fn(DurableId) -> InternalChange,
-        store: &mut dyn TimerStore,
-    ) {
+    pub(super) fn renumber(&mut self, now: Reading, claim: Claim, is_alone: bool, store: &mut dyn TimerStore) {
         let mut is_whole = true;
         for (id, due, attempt) in claim.members {
             let found = match store.get(id) {
@@ -120,7 +113,7 @@ impl<H: Horizon> Ledger<H> {
             let to = RecordState { attempt: attempt.saturating_add(1), ..progress };
             self.counters.interrupted += 1;
             self.recovery.renumbered.insert(id, to);
-            self.queue_internal(Change::Move { id, at: Some(due), to }, then(id));
+            self.queue_internal(Change::Move { id, at: Some(due), to }, InternalChange::Renumbered(id));
         }
         // Else the next process checks again.
         if is_whole {
@@ -150,7 +143,7 @@ impl<H: Horizon> Ledger<H> {
         let Some(page) = self.read(now, store, Part::Parked, after, DueTime::MAX, self.page) else { return };
         for found in page.found {
             if self.is_known(&found.record) {
-                self.queue_internal(Change::Unpark { id: found.record.id }, InternalChange::Returned);
+                self.queue_internal(Change::Unpark { id: found.record.id }, InternalChange::Unparked);
             }
         }
         self.recovery.aside = page.next.map(Aside::After);

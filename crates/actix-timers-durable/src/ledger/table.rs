@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::due_time::DueTime;
 use crate::id::DurableId;
 use crate::record::Record;
+use crate::store::Claim;
 
 /// The order of deliveries: by due time; within a millisecond by due time without retries, then by order of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,6 +170,18 @@ impl<T> Table<T> {
             }
             State::Ending => None,
         }
+    }
+
+    /// Returns the open claims, with their members in flight.
+    pub(super) fn claims(&self) -> impl Iterator<Item = Claim> + use<T> {
+        let mut claims: FxHashMap<u64, Claim> = FxHashMap::default();
+        for Entry { record, state } in self.entries.values() {
+            if let State::InFlight { claim: number, .. } = *state {
+                let claim = claims.entry(number).or_insert_with(|| Claim { number, members: Vec::new() });
+                claim.members.push((record.id, record.progress.due, record.progress.attempt));
+            }
+        }
+        claims.into_values()
     }
 
     /// Returns a claim whose deliveries have all ended, each once.

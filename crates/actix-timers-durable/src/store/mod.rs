@@ -52,7 +52,7 @@ pub enum Change {
     },
     /// Removes a timer, because it was cancelled or is complete: a pending one, or, without `at`, also a parked one.
     /// Outcome: [`ChangeOutcome::Removed`] or [`ChangeOutcome::Missing`]; [`ChangeOutcome::RemovedInFlight`] if it is
-    /// removed, and another node has claimed it.
+    /// removed, and another live node has claimed it.
     Remove {
         /// The id of the timer.
         id: DurableId,
@@ -61,7 +61,7 @@ pub enum Change {
     },
     /// Gives a pending timer another state, atomically: retried, repeated, rescheduled. Outcome:
     /// [`ChangeOutcome::Moved`] with the new record, or [`ChangeOutcome::Missing`]; [`ChangeOutcome::InFlight`] if
-    /// another node has claimed it.
+    /// another live node has claimed it.
     Move {
         /// The id of the timer.
         id: DurableId,
@@ -72,7 +72,7 @@ pub enum Change {
     },
     /// Records that deliveries are about to begin, so that they are known after a crash. Outcome:
     /// [`ChangeOutcome::Done`]; or [`ChangeOutcome::Claimed`] if other nodes have removed or moved members: the claim is
-    /// kept without them.
+    /// kept without them. It replaces a claim with its number.
     Claim(Claim),
     /// Removes a claim whose deliveries have all ended. Outcome: [`ChangeOutcome::Done`].
     EndClaim {
@@ -290,7 +290,9 @@ pub enum StoreError {
     )]
     Failed(#[source] std::io::Error),
     /// The store on the network cannot be reached, or does not accept writes.
-    #[error("the store cannot be reached ({0}): nothing of the request was kept; it is accepted again when the store is back")]
+    #[error(
+        "the store cannot be reached ({0}): nothing of the request was kept; it is accepted again when the store is back"
+    )]
     Unavailable(String),
     /// The connection broke before the reply.
     #[error(
@@ -521,13 +523,7 @@ pub trait TimerStore: Send + 'static {
     ///
     /// # Errors
     /// As [`load`](Self::load).
-    fn list(
-        &mut self,
-        part: Part,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
         self.load(part, 0, after, until, limit)
     }
 
@@ -563,7 +559,10 @@ pub trait TimerStore: Send + 'static {
 }
 
 /// Commits the groups of the owner of the only shard.
-fn commit_one_by_one<S: TimerStore + ?Sized>(store: &mut S, groups: &[Group<'_>]) -> Result<Vec<Committed>, StoreError> {
+fn commit_one_by_one<S: TimerStore + ?Sized>(
+    store: &mut S,
+    groups: &[Group<'_>],
+) -> Result<Vec<Committed>, StoreError> {
     let commit = |group: &Group<'_>| match group.right {
         Right::Owner(fence) => store.commit(fence, group.changes).map(Committed::Outcomes),
         Right::Claimant { .. } | Right::Anyone => Ok(Committed::Fenced),

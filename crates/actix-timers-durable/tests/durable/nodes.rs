@@ -1,6 +1,6 @@
 //! Several nodes on one store in memory.
 
-use actix_timers::CancelOutcome;
+use actix_timers::{CancelOutcome, RescheduleOutcome};
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{DurableBuildError, DurableFilter, DurableTimers, MemoryStore, RouteOptions};
 
@@ -44,7 +44,7 @@ fn any_node_cancels_moves_and_finds_the_timers_of_others() {
         }
         assert_eq!(web.cancel(ids[0]).await.unwrap(), CancelOutcome::Cancelled);
         assert_eq!(web.cancel(ids[0]).await.unwrap(), CancelOutcome::NotFound);
-        web.reschedule_at(ids[1], at(2000)).await.unwrap();
+        assert_eq!(web.reschedule_at(ids[1], at(2000)).await.unwrap(), RescheduleOutcome::Rescheduled);
         assert!(web.get(ids[2]).await.unwrap().is_some());
         run_to(&clock, 3000).await;
         assert_eq!(diary.deliveries(), [(500, 3), (2000, 2)]);

@@ -60,8 +60,7 @@ impl Cluster {
         let ledgers = Ledgers::open(store, node, config, policy_of, move || of_ledgers.clone()).unwrap();
         self.nodes += 1;
         let node = self.nodes;
-        let process =
-            Process { node, ledgers, horizon, in_flight: Vec::new(), is_leaving: false };
+        let process = Process { node, ledgers, horizon, in_flight: Vec::new(), is_leaving: false };
         self.processes.push(process);
         let index = self.processes.len() - 1;
         self.turn(index, Vec::new());
@@ -195,9 +194,8 @@ impl Cluster {
 #[test]
 fn shards_are_divided_evenly_and_again_when_a_node_joins_or_dies() {
     let mut cluster = Cluster::new(8, 1);
-    let owned = |cluster: &Cluster| {
-        cluster.processes.iter().map(|process| process.ledgers.owned().count()).collect::<Vec<_>>()
-    };
+    let owned =
+        |cluster: &Cluster| cluster.processes.iter().map(|process| process.ledgers.owned().count()).collect::<Vec<_>>();
     assert_eq!(owned(&cluster), [8]);
     cluster.start(true);
     cluster.settle();
@@ -386,6 +384,9 @@ fn nodes_that_come_and_go_lose_and_repeat_nothing() {
         cluster.start(true);
         cluster.run_dry();
         assert_eq!(cluster.pending(), 0, "seed {seed}");
-        assert!(ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)), "seed {seed}");
+        assert!(
+            ids.iter().all(|id| cluster.deliveries.contains_key(id) || cluster.cancelled.contains(id)),
+            "seed {seed}"
+        );
     }
 }

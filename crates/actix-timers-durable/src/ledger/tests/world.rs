@@ -51,9 +51,9 @@ pub(crate) struct FakeHorizon(Arc<Mutex<Armed>>);
 
 #[derive(Default)]
 pub(crate) struct Armed {
-    now: DueTime,
-    count: u64,
-    armed: BTreeMap<(DueTime, u64), Arc<Record>>,
+    pub(crate) now: DueTime,
+    pub(crate) count: u64,
+    pub(crate) armed: BTreeMap<(DueTime, u64), Arc<Record>>,
     pub(crate) recheck_at: Option<DueTime>,
     pub(crate) recheck_after: Option<Duration>,
 }
@@ -234,7 +234,10 @@ impl World {
         let rejected = Arc::new(StoreError::Rejected(std::io::ErrorKind::StorageFull.into()));
         self.ledger.only().health = Health::Rejecting(Trouble::after(None, rejected, self.time));
         for number in 0..1000 {
-            self.ledger.only().internal_changes.put_back(Change::EndClaim { number: u64::MAX - number }, InternalChange::Bookkeeping);
+            self.ledger
+                .only()
+                .internal_changes
+                .put_back(Change::EndClaim { number: u64::MAX - number }, InternalChange::Bookkeeping);
         }
     }
 
@@ -246,7 +249,7 @@ impl World {
     }
 
     /// Returns the number of records that cannot be evicted.
-    fn in_flight(&self) -> usize {
+    fn in_flight(&mut self) -> usize {
         self.ledger.only().table.busy()
     }
 
@@ -370,7 +373,7 @@ impl World {
         self.ledger.counters()
     }
 
-    pub(crate) fn loaded(&self) -> usize {
+    pub(crate) fn loaded(&mut self) -> usize {
         self.ledger.only().table.len()
     }
 }

@@ -319,13 +319,7 @@ impl TimerStore for MemoryStore {
         if self.poll_interval().is_some() { Arc::new(self.disk.clone()) } else { Arc::new(OneShard) }
     }
 
-    fn list(
-        &mut self,
-        part: Part,
-        after: Option<Position>,
-        until: DueTime,
-        limit: usize,
-    ) -> Result<Page, StoreError> {
+    fn list(&mut self, part: Part, after: Option<Position>, until: DueTime, limit: usize) -> Result<Page, StoreError> {
         let state = self.state()?;
         let pages = state.shards.values().map(|shard| shard.load(part, after, until, limit.saturating_add(1)));
         let mut found: Vec<_> = pages.flat_map(|page| page.found).collect();

@@ -8,7 +8,7 @@ use super::shard::Shard;
 use crate::store::{
     Arrivals, Change, ChangeOutcome, Claim, Committed, Fence, Group, Lease, Node, OnKey, Right, Standing, StoreError,
 };
-use crate::{DurableId, Record};
+use crate::{DueTime, DurableId, Record};
 
 /// The nodes of a shared disk.
 #[derive(Debug, Default)]
@@ -33,7 +33,9 @@ struct Seat {
 pub(super) struct Shared {
     owner: Option<u64>,
     arrivals: Arrivals,
-    /// The nodes of the claims, by number.
+    /// The earliest due time of timers that the owner has seen arrive since it last advanced the cursor.
+    seen: Option<DueTime>,
+    /// The live nodes of the claims, by number.
     claimants: BTreeMap<u64, u64>,
 }
 
@@ -78,10 +80,12 @@ impl Division<'_> {
         // Deliveries in shards that the node had given up.
         for shard in self.shards.values_mut() {
             if shard.shared.owner.is_some() {
-                let dead = shard.claims().into_iter().filter(|claim| shard.shared.claimants.get(&claim.number) == Some(&node));
+                let dead =
+                    shard.claims().into_iter().filter(|claim| shard.shared.claimants.get(&claim.number) == Some(&node));
                 let dead: Vec<_> = dead.filter(|claim| !claim.members.is_empty()).collect();
                 shard.shared.arrivals.interrupted.extend(dead);
             }
+            shard.shared.claimants.retain(|_, claimant| *claimant != node);
         }
         self.divide();
     }
@@ -139,11 +143,8 @@ impl Division<'_> {
     }
 
     fn acquire(&mut self, number: u16, node: u64) -> Lease {
-        let live: BTreeSet<_> = self.nodes.live.keys().copied().collect();
         let of_dead = |shard: &Shard| {
-            let is_dead = |claim: &Claim| {
-                shard.shared.claimants.get(&claim.number).is_none_or(|claimant| !live.contains(claimant))
-            };
+            let is_dead = |claim: &Claim| !shard.shared.claimants.contains_key(&claim.number);
             shard.claims().into_iter().partition::<Vec<_>, _>(is_dead)
         };
         let has_other_claims =
@@ -152,18 +153,12 @@ impl Division<'_> {
         shard.epoch += 1;
         shard.shared.owner = Some(node);
         let (claims, held) = of_dead(shard);
-        // Records that the previous owner has not seen may be due before its cursor.
+        // Timers that have arrived since the previous owner advanced its cursor may be due before that.
         let unseen = mem::take(&mut shard.shared.arrivals).records;
-        let first = unseen.iter().map(|record| record.progress.due).min();
+        let first = unseen.iter().map(|record| record.progress.due).chain(shard.shared.seen.take()).min();
         shard.cursor = first.map_or(shard.cursor, |due| due.min(shard.cursor));
         let fence = Fence { shard: number, epoch: shard.epoch };
         Lease { held, has_other_claims, ..Lease::new(fence, shard.cursor, claims) }
-    }
-
-    /// Returns the shards of a node.
-    pub(super) fn owned_by(&self, node: u64) -> Vec<u16> {
-        let owned = self.shards.iter().filter(|(_, shard)| shard.shared.owner == Some(node));
-        owned.map(|(number, _)| *number).collect()
     }
 
     /// Takes the events in the shards of a node.
@@ -171,7 +166,10 @@ impl Division<'_> {
         let mut all = Arrivals::default();
         for shard in self.shards.values_mut().filter(|shard| shard.shared.owner == Some(node)) {
             let Arrivals { records, released, interrupted } = mem::take(&mut shard.shared.arrivals);
-            all.records.extend(records);
+            let dues = records.iter().map(|record| record.progress.due);
+            shard.shared.seen = dues.chain(shard.shared.seen).min();
+            // As they are now: some were changed since, or are gone.
+            all.records.extend(records.iter().filter_map(|record| shard.pending(record.id)));
             all.released.extend(released);
             all.interrupted.extend(interrupted);
         }
@@ -241,6 +239,9 @@ impl Division<'_> {
         let shard = self.shards.entry(number).or_default();
         // A claim of an owner is no obstacle for itself.
         let is_obstacle = |shard: &Shard, id| shard.is_claimed(id, Some(node).filter(|_| right != Right::Anyone));
+        if let (Right::Claimant { .. }, Change::EndClaim { number }) = (right, change) {
+            shard.release_all(*number);
+        }
         let outcome = match change {
             Change::Remove { id, .. } => {
                 let is_claimed = is_obstacle(shard, *id);
@@ -260,6 +261,10 @@ impl Division<'_> {
                 shard.apply_one(&Change::Claim(Claim { number: claim.number, members }));
                 shard.shared.claimants.insert(claim.number, node);
                 if missing.is_empty() { ChangeOutcome::Done } else { ChangeOutcome::Claimed { missing } }
+            }
+            Change::Advance { .. } => {
+                shard.shared.seen = None;
+                shard.apply_one(change)
             }
             _ => shard.apply_one(change),
         };
@@ -302,15 +307,17 @@ impl Shard {
         claims.flat_map(|claim| claim.members).map(|(id, ..)| id).collect()
     }
 
-    /// Returns whether a claim names a timer, except the claims of a node.
-    fn is_claimed(&self, id: DurableId, except: Option<u64>) -> bool {
-        let of_others = |claim: &&Claim| {
-            except.is_none() || self.shared.claimants.get(&claim.number) != except.as_ref()
+    /// Returns whether a claim names a timer: any claim, or for its owner one of another live node. (The owner renumbers
+    /// the deliveries of the dead.)
+    fn is_claimed(&self, id: DurableId, owner: Option<u64>) -> bool {
+        let of_others = |claim: &&Claim| match owner {
+            None => true,
+            Some(owner) => self.shared.claimants.get(&claim.number).is_some_and(|claimant| *claimant != owner),
         };
         self.claims().iter().filter(of_others).any(|claim| claim.members.iter().any(|(member, ..)| *member == id))
     }
 
-    /// Returns whether a claim names a timer.
+    /// Returns whether any claim names a timer.
     pub(super) fn is_claimed_at_all(&self, id: DurableId) -> bool {
         self.is_claimed(id, None)
     }
@@ -322,6 +329,16 @@ impl Shard {
             self.pending(*id).is_none_or(|record| !is_it(&record))
         };
         claim.members.iter().copied().filter(is_missing).map(|(id, ..)| id).collect()
+    }
+
+    /// Reports the members of a claim to the owner of the shard, before it is removed.
+    fn release_all(&mut self, number: u64) {
+        for (id, ..) in self.claims().into_iter().filter(|claim| claim.number == number).flat_map(|claim| claim.members)
+        {
+            let pending = self.pending(id);
+            self.shared.arrivals.released.push(id);
+            self.shared.arrivals.records.extend(pending);
+        }
     }
 
     /// Removes a timer from its claim, and reports this to the owner of the shard.

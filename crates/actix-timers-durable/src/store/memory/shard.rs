@@ -185,7 +185,12 @@ impl Shard {
         let living = |records, limit| {
             upto(records, after, until)
                 .take(limit)
-                .map(|record: &Arc<Record>| Found { record: record.clone(), part, dead_letter: None, is_claimed: false })
+                .map(|record: &Arc<Record>| Found {
+                    record: record.clone(),
+                    part,
+                    dead_letter: None,
+                    is_claimed: false,
+                })
                 .collect::<Vec<_>>()
         };
         // One more than requested shows whether more follow.
