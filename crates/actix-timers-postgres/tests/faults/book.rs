@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use actix_timers_durable::DurableId;
 
@@ -81,7 +82,9 @@ pub(crate) struct Book {
     void: Option<Range<u64>>,
     absences: Vec<Absence>,
     early: Vec<String>,
-    foreign_keys: HashMap<DurableId, String>,
+    /// The longest time from a request to its answer, in microseconds.
+    longest_wait: u64,
+    keys: HashMap<DurableId, String>,
 }
 
 impl Book {
@@ -98,7 +101,8 @@ impl Book {
             void: None,
             absences: Vec::new(),
             early: Vec::new(),
-            foreign_keys: HashMap::new(),
+            longest_wait: 0,
+            keys: HashMap::new(),
         }
     }
 
@@ -112,6 +116,11 @@ impl Book {
 
     fn note(&mut self, Line { at, node, event }: Line) {
         let line = self.lines;
+        if let Event::Scheduled { id } | Event::Replaced { id, .. } | Event::Refused { id, .. } | Event::Unsure { id, .. } = &event
+            && let Some(timer) = self.timers.get(id)
+        {
+            self.longest_wait = self.longest_wait.max(at.saturating_sub(timer.asked_at));
+        }
         let mut timer = |id: DurableId| {
             let timer = self.timers.entry(id).or_default();
             timer.last_at = at;
@@ -125,7 +134,7 @@ impl Book {
             Event::Asked { id, number, key } => {
                 let timer = timer(id);
                 (timer.number, timer.asked_at) = (number, at);
-                self.foreign_keys.extend(key.map(|key| (id, key)));
+                self.keys.extend(key.map(|key| (id, key)));
             }
             Event::Scheduled { id } => timer(id).store(line, at),
             Event::Exists { asked, .. } => timer(asked).refused = true,
@@ -144,8 +153,8 @@ impl Book {
             Event::Unsure { id, .. } => {
                 timer(id).may_be_gone = true;
                 // A replaced timer, too: which one is not known.
-                if let Some(key) = self.foreign_keys.get(&id) {
-                    let of_key = self.foreign_keys.iter().filter(|(_, other)| *other == key).map(|(id, _)| *id);
+                if let Some(key) = self.keys.get(&id) {
+                    let of_key = self.keys.iter().filter(|(_, other)| *other == key).map(|(id, _)| *id);
                     for id in of_key.collect::<Vec<_>>() {
                         self.timers.entry(id).or_default().may_be_gone = true;
                     }
@@ -216,6 +225,11 @@ impl Book {
         (stored, self.timers.values().map(|timer| timer.handled.len()).sum())
     }
 
+    /// Returns the longest time from a request to its answer.
+    pub(crate) const fn longest_wait(&self) -> Duration {
+        Duration::from_micros(self.longest_wait)
+    }
+
     /// Returns the number of timers stored at or after this time.
     pub(crate) fn stored_since(&self, at: u64) -> usize {
         self.timers.values().filter(|timer| timer.stored.is_some() && timer.stored_at >= at).count()
@@ -277,7 +291,7 @@ impl Book {
     /// Returns the pairs of a key and the timers stored under it in their order.
     pub(crate) fn of_keys(&self) -> BTreeMap<&str, Vec<DurableId>> {
         let mut of_keys = BTreeMap::<&str, Vec<(u64, DurableId)>>::new();
-        for (id, key) in &self.foreign_keys {
+        for (id, key) in &self.keys {
             if let Some(line) = self.timers.get(id).and_then(|timer| timer.stored) {
                 of_keys.entry(key).or_default().push((line, *id));
             }

@@ -65,8 +65,8 @@ pub(crate) enum Work {
     Nothing,
     /// All sorts of requests, by this many customers at a time, with pauses of up to so many microseconds.
     Mixed { customers: u64, pause: u64, sizes: Vec<usize> },
-    /// So many timers, due after a delay in milliseconds, 256 requests at a time.
-    Burst { timers: u64, delay: u64 },
+    /// So many timers of a route, due after a delay in milliseconds, 256 requests at a time. Their handlers do not fail.
+    Burst { route: String, timers: u64, delay: u64 },
     /// Timers under a few keys, which all nodes use: `if_absent` for even ones, `replace` for odd ones.
     Keys { keys: u64 },
     /// One timer that is with its handler for so many milliseconds.
@@ -290,11 +290,11 @@ impl Requests {
                     Work::Mixed { pause, sizes, .. } => {
                         requests.mixed(&mut random, first + customer, customers, *pause, sizes).await;
                     }
-                    Work::Burst { timers, delay } => {
+                    Work::Burst { route, timers, delay } => {
                         let delay = Duration::from_millis(*delay);
                         for number in (customer..*timers).step_by(customers as usize) {
-                            let request = |job| Schedule::after(OFFICE, delay, job);
-                            drop(requests.schedule(first + number, 30, request, None).await);
+                            let request = |job| Schedule::after(&**route, delay, job);
+                            drop(requests.schedule(first + 7 * number, 30, request, None).await);
                         }
                     }
                     Work::Keys { keys } => {

@@ -4,7 +4,6 @@
 //! ever the owner; epochs never fall.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -80,20 +79,28 @@ impl Sampler {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).samples.last().cloned()
     }
 
+    /// Returns the time of the first state since `at` that fulfils a condition.
+    pub(crate) fn first(&self, at: u64, is_it: impl Fn(&Sample) -> bool) -> Option<u64> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        // The state at that time is that of the last sample before.
+        let begin = taken.samples.partition_point(|sample| sample.at <= at).saturating_sub(1);
+        taken.samples[begin..].iter().find(|sample| is_it(sample)).map(|sample| sample.at.max(at))
+    }
+
     /// Returns the number of samples.
     pub(crate) fn number(&self) -> u64 {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).number
     }
 
-    /// Returns the violations in all samples. In the `void` time the database went back to an earlier state.
-    pub(crate) fn violations(&self, void: Option<&Range<u64>>) -> Vec<String> {
+    /// Returns the violations in all samples. At the time `switched` another server took over, in an earlier state.
+    pub(crate) fn violations(&self, switched: Option<u64>) -> Vec<String> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut violations = Vec::new();
         let mut owners = BTreeMap::<(i16, i64), i64>::new();
         let mut epochs = BTreeMap::<i16, i64>::new();
         let mut is_after = false;
         for sample in &taken.samples {
-            if void.is_some_and(|void| sample.at >= void.start) && !is_after {
+            if switched.is_some_and(|switched| sample.at >= switched) && !is_after {
                 (owners, epochs, is_after) = Default::default();
                 is_after = true;
             }
